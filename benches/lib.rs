@@ -1,0 +1,118 @@
+//! Two endpoints joined back to back: what the protocol itself costs, without a network.
+
+use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::wire::Header;
+
+/// Two ranks of one job, and the time that passes between them.
+#[derive(Debug)]
+pub struct Pair {
+    ends: [Endpoint; 2],
+    now: Instant,
+    sequence: u32,
+    carried: Vec<(Header, Vec<u8>)>,
+}
+
+impl Pair {
+    /// A pair whose packets have `mtu` bytes.
+    pub fn new(mtu: u32) -> Self {
+        let mut job = Job::default();
+        job.transport.mtu = Mtu::Bytes(mtu);
+        let end = |rank: u16| {
+            let identity = Identity {
+                rank: Rank(rank),
+                world_size: 2,
+                job: JobId(1),
+                epoch: 0,
+            };
+            Endpoint::new(identity, &job, 1)
+        };
+        let ends = [end(0), end(1)];
+        Self {
+            ends,
+            now: Instant::START,
+            sequence: 0,
+            carried: Vec::new(),
+        }
+    }
+
+    /// Sends one lossless message of `bytes` from rank 0 to rank 1 and drives both until it has
+    /// ended; gives back how many packets that took.
+    pub fn transfer(&mut self, bytes: u32) -> u64 {
+        self.sequence += 1;
+        let (tag, step) = (Tag::new(0, self.sequence, 0), Step(self.sequence));
+        let tolerance = Share::NONE;
+        let cut = Segmentation::new(bytes, self.ends[0].segment_bytes());
+        let shape = Shape {
+            segments: cut.segments(),
+            layer_count: 0,
+        };
+        let tags = self.ends[0]
+            .settings()
+            .policy
+            .lossless(shape, &[(0, Layer(0))]);
+        self.ends[1].expect(
+            self.now,
+            Rank(0),
+            Incoming {
+                tag,
+                step,
+                bytes,
+                tolerance,
+            },
+        );
+        let outgoing = Outgoing {
+            tag,
+            step,
+            bytes,
+            tolerance,
+            contributors: 1,
+            tags,
+        };
+        self.ends[0].send(self.now, Rank(1), outgoing);
+        let mut packets = 0;
+        loop {
+            self.now = self.now + Span::from_micros(10);
+            packets += self.carry(0) + self.carry(1);
+            while self.ends[1].poll_event().is_some() {}
+            while let Some(event) = self.ends[0].poll_event() {
+                if matches!(event, Event::Sent { .. }) {
+                    return packets;
+                }
+            }
+        }
+    }
+
+    fn carry(&mut self, from: usize) -> u64 {
+        let mut packets = 0;
+        while let Some(transmit) = self.ends[from].poll_transmit(self.now) {
+            for index in 0..transmit.packets() {
+                let header = transmit.header(index);
+                let body = transmit.payload(&header).bytes().map(<[u8]>::to_vec);
+                self.carried.push((header, body.unwrap_or_default()));
+            }
+            packets += transmit.packets() as u64;
+        }
+        for (header, body) in self.carried.drain(..) {
+            let payload = match body.is_empty() {
+                true => Payload::Length(usize::from(header.length)),
+                false => Payload::Bytes(&body),
+            };
+            self.ends[1 - from].accept(
+                self.now,
+                &Datagram {
+                    header,
+                    payload,
+                    ecn: Ecn::Ect,
+                },
+            );
+        }
+        packets
+    }
+}

@@ -1,0 +1,210 @@
+//! What happens to a packet between two hosts.
+//!
+//! A link is a port with a queue and a wire behind it. The queue serves at a rate, marks ECT and
+//! drops not-ECT packets above a threshold and drops everything above its limit, as a RED/ECN port
+//! does. The wire adds latency and jitter, loses single packets or bursts, and duplicates.
+
+use rand::{Rng, RngExt};
+
+use gradwire_protocol::machine::Ecn;
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
+
+/// A queue in front of a wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queue {
+    /// How fast it is served.
+    pub rate: Rate,
+    /// Above this many bytes ECT packets are marked and not-ECT packets dropped.
+    pub threshold: ByteCount,
+    /// Above this many bytes every packet is dropped.
+    pub limit: ByteCount,
+}
+
+/// The nature of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    /// The queue; without one packets leave at once.
+    pub queue: Option<Queue>,
+    /// Time on the wire.
+    pub latency: Span,
+    /// Each packet takes up to this much longer, evenly distributed: so packets overtake.
+    pub jitter: Span,
+    /// Share of packets that the wire loses.
+    pub drop: Share,
+    /// Mean length of a loss burst in packets, at least 1.
+    pub burst: f64,
+    /// Share of packets that arrive twice.
+    pub duplicate: Share,
+}
+
+impl Profile {
+    /// A wire that only takes time.
+    pub fn perfect(latency: Span) -> Self {
+        Self {
+            queue: None,
+            latency,
+            jitter: Span::ZERO,
+            drop: Share::NONE,
+            burst: 1.0,
+            duplicate: Share::NONE,
+        }
+    }
+}
+
+/// What a link does with one packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fate {
+    /// It is lost on the wire.
+    Lost,
+    /// The queue drops it.
+    Dropped,
+    /// It arrives then, with these ECN bits, and once more at the second time if there is one.
+    Arrives(Instant, Ecn, Option<Instant>),
+}
+
+/// A link in use.
+#[derive(Clone, Debug)]
+pub struct Link {
+    profile: Profile,
+    free_at: Instant,
+    in_burst: bool,
+}
+
+impl Link {
+    /// An idle link.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            free_at: Instant::START,
+            in_burst: false,
+        }
+    }
+
+    /// Decides what happens to a packet of `bytes` that is put on the link now.
+    pub fn carry(&mut self, now: Instant, bytes: ByteCount, ecn: Ecn, rng: &mut impl Rng) -> Fate {
+        let Some((leaves, ecn)) = self.enqueue(now, bytes, ecn) else {
+            return Fate::Dropped;
+        };
+        if self.loses(rng) {
+            return Fate::Lost;
+        }
+        let arrives = leaves + self.wire_time(rng);
+        let twice = rng.random_bool(self.profile.duplicate.get());
+        let again = twice.then(|| leaves + self.wire_time(rng));
+        Fate::Arrives(arrives, ecn, again)
+    }
+
+    fn enqueue(&mut self, now: Instant, bytes: ByteCount, ecn: Ecn) -> Option<(Instant, Ecn)> {
+        let Some(queue) = self.profile.queue else {
+            return Some((now, ecn));
+        };
+        let waiting = self.free_at - now;
+        let above = |depth: ByteCount| waiting > queue.rate.transmit_time(depth);
+        if above(queue.limit) || (above(queue.threshold) && ecn == Ecn::NotEct) {
+            return None;
+        }
+        let ecn = if above(queue.threshold) { Ecn::Ce } else { ecn };
+        self.free_at = self.free_at.max(now) + queue.rate.transmit_time(bytes);
+        Some((self.free_at, ecn))
+    }
+
+    /// A two-state loss process: it enters a burst so often that the share of lost packets is the
+    /// profile's, and leaves it so that its mean length is the profile's.
+    fn loses(&mut self, rng: &mut impl Rng) -> bool {
+        let drop = self.profile.drop.get();
+        if drop == 0.0 || drop == 1.0 {
+            return drop == 1.0;
+        }
+        let leave = 1.0 / self.profile.burst.max(1.0);
+        let enter = (drop * leave / (1.0 - drop)).min(1.0);
+        self.in_burst = if self.in_burst {
+            !rng.random_bool(leave)
+        } else {
+            rng.random_bool(enter)
+        };
+        self.in_burst
+    }
+
+    fn wire_time(&self, rng: &mut impl Rng) -> Span {
+        let jitter = self.profile.jitter.as_picos();
+        self.profile.latency + Span::from_picos(rng.random_range(0..=jitter))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    fn lost_of(profile: Profile, packets: usize) -> (usize, usize) {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let mut link = Link::new(profile);
+        let mut fates = (0..packets).map(|_| {
+            let bytes = ByteCount::new(1500);
+            link.carry(Instant::START, bytes, Ecn::Ect, &mut rng) == Fate::Lost
+        });
+        let (mut lost, mut bursts, mut before) = (0, 0, false);
+        for now in &mut fates {
+            lost += usize::from(now);
+            bursts += usize::from(now && !before);
+            before = now;
+        }
+        (lost, bursts)
+    }
+
+    #[test]
+    fn the_wire_loses_its_share_in_bursts_of_the_mean_length() {
+        let drop = Share::new(0.05).expect("within 0 to 1");
+        let profile = Profile {
+            drop,
+            burst: 4.0,
+            ..Profile::perfect(Span::ZERO)
+        };
+        let (lost, bursts) = lost_of(profile, 200_000);
+        assert!((9_000..11_000).contains(&lost), "{lost}");
+        assert!(
+            (3.6..4.4).contains(&(lost as f64 / bursts as f64)),
+            "{lost} in {bursts}"
+        );
+    }
+
+    #[test]
+    fn a_full_queue_marks_the_protected_and_drops_the_droppable() {
+        let queue = Queue {
+            rate: Rate::from_gbps(1),
+            threshold: ByteCount::new(3000),
+            limit: ByteCount::new(6000),
+        };
+        let profile = Profile {
+            queue: Some(queue),
+            ..Profile::perfect(Span::ZERO)
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let mut link = Link::new(profile);
+        let mut fates = Vec::new();
+        for ecn in [
+            Ecn::Ect,
+            Ecn::Ect,
+            Ecn::Ect,
+            Ecn::NotEct,
+            Ecn::Ect,
+            Ecn::Ect,
+            Ecn::Ect,
+        ] {
+            fates.push(
+                match link.carry(Instant::START, ByteCount::new(1500), ecn, &mut rng) {
+                    Fate::Arrives(_, Ecn::Ce, _) => "marked",
+                    Fate::Arrives(..) => "passed",
+                    Fate::Dropped => "dropped",
+                    Fate::Lost => "lost",
+                },
+            );
+        }
+        let expected = [
+            "passed", "passed", "passed", "dropped", "marked", "marked", "dropped",
+        ];
+        assert_eq!(fates, expected);
+    }
+}

@@ -1,0 +1,232 @@
+//! Hosts, links between all pairs of them, and the loop that drives them in simulated time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt::Write as _;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::units::{Instant, Rank};
+use gradwire_protocol::wire::Header;
+
+use crate::link::{Fate, Link, Profile};
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// Nothing is on the wire and no machine waits for anything.
+    Idle,
+    /// The condition that the caller asked for holds.
+    Reached,
+    /// Simulated time ran out.
+    TimedOut,
+}
+
+/// Machines that are joined by links, one for each ordered pair.
+#[derive(Debug)]
+pub struct Network<M> {
+    now: Instant,
+    hosts: Vec<M>,
+    links: Vec<Link>,
+    flying: BinaryHeap<Reverse<Flying>>,
+    rng: ChaCha8Rng,
+    sequence: u64,
+    trace: Option<String>,
+    delivered: u64,
+}
+
+#[derive(Debug)]
+struct Flying {
+    at: Instant,
+    sequence: u64,
+    to: usize,
+    header: Header,
+    bytes: Option<Vec<u8>>,
+    length: usize,
+    ecn: Ecn,
+}
+
+impl<M: Machine> Network<M> {
+    /// A network of `hosts`, host i being rank i, whose links all have the same nature.
+    pub fn new(hosts: Vec<M>, profile: Profile, seed: u64) -> Self {
+        let links = vec![Link::new(profile); hosts.len() * hosts.len()];
+        Self {
+            now: Instant::START,
+            hosts,
+            links,
+            flying: BinaryHeap::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            sequence: 0,
+            trace: None,
+            delivered: 0,
+        }
+    }
+
+    /// Writes down from now on what happens to every packet.
+    pub fn record(&mut self) {
+        self.trace = Some(String::new());
+    }
+
+    /// What was written down: one line a packet with time, kind, ranks, message, segment and fate.
+    pub fn trace(&self) -> &str {
+        self.trace.as_deref().unwrap_or_default()
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Packets delivered so far.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// The hosts, by rank.
+    pub fn hosts(&self) -> &[M] {
+        &self.hosts
+    }
+
+    /// Gives one link another nature.
+    pub fn set_link(&mut self, from: Rank, to: Rank, profile: Profile) {
+        let at = usize::from(from.0) * self.hosts.len() + usize::from(to.0);
+        self.links[at] = Link::new(profile);
+    }
+
+    /// Gives a command to a host and sends what it wants to send.
+    pub fn command<R>(&mut self, host: Rank, command: impl FnOnce(&mut M, Instant) -> R) -> R {
+        let at = usize::from(host.0);
+        let result = command(&mut self.hosts[at], self.now);
+        self.pump(at);
+        result
+    }
+
+    /// Runs until `at`; everything that happens before has happened then.
+    pub fn run_until(&mut self, at: Instant) {
+        self.run(at, |_| false);
+        self.now = self.now.max(at);
+    }
+
+    /// Runs until nothing happens any more, `reached` holds, or `deadline` passes.
+    pub fn run(&mut self, deadline: Instant, mut reached: impl FnMut(&[M]) -> bool) -> Ended {
+        loop {
+            if reached(&self.hosts) {
+                return Ended::Reached;
+            }
+            let arrival = self.flying.peek().map(|Reverse(flying)| flying.at);
+            let wake = self.earliest_wake();
+            let next = match (arrival, wake) {
+                (None, None) => return Ended::Idle,
+                (arrival, wake) => arrival
+                    .unwrap_or(Instant::from_picos(u64::MAX))
+                    .min(wake.map_or(Instant::from_picos(u64::MAX), |(at, _)| at)),
+            };
+            if next > deadline {
+                return Ended::TimedOut;
+            }
+            self.now = self.now.max(next);
+            if arrival.is_some_and(|at| at <= self.now) {
+                self.deliver();
+            } else if let Some((_, host)) = wake {
+                self.hosts[host].handle_timeout(self.now);
+                self.pump(host);
+            }
+        }
+    }
+
+    fn earliest_wake(&self) -> Option<(Instant, usize)> {
+        let wakes = self.hosts.iter().enumerate();
+        wakes
+            .filter_map(|(host, machine)| Some((machine.poll_timeout()?, host)))
+            .min()
+    }
+
+    fn deliver(&mut self) {
+        let Some(Reverse(flying)) = self.flying.pop() else {
+            return;
+        };
+        let payload = match &flying.bytes {
+            Some(bytes) => Payload::Bytes(bytes),
+            None => Payload::Length(flying.length),
+        };
+        let datagram = Datagram {
+            header: flying.header,
+            payload,
+            ecn: flying.ecn,
+        };
+        self.delivered += 1;
+        self.hosts[flying.to].handle_datagram(self.now, datagram);
+        self.pump(flying.to);
+    }
+
+    fn pump(&mut self, from: usize) {
+        let count = self.hosts.len();
+        while let Some(transmit) = self.hosts[from].poll_transmit(self.now) {
+            let to = usize::from(transmit.to.0);
+            for index in 0..transmit.packets() {
+                let header = transmit.header(index);
+                let payload = transmit.payload(&header);
+                let link = &mut self.links[from * count + to];
+                let bytes = header.packet_bytes();
+                let fate = link.carry(self.now, bytes, transmit.ecn, &mut self.rng);
+                if let Some(trace) = &mut self.trace {
+                    write_line(trace, self.now, &header, (from, to), fate);
+                }
+                let Fate::Arrives(at, ecn, again) = fate else {
+                    continue;
+                };
+                for at in [Some(at), again].into_iter().flatten() {
+                    self.sequence += 1;
+                    self.flying.push(Reverse(Flying {
+                        at,
+                        sequence: self.sequence,
+                        to,
+                        header,
+                        bytes: payload.bytes().map(<[u8]>::to_vec),
+                        length: payload.len(),
+                        ecn,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+fn write_line(trace: &mut String, now: Instant, header: &Header, pair: (usize, usize), fate: Fate) {
+    let (ps, kind) = (now.as_picos(), header.kind);
+    let (from, to) = pair;
+    let (message, segment) = (header.message, header.segment);
+    writeln!(
+        trace,
+        "{ps} {kind:?} {from}->{to} message {message} segment {segment} {fate:?}"
+    )
+    .expect("a String takes everything");
+}
+
+impl Flying {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.sequence)
+    }
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Flying {}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flying {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}

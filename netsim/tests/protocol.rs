@@ -1,0 +1,399 @@
+//! What the protocol promises, over thousands of seeded networks that lose, reorder, duplicate
+//! and mark. A failure prints the seed; `GRADWIRE_SEED=<seed> cargo test -p gradwire-netsim`
+//! repeats just that one.
+
+use std::collections::BTreeMap;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use gradwire_netsim::link::{Profile, Queue};
+use gradwire_netsim::network::{Ended, Network};
+use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{
+    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Rate, Share, Span, Step, Tag,
+};
+
+/// An endpoint that writes down where every segment was placed and what ended.
+struct Recorder {
+    endpoint: Endpoint,
+    placed: BTreeMap<(Rank, Tag), Bitmap>,
+    received: BTreeMap<(Rank, Tag), Option<Bitmap>>,
+    sent: BTreeMap<(Rank, Tag), Option<Bitmap>>,
+}
+
+impl Machine for Recorder {
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        if let Some(placement) = self.endpoint.accept(now, &datagram) {
+            let header = datagram.header;
+            let key = (placement.from, placement.tag);
+            let placed = self
+                .placed
+                .entry(key)
+                .or_insert_with(|| Bitmap::new(header.segments));
+            assert!(
+                placed.insert(placement.segment),
+                "{key:?} placed twice: {header:?}"
+            );
+            let cut = Segmentation::new(header.message_bytes, self.endpoint.segment_bytes());
+            assert_eq!(placement.offset, cut.offset(placement.segment));
+            assert_eq!(placement.length, cut.length(placement.segment));
+        }
+        self.collect();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.endpoint.handle_timeout(now);
+        self.collect();
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.endpoint.poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout()
+    }
+}
+
+impl Recorder {
+    fn new(rank: u16, world_size: u16, job: &Job) -> Self {
+        let identity = Identity {
+            rank: Rank(rank),
+            world_size,
+            job: JobId(77),
+            epoch: 1,
+        };
+        Self {
+            endpoint: Endpoint::new(identity, job, u64::from(rank)),
+            placed: BTreeMap::new(),
+            received: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Received { from, tag, holes } => {
+                    assert_eq!(
+                        self.received.insert((from, tag), holes),
+                        None,
+                        "received twice"
+                    );
+                }
+                Event::Sent { to, tag, missing } => {
+                    assert_eq!(self.sent.insert((to, tag), missing), None, "sent twice");
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Message {
+    from: Rank,
+    to: Rank,
+    tag: Tag,
+    bytes: u32,
+    tolerance: Share,
+    send_at: Instant,
+    expect_at: Instant,
+    protected: Bitmap,
+    outgoing: Outgoing,
+}
+
+#[derive(Clone, Debug)]
+struct Scenario {
+    seed: u64,
+    ranks: u16,
+    job: Job,
+    profile: Profile,
+    messages: Vec<Message>,
+}
+
+fn share(value: f64) -> Share {
+    Share::new(value).expect("a share")
+}
+
+fn random_profile(rng: &mut impl Rng, gap: Span) -> Profile {
+    let pick = |rng: &mut dyn Rng, values: &[f64]| values[rng.random_range(0..values.len())];
+    let queue = rng.random_bool(0.4).then(|| Queue {
+        rate: Rate::from_gbps(rng.random_range(1..=25)),
+        threshold: ByteCount::kib(rng.random_range(16..=128)),
+        limit: ByteCount::kib(rng.random_range(256..=1024)),
+    });
+    Profile {
+        queue,
+        latency: Span::from_micros(rng.random_range(1..2000)),
+        jitter: Span::from_picos(rng.random_range(0..gap.as_picos())),
+        drop: share(pick(rng, &[0.0, 0.0, 0.001, 0.01, 0.05, 0.2, 0.4])),
+        burst: pick(rng, &[1.0, 1.0, 4.0, 16.0]),
+        duplicate: share(pick(rng, &[0.0, 0.0, 0.01, 0.2])),
+    }
+}
+
+fn random_job(rng: &mut impl Rng) -> Job {
+    let mut job = Job::default();
+    job.transport.mtu = Mtu::Bytes([576, 1500, 9000][rng.random_range(0..3)]);
+    job.transport.entropies = rng.random_range(1..=8);
+    job.transport.spray_burst = rng.random_range(1..=64);
+    job.transport.unscheduled = ByteCount::kib(rng.random_range(1..=256));
+    job
+}
+
+impl Scenario {
+    fn random(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let job = random_job(&mut rng);
+        let ranks = rng.random_range(2..=4);
+        let profile = random_profile(&mut rng, job.transport.gap);
+        let mut scenario = Self {
+            seed,
+            ranks,
+            job,
+            profile,
+            messages: Vec::new(),
+        };
+        for index in 0..rng.random_range(1..=12) {
+            let message = scenario.random_message(&mut rng, index);
+            scenario.messages.push(message);
+        }
+        scenario
+    }
+
+    fn random_message(&self, rng: &mut impl Rng, index: u32) -> Message {
+        let from = rng.random_range(0..self.ranks);
+        let to = (from + rng.random_range(1..self.ranks)) % self.ranks;
+        let sizes = [0, 1, 1000, 20_000, 100_000, 400_000];
+        let most = sizes[rng.random_range(0..sizes.len())];
+        let bytes = rng.random_range(0..=most);
+        let tolerance = share([0.0, 0.0, 0.02, 0.1, 0.5][rng.random_range(0..5)]);
+        let tag = Tag::new(1, index, 0);
+        let Mtu::Bytes(mtu) = self.job.transport.mtu else {
+            unreachable!("set above")
+        };
+        let segment_bytes = gradwire_protocol::segment::segment_bytes(mtu);
+        let segments = Segmentation::new(bytes, segment_bytes).segments();
+        let shape = Shape {
+            segments,
+            layer_count: 10,
+        };
+        let policy = self.job.policy();
+        let middle = (segments / 2, Layer(rng.random_range(0..10)));
+        let spans = [(0, Layer(rng.random_range(0..10))), middle];
+        let magnitudes = (0..segments).map(|_| Magnitude(rng.random())).collect();
+        let tags = match tolerance.is_none() {
+            true => policy.lossless(shape, &spans),
+            false => policy.lossy(shape, &spans, magnitudes),
+        };
+        let mut protected = Bitmap::new(segments);
+        for segment in (0..segments).filter(|&segment| tags.is_protected(segment)) {
+            protected.insert(segment);
+        }
+        let outgoing = Outgoing {
+            tag,
+            step: Step(index % 3),
+            bytes,
+            tolerance,
+            contributors: 1,
+            tags,
+        };
+        let instant = |micros: u64| Instant::START + Span::from_micros(micros);
+        let (send_at, expect_at) = (
+            instant(rng.random_range(0..5000)),
+            instant(rng.random_range(0..5000)),
+        );
+        let (from, to) = (Rank(from), Rank(to));
+        Message {
+            from,
+            to,
+            tag,
+            bytes,
+            tolerance,
+            send_at,
+            expect_at,
+            protected,
+            outgoing,
+        }
+    }
+
+    fn run(&self) -> Network<Recorder> {
+        let hosts = (0..self.ranks).map(|rank| Recorder::new(rank, self.ranks, &self.job));
+        let mut network = Network::new(hosts.collect(), self.profile, self.seed);
+        network.record();
+        let mut commands: Vec<(Instant, bool, &Message)> = Vec::new();
+        for message in &self.messages {
+            commands.push((message.send_at, true, message));
+            commands.push((message.expect_at, false, message));
+        }
+        commands.sort_by_key(|&(at, ..)| at);
+        for (at, sends, message) in commands {
+            network.run_until(at);
+            if sends {
+                network.command(message.from, |host, now| {
+                    host.endpoint
+                        .send(now, message.to, message.outgoing.clone());
+                });
+            } else {
+                let &Message {
+                    tag,
+                    bytes,
+                    tolerance,
+                    ..
+                } = message;
+                let incoming = Incoming {
+                    tag,
+                    step: message.outgoing.step,
+                    bytes,
+                    tolerance,
+                };
+                network.command(message.to, |host, now| {
+                    host.endpoint.expect(now, message.from, incoming);
+                    host.collect();
+                });
+            }
+        }
+        let deadline = Instant::START + Span::from_millis(60_000);
+        let ended = network.run(deadline, |_| false);
+        let tail: Vec<&str> = network.trace().lines().rev().take(20).collect();
+        let seed = self.seed;
+        assert_eq!(
+            ended,
+            Ended::Idle,
+            "seed {seed}: not everything ended: {tail:#?}"
+        );
+        network
+    }
+
+    fn check(&self) {
+        let network = self.run();
+        let (seed, hosts) = (self.seed, network.hosts());
+        let mut holes_total = 0;
+        for message in &self.messages {
+            let receiver = &hosts[usize::from(message.to.0)];
+            let key = (message.from, message.tag);
+            let holes = receiver.received.get(&key).unwrap_or_else(|| {
+                panic!("seed {seed}: {key:?} did not complete");
+            });
+            let sender = &hosts[usize::from(message.from.0)];
+            let missing = &sender.sent[&(message.to, message.tag)];
+            assert_eq!(
+                missing, holes,
+                "seed {seed}: the sender learned other holes"
+            );
+            let placed = &receiver.placed[&key];
+            let Some(holes) = holes else {
+                assert_eq!(
+                    placed.zeros(),
+                    0,
+                    "seed {seed}: complete, yet not all was placed"
+                );
+                continue;
+            };
+            holes_total += u64::from(holes.ones());
+            self.check_holes(message, placed, holes);
+        }
+        let lost: u64 = hosts
+            .iter()
+            .map(|host| host.endpoint.ledger().total().lost_segments)
+            .sum();
+        assert_eq!(
+            lost, holes_total,
+            "seed {seed}: the ledger counts other holes"
+        );
+    }
+
+    fn check_holes(&self, message: &Message, placed: &Bitmap, holes: &Bitmap) {
+        let seed = self.seed;
+        let Mtu::Bytes(mtu) = self.job.transport.mtu else {
+            unreachable!("set above")
+        };
+        let cut = Segmentation::new(
+            message.bytes,
+            gradwire_protocol::segment::segment_bytes(mtu),
+        );
+        let missing: u64 = holes
+            .iter_ones()
+            .map(|hole| u64::from(cut.length(hole)))
+            .sum();
+        let allowed = message.tolerance.of(u64::from(message.bytes));
+        assert!(
+            missing <= allowed,
+            "seed {seed}: {missing} of {allowed} bytes are missing"
+        );
+        for segment in 0..cut.segments() {
+            assert_ne!(
+                placed.has(segment),
+                holes.has(segment),
+                "seed {seed}: {segment}"
+            );
+            let protected = message.protected.has(segment) && holes.has(segment);
+            assert!(
+                !protected,
+                "seed {seed}: protected segment {segment} is missing"
+            );
+        }
+    }
+
+    fn loses_nothing(&self) -> bool {
+        self.profile.drop.is_none() && self.profile.queue.is_none()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a failing seed is repeated by hand"
+)]
+fn seeds(cases: u64) -> std::ops::Range<u64> {
+    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    match std::env::var("GRADWIRE_SEED")
+        .ok()
+        .and_then(|seed| seed.parse::<u64>().ok())
+    {
+        Some(seed) => seed..seed + 1,
+        None => 0..if slow { cases * 10 } else { cases },
+    }
+}
+
+#[test]
+fn messages_complete_within_their_tolerance_on_any_network() {
+    for seed in seeds(1500) {
+        Scenario::random(seed).check();
+    }
+}
+
+#[test]
+fn nothing_is_lost_on_a_path_that_loses_nothing() {
+    for seed in seeds(1000) {
+        let mut scenario = Scenario::random(seed);
+        scenario.profile.drop = Share::NONE;
+        scenario.profile.queue = None;
+        assert!(scenario.loses_nothing());
+        let network = scenario.run();
+        for host in network.hosts() {
+            let counters = host.endpoint.counters();
+            assert_eq!(counters.receiver.lost_segments, 0, "seed {seed}");
+            assert_eq!(counters.receiver.late_segments, 0, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [1, 2, 3] {
+        let traces = [(); 2].map(|()| Scenario::random(seed).run().trace().to_owned());
+        assert!(traces[0].lines().count() > 1);
+        assert_eq!(traces[0], traces[1], "seed {seed}");
+    }
+    let other = Scenario::random(4).run().trace().to_owned();
+    assert_ne!(Scenario::random(1).run().trace(), other);
+}

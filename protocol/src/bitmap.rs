@@ -1,0 +1,244 @@
+//! Sets of segments, in memory and on the wire.
+//!
+//! On the wire a bitmap is one byte of encoding and then either whole 64-bit words (0), or the
+//! lengths of alternating runs of zeros and ones as LEB128 numbers (1), whichever is shorter. A
+//! bitmap too long for a packet is cut: what is sent covers a window that its report names.
+
+/// A set of the numbers `0..len`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Bitmap {
+    words: Vec<u64>,
+    len: u32,
+    ones: u32,
+}
+
+const RAW: u8 = 0;
+const RUNS: u8 = 1;
+
+impl Bitmap {
+    /// The empty set over `0..len`.
+    pub fn new(len: u32) -> Self {
+        Self {
+            words: vec![0; len.div_ceil(64) as usize],
+            len,
+            ones: 0,
+        }
+    }
+
+    /// How many numbers the set may hold.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the set may hold no number at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many numbers are in the set.
+    pub fn ones(&self) -> u32 {
+        self.ones
+    }
+
+    /// How many are not.
+    pub fn zeros(&self) -> u32 {
+        self.len - self.ones
+    }
+
+    /// Whether `index` is in the set; `false` outside `0..len`.
+    pub fn has(&self, index: u32) -> bool {
+        index < self.len && self.words[index as usize / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// Adds `index`; tells whether it is new.
+    ///
+    /// # Panics
+    /// When `index` is outside `0..len`.
+    pub fn insert(&mut self, index: u32) -> bool {
+        assert!(index < self.len, "index {index} lies in 0..{}", self.len);
+        let word = &mut self.words[index as usize / 64];
+        let bit = 1 << (index % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        self.ones += u32::from(new);
+        new
+    }
+
+    /// Removes `index`; tells whether it was there.
+    pub fn remove(&mut self, index: u32) -> bool {
+        let had = self.has(index);
+        if had {
+            self.words[index as usize / 64] &= !(1 << (index % 64));
+            self.ones -= 1;
+        }
+        had
+    }
+
+    /// The first number from `from` on that is not in the set; `len` when there is none.
+    pub fn first_zero(&self, from: u32) -> u32 {
+        self.first(from, u64::MAX)
+    }
+
+    /// The first number from `from` on that is in the set; `len` when there is none.
+    pub fn first_one(&self, from: u32) -> u32 {
+        self.first(from, 0)
+    }
+
+    fn first(&self, from: u32, flip: u64) -> u32 {
+        let mut index = from;
+        while index < self.len {
+            let word = (self.words[index as usize / 64] ^ flip) >> (index % 64);
+            if word != 0 {
+                return (index + word.trailing_zeros()).min(self.len);
+            }
+            index = (index / 64 + 1) * 64;
+        }
+        self.len
+    }
+
+    /// The numbers in the set, ascending.
+    pub fn iter_ones(&self) -> impl Iterator<Item = u32> + '_ {
+        Walk {
+            bitmap: self,
+            next: 0,
+            flip: 0,
+        }
+    }
+
+    /// The numbers not in the set, ascending.
+    pub fn iter_zeros(&self) -> impl Iterator<Item = u32> + '_ {
+        Walk {
+            bitmap: self,
+            next: 0,
+            flip: u64::MAX,
+        }
+    }
+
+    /// Appends the window that starts at `first` to `out`, using at most `room` bytes, at least
+    /// 16; gives back how many bits the window has.
+    pub fn encode(&self, first: u32, room: usize, out: &mut Vec<u8>) -> u32 {
+        let start = out.len();
+        out.push(RUNS);
+        let run_bits = self.encode_runs(first, start + room, out);
+        let raw_bits = (((room - 1) / 8 * 64) as u32).min(self.len - first);
+        let raw_bytes = 1 + raw_bits.div_ceil(64) as usize * 8;
+        if run_bits > raw_bits || (run_bits == raw_bits && out.len() - start <= raw_bytes) {
+            return run_bits;
+        }
+        out.truncate(start);
+        out.push(RAW);
+        for word in 0..raw_bits.div_ceil(64) {
+            out.extend_from_slice(&self.word_from(first + word * 64).to_le_bytes());
+        }
+        raw_bits
+    }
+
+    fn encode_runs(&self, first: u32, end: usize, out: &mut Vec<u8>) -> u32 {
+        let mut at = first;
+        let mut flip = 0;
+        while at < self.len {
+            let next = self.first(at, flip);
+            let room = end - out.len();
+            if room < 5 {
+                break;
+            }
+            put_leb128(out, next - at);
+            at = next;
+            flip = !flip;
+        }
+        at - first
+    }
+
+    fn word_from(&self, index: u32) -> u64 {
+        let (word, shift) = (index as usize / 64, index % 64);
+        let low = self.words.get(word).copied().unwrap_or(0) >> shift;
+        if shift == 0 {
+            return low;
+        }
+        low | self.words.get(word + 1).copied().unwrap_or(0) << (64 - shift)
+    }
+}
+
+struct Walk<'a> {
+    bitmap: &'a Bitmap,
+    next: u32,
+    flip: u64,
+}
+
+impl Iterator for Walk<'_> {
+    type Item = u32;
+    fn next(&mut self) -> Option<u32> {
+        let found = self.bitmap.first(self.next, self.flip);
+        self.next = found + 1;
+        (found < self.bitmap.len).then_some(found)
+    }
+}
+
+/// Reads a window of `bits` bits as encoded by [`Bitmap::encode`] and calls `on_run` for every run
+/// of ones with its first bit, counted from the window's start, and its length. Arbitrary bytes
+/// are read as far as they make sense; no run leaves the window.
+pub fn decode_runs(encoded: &[u8], bits: u32, mut on_run: impl FnMut(u32, u32)) {
+    match encoded.split_first() {
+        Some((&RAW, words)) => decode_raw(words, bits, on_run),
+        Some((&RUNS, mut rest)) => {
+            let (mut at, mut ones) = (0_u32, false);
+            while let Some((run, tail)) = take_leb128(rest) {
+                let run = run.min(bits - at);
+                if ones && run > 0 {
+                    on_run(at, run);
+                }
+                at += run;
+                ones = !ones;
+                rest = tail;
+                if at == bits {
+                    return;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn decode_raw(words: &[u8], bits: u32, mut on_run: impl FnMut(u32, u32)) {
+    let (mut start, mut length) = (0, 0);
+    for (index, chunk) in words.chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        for bit in 0..64 {
+            let at = index as u32 * 64 + bit;
+            if at >= bits {
+                break;
+            }
+            if word >> bit & 1 == 1 {
+                if length == 0 {
+                    start = at;
+                }
+                length += 1;
+            } else if length > 0 {
+                on_run(start, length);
+                length = 0;
+            }
+        }
+    }
+    if length > 0 {
+        on_run(start, length);
+    }
+}
+
+fn put_leb128(out: &mut Vec<u8>, mut value: u32) {
+    while value >= 128 {
+        out.push(value as u8 | 128);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take_leb128(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut value = 0_u32;
+    for (index, &byte) in bytes.iter().take(5).enumerate() {
+        value |= u32::from(byte & 127).checked_shl(7 * index as u32)?;
+        if byte < 128 {
+            return Some((value, &bytes[index + 1..]));
+        }
+    }
+    None
+}

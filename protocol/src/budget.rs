@@ -1,0 +1,112 @@
+//! How much of a training step may be missing, and how much is.
+//!
+//! A message's own tolerance bounds its holes; this ledger bounds their sum over a step and counts
+//! them. Bytes become available as messages are posted, so that a step's first message cannot
+//! spend what later ones would have brought.
+
+use std::collections::BTreeMap;
+
+use crate::units::{Share, Step};
+
+/// Steps that the ledger remembers one by one; older ones live on in the totals.
+const STEPS_KEPT: usize = 64;
+
+/// The account of one step.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Account {
+    /// Bytes of the lossy messages posted in the step.
+    pub owed_bytes: u64,
+    /// Bytes of these that may be lost: each message's tolerance, capped by the step's.
+    pub allowed_bytes: u64,
+    /// Bytes accepted as lost.
+    pub lost_bytes: u64,
+    /// Segments accepted as lost.
+    pub lost_segments: u64,
+}
+
+/// The loss budget of one rank.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    cap: Share,
+    steps: BTreeMap<Step, Account>,
+    total: Account,
+}
+
+impl Ledger {
+    /// An empty ledger that lets at most `cap` of each step's bytes be lost.
+    pub fn new(cap: Share) -> Self {
+        Self {
+            cap,
+            steps: BTreeMap::new(),
+            total: Account::default(),
+        }
+    }
+
+    /// A message of `bytes`, of which `tolerance` may be lost, was posted in `step`.
+    pub fn owe(&mut self, step: Step, bytes: u32, tolerance: Share) {
+        let bytes = u64::from(bytes);
+        for account in [self.steps.entry(step).or_default(), &mut self.total] {
+            account.owed_bytes += bytes;
+            account.allowed_bytes += tolerance.min(self.cap).of(bytes);
+        }
+        if self.steps.len() > STEPS_KEPT {
+            self.steps.pop_first();
+        }
+    }
+
+    /// Books holes of a message in `step`, if the step can bear them; otherwise books nothing.
+    pub fn accept(&mut self, step: Step, segments: u32, bytes: u64) -> Verdict {
+        let Some(account) = self.steps.get_mut(&step) else {
+            return Verdict::Refused;
+        };
+        if account.lost_bytes + bytes > account.allowed_bytes {
+            return Verdict::Refused;
+        }
+        for account in [account, &mut self.total] {
+            account.lost_bytes += bytes;
+            account.lost_segments += u64::from(segments);
+        }
+        Verdict::Accepted
+    }
+
+    /// The account of a step, if it is recent.
+    pub fn step(&self, step: Step) -> Option<Account> {
+        self.steps.get(&step).copied()
+    }
+
+    /// The sum over all steps.
+    pub fn total(&self) -> Account {
+        self.total
+    }
+}
+
+/// Whether holes fit the budget.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// They fit and are booked.
+    Accepted,
+    /// They do not fit: they must be repaired.
+    Refused,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_never_loses_more_than_its_share() {
+        let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
+        ledger.owe(Step(1), 1000, Share::ALL);
+        assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Accepted);
+        assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Refused);
+        ledger.owe(Step(1), 200, Share::ALL);
+        assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Accepted);
+        assert_eq!(ledger.total().lost_bytes, 120);
+    }
+
+    #[test]
+    fn a_step_that_owes_nothing_accepts_nothing() {
+        let mut ledger = Ledger::new(Share::ALL);
+        assert_eq!(ledger.accept(Step(1), 1, 1), Verdict::Refused);
+    }
+}

@@ -1,0 +1,221 @@
+//! One message on its way in: what arrived, when it is complete, what to tell its sender.
+
+use crate::bitmap::Bitmap;
+use crate::priority::CONTROL;
+use crate::segment::Segmentation;
+use crate::units::{Instant, MessageId, Share, Span, Step, Tag};
+use crate::wire::{Flags, Header, Kind, REPORT_BYTES, Report};
+
+/// What a receiver has to say about a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Due {
+    /// Nothing.
+    Nothing,
+    /// An ACK, at this time or before.
+    AckBy(Instant),
+    /// A report of this kind that covers the whole message, now. Its next window starts here.
+    Whole(Kind, u32),
+}
+
+/// Where a message stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    /// Not posted yet: bytes are taken up to the grant, and the message cannot end.
+    Early,
+    /// Posted, with the share that may be missing.
+    Posted(Share),
+    /// Complete; waiting for the sender to say CLOSE.
+    Complete,
+}
+
+/// A message that has not been closed.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    pub(crate) id: MessageId,
+    pub(crate) tag: Tag,
+    pub(crate) step: Step,
+    pub(crate) cut: Segmentation,
+    pub(crate) state: State,
+    pub(crate) due: Due,
+    pub(crate) received: Bitmap,
+    /// Header of the newest packet, for the reports' headers.
+    newest: Header,
+    newest_at: Instant,
+    protected_missing: u32,
+    all_sent: bool,
+    /// When the gap after the last arrival is over, once all was sent.
+    pub(crate) gap_ends: Option<Instant>,
+    gaps: u32,
+    ce: u32,
+    ce_entropies: u64,
+    unreported: u32,
+    lowest_unreported: u32,
+}
+
+impl Receiving {
+    pub(crate) fn new(now: Instant, header: &Header, segment_bytes: u32) -> Self {
+        let cut = Segmentation::new(header.message_bytes, segment_bytes);
+        Self {
+            id: header.message,
+            tag: header.tag,
+            step: header.step,
+            cut,
+            state: State::Early,
+            due: Due::Nothing,
+            received: Bitmap::new(cut.segments()),
+            newest: *header,
+            newest_at: now,
+            protected_missing: header.protected.min(cut.segments()),
+            all_sent: false,
+            gap_ends: None,
+            gaps: 0,
+            ce: 0,
+            ce_entropies: 0,
+            unreported: 0,
+            lowest_unreported: u32::MAX,
+        }
+    }
+
+    /// Whether a packet can belong to this message.
+    pub(crate) fn fits(&self, header: &Header) -> bool {
+        header.message_bytes == self.cut.bytes()
+            && header.segments == self.cut.segments()
+            && header.tag == self.tag
+    }
+
+    /// Takes a segment; tells whether it is new.
+    pub(crate) fn on_data(&mut self, now: Instant, header: &Header) -> bool {
+        let new = self.received.insert(header.segment);
+        if new {
+            let protected = header.flags.has(Flags::PROTECTED);
+            self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
+        }
+        (self.newest, self.newest_at) = (*header, now);
+        self.unreported += 1;
+        self.lowest_unreported = self.lowest_unreported.min(header.segment);
+        new
+    }
+
+    /// A packet of the message came with CE.
+    pub(crate) fn on_mark(&mut self, header: &Header) {
+        self.ce += 1;
+        self.ce_entropies |= 1 << (header.entropy.0 & 63);
+    }
+
+    /// Takes a PROBE.
+    pub(crate) fn on_probe(&mut self, now: Instant, header: &Header) {
+        (self.newest, self.newest_at) = (*header, now);
+        self.all_sent |= header.flags.has(Flags::ALL_SENT);
+    }
+
+    /// Starts waiting for stragglers anew, as long as the message may end with holes.
+    pub(crate) fn restart_gap(&mut self, now: Instant, gap: Span) {
+        let may_lose = matches!(self.state, State::Posted(share) if !share.is_none());
+        let waits = may_lose && self.all_sent && self.received.zeros() > 0;
+        self.gap_ends = waits.then(|| now + gap * (1 << self.gaps.min(4)));
+    }
+
+    /// The gap is over and the holes are too many: the sender is asked to repair.
+    pub(crate) fn ask_repair(&mut self, now: Instant, gap: Span) {
+        self.gaps += 1;
+        self.due = Due::Whole(Kind::Bitmap, 0);
+        self.restart_gap(now, gap);
+    }
+
+    /// Whether the holes are within the message's own tolerance and none is protected.
+    pub(crate) fn holes_tolerable(&self) -> bool {
+        let State::Posted(tolerance) = self.state else {
+            return false;
+        };
+        self.protected_missing == 0 && self.received.zeros() <= self.cut.holes_allowed(tolerance)
+    }
+
+    /// Bytes of the segments that are missing.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        self.received
+            .iter_zeros()
+            .map(|segment| u64::from(self.cut.length(segment)))
+            .sum()
+    }
+
+    pub(crate) fn complete(&mut self) {
+        self.state = State::Complete;
+        self.gap_ends = None;
+        self.due = Due::Whole(Kind::Stop, 0);
+    }
+
+    /// Segments that arrived since the last report.
+    pub(crate) fn unreported(&self) -> u32 {
+        self.unreported
+    }
+
+    /// Writes the next report into `body` and gives its header; `None` when nothing is due.
+    ///
+    /// `room` is the most bytes that the body may have.
+    pub(crate) fn poll_report(
+        &mut self,
+        now: Instant,
+        grant: u32,
+        room: usize,
+        body: &mut Vec<u8>,
+    ) -> Option<Header> {
+        let (kind, first, whole) = match self.due {
+            Due::Nothing => return None,
+            Due::AckBy(by) if by > now => return None,
+            Due::AckBy(_) => (
+                Kind::Ack,
+                self.lowest_unreported.min(self.cut.segments()),
+                false,
+            ),
+            Due::Whole(kind, first) => (kind, first, true),
+        };
+        let cumulative = self.received.first_zero(0);
+        let first = first.max(cumulative);
+        let segments = self.cut.segments();
+        let mut window = Vec::with_capacity(64);
+        let bits = self
+            .received
+            .encode(first, room - REPORT_BYTES, &mut window);
+        let granted = if self.state == State::Early {
+            grant
+        } else {
+            segments
+        };
+        let (received, ce, ce_entropies) = (self.received.ones(), self.ce, self.ce_entropies);
+        let echo = self.newest.sent_at;
+        let held = (now - self.newest_at).as_micros() as u32;
+        body.clear();
+        Report {
+            echo,
+            held,
+            ce,
+            received,
+            granted,
+            ce_entropies,
+            cumulative,
+            first,
+            bits,
+        }
+        .encode(body);
+        body.extend_from_slice(&window);
+        let end = first + bits;
+        self.due = if whole && end < segments {
+            Due::Whole(kind, end)
+        } else {
+            Due::Nothing
+        };
+        self.ce_entropies = 0;
+        self.unreported = 0;
+        self.lowest_unreported = u32::MAX;
+        let length = body.len() as u16;
+        let (class, flags) = (CONTROL, Flags::NONE);
+        Some(Header {
+            kind,
+            flags,
+            class,
+            length,
+            sent_at: now.wire_micros().max(1),
+            ..self.newest
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! The protocol of gradwire, sans IO: it contains no sockets, clocks, threads or environment, and
+//! never looks at the bytes it carries.
+//!
+//! Start here:
+//! - [`machine`]: the seam. Four verbs, driven by sockets (`gradwire-transport`) and by simulated
+//!   links (`gradwire-netsim`).
+//! - [`wire`]: the 64-byte header of every packet, drawn byte by byte.
+//! - [`priority`]: the class, DSCP and protection of a segment. The only place that decides.
+//! - [`endpoint`]: one rank's messages to and from all peers; it routes to
+//!   [`sender`] (window, repair, probes) and [`receiver`] (holes, acknowledgements).
+//! - [`budget`]: how much of a step may be missing, and how much is.
+//! - [`congestion`], [`rtt`], [`entropy`]: how fast, how long to wait, over which path.
+//! - [`job`]: every parameter that a job can set.
+//!
+//! What is not here: collectives (`gradwire-collectives`), checksums, encryption and batching of
+//! system calls (`gradwire-transport`).
+
+pub mod bitmap;
+pub mod budget;
+pub mod congestion;
+pub mod endpoint;
+pub mod entropy;
+mod incoming;
+pub mod job;
+pub mod machine;
+mod outgoing;
+pub mod priority;
+pub mod receiver;
+pub mod rtt;
+pub mod segment;
+pub mod sender;
+pub mod units;
+pub mod wire;

@@ -1,0 +1,213 @@
+//! The seam: what a driver does with the protocol, and nothing else.
+//!
+//! A [`Machine`] has no socket, clock, thread or randomness of its own. A driver with sockets and
+//! a simulator with links call the same four verbs. Implementors: [`crate::endpoint::Endpoint`],
+//! whose payloads are lengths, and the communicator of `gradwire-collectives`, whose payloads are
+//! ranges of tensors.
+
+use crate::priority::Tags;
+use crate::units::{Class, Dscp, Entropy, Instant, Rank};
+use crate::wire::{Flags, Header, Kind};
+
+/// A participant of the protocol, driven from outside.
+pub trait Machine {
+    /// Takes a packet that has arrived. Its checksum has been verified.
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>);
+
+    /// Lets everything happen whose time has come. Call it when [`Machine::poll_timeout`] has
+    /// passed, and only after every packet that had arrived by `now` was handed over: otherwise a
+    /// packet that waits in a socket would look lost.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// The next run of packets to send, or `None` when there is nothing to send now. Call it until
+    /// `None` after each of the other verbs.
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
+
+    /// When [`Machine::handle_timeout`] wants to be called next; `None`: only after a packet.
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// What follows the header: bytes on a socket, only their number in the simulator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Payload<'a> {
+    /// The bytes themselves.
+    Bytes(&'a [u8]),
+    /// Only how many there are.
+    Length(usize),
+}
+
+impl<'a> Payload<'a> {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Length(length) => *length,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `length` bytes from `offset` on.
+    ///
+    /// # Panics
+    /// When they are not all there.
+    pub fn part(&self, offset: usize, length: usize) -> Self {
+        match self {
+            Self::Bytes(bytes) => Payload::Bytes(&bytes[offset..offset + length]),
+            Self::Length(whole) => {
+                assert!(offset + length <= *whole, "a part lies inside its whole");
+                Payload::Length(length)
+            }
+        }
+    }
+
+    /// The bytes, where there are bytes.
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Length(_) => None,
+        }
+    }
+}
+
+/// The two ECN bits of an IP header.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Droppable: a RED/ECN queue above its threshold drops it.
+    NotEct = 0,
+    /// Protected: a RED/ECN queue above its threshold marks it instead.
+    Ect = 2,
+    /// Marked by a queue on the way.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// The meaning of the two bits as received; ECT(1) counts as ECT.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            3 => Self::Ce,
+            _ => Self::Ect,
+        }
+    }
+}
+
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Its header.
+    pub header: Header,
+    /// What follows the header.
+    pub payload: Payload<'a>,
+    /// The ECN bits it arrived with.
+    pub ecn: Ecn,
+}
+
+/// The most segments of one [`Transmit`]: what one GSO send can carry.
+pub const RUN_SEGMENTS_MAX: usize = 64;
+
+/// Which segments of a message a [`Transmit`] carries: up to [`RUN_SEGMENTS_MAX`] indices.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    indices: [u32; RUN_SEGMENTS_MAX],
+    len: usize,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            indices: [0; RUN_SEGMENTS_MAX],
+            len: 0,
+        }
+    }
+}
+
+impl Run {
+    /// The run of one segment.
+    pub fn one(segment: u32) -> Self {
+        let mut run = Self::default();
+        run.push(segment);
+        run
+    }
+
+    /// Appends a segment.
+    ///
+    /// # Panics
+    /// When the run has [`RUN_SEGMENTS_MAX`] segments already.
+    pub fn push(&mut self, segment: u32) {
+        self.indices[self.len] = segment;
+        self.len += 1;
+    }
+
+    /// The segments, in the order of sending.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.indices[..self.len]
+    }
+}
+
+/// A run of packets to one peer: equal class, ECN and entropy, and equal sizes, of which the last
+/// may be shorter. To a socket it is one GSO send, to a simulated link it is single packets.
+#[derive(Clone, Debug)]
+pub struct Transmit<'a> {
+    /// The rank to send to.
+    pub to: Rank,
+    /// Traffic class of the packets.
+    pub class: Class,
+    /// DSCP of the packets.
+    pub dscp: Dscp,
+    /// ECN bits of the packets.
+    pub ecn: Ecn,
+    /// Path of the packets.
+    pub entropy: Entropy,
+    /// What the packets' headers have in common; per packet see [`Transmit::header`].
+    pub template: Header,
+    /// The segments, one packet each.
+    pub run: Run,
+    /// Payload bytes of every full segment of the message.
+    pub segment_bytes: u32,
+    /// Layers, magnitudes and protection of the message's segments; none for control packets.
+    pub tags: Option<&'a Tags>,
+    /// The whole message for DATA, the whole body for control packets.
+    pub message: Payload<'a>,
+}
+
+impl<'a> Transmit<'a> {
+    /// How many packets there are.
+    pub fn packets(&self) -> usize {
+        self.run.as_slice().len()
+    }
+
+    /// Header of packet `index`, checksum zero.
+    pub fn header(&self, index: usize) -> Header {
+        let mut header = self.template;
+        if header.kind != Kind::Data {
+            return header;
+        }
+        header.segment = self.run.as_slice()[index];
+        header.offset = header.segment * self.segment_bytes;
+        let left = header.message_bytes - header.offset;
+        header.length = left.min(self.segment_bytes) as u16;
+        if let Some(tags) = self.tags {
+            header.layer = tags.layer(header.segment);
+            header.magnitude = tags.magnitude(header.segment);
+            if tags.is_protected(header.segment) {
+                header.flags = header.flags.with(Flags::PROTECTED);
+            }
+        }
+        header
+    }
+
+    /// Payload of the packet with `header`, one of [`Transmit::header`]'s.
+    pub fn payload(&self, header: &Header) -> Payload<'a> {
+        match header.kind {
+            Kind::Data => self
+                .message
+                .part(header.offset as usize, usize::from(header.length)),
+            _ => self.message,
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! One message on its way out: what was sent, what landed, what must go again.
+
+use std::collections::VecDeque;
+
+use crate::bitmap::Bitmap;
+use crate::endpoint::Settings;
+use crate::machine::{Ecn, Run};
+use crate::priority::Tags;
+use crate::rtt::Rtt;
+use crate::segment::Segmentation;
+use crate::sender::{Outgoing, missing_in_window};
+use crate::units::{
+    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, Rank, Share, Step, Tag,
+};
+use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
+
+/// A segment on its way. It is current as long as the segment was not sent again and has not
+/// landed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) message: MessageId,
+    pub(crate) segment: u32,
+    pub(crate) sent_at: u32,
+    pub(crate) entropy: Entropy,
+}
+
+/// Segments taken for sending.
+pub(crate) struct Taken {
+    pub(crate) run: Run,
+    pub(crate) class: Class,
+    pub(crate) ecn: Ecn,
+    pub(crate) flags: Flags,
+}
+
+/// A message that has not ended.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) id: MessageId,
+    pub(crate) tags: Tags,
+    /// Segments, in sending order, that the receiver is ready to take.
+    pub(crate) granted: u32,
+    pub(crate) acked: Bitmap,
+    /// CE marks reported so far.
+    pub(crate) marks: u32,
+    /// Probes since the last report.
+    pub(crate) unanswered: u32,
+    said_all_sent: bool,
+    pub(crate) probe_at: Instant,
+    /// What STOP said was missing, as far as it was heard.
+    pub(crate) missing: Option<Bitmap>,
+    tag: Tag,
+    step: Step,
+    cut: Segmentation,
+    tolerance: Share,
+    contributors: u16,
+    job: JobId,
+    epoch: u16,
+    source: Rank,
+    /// Position in the sending order of the first segment never sent.
+    next: u32,
+    lane: usize,
+    in_flight: Bitmap,
+    sent_at: Vec<u32>,
+    repairs: VecDeque<u32>,
+    repair_queued: Bitmap,
+    /// Lost, neither acknowledged nor queued for repair: tolerated so far.
+    holes: Bitmap,
+    stop_heard: u32,
+}
+
+impl Sending {
+    pub(crate) fn new(
+        id: MessageId,
+        outgoing: Outgoing,
+        settings: &Settings,
+        probe_at: Instant,
+    ) -> Self {
+        let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
+        let segments = cut.segments();
+        Self {
+            id,
+            tags: outgoing.tags,
+            granted: settings.unscheduled_segments(),
+            acked: Bitmap::new(segments),
+            marks: 0,
+            unanswered: 0,
+            said_all_sent: false,
+            probe_at,
+            missing: None,
+            tag: outgoing.tag,
+            step: outgoing.step,
+            cut,
+            tolerance: outgoing.tolerance,
+            contributors: outgoing.contributors,
+            job: settings.identity.job,
+            epoch: settings.identity.epoch,
+            source: settings.identity.rank,
+            next: 0,
+            lane: 0,
+            in_flight: Bitmap::new(segments),
+            sent_at: vec![0; segments as usize],
+            repairs: VecDeque::new(),
+            repair_queued: Bitmap::new(segments),
+            holes: Bitmap::new(segments),
+            stop_heard: 0,
+        }
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    pub(crate) fn segments(&self) -> u32 {
+        self.cut.segments()
+    }
+
+    pub(crate) fn sent_at(&self, segment: u32) -> u32 {
+        self.sent_at[segment as usize]
+    }
+
+    /// Whether every segment was sent at least once and nothing waits to be repaired.
+    pub(crate) fn all_sent(&self) -> bool {
+        self.next == self.segments() && self.repairs.is_empty()
+    }
+
+    /// Whether anything of the message was sent. Before, it waits for the window and needs no
+    /// probe.
+    pub(crate) fn has_started(&self) -> bool {
+        self.next > 0
+    }
+
+    /// When to probe if nothing is heard. A message that tolerates loss is probed as soon as all
+    /// of it was sent, since its receiver waits for that word.
+    pub(crate) fn next_probe(&self, now: Instant, rtt: &Rtt) -> Instant {
+        let has_to_say = !self.tolerance.is_none() && self.all_sent() && !self.said_all_sent;
+        if has_to_say && self.acked.zeros() > 0 {
+            now
+        } else {
+            now + rtt.probe_wait()
+        }
+    }
+
+    /// A probe goes out; the next one is due at `next`.
+    pub(crate) fn on_probe(&mut self, next: Instant) {
+        self.said_all_sent |= self.all_sent();
+        self.unanswered += 1;
+        self.probe_at = next;
+    }
+
+    /// The class of what would be sent next; `None` when there is nothing to send.
+    pub(crate) fn next_class(&mut self, settings: &Settings) -> Option<Class> {
+        while let Some(&segment) = self.repairs.front() {
+            if !self.acked.has(segment) {
+                return Some(self.tags.class_and_ecn(&settings.policy, segment).0);
+            }
+            self.repairs.pop_front();
+            self.repair_queued.remove(segment);
+        }
+        let ready = self.next < self.segments().min(self.granted);
+        ready.then(|| self.tags.lanes()[self.lane].class)
+    }
+
+    /// Takes up to `most` segments of equal class and ECN: repairs first.
+    pub(crate) fn take_run(&mut self, most: usize, settings: &Settings) -> Taken {
+        if self.repairs.is_empty() {
+            return self.take_new(most as u32);
+        }
+        self.take_repairs(most, settings)
+    }
+
+    fn take_new(&mut self, most: u32) -> Taken {
+        let lane = self.tags.lanes()[self.lane];
+        let end = (self.next + most).min(lane.end).min(self.granted);
+        let mut run = Run::default();
+        let last = self.segments() - 1;
+        while self.next < end {
+            let segment = self.tags.at(self.next);
+            run.push(segment);
+            self.next += 1;
+            if segment == last {
+                break;
+            }
+        }
+        if self.next == lane.end {
+            self.lane += 1;
+        }
+        Taken {
+            run,
+            class: lane.class,
+            ecn: lane.ecn,
+            flags: Flags::NONE,
+        }
+    }
+
+    fn take_repairs(&mut self, most: usize, settings: &Settings) -> Taken {
+        let first = *self.repairs.front().expect("the caller saw a repair");
+        let (class, ecn) = self.tags.class_and_ecn(&settings.policy, first);
+        let mut run = Run::default();
+        let last = self.segments() - 1;
+        while let Some(&segment) = self.repairs.front() {
+            let alike = self.tags.class_and_ecn(&settings.policy, segment) == (class, ecn);
+            if !alike || run.as_slice().len() == most {
+                break;
+            }
+            self.repairs.pop_front();
+            self.repair_queued.remove(segment);
+            if self.acked.has(segment) {
+                continue;
+            }
+            run.push(segment);
+            if segment == last {
+                break;
+            }
+        }
+        Taken {
+            run,
+            class,
+            ecn,
+            flags: Flags::REPAIR,
+        }
+    }
+
+    /// Marks a run as in flight; gives back its bytes.
+    pub(crate) fn on_sent(
+        &mut self,
+        run: &Run,
+        template: &Header,
+        flights: &mut VecDeque<Flight>,
+    ) -> u64 {
+        self.said_all_sent = false;
+        let (message, sent_at, entropy) = (self.id, template.sent_at, template.entropy);
+        let mut bytes = 0;
+        for &segment in run.as_slice() {
+            self.sent_at[segment as usize] = sent_at;
+            if self.in_flight.insert(segment) {
+                bytes += self.packet_bytes(segment);
+            }
+            flights.push_back(Flight {
+                message,
+                segment,
+                sent_at,
+                entropy,
+            });
+        }
+        bytes
+    }
+
+    fn packet_bytes(&self, segment: u32) -> u64 {
+        u64::from(self.cut.length(segment)) + HEADER_BYTES as u64
+    }
+
+    /// The segment is no longer in flight; gives back the bytes that it took.
+    pub(crate) fn land(&mut self, segment: u32) -> u64 {
+        if self.in_flight.remove(segment) {
+            self.packet_bytes(segment)
+        } else {
+            0
+        }
+    }
+
+    /// The segment has arrived; gives back the bytes that it had in flight, `None` when that was
+    /// known.
+    pub(crate) fn on_acked(&mut self, segment: u32) -> Option<u64> {
+        let new = self.acked.insert(segment);
+        self.holes.remove(segment);
+        new.then(|| self.land(segment))
+    }
+
+    /// Nothing of the message is in flight any more; gives back the bytes that were.
+    pub(crate) fn land_all(&mut self) -> u64 {
+        let in_flight: Vec<u32> = self.in_flight.iter_ones().collect();
+        in_flight
+            .into_iter()
+            .map(|segment| self.land(segment))
+            .sum()
+    }
+
+    pub(crate) fn is_current(&self, flight: &Flight) -> bool {
+        self.in_flight.has(flight.segment) && self.sent_at(flight.segment) == flight.sent_at
+    }
+
+    /// A segment was lost: repairs it, or leaves it a hole as long as the message tolerates it.
+    pub(crate) fn on_lost(&mut self, segment: u32) {
+        self.holes.insert(segment);
+        let tolerated = self.cut.holes_allowed(self.tolerance);
+        if self.tolerance.is_none() || self.tags.is_protected(segment) {
+            self.queue_repair(segment);
+        } else if self.holes.ones() > tolerated {
+            let first = self.holes.first_one(0);
+            self.queue_repair(first);
+        }
+    }
+
+    /// Queues a segment to be sent again, unless it arrived or is queued.
+    pub(crate) fn queue_repair(&mut self, segment: u32) {
+        self.holes.remove(segment);
+        if !self.acked.has(segment) && self.repair_queued.insert(segment) {
+            self.repairs.push_back(segment);
+        }
+    }
+
+    /// Takes a STOP; tells whether everything that it has to say was heard.
+    pub(crate) fn on_stop(&mut self, report: &Report, encoded: &[u8]) -> bool {
+        let segments = self.segments();
+        let heard = self.missing.get_or_insert_with(|| Bitmap::new(segments));
+        self.stop_heard = self.stop_heard.max(report.cumulative);
+        if report.first <= self.stop_heard {
+            for segment in missing_in_window(report, encoded, segments).iter_ones() {
+                heard.insert(segment);
+            }
+            self.stop_heard = self
+                .stop_heard
+                .max(report.first.saturating_add(report.bits));
+        }
+        self.stop_heard >= segments
+    }
+
+    /// The header that the message's packets have in common.
+    pub(crate) fn template(&self, now: Instant) -> Header {
+        let segments = self.segments();
+        Header {
+            kind: Kind::Data,
+            flags: Flags::NONE,
+            class: Class(0),
+            job: self.job,
+            epoch: self.epoch,
+            source: self.source,
+            step: self.step,
+            tag: self.tag,
+            message: self.id,
+            segment: 0,
+            segments,
+            offset: 0,
+            message_bytes: self.cut.bytes(),
+            length: 0,
+            layer: Layer(0),
+            magnitude: Magnitude(0),
+            entropy: Entropy(0),
+            contributors: self.contributors,
+            sent_at: now.wire_micros().max(1),
+            protected: self.tags.protected_segments(segments),
+            checksum: 0,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Which class a segment rides in, and whether it may be lost. The only place that decides.
+//!
+//! Front layers are needed first by the next forward pass: they get the higher class. Segments of
+//! large magnitude and the layers at the back are protected: they ride ECT, so that a RED/ECN
+//! queue marks them, and they are repaired whatever the tolerance. The others ride not-ECT, and
+//! the same queue drops them (Wang et al., DLCP, arXiv 2008.08445; front layers tolerate more loss
+//! than back layers, small gradients more than large ones).
+//!
+//! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them.
+
+use crate::bitmap::Bitmap;
+use crate::machine::Ecn;
+use crate::units::{Class, Dscp, Layer, Magnitude, Share};
+
+/// The class of control packets.
+pub const CONTROL: Class = Class(0);
+
+/// The part of a job that decides class, DSCP and protection.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Policy {
+    /// DSCP of each class; index 0 is the control class, so there are at least two.
+    pub dscps: Vec<Dscp>,
+    /// Share of a lossy message's segments, those of largest magnitude, that is protected.
+    pub protected_share: Share,
+    /// Share of the layers, counted from the back, that is protected.
+    pub protected_back_layers: Share,
+}
+
+impl Policy {
+    /// The class of a layer: the layers are cut into as many equal groups as there are data
+    /// classes, front layers first.
+    pub fn class_of(&self, layer: Layer, layer_count: u16) -> Class {
+        let classes = self.dscps.len() as u32 - 1;
+        let layers = u32::from(layer_count.max(1));
+        let group = u32::from(layer.0).min(layers - 1) * classes / layers;
+        Class(1 + group as u8)
+    }
+
+    /// The DSCP that packets of `class` carry.
+    ///
+    /// # Panics
+    /// When the policy has no such class.
+    pub fn dscp_of(&self, class: Class) -> Dscp {
+        self.dscps[usize::from(class.0)]
+    }
+
+    fn is_back_layer(&self, layer: Layer, layer_count: u16) -> bool {
+        if layer_count == 0 {
+            return false;
+        }
+        let protected = self
+            .protected_back_layers
+            .of_rounded_up(u64::from(layer_count));
+        u64::from(layer.0) + protected >= u64::from(layer_count)
+    }
+
+    /// Tags for a message whose segments may be lost.
+    ///
+    /// `spans` holds (first segment, layer) in ascending order of segments, `magnitudes` one value
+    /// per segment or nothing when they are not known.
+    pub fn lossy(&self, shape: Shape, spans: &[(u32, Layer)], magnitudes: Vec<Magnitude>) -> Tags {
+        let mut tags = self.lossless(shape, spans);
+        let mut protected = Bitmap::new(shape.segments);
+        for segment in 0..shape.segments {
+            if self.is_back_layer(tags.layer(segment), shape.layer_count) {
+                protected.insert(segment);
+            }
+        }
+        if magnitudes.len() == shape.segments as usize {
+            self.protect_largest(&magnitudes, &mut protected);
+            tags.magnitudes = magnitudes;
+        }
+        tags.protected = Some(protected);
+        tags.arrange(self, shape);
+        tags
+    }
+
+    fn protect_largest(&self, magnitudes: &[Magnitude], protected: &mut Bitmap) {
+        let share = self.protected_share.of_rounded_up(magnitudes.len() as u64) as usize;
+        let mut by_size: Vec<u32> = (0..magnitudes.len() as u32).collect();
+        by_size.sort_by_key(|&segment| std::cmp::Reverse(magnitudes[segment as usize]));
+        for &segment in &by_size[..share] {
+            protected.insert(segment);
+        }
+    }
+
+    /// Tags for a message that must arrive whole.
+    pub fn lossless(&self, shape: Shape, spans: &[(u32, Layer)]) -> Tags {
+        let mut tags = Tags {
+            layer_count: shape.layer_count,
+            spans: spans.to_vec(),
+            magnitudes: Vec::new(),
+            protected: None,
+            order: None,
+            lanes: Vec::new(),
+        };
+        tags.arrange(self, shape);
+        tags
+    }
+}
+
+/// How large a message and its model are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shape {
+    /// Segments of the message.
+    pub segments: u32,
+    /// Layers of the model; 0 when the layers are not known.
+    pub layer_count: u16,
+}
+
+/// A part of the sending order in which all segments have the same class and protection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Lane {
+    /// Position in the sending order at which the lane ends.
+    pub end: u32,
+    /// Its traffic class.
+    pub class: Class,
+    /// ECT when its segments are protected, not-ECT when they may be dropped.
+    pub ecn: Ecn,
+}
+
+/// Layer, magnitude, class and protection of every segment of one message.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tags {
+    layer_count: u16,
+    spans: Vec<(u32, Layer)>,
+    magnitudes: Vec<Magnitude>,
+    protected: Option<Bitmap>,
+    order: Option<Vec<u32>>,
+    lanes: Vec<Lane>,
+}
+
+impl Tags {
+    /// The layer of a segment; layer 0 when layers are not known.
+    pub fn layer(&self, segment: u32) -> Layer {
+        let after = self.spans.partition_point(|&(first, _)| first <= segment);
+        after
+            .checked_sub(1)
+            .map_or(Layer(0), |index| self.spans[index].1)
+    }
+
+    /// The magnitude of a segment; 0 when it is not known.
+    pub fn magnitude(&self, segment: u32) -> Magnitude {
+        self.magnitudes
+            .get(segment as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Whether a segment must arrive whatever the tolerance. Of a lossless message all must.
+    pub fn is_protected(&self, segment: u32) -> bool {
+        self.protected
+            .as_ref()
+            .is_none_or(|protected| protected.has(segment))
+    }
+
+    /// How many segments of the message are protected.
+    pub fn protected_segments(&self, segments: u32) -> u32 {
+        self.protected.as_ref().map_or(segments, Bitmap::ones)
+    }
+
+    /// The segment at a position of the sending order.
+    pub fn at(&self, position: u32) -> u32 {
+        self.order
+            .as_ref()
+            .map_or(position, |order| order[position as usize])
+    }
+
+    /// The lanes of the sending order, first to last.
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// The class and ECN bits of one segment.
+    pub fn class_and_ecn(&self, policy: &Policy, segment: u32) -> (Class, Ecn) {
+        let ecn = if self.is_protected(segment) {
+            Ecn::Ect
+        } else {
+            Ecn::NotEct
+        };
+        (policy.class_of(self.layer(segment), self.layer_count), ecn)
+    }
+
+    /// Sorts the segments by class, protected ones first, so that runs of equal packets are long.
+    fn arrange(&mut self, policy: &Policy, shape: Shape) {
+        let key = |segment: u32| {
+            let (class, ecn) = self.class_and_ecn(policy, segment);
+            (class, u8::from(ecn == Ecn::NotEct))
+        };
+        let one_lane = self.protected.is_none() && self.spans.len() <= 1;
+        let mut order: Vec<u32> = if one_lane {
+            Vec::new()
+        } else {
+            (0..shape.segments).collect()
+        };
+        order.sort_by_key(|&segment| key(segment));
+        let mut lanes = Vec::new();
+        let ends = (1..=order.len())
+            .filter(|&end| end == order.len() || key(order[end]) != key(order[end - 1]));
+        for end in ends {
+            let (class, ecn) = self.class_and_ecn(policy, order[end - 1]);
+            lanes.push(Lane {
+                end: end as u32,
+                class,
+                ecn,
+            });
+        }
+        if one_lane {
+            let (class, ecn) = self.class_and_ecn(policy, 0);
+            lanes.push(Lane {
+                end: shape.segments,
+                class,
+                ecn,
+            });
+        }
+        self.order = (!one_lane).then_some(order);
+        self.lanes = lanes;
+    }
+}

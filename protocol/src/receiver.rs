@@ -1,0 +1,472 @@
+//! One rank's messages from one peer: placing segments, accepting holes, reporting.
+//!
+//! A message is complete when all of it is there. With holes it is complete only when it is posted
+//! and tolerates them, its sender has said "all sent", every protected segment is there, the
+//! step's budget bears the holes, and nothing of it has arrived for a gap that is longer than
+//! packets overtake each other by. So loss is accepted and never created: on a path that loses
+//! nothing, nothing is lost.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::bitmap::Bitmap;
+use crate::budget::{Ledger, Verdict};
+use crate::endpoint::Settings;
+use crate::incoming::{Due, Receiving, State};
+use crate::machine::Ecn;
+use crate::segment::Segmentation;
+use crate::units::{Instant, MessageId, Rank, Share, Span, Step, Tag};
+use crate::wire::{Header, Kind};
+
+/// An acknowledgement waits at most this long for more segments to report.
+const ACK_WAIT: Span = Span::from_micros(50);
+/// Early messages of one peer; more are refused. A peer can only be ahead by the operations that
+/// it has not finished, far fewer than this.
+const EARLY_MESSAGES_MAX: usize = 4096;
+/// Segments of one peer's early messages, so that invented headers cannot take all memory.
+const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
+/// Complete messages of one peer that are kept until CLOSE comes.
+const COMPLETE_KEPT: usize = 1024;
+
+/// A message to receive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Incoming {
+    /// The tag that its sender gives it.
+    pub tag: Tag,
+    /// The training step that it belongs to.
+    pub step: Step,
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// The share that may be missing.
+    pub tolerance: Share,
+}
+
+/// Where a new segment's payload belongs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Placement {
+    /// Its sender.
+    pub from: Rank,
+    /// Its message.
+    pub tag: Tag,
+    /// Its index in the message.
+    pub segment: u32,
+    /// Where it starts in the message, in bytes.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub length: u32,
+    /// How many ranks' values are summed in it.
+    pub contributors: u16,
+    /// Whether its message is posted.
+    pub posting: Posting,
+}
+
+/// Whether a message was posted when a segment of it arrived.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Posting {
+    /// It is posted.
+    Posted,
+    /// Not yet: the caller keeps the bytes until it posts.
+    Early,
+}
+
+/// What happened at a receiver.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Arrived {
+    /// A posted message is complete, apart from these holes if any.
+    Complete {
+        /// Its tag.
+        tag: Tag,
+        /// The missing segments.
+        holes: Option<Bitmap>,
+    },
+    /// A message came whose length is not the posted one.
+    Mismatch {
+        /// Its tag.
+        tag: Tag,
+        /// The posted length in bytes.
+        ours: u32,
+        /// The length that came.
+        theirs: u32,
+    },
+}
+
+/// Counts of what a receiver saw.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ReceiverCounters {
+    /// Distinct segments that arrived.
+    pub received_segments: u64,
+    /// Segments that arrived again.
+    pub duplicate_segments: u64,
+    /// Segments accepted as lost.
+    pub lost_segments: u64,
+    /// Segments that arrived after their message was completed without them.
+    pub late_segments: u64,
+    /// DATA packets that arrived with CE.
+    pub marks: u64,
+    /// Packets that contradict their message or come in excess.
+    pub refused: u64,
+}
+
+impl ReceiverCounters {
+    /// Adds another receiver's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.received_segments += other.received_segments;
+        self.duplicate_segments += other.duplicate_segments;
+        self.lost_segments += other.lost_segments;
+        self.late_segments += other.late_segments;
+        self.marks += other.marks;
+        self.refused += other.refused;
+    }
+}
+
+/// All messages from one peer.
+#[derive(Debug)]
+pub struct Receiver {
+    peer: Rank,
+    messages: Vec<Receiving>,
+    expected: BTreeMap<Tag, Incoming>,
+    closed_floor: u32,
+    closed: BTreeSet<MessageId>,
+    complete: VecDeque<MessageId>,
+    early_segments: u64,
+    arrived: VecDeque<Arrived>,
+    counters: ReceiverCounters,
+    last: usize,
+}
+
+impl Receiver {
+    /// A receiver from `peer` without messages.
+    pub fn new(peer: Rank) -> Self {
+        Self {
+            peer,
+            messages: Vec::new(),
+            expected: BTreeMap::new(),
+            closed_floor: 0,
+            closed: BTreeSet::new(),
+            complete: VecDeque::new(),
+            early_segments: 0,
+            arrived: VecDeque::new(),
+            counters: ReceiverCounters::default(),
+            last: 0,
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &ReceiverCounters {
+        &self.counters
+    }
+
+    /// What happened since the last call, oldest first.
+    pub fn take_arrived(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
+    }
+
+    /// Whether a posted message is not complete yet.
+    pub fn is_waiting(&self) -> bool {
+        !self.expected.is_empty()
+            || self
+                .messages
+                .iter()
+                .any(|receiving| matches!(receiving.state, State::Posted(_)))
+    }
+
+    /// Posts a message. It may have arrived already, in part or whole.
+    pub fn expect(&mut self, incoming: Incoming, scene: &mut Scene<'_>) {
+        if !incoming.tolerance.is_none() {
+            scene
+                .ledger
+                .owe(incoming.step, incoming.bytes, incoming.tolerance);
+        }
+        let early = |receiving: &Receiving| {
+            receiving.tag == incoming.tag && receiving.state == State::Early
+        };
+        match self.messages.iter().position(early) {
+            Some(at) => self.post(at, &incoming, scene),
+            None => {
+                self.expected.insert(incoming.tag, incoming);
+            }
+        }
+    }
+
+    fn post(&mut self, at: usize, incoming: &Incoming, scene: &Scene<'_>) {
+        let receiving = &mut self.messages[at];
+        self.early_segments -= u64::from(receiving.cut.segments());
+        let (ours, theirs) = (incoming.bytes, receiving.cut.bytes());
+        if ours != theirs {
+            self.arrived.push_back(Arrived::Mismatch {
+                tag: incoming.tag,
+                ours,
+                theirs,
+            });
+            self.early_segments += u64::from(receiving.cut.segments());
+            return;
+        }
+        receiving.state = State::Posted(incoming.tolerance);
+        receiving.step = incoming.step;
+        receiving.due = Due::AckBy(scene.now);
+        receiving.restart_gap(scene.now, scene.gap);
+        self.complete_if_whole(at);
+    }
+
+    /// Takes a DATA or PROBE packet whose header is consistent; for a new segment gives its place.
+    pub fn handle(&mut self, header: &Header, ecn: Ecn, scene: &Scene<'_>) -> Option<Placement> {
+        let at = match self.find(header.message) {
+            Some(at) => at,
+            None if self.is_closed(header.message) => return None,
+            None => self.open(header, scene)?,
+        };
+        self.last = at;
+        if !self.messages[at].fits(header) {
+            self.counters.refused += 1;
+            return None;
+        }
+        if header.kind == Kind::Probe {
+            self.on_probe(at, header, scene);
+            return None;
+        }
+        self.on_data(at, header, ecn, scene)
+    }
+
+    fn find(&self, id: MessageId) -> Option<usize> {
+        if self
+            .messages
+            .get(self.last)
+            .is_some_and(|receiving| receiving.id == id)
+        {
+            return Some(self.last);
+        }
+        self.messages
+            .iter()
+            .position(|receiving| receiving.id == id)
+    }
+
+    fn is_closed(&self, id: MessageId) -> bool {
+        id.0 <= self.closed_floor || self.closed.contains(&id)
+    }
+
+    fn open(&mut self, header: &Header, scene: &Scene<'_>) -> Option<usize> {
+        let segments = u64::from(header.segments);
+        let mut receiving = Receiving::new(scene.now, header, scene.settings.segment_bytes);
+        let consistent = receiving.fits(header) && header.message.0 != 0;
+        let early = !self.expected.contains_key(&header.tag);
+        let excess = self.messages.len() >= EARLY_MESSAGES_MAX
+            || self.early_segments + segments > EARLY_SEGMENTS_MAX;
+        if !consistent || (early && excess) {
+            self.counters.refused += 1;
+            return None;
+        }
+        receiving.due = Due::AckBy(scene.now + ACK_WAIT);
+        self.early_segments += segments;
+        self.messages.push(receiving);
+        let at = self.messages.len() - 1;
+        if let Some(incoming) = self.expected.remove(&header.tag) {
+            self.post(at, &incoming, scene);
+        }
+        Some(at)
+    }
+
+    fn on_data(
+        &mut self,
+        at: usize,
+        header: &Header,
+        ecn: Ecn,
+        scene: &Scene<'_>,
+    ) -> Option<Placement> {
+        let receiving = &mut self.messages[at];
+        if ecn == Ecn::Ce {
+            self.counters.marks += 1;
+            receiving.on_mark(header);
+        }
+        if receiving.state == State::Complete {
+            let late = !receiving.received.has(header.segment);
+            self.counters.late_segments += u64::from(late);
+            self.counters.duplicate_segments += u64::from(!late);
+            receiving.due = Due::Whole(Kind::Stop, 0);
+            return None;
+        }
+        let new = receiving.on_data(scene.now, header);
+        let ready = receiving.unreported() >= scene.settings.ack_segments();
+        receiving.due = match receiving.due {
+            Due::Whole(kind, first) => Due::Whole(kind, first),
+            _ if ready => Due::AckBy(scene.now),
+            Due::AckBy(by) => Due::AckBy(by),
+            Due::Nothing => Due::AckBy(scene.now + ACK_WAIT),
+        };
+        if !new {
+            self.counters.duplicate_segments += 1;
+            return None;
+        }
+        self.counters.received_segments += 1;
+        receiving.restart_gap(scene.now, scene.gap);
+        let posting = if receiving.state == State::Early {
+            Posting::Early
+        } else {
+            Posting::Posted
+        };
+        let placement = Placement {
+            from: self.peer,
+            tag: receiving.tag,
+            segment: header.segment,
+            offset: header.offset,
+            length: u32::from(header.length),
+            contributors: header.contributors,
+            posting,
+        };
+        self.complete_if_whole(at);
+        Some(placement)
+    }
+
+    fn on_probe(&mut self, at: usize, header: &Header, scene: &Scene<'_>) {
+        let receiving = &mut self.messages[at];
+        let knew_all_sent = receiving.gap_ends.is_some();
+        receiving.on_probe(scene.now, header);
+        if receiving.state == State::Complete {
+            receiving.due = Due::Whole(Kind::Stop, 0);
+            return;
+        }
+        if !matches!(receiving.due, Due::Whole(Kind::Bitmap, _)) {
+            receiving.due = Due::Whole(Kind::Ack, 0);
+        }
+        if !knew_all_sent {
+            receiving.restart_gap(scene.now, scene.gap);
+        }
+    }
+
+    fn complete_if_whole(&mut self, at: usize) {
+        let receiving = &mut self.messages[at];
+        if receiving.received.zeros() > 0 || !matches!(receiving.state, State::Posted(_)) {
+            return;
+        }
+        receiving.complete();
+        let (tag, id) = (receiving.tag, receiving.id);
+        self.arrived
+            .push_back(Arrived::Complete { tag, holes: None });
+        self.remember_complete(id);
+    }
+
+    fn remember_complete(&mut self, id: MessageId) {
+        self.complete.push_back(id);
+        if self.complete.len() > COMPLETE_KEPT {
+            let oldest = self.complete.pop_front().expect("longer than a constant");
+            self.close(oldest);
+        }
+    }
+
+    /// Lets gaps end: accepts the holes of messages that can do without, asks for the others'.
+    pub fn handle_timeout(&mut self, scene: &mut Scene<'_>) {
+        for at in 0..self.messages.len() {
+            let over = self.messages[at]
+                .gap_ends
+                .is_some_and(|ends| ends <= scene.now);
+            if over {
+                self.on_gap_over(at, scene);
+            }
+        }
+    }
+
+    fn on_gap_over(&mut self, at: usize, scene: &mut Scene<'_>) {
+        let receiving = &mut self.messages[at];
+        let missing = receiving.received.zeros();
+        let acceptable = receiving.holes_tolerable()
+            && scene
+                .ledger
+                .accept(receiving.step, missing, receiving.missing_bytes())
+                == Verdict::Accepted;
+        if !acceptable {
+            receiving.ask_repair(scene.now, scene.gap);
+            return;
+        }
+        let mut holes = Bitmap::new(receiving.cut.segments());
+        for segment in receiving.received.iter_zeros() {
+            holes.insert(segment);
+        }
+        receiving.complete();
+        let (tag, id) = (receiving.tag, receiving.id);
+        self.counters.lost_segments += u64::from(missing);
+        self.arrived.push_back(Arrived::Complete {
+            tag,
+            holes: Some(holes),
+        });
+        self.remember_complete(id);
+    }
+
+    /// When the next report or the end of a gap is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let due = self
+            .messages
+            .iter()
+            .filter_map(|receiving| match receiving.due {
+                Due::Nothing => None,
+                Due::AckBy(by) => Some(by),
+                Due::Whole(..) => Some(Instant::START),
+            });
+        let gaps = self
+            .messages
+            .iter()
+            .filter_map(|receiving| receiving.gap_ends);
+        due.chain(gaps).min()
+    }
+
+    /// Writes the next report that is due into `body` and gives its header.
+    pub fn poll_report(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        body: &mut Vec<u8>,
+    ) -> Option<Header> {
+        let grant = settings.unscheduled_segments();
+        let room = settings.segment_bytes as usize;
+        self.messages
+            .iter_mut()
+            .find_map(|receiving| receiving.poll_report(now, grant, room, body))
+    }
+
+    /// Takes CLOSE: the sender heard STOP.
+    pub fn close(&mut self, id: MessageId) {
+        let Some(at) = self
+            .messages
+            .iter()
+            .position(|receiving| receiving.id == id)
+        else {
+            return;
+        };
+        if self.messages[at].state != State::Complete {
+            self.counters.refused += 1;
+            return;
+        }
+        self.messages.remove(at);
+        self.complete.retain(|&kept| kept != id);
+        self.closed.insert(id);
+        while self.closed.remove(&MessageId(self.closed_floor + 1)) {
+            self.closed_floor += 1;
+        }
+    }
+
+    /// The answer to a PROBE for a message that is closed: its STOP must have been forgotten.
+    pub fn forgotten(&self, header: &Header) -> bool {
+        header.kind == Kind::Probe && self.is_closed(header.message)
+    }
+}
+
+/// What a receiver works with and does not own.
+#[derive(Debug)]
+pub struct Scene<'a> {
+    /// The time.
+    pub now: Instant,
+    /// The rank's settings.
+    pub settings: &'a Settings,
+    /// The rank's loss budget.
+    pub ledger: &'a mut Ledger,
+    /// How long nothing must have arrived before holes are accepted.
+    pub gap: Span,
+}
+
+/// Whether a DATA header describes a segment of its message as this job cuts it.
+pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
+    let cut = Segmentation::new(header.message_bytes, segment_bytes);
+    let in_range = header.segments == cut.segments() && header.segment < header.segments;
+    let placed = header.kind == Kind::Probe
+        || (in_range
+            && header.offset == cut.offset(header.segment)
+            && u32::from(header.length) == cut.length(header.segment));
+    in_range && placed
+}

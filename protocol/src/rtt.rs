@@ -1,0 +1,87 @@
+//! How long a packet and its acknowledgement take, and the waits that follow from it.
+//!
+//! Smoothed mean and deviation as in RFC 6298 section 2. Every packet carries a time stamp that
+//! its acknowledgement echoes, so a repair's sample is as good as any other.
+
+use crate::units::Span;
+
+/// Nothing on a network or a host reacts faster than this to be worth a shorter wait.
+const PROBE_WAIT_MIN: Span = Span::from_millis(1);
+const FIRST_GUESS: Span = Span::from_millis(2);
+
+/// Round-trip time to one peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    smoothed: Option<Span>,
+    deviation: Span,
+    least: Option<Span>,
+}
+
+impl Rtt {
+    /// Takes a sample.
+    pub fn sample(&mut self, sample: Span) {
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(sample);
+            self.deviation = sample.divided(2);
+            return;
+        };
+        let error = smoothed.beyond(sample) + sample.beyond(smoothed);
+        self.deviation = Span::from_picos((self.deviation.as_picos() * 3 + error.as_picos()) / 4);
+        self.smoothed = Some(Span::from_picos(
+            (smoothed.as_picos() * 7 + sample.as_picos()) / 8,
+        ));
+    }
+
+    /// The smoothed round-trip time; a guess before the first sample.
+    pub fn smoothed(&self) -> Span {
+        self.smoothed.unwrap_or(FIRST_GUESS)
+    }
+
+    /// The least sample so far: the path without queues. The smoothed time before any sample.
+    pub fn least(&self) -> Span {
+        self.least.unwrap_or(FIRST_GUESS)
+    }
+
+    /// By then an answer should have come: smoothed plus four deviations.
+    pub fn answer_wait(&self) -> Span {
+        self.smoothed() + self.deviation * 4
+    }
+
+    /// How long a sender waits for an acknowledgement before it probes.
+    pub fn probe_wait(&self) -> Span {
+        self.answer_wait().max(PROBE_WAIT_MIN)
+    }
+
+    /// A segment sent this much before one that has arrived is lost, not late. Sprayed packets
+    /// overtake each other by as much as queues differ, so this is a share of the round trip and
+    /// not a count of packets.
+    pub fn reordering(&self) -> Span {
+        self.smoothed().divided(2) + self.deviation * 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_path_needs_little_more_than_its_round_trip() {
+        let mut rtt = Rtt::default();
+        for _ in 0..50 {
+            rtt.sample(Span::from_micros(100));
+        }
+        assert_eq!(rtt.smoothed(), Span::from_micros(100));
+        assert!(rtt.answer_wait() < Span::from_micros(101));
+    }
+
+    #[test]
+    fn a_varying_path_widens_the_wait() {
+        let mut rtt = Rtt::default();
+        for n in 0..50 {
+            rtt.sample(Span::from_micros(100 + 900 * (n % 2)));
+        }
+        assert!(rtt.answer_wait() > Span::from_micros(1500));
+        assert_eq!(rtt.least(), Span::from_micros(100));
+    }
+}

@@ -1,0 +1,99 @@
+//! How a message is cut into segments: all of one size but the last, whole elements each.
+
+use crate::units::Share;
+use crate::wire::HEADER_BYTES;
+
+/// Every segment but a message's last is a multiple of this, so that it holds whole elements of
+/// every type and starts aligned.
+pub const SEGMENT_ALIGNMENT: u32 = 16;
+
+/// IPv6 and UDP headers, the larger of the two families.
+const IP_AND_UDP_BYTES: u32 = 48;
+
+/// Payload bytes of a full packet on a path that carries IP packets of `mtu` bytes.
+///
+/// # Panics
+/// When `mtu` is too small to carry one aligned segment; jobs allow no such MTU.
+pub fn segment_bytes(mtu: u32) -> u32 {
+    let room = mtu
+        .min(65_535)
+        .saturating_sub(IP_AND_UDP_BYTES + HEADER_BYTES as u32);
+    let bytes = room / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
+    assert!(bytes > 0, "an MTU of {mtu} bytes carries no segment");
+    bytes
+}
+
+/// A message of some length, cut.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Segmentation {
+    bytes: u32,
+    segment_bytes: u32,
+}
+
+impl Segmentation {
+    /// Cuts `bytes` into segments of `segment_bytes`, which is not zero.
+    pub fn new(bytes: u32, segment_bytes: u32) -> Self {
+        assert!(segment_bytes > 0, "segments have a size");
+        Self {
+            bytes,
+            segment_bytes,
+        }
+    }
+
+    /// Bytes of the message.
+    pub fn bytes(self) -> u32 {
+        self.bytes
+    }
+
+    /// Payload bytes of every segment but the last.
+    pub fn segment_bytes(self) -> u32 {
+        self.segment_bytes
+    }
+
+    /// Segments of the message. An empty message has one, which is empty too.
+    pub fn segments(self) -> u32 {
+        self.bytes.div_ceil(self.segment_bytes).max(1)
+    }
+
+    /// Where a segment starts.
+    pub fn offset(self, segment: u32) -> u32 {
+        segment * self.segment_bytes
+    }
+
+    /// Bytes of a segment.
+    pub fn length(self, segment: u32) -> u32 {
+        self.segment_bytes.min(self.bytes - self.offset(segment))
+    }
+
+    /// How many segments may be missing, so that surely no more than `tolerance` of the bytes is.
+    pub fn holes_allowed(self, tolerance: Share) -> u32 {
+        tolerance.of(u64::from(self.bytes)) as u32 / self.segment_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_cover_the_message_without_overlap() {
+        for bytes in [0, 1, 15, 16, 17, 1376, 1377, 100_000] {
+            let cut = Segmentation::new(bytes, 1376);
+            let total: u32 = (0..cut.segments()).map(|segment| cut.length(segment)).sum();
+            assert_eq!(total, bytes);
+        }
+    }
+
+    #[test]
+    fn an_ethernet_packet_carries_1376_bytes() {
+        assert_eq!(segment_bytes(1500), 1376);
+    }
+
+    #[test]
+    fn holes_never_exceed_the_tolerance_in_bytes() {
+        let tolerance = Share::new(0.1).expect("within 0 to 1");
+        let cut = Segmentation::new(10_000, 1000);
+        assert_eq!(cut.holes_allowed(tolerance), 1);
+        assert_eq!(Segmentation::new(9_999, 1000).holes_allowed(tolerance), 0);
+    }
+}

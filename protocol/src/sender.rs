@@ -1,0 +1,459 @@
+//! One rank's messages to one peer: window, sending order, repair, probes.
+//!
+//! A segment is in flight from its sending until it is acknowledged or found lost. It is lost when
+//! a packet sent clearly later has arrived (by time, not by count: sprayed packets overtake each
+//! other), or when a BITMAP that answers a later PROBE shows it missing. What is lost is repaired
+//! at once if the message tolerates no loss, if the segment is protected, or if more is lost than
+//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP.
+//!
+//! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes.
+
+use std::collections::VecDeque;
+
+use crate::bitmap::{self, Bitmap};
+use crate::congestion::{Feedback, Limits, Window};
+use crate::endpoint::Settings;
+use crate::entropy::Spray;
+use crate::machine::{Ecn, Run};
+use crate::outgoing::{Flight, Sending};
+use crate::rtt::Rtt;
+use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Span, Step, Tag};
+use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
+
+/// A probe's wait doubles with every unanswered one, up to this.
+const PROBE_WAIT_MAX: Span = Span::from_millis(20);
+/// Unanswered probes in a row after which the window starts over.
+const SILENT_PROBES: u32 = 3;
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Which receive it answers.
+    pub tag: Tag,
+    /// The training step that it belongs to.
+    pub step: Step,
+    /// Its length in bytes; may be zero.
+    pub bytes: u32,
+    /// The share that may be missing; [`Share::NONE`] for all that must arrive whole.
+    pub tolerance: Share,
+    /// How many ranks' values are summed in it.
+    pub contributors: u16,
+    /// Layers, magnitudes and protection of its segments.
+    pub tags: crate::priority::Tags,
+}
+
+/// What ended at a sender.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Sent {
+    /// Tag of the message.
+    pub tag: Tag,
+    /// Its number.
+    pub message: MessageId,
+    /// The segments that the receiver did without, if any.
+    pub missing: Option<Bitmap>,
+}
+
+/// A run of packets that the sender wants on the wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst {
+    /// The header that the packets have in common.
+    pub template: Header,
+    /// The segments; one for a control packet.
+    pub run: Run,
+    /// ECN bits.
+    pub ecn: Ecn,
+}
+
+/// Counts of what a sender did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SenderCounters {
+    /// Segments sent for the first time.
+    pub sent_segments: u64,
+    /// Segments sent again.
+    pub repaired_segments: u64,
+    /// PROBE packets.
+    pub probes: u64,
+    /// CE marks that receivers reported.
+    pub marks: u64,
+    /// Segments found lost.
+    pub found_lost: u64,
+}
+
+impl SenderCounters {
+    /// Adds another sender's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.sent_segments += other.sent_segments;
+        self.repaired_segments += other.repaired_segments;
+        self.probes += other.probes;
+        self.marks += other.marks;
+        self.found_lost += other.found_lost;
+    }
+}
+
+/// All messages to one peer.
+#[derive(Debug)]
+pub struct Sender {
+    peer: Rank,
+    messages: Vec<Sending>,
+    flights: VecDeque<Flight>,
+    in_flight: u64,
+    window: Window,
+    spray: Spray,
+    next_id: u32,
+    newest_echo: Option<u32>,
+    silent_probes: u32,
+    closes: Vec<Header>,
+    sent: VecDeque<Sent>,
+    counters: SenderCounters,
+}
+
+impl Sender {
+    /// A sender to `peer` without messages.
+    pub fn new(peer: Rank, settings: &Settings, seed: u64) -> Self {
+        let limits = Limits {
+            initial: settings.initial_window,
+            most: settings.window,
+            packet: ByteCount::new(u64::from(settings.segment_bytes) + HEADER_BYTES as u64),
+            delay_target: settings.delay_target,
+        };
+        Self {
+            peer,
+            messages: Vec::new(),
+            flights: VecDeque::new(),
+            in_flight: 0,
+            window: Window::new(limits),
+            spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
+            next_id: 1,
+            newest_echo: None,
+            silent_probes: 0,
+            closes: Vec::new(),
+            sent: VecDeque::new(),
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// Takes a message to send.
+    pub fn send(&mut self, now: Instant, outgoing: Outgoing, settings: &Settings) {
+        let id = MessageId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1).max(1);
+        let probe_at = now + PROBE_WAIT_MAX;
+        self.messages
+            .push(Sending::new(id, outgoing, settings, probe_at));
+    }
+
+    /// Bytes in flight, headers included.
+    pub fn in_flight(&self) -> ByteCount {
+        ByteCount::new(self.in_flight)
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window(&self) -> ByteCount {
+        self.window.bytes()
+    }
+
+    /// Whether a message has not ended yet.
+    pub fn is_busy(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &SenderCounters {
+        &self.counters
+    }
+
+    /// A message that has ended since the last call.
+    pub fn take_sent(&mut self) -> Option<Sent> {
+        self.sent.pop_front()
+    }
+
+    /// The path for the next control packet.
+    pub fn take_entropy(&mut self) -> Entropy {
+        self.spray.take()
+    }
+
+    /// The tags of a message that has not ended.
+    pub fn tags(&self, message: MessageId) -> Option<&crate::priority::Tags> {
+        self.position(message).map(|at| &self.messages[at].tags)
+    }
+
+    fn position(&self, message: MessageId) -> Option<usize> {
+        self.messages
+            .binary_search_by_key(&message, |sending| sending.id)
+            .ok()
+    }
+
+    /// The next control packet: CLOSE for what has ended, PROBE for what is in doubt.
+    pub fn poll_control(&mut self, now: Instant, rtt: &Rtt) -> Option<Header> {
+        if let Some(close) = self.closes.pop() {
+            return Some(close);
+        }
+        let due = |sending: &&mut Sending| sending.has_started() && sending.probe_at <= now;
+        let sending = self.messages.iter_mut().find(due)?;
+        let doubled = rtt.probe_wait() * (1 << sending.unanswered.min(6));
+        sending.on_probe(now + doubled.min(PROBE_WAIT_MAX.max(rtt.probe_wait())));
+        self.counters.probes += 1;
+        self.silent_probes += 1;
+        if self.silent_probes == SILENT_PROBES && self.in_flight > 0 {
+            self.window.on_silence();
+        }
+        let flags = if sending.all_sent() {
+            Flags::ALL_SENT
+        } else {
+            Flags::NONE
+        };
+        Some(Header {
+            kind: Kind::Probe,
+            flags,
+            ..sending.template(now)
+        })
+    }
+
+    /// When the next probe is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let started = self.messages.iter().filter(|sending| sending.has_started());
+        started.map(|sending| sending.probe_at).min()
+    }
+
+    /// The next run of segments that the window allows, highest class first, oldest message first.
+    pub fn poll_data(&mut self, now: Instant, rtt: &Rtt, settings: &Settings) -> Option<Burst> {
+        let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
+        let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
+        if room < self.least_run(packet, settings) {
+            return None;
+        }
+        let (_, at) = self
+            .messages
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(at, sending)| Some((sending.next_class(settings)?, at)))
+            .min()?;
+        let sending = &mut self.messages[at];
+        let most = (room as usize).min(settings.run_segments);
+        let taken = sending.take_run(most, settings);
+        let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
+        let template = Header {
+            class,
+            flags,
+            entropy,
+            ..sending.template(now)
+        };
+        let segments = taken.run.as_slice().len() as u64;
+        if flags.has(Flags::REPAIR) {
+            self.counters.repaired_segments += segments;
+        } else {
+            self.counters.sent_segments += segments;
+        }
+        self.in_flight += sending.on_sent(&taken.run, &template, &mut self.flights);
+        sending.probe_at = sending.next_probe(now, rtt);
+        debug_assert!(
+            self.in_flight <= self.window.bytes().get().max(packet),
+            "window kept"
+        );
+        Some(Burst {
+            template,
+            run: taken.run,
+            ecn: taken.ecn,
+        })
+    }
+
+    /// A window that opens packet by packet would make runs of one packet; wait until half a run
+    /// fits, unless so little is in flight that nothing would open it.
+    fn least_run(&self, packet: u64, settings: &Settings) -> u64 {
+        let run = settings.run_segments as u64;
+        let window = self.window.bytes().get() / packet;
+        if self.in_flight == 0 {
+            1
+        } else {
+            (run / 2).min(window / 2).max(1)
+        }
+    }
+
+    /// Takes an ACK, BITMAP or STOP.
+    pub fn handle_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &mut Rtt) {
+        self.silent_probes = 0;
+        let header = packet.header;
+        let Some(at) = self.position(header.message) else {
+            if header.kind == Kind::Stop {
+                self.closes.push(close_of(header, now));
+            }
+            return;
+        };
+        let report = &packet.report;
+        let news = report.echo != 0 && self.note_echo(report.echo);
+        if news {
+            let micros = now
+                .wire_micros()
+                .wrapping_sub(report.echo)
+                .saturating_sub(report.held);
+            rtt.sample(Span::from_micros(u64::from(micros.max(1))));
+        }
+        let sending = &mut self.messages[at];
+        sending.granted = sending.granted.max(report.granted);
+        let (acked_bytes, segments) = acknowledge(sending, report, packet.bitmap);
+        self.in_flight -= acked_bytes;
+        let marks = report.ce.saturating_sub(sending.marks);
+        sending.marks += marks;
+        self.counters.marks += u64::from(marks);
+        self.spray.on_marks(report.ce_entropies);
+        if header.kind == Kind::Bitmap {
+            self.repair_missing(at, packet);
+        }
+        let acked = ByteCount::new(acked_bytes);
+        let lost = self.find_lost(rtt);
+        self.window.on_feedback(
+            now,
+            Feedback {
+                acked,
+                segments,
+                marks,
+                lost,
+            },
+            rtt,
+        );
+        let sending = &mut self.messages[at];
+        if news || segments > 0 {
+            sending.unanswered = 0;
+            sending.probe_at = sending.next_probe(now, rtt);
+        }
+        if header.kind == Kind::Stop && sending.on_stop(report, packet.bitmap) {
+            self.end(at, close_of(header, now));
+        }
+    }
+
+    /// Remembers the stamp of the newest packet that is known to have arrived; tells whether this
+    /// one is newer.
+    fn note_echo(&mut self, echo: u32) -> bool {
+        let newer = self.newest_echo.is_none_or(|newest| after(echo, newest));
+        if newer {
+            self.newest_echo = Some(echo);
+        }
+        newer
+    }
+
+    /// The receiver asks for what it lacks; of that, everything sent before the probe that it
+    /// answers is lost.
+    fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>) {
+        let sending = &mut self.messages[at];
+        let missing = missing_in_window(&packet.report, packet.bitmap, sending.segments());
+        for segment in missing.iter_ones() {
+            if after(sending.sent_at(segment), packet.report.echo) {
+                continue;
+            }
+            self.in_flight -= sending.land(segment);
+            sending.queue_repair(segment);
+        }
+    }
+
+    /// Finds segments that are lost because clearly later ones have arrived.
+    fn find_lost(&mut self, rtt: &Rtt) -> u32 {
+        let Some(newest) = self.newest_echo else {
+            return 0;
+        };
+        let reordering = rtt.reordering().as_micros() as u32;
+        let mut lost = 0;
+        while let Some(&flight) = self.flights.front() {
+            let sending = self
+                .position(flight.message)
+                .map(|at| &mut self.messages[at]);
+            let alive = sending.filter(|sending| sending.is_current(&flight));
+            let Some(sending) = alive else {
+                self.flights.pop_front();
+                continue;
+            };
+            let late = newest.wrapping_sub(flight.sent_at);
+            if !after(newest, flight.sent_at) || late <= reordering {
+                break;
+            }
+            self.in_flight -= sending.land(flight.segment);
+            sending.on_lost(flight.segment);
+            self.spray.on_loss(flight.entropy);
+            self.flights.pop_front();
+            lost += 1;
+        }
+        self.counters.found_lost += u64::from(lost);
+        lost
+    }
+
+    fn end(&mut self, at: usize, close: Header) {
+        let mut sending = self.messages.remove(at);
+        self.in_flight -= sending.land_all();
+        self.closes.push(close);
+        let (tag, message) = (sending.tag(), sending.id);
+        let missing = sending.missing.take().filter(|missing| missing.ones() > 0);
+        self.sent.push_back(Sent {
+            tag,
+            message,
+            missing,
+        });
+    }
+
+    /// Which rank the messages go to.
+    pub fn peer(&self) -> Rank {
+        self.peer
+    }
+}
+
+/// A report as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportPacket<'a> {
+    /// Header of its packet.
+    pub header: &'a Header,
+    /// The report.
+    pub report: Report,
+    /// The encoded bitmap after it.
+    pub bitmap: &'a [u8],
+}
+
+/// Whether stamp `a` is later than stamp `b`, both of one wrapping clock.
+pub(crate) fn after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 > 0
+}
+
+fn close_of(stop: &Header, now: Instant) -> Header {
+    let sent_at = now.wire_micros();
+    Header {
+        kind: Kind::Close,
+        flags: Flags::NONE,
+        class: Class(0),
+        length: 0,
+        sent_at,
+        ..*stop
+    }
+}
+
+fn acknowledge(sending: &mut Sending, report: &Report, encoded: &[u8]) -> (u64, u32) {
+    let (mut bytes, mut segments) = (0, 0);
+    let mut landed = |sending: &mut Sending, first: u32, end: u32| {
+        for segment in first..end.min(sending.segments()) {
+            if let Some(landed) = sending.on_acked(segment) {
+                bytes += landed;
+                segments += 1;
+            }
+        }
+    };
+    let prefix = sending.acked.first_zero(0);
+    landed(sending, prefix, report.cumulative);
+    bitmap::decode_runs(encoded, report.bits, |at, run| {
+        let first = report.first.saturating_add(at);
+        landed(sending, first, first.saturating_add(run));
+    });
+    (bytes, segments)
+}
+
+/// The segments of a report's window that did not arrive.
+pub(crate) fn missing_in_window(report: &Report, encoded: &[u8], segments: u32) -> Bitmap {
+    let mut missing = Bitmap::new(segments);
+    let end = report.first.saturating_add(report.bits).min(segments);
+    let mut at = report.first.min(end);
+    bitmap::decode_runs(encoded, report.bits, |offset, run| {
+        let first = report.first.saturating_add(offset).min(end);
+        for segment in at..first {
+            missing.insert(segment);
+        }
+        at = first.saturating_add(run).min(end);
+    });
+    for segment in at..end {
+        missing.insert(segment);
+    }
+    missing
+}

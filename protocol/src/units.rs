@@ -1,0 +1,379 @@
+//! Quantities with their units, and the small numbers that name things.
+//!
+//! Time is picoseconds in a `u64` (213 days), so that one bit at 1 Tb/s is a whole number.
+//! Nothing here reads a clock: an [`Instant`] is a distance from whatever start the driver chose.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+/// A point in time: picoseconds since the driver's start.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Instant(u64);
+
+/// A length of time in picoseconds. Saturates instead of wrapping.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Span(u64);
+
+const PS_PER_NS: u64 = 1_000;
+const PS_PER_US: u64 = 1_000_000;
+const PS_PER_MS: u64 = 1_000_000_000;
+
+impl Instant {
+    /// The driver's start.
+    pub const START: Self = Self(0);
+
+    /// The instant that lies `picoseconds` after the start.
+    pub const fn from_picos(picoseconds: u64) -> Self {
+        Self(picoseconds)
+    }
+
+    /// Picoseconds since the start.
+    pub const fn as_picos(self) -> u64 {
+        self.0
+    }
+
+    /// Time since `earlier`; zero when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Microseconds since the start, wrapped to the 32 bits of a packet's time stamp.
+    pub const fn wire_micros(self) -> u32 {
+        (self.0 / PS_PER_US) as u32
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// A span of `n` picoseconds.
+    pub const fn from_picos(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// A span of `n` nanoseconds.
+    pub const fn from_nanos(n: u64) -> Self {
+        Self(n.saturating_mul(PS_PER_NS))
+    }
+
+    /// A span of `n` microseconds.
+    pub const fn from_micros(n: u64) -> Self {
+        Self(n.saturating_mul(PS_PER_US))
+    }
+
+    /// A span of `n` milliseconds.
+    pub const fn from_millis(n: u64) -> Self {
+        Self(n.saturating_mul(PS_PER_MS))
+    }
+
+    /// The span in picoseconds.
+    pub const fn as_picos(self) -> u64 {
+        self.0
+    }
+
+    /// The span in whole nanoseconds, rounded down.
+    pub const fn as_nanos(self) -> u64 {
+        self.0 / PS_PER_NS
+    }
+
+    /// The span in whole microseconds, rounded down.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / PS_PER_US
+    }
+
+    /// The span in seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-12
+    }
+
+    /// The span divided by `n`; `n` must not be zero.
+    pub const fn divided(self, n: u64) -> Self {
+        Self(self.0 / n)
+    }
+
+    /// The part of this span that exceeds `other`.
+    pub const fn beyond(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add<Span> for Instant {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Span;
+    fn sub(self, earlier: Self) -> Span {
+        self.since(earlier)
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Self;
+    fn mul(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ps if ps >= 1_000 * PS_PER_MS => write!(f, "{:.3}s", self.as_secs_f64()),
+            ps if ps >= PS_PER_MS => write!(f, "{}ms", trimmed(ps, PS_PER_MS)),
+            ps if ps >= PS_PER_US => write!(f, "{}us", trimmed(ps, PS_PER_US)),
+            ps => write!(f, "{}ns", trimmed(ps, PS_PER_NS)),
+        }
+    }
+}
+
+fn trimmed(value: u64, unit: u64) -> String {
+    let text = format!("{:.3}", value as f64 / unit as f64);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ByteCount(u64);
+
+impl ByteCount {
+    /// `n` bytes.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// `n` times 1,024 bytes.
+    pub const fn kib(n: u64) -> Self {
+        Self(n * 1024)
+    }
+
+    /// `n` times 1,048,576 bytes.
+    pub const fn mib(n: u64) -> Self {
+        Self(n * 1024 * 1024)
+    }
+
+    /// The number of bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The number of bytes, for indexing memory.
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The part of this count that exceeds `other`.
+    pub const fn beyond(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for ByteCount {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for ByteCount {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n >= 1 << 30 && n % (1 << 30) == 0 => write!(f, "{}GiB", n >> 30),
+            n if n >= 1 << 20 && n % (1 << 20) == 0 => write!(f, "{}MiB", n >> 20),
+            n if n >= 1 << 10 && n % (1 << 10) == 0 => write!(f, "{}KiB", n >> 10),
+            n => write!(f, "{n}B"),
+        }
+    }
+}
+
+/// A data rate in bits per second.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// A rate of `n` bits per second; zero stands for "nothing passes".
+    pub const fn from_bits_per_second(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// A rate of `n` gigabits per second.
+    pub const fn from_gbps(n: u64) -> Self {
+        Self(n * 1_000_000_000)
+    }
+
+    /// Bits per second.
+    pub const fn as_bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take on a link of this rate, rounded up to a picosecond.
+    pub fn transmit_time(self, bytes: ByteCount) -> Span {
+        if self.0 == 0 {
+            return Span(u64::MAX);
+        }
+        let picos = (u128::from(bytes.0) * 8_000_000_000_000).div_ceil(u128::from(self.0));
+        Span(u64::try_from(picos).unwrap_or(u64::MAX))
+    }
+}
+
+/// A share between 0 and 1, kept in parts per million so that it compares and prints exactly.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Share(u32);
+
+impl Share {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Everything.
+    pub const ALL: Self = Self(1_000_000);
+
+    /// The share nearest to `value`; `None` when `value` is not between 0 and 1.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0)
+            .contains(&value)
+            .then(|| Self((value * 1e6).round() as u32))
+    }
+
+    /// The share as a number between 0 and 1.
+    pub fn get(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+
+    /// Whether this is nothing.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The share of `whole`, rounded down.
+    pub const fn of(self, whole: u64) -> u64 {
+        ((whole as u128 * self.0 as u128) / 1_000_000) as u64
+    }
+
+    /// The share of `whole`, rounded up.
+    pub const fn of_rounded_up(self, whole: u64) -> u64 {
+        ((whole as u128 * self.0 as u128).div_ceil(1_000_000)) as u64
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", trimmed(u64::from(self.0), 10_000))
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub struct $type(pub $inner);
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+name!(
+    /// A process of the job, from 0 to world size - 1.
+    Rank(u16)
+);
+name!(
+    /// Which receive a message answers: group in the top 16 bits, operation sequence in the next
+    /// 32, part of the operation in the last 16. Equal on both sides without talking.
+    Tag(u64)
+);
+name!(
+    /// A step of the training job; the loss budget is kept per step.
+    Step(u32)
+);
+name!(
+    /// Number of a message between one sender and one receiver; counts up from 1.
+    MessageId(u32)
+);
+name!(
+    /// Position of a layer in forward order, 0 = needed first by the next forward pass.
+    Layer(u16)
+);
+name!(
+    /// Traffic class, 0 = highest. Class 0 belongs to control packets.
+    Class(u8)
+);
+name!(
+    /// The six bits of the IP header that a switch maps to a queue.
+    Dscp(u8)
+);
+name!(
+    /// One of the paths of a peer: an index into the UDP source ports of the sender.
+    Entropy(u8)
+);
+name!(
+    /// log2 of a segment's running mean |g|, offset so that 255 is largest; 0 = not known.
+    Magnitude(u8)
+);
+name!(
+    /// Identity of a job, drawn by rank 0 at start; packets of other jobs are ignored.
+    JobId(u32)
+);
+
+impl Tag {
+    /// The tag of `part` of operation `sequence` in `group`.
+    pub const fn new(group: u16, sequence: u32, part: u16) -> Self {
+        Self((group as u64) << 48 | (sequence as u64) << 16 | part as u64)
+    }
+
+    /// The group, the operation's sequence number and its part.
+    pub const fn parts(self) -> (u16, u32, u16) {
+        ((self.0 >> 48) as u16, (self.0 >> 16) as u32, self.0 as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transmit_time_is_exact_at_line_rate() {
+        let time = Rate::from_gbps(100).transmit_time(ByteCount::new(1500));
+        assert_eq!(time, Span::from_nanos(120));
+    }
+
+    #[test]
+    fn a_share_outside_zero_to_one_does_not_exist() {
+        assert_eq!(Share::new(1.5), None);
+        assert_eq!(Share::new(-0.1), None);
+        assert_eq!(Share::new(f64::NAN), None);
+        assert_eq!(Share::new(0.1).map(|share| share.of(99)), Some(9));
+    }
+
+    #[test]
+    fn quantities_print_with_their_unit() {
+        assert_eq!(Span::from_micros(1500).to_string(), "1.5ms");
+        assert_eq!(ByteCount::kib(64).to_string(), "64KiB");
+        assert_eq!(
+            Share::new(0.025).expect("within 0 to 1").to_string(),
+            "2.5%"
+        );
+    }
+
+    #[test]
+    fn a_tag_gives_back_its_parts() {
+        assert_eq!(Tag::new(7, u32::MAX, 9).parts(), (7, u32::MAX, 9));
+    }
+}

@@ -1,0 +1,447 @@
+//! The wire: one fixed header for every packet, and what control packets carry after it.
+//!
+//! ```text
+//!  byte  0         1         2         3
+//!     0  version   kind      flags     class         1, see Kind, see Flags, 0..=7
+//!     4  job                                         u32, drawn by rank 0 at start
+//!     8  epoch               source                  u16 membership epoch, u16 rank
+//!    12  step                                        u32
+//!    16  tag (low)                                   u64: group 16, sequence 32, part 16
+//!    20  tag (high)
+//!    24  message                                     u32, per directed pair of ranks
+//!    28  segment                                     u32, index in the message
+//!    32  segments                                    u32, of the message
+//!    36  offset                                      u32, of the segment in the message, bytes
+//!    40  message bytes                               u32
+//!    44  length              layer                   u16 bytes after the header, u16
+//!    48  magnitude entropy   contributors            u8, u8, u16 ranks summed in this segment
+//!    52  sent at                                     u32, microseconds of the sender's clock
+//!    56  protected                                   u32, protected segments of the message
+//!    60  checksum                                    u32, CRC-32 of header (field 0) and payload
+//! ```
+//!
+//! Little-endian, 64 bytes. Every packet is self-describing: any order and any subset is
+//! meaningful. A packet of another version or kind is counted and dropped, never answered.
+//! Which segments are acknowledged or missing is in [`crate::bitmap`]; when to send what is in
+//! [`crate::sender`] and [`crate::receiver`].
+
+use crate::units::{
+    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Step, Tag,
+};
+
+/// Bytes of the header of every packet.
+pub const HEADER_BYTES: usize = 64;
+/// The version that this code speaks.
+pub const VERSION: u8 = 1;
+/// Where the checksum stands in the header.
+pub const CHECKSUM_AT: usize = 60;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Kind {
+    /// A segment of a message.
+    Data = 1,
+    /// Sender to receiver: where does this message stand? With [`Flags::ALL_SENT`]: every segment
+    /// has been sent at least once.
+    Probe = 2,
+    /// Receiver to sender: these segments arrived, repair the others.
+    Bitmap = 3,
+    /// Receiver to sender: the message is complete; the body names the holes that were accepted.
+    Stop = 4,
+    /// Receiver to sender: these segments arrived so far.
+    Ack = 5,
+    /// Sender to receiver: STOP was heard, the message may be forgotten.
+    Close = 6,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Data,
+            2 => Self::Probe,
+            3 => Self::Bitmap,
+            4 => Self::Stop,
+            5 => Self::Ack,
+            6 => Self::Close,
+            _ => return None,
+        })
+    }
+}
+
+/// The flag bits of a packet.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// This segment must arrive: it is repaired whatever the tolerance, and rides ECT.
+    pub const PROTECTED: Self = Self(1);
+    /// This segment has been sent before.
+    pub const REPAIR: Self = Self(2);
+    /// On a PROBE: every segment of the message has been sent at least once.
+    pub const ALL_SENT: Self = Self(4);
+
+    /// These flags and `other`'s.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other`'s flags are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// The header of a packet, parsed. Drawn byte by byte at the top of this file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// What the packet is for.
+    pub kind: Kind,
+    /// Its flag bits.
+    pub flags: Flags,
+    /// Traffic class.
+    pub class: Class,
+    /// The job that the packet belongs to.
+    pub job: JobId,
+    /// Membership epoch of the job.
+    pub epoch: u16,
+    /// The rank that sent the packet.
+    pub source: Rank,
+    /// Training step of the message.
+    pub step: Step,
+    /// Which receive the message answers.
+    pub tag: Tag,
+    /// Number of the message between its sender and its receiver.
+    pub message: MessageId,
+    /// Index of the segment in the message.
+    pub segment: u32,
+    /// Segments of the message.
+    pub segments: u32,
+    /// Where the segment starts in the message, in bytes.
+    pub offset: u32,
+    /// Bytes of the whole message.
+    pub message_bytes: u32,
+    /// Bytes after the header.
+    pub length: u16,
+    /// Layer of the segment in forward order.
+    pub layer: Layer,
+    /// Magnitude of the segment.
+    pub magnitude: Magnitude,
+    /// The path that the sender chose.
+    pub entropy: Entropy,
+    /// How many ranks' values are summed in this segment.
+    pub contributors: u16,
+    /// The sender's clock in microseconds, wrapped; echoed in acknowledgements.
+    pub sent_at: u32,
+    /// Protected segments of the message.
+    pub protected: u32,
+    /// CRC-32 of the header with this field zero, then the payload; 0 when the job turns it off.
+    pub checksum: u32,
+}
+
+/// Why bytes are not a packet of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// Fewer bytes than a header has.
+    #[error("{0} bytes are shorter than the header of {HEADER_BYTES} bytes")]
+    Short(usize),
+    /// Another version of the protocol, or no packet of gradwire at all.
+    #[error("version {0}, this build speaks version {VERSION}")]
+    Version(u8),
+    /// A kind that this version does not have.
+    #[error("packet kind {0}, known are 1 to 6")]
+    Kind(u8),
+    /// The length field disagrees with the datagram.
+    #[error("the header says {said} bytes follow, {present} do")]
+    Length {
+        /// What the header says.
+        said: usize,
+        /// What the datagram has.
+        present: usize,
+    },
+    /// A DATA packet whose segment does not lie in its message.
+    #[error("segment {segment} of {segments} at byte {offset} does not lie in its message")]
+    Segment {
+        /// Index of the segment.
+        segment: u32,
+        /// Segments of the message.
+        segments: u32,
+        /// Start of the segment in the message.
+        offset: u32,
+    },
+}
+
+impl Header {
+    /// Writes the header into the first [`HEADER_BYTES`] of `out`.
+    ///
+    /// # Panics
+    /// When `out` is shorter than a header: the caller sizes the buffer.
+    pub fn encode(&self, out: &mut [u8]) {
+        let out = out
+            .first_chunk_mut::<HEADER_BYTES>()
+            .expect("the caller leaves room");
+        out[0] = VERSION;
+        out[1] = self.kind as u8;
+        out[2] = self.flags.0;
+        out[3] = self.class.0;
+        put32(out, 4, self.job.0);
+        put16(out, 8, self.epoch);
+        put16(out, 10, self.source.0);
+        put32(out, 12, self.step.0);
+        put32(out, 16, self.tag.0 as u32);
+        put32(out, 20, (self.tag.0 >> 32) as u32);
+        put32(out, 24, self.message.0);
+        put32(out, 28, self.segment);
+        put32(out, 32, self.segments);
+        put32(out, 36, self.offset);
+        put32(out, 40, self.message_bytes);
+        put16(out, 44, self.length);
+        put16(out, 46, self.layer.0);
+        out[48] = self.magnitude.0;
+        out[49] = self.entropy.0;
+        put16(out, 50, self.contributors);
+        put32(out, 52, self.sent_at);
+        put32(out, 56, self.protected);
+        put32(out, CHECKSUM_AT, self.checksum);
+    }
+
+    /// Reads a datagram: its header, and the payload that follows.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for anything that is not a whole packet of this version. The checksum is
+    /// the driver's to verify; whether the packet fits a message is the receiver's.
+    pub fn decode(datagram: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let Some((bytes, payload)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(DecodeError::Short(datagram.len()));
+        };
+        if bytes[0] != VERSION {
+            return Err(DecodeError::Version(bytes[0]));
+        }
+        let kind = Kind::from_byte(bytes[1]).ok_or(DecodeError::Kind(bytes[1]))?;
+        let header = Self {
+            kind,
+            flags: Flags(bytes[2]),
+            class: Class(bytes[3]),
+            job: JobId(get32(bytes, 4)),
+            epoch: get16(bytes, 8),
+            source: Rank(get16(bytes, 10)),
+            step: Step(get32(bytes, 12)),
+            tag: Tag(u64::from(get32(bytes, 16)) | u64::from(get32(bytes, 20)) << 32),
+            message: MessageId(get32(bytes, 24)),
+            segment: get32(bytes, 28),
+            segments: get32(bytes, 32),
+            offset: get32(bytes, 36),
+            message_bytes: get32(bytes, 40),
+            length: get16(bytes, 44),
+            layer: Layer(get16(bytes, 46)),
+            magnitude: Magnitude(bytes[48]),
+            entropy: Entropy(bytes[49]),
+            contributors: get16(bytes, 50),
+            sent_at: get32(bytes, 52),
+            protected: get32(bytes, 56),
+            checksum: get32(bytes, CHECKSUM_AT),
+        };
+        header.checked(payload.len())?;
+        Ok((header, payload))
+    }
+
+    fn checked(&self, present: usize) -> Result<(), DecodeError> {
+        let said = usize::from(self.length);
+        if said != present {
+            return Err(DecodeError::Length { said, present });
+        }
+        let end = u64::from(self.offset) + u64::from(self.length);
+        let inside = self.segment < self.segments && end <= u64::from(self.message_bytes);
+        if self.kind == Kind::Data && !(inside || self.message_bytes == 0) {
+            let (segment, segments, offset) = (self.segment, self.segments, self.offset);
+            return Err(DecodeError::Segment {
+                segment,
+                segments,
+                offset,
+            });
+        }
+        Ok(())
+    }
+
+    /// Bytes of the whole packet.
+    pub fn packet_bytes(&self) -> ByteCount {
+        ByteCount::new(HEADER_BYTES as u64 + u64::from(self.length))
+    }
+}
+
+/// What an ACK, BITMAP or STOP says of a message, before its bitmap.
+///
+/// ```text
+///     0  echo            u32, `sent at` of the newest DATA or PROBE, echoed
+///     4  held            u32, microseconds from the arrival of that packet to this report
+///     8  ce              u32, DATA packets of the message that arrived with CE, so far
+///    12  received        u32, distinct segments of the message that arrived, so far
+///    16  granted         u32, segments that may be sent, counted in sending order
+///    20  ce entropies    u64, bit e: since the last report a packet on entropy e had CE
+///    28  cumulative      u32, every segment before this one arrived
+///    32  first           u32, segment of the bitmap's first bit
+///    36  bits            u32, length of the bitmap in bits
+///    40  bitmap          of the segments that arrived; see crate::bitmap
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// `sent at` of the newest DATA or PROBE packet of the message.
+    pub echo: u32,
+    /// Microseconds from that packet's arrival to this report.
+    pub held: u32,
+    /// DATA packets of the message that arrived with CE, so far.
+    pub ce: u32,
+    /// Distinct segments of the message that arrived, so far.
+    pub received: u32,
+    /// How many segments, counted in sending order, the receiver is ready to take.
+    pub granted: u32,
+    /// Bit e is set when a packet on entropy e had CE since the last report.
+    pub ce_entropies: u64,
+    /// Every segment before this one arrived.
+    pub cumulative: u32,
+    /// The segment that the bitmap's first bit stands for.
+    pub first: u32,
+    /// Length of the bitmap in bits.
+    pub bits: u32,
+}
+
+/// Bytes of a [`Report`] before its bitmap.
+pub const REPORT_BYTES: usize = 40;
+
+impl Report {
+    /// Appends the report to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; REPORT_BYTES];
+        put32(&mut bytes, 0, self.echo);
+        put32(&mut bytes, 4, self.held);
+        put32(&mut bytes, 8, self.ce);
+        put32(&mut bytes, 12, self.received);
+        put32(&mut bytes, 16, self.granted);
+        put32(&mut bytes, 20, self.ce_entropies as u32);
+        put32(&mut bytes, 24, (self.ce_entropies >> 32) as u32);
+        put32(&mut bytes, 28, self.cumulative);
+        put32(&mut bytes, 32, self.first);
+        put32(&mut bytes, 36, self.bits);
+        out.extend_from_slice(&bytes);
+    }
+
+    /// Reads a report and gives back the encoded bitmap that follows it; `None` when cut short.
+    pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
+        let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
+        let report = Self {
+            echo: get32(bytes, 0),
+            held: get32(bytes, 4),
+            ce: get32(bytes, 8),
+            received: get32(bytes, 12),
+            granted: get32(bytes, 16),
+            ce_entropies: u64::from(get32(bytes, 20)) | u64::from(get32(bytes, 24)) << 32,
+            cumulative: get32(bytes, 28),
+            first: get32(bytes, 32),
+            bits: get32(bytes, 36),
+        };
+        Some((report, bitmap))
+    }
+}
+
+fn put16(out: &mut [u8], at: usize, value: u16) {
+    out[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put32(out: &mut [u8], at: usize, value: u32) {
+    out[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn get16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Data,
+            flags: Flags::PROTECTED.with(Flags::REPAIR),
+            class: Class(3),
+            job: JobId(0xDEAD_BEEF),
+            epoch: 5,
+            source: Rank(7),
+            step: Step(11),
+            tag: Tag::new(1, 2, 3),
+            message: MessageId(13),
+            segment: 1,
+            segments: 2,
+            offset: 4,
+            message_bytes: 8,
+            length: 4,
+            layer: Layer(17),
+            magnitude: Magnitude(19),
+            entropy: Entropy(23),
+            contributors: 29,
+            sent_at: 31,
+            protected: 1,
+            checksum: 37,
+        }
+    }
+
+    #[test]
+    fn a_header_survives_the_wire() {
+        let mut packet = [0; HEADER_BYTES + 4];
+        header().encode(&mut packet);
+        let (decoded, payload) = Header::decode(&packet).expect("a whole packet");
+        assert_eq!((decoded, payload.len()), (header(), 4));
+    }
+
+    #[test]
+    fn foreign_bytes_are_refused_with_the_reason() {
+        let mut packet = [0; HEADER_BYTES + 4];
+        header().encode(&mut packet);
+        assert_eq!(Header::decode(&packet[..63]), Err(DecodeError::Short(63)));
+        let said_not_present = DecodeError::Length {
+            said: 4,
+            present: 3,
+        };
+        assert_eq!(Header::decode(&packet[..67]), Err(said_not_present));
+        packet[1] = 9;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(9)));
+        packet[0] = 2;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Version(2)));
+    }
+
+    #[test]
+    fn a_segment_outside_its_message_is_refused() {
+        let mut packet = [0; HEADER_BYTES + 4];
+        Header {
+            offset: u32::MAX,
+            ..header()
+        }
+        .encode(&mut packet);
+        assert!(matches!(
+            Header::decode(&packet),
+            Err(DecodeError::Segment { .. })
+        ));
+    }
+
+    #[test]
+    fn a_report_survives_the_wire() {
+        let report = Report {
+            echo: 1,
+            ce_entropies: 1 << 40,
+            first: 5,
+            ..Report::default()
+        };
+        let mut bytes = Vec::new();
+        report.encode(&mut bytes);
+        bytes.push(42);
+        assert_eq!(Report::decode(&bytes), Some((report, &[42][..])));
+        assert_eq!(Report::decode(&bytes[..REPORT_BYTES - 1]), None);
+    }
+}

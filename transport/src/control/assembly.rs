@@ -1,0 +1,264 @@
+//! Who may join: rank 0 compares everybody with itself. No sockets and no clock.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gradwire_protocol::units::Rank;
+
+use super::error::{Difference, Ranks, Refusal, TurnedAway};
+use super::messages::{Hello, shortened};
+use super::{Membership, Peer};
+
+/// The release that all ranks must have.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Differences that are spelled out; the rest is counted.
+const NAMED_DIFFERENCES: usize = 8;
+/// Refusals that are spelled out in the error of a job that did not form.
+const NAMED_REFUSALS: usize = 4;
+
+/// The job while its ranks come in.
+pub(super) struct Assembly {
+    world_size: u32,
+    job: BTreeMap<String, String>,
+    members: BTreeMap<Rank, Member>,
+    turned_away: TurnedAway,
+}
+
+struct Member {
+    peer: Peer,
+    from: SocketAddr,
+    differences: Vec<Difference>,
+}
+
+impl Assembly {
+    /// Only rank 0, which listens at `here`, has joined.
+    pub(super) fn new(leader: &Membership, here: SocketAddr) -> Self {
+        let first = Member {
+            peer: leader.peer(),
+            from: here,
+            differences: Vec::new(),
+        };
+        Self {
+            world_size: leader.world_size,
+            job: leader.job.clone(),
+            members: BTreeMap::from([(leader.rank, first)]),
+            turned_away: TurnedAway::default(),
+        }
+    }
+
+    /// Enters a rank. One whose job differs is entered too, so that all ranks can be told.
+    pub(super) fn admit(&mut self, hello: Hello, from: SocketAddr) -> Result<(), Refusal> {
+        let rank = hello.peer.rank;
+        if hello.world_size != self.world_size {
+            return Err(Refusal::WorldSize {
+                rank,
+                given: hello.world_size,
+                leader: self.world_size,
+            });
+        }
+        if u32::from(rank.0) >= self.world_size {
+            return Err(Refusal::RankOutOfRange {
+                rank,
+                world_size: self.world_size,
+            });
+        }
+        if let Some(member) = self.members.get(&rank) {
+            return Err(Refusal::DuplicateRank {
+                rank,
+                first: member.from,
+                second: from,
+            });
+        }
+        let member = Member {
+            differences: self.differences(rank, &hello.job),
+            peer: hello.peer,
+            from,
+        };
+        self.members.insert(rank, member);
+        Ok(())
+    }
+
+    /// A rank went away before the job started; it may come again.
+    pub(super) fn withdraw(&mut self, rank: Rank) {
+        self.members.remove(&rank);
+    }
+
+    /// Remembers a refusal for the case that the job does not form.
+    pub(super) fn turn_away(&mut self, from: SocketAddr, refusal: &Refusal) {
+        match refusal {
+            Refusal::WrongToken => self.turned_away.wrong_tokens += 1,
+            _ if self.turned_away.others.len() < NAMED_REFUSALS => {
+                self.turned_away.others.push(format!("{from}: {refusal}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Who has not joined.
+    pub(super) fn missing(&self) -> Ranks {
+        (0..self.world_size)
+            .map(|rank| Rank(rank.try_into().expect("world size is at most 65536")))
+            .filter(|rank| !self.members.contains_key(rank))
+            .collect()
+    }
+
+    /// Whether every rank has joined, agreeing or not.
+    pub(super) fn is_complete(&self) -> bool {
+        self.members.len() == self.world_size as usize
+    }
+
+    /// The refusal for all ranks of a job that did not form in time.
+    pub(super) fn incomplete(&self, waited: Duration) -> Refusal {
+        Refusal::Incomplete {
+            waited,
+            world_size: self.world_size,
+            missing: self.missing(),
+            turned_away: self.turned_away.clone(),
+        }
+    }
+
+    /// All ranks in order, or how their jobs differ.
+    pub(super) fn agree(&self) -> Result<Vec<Peer>, Refusal> {
+        let all = || self.members.values().flat_map(|member| &member.differences);
+        let differences: Vec<Difference> = all().take(NAMED_DIFFERENCES).cloned().collect();
+        if differences.is_empty() {
+            let peer = |member: &Member| member.peer.clone();
+            return Ok(self.members.values().map(peer).collect());
+        }
+        Err(Refusal::JobDiffers {
+            unnamed: all().count() - differences.len(),
+            differences,
+        })
+    }
+
+    fn differences(&self, rank: Rank, job: &BTreeMap<String, String>) -> Vec<Difference> {
+        let mut keys: Vec<&String> = self.job.keys().chain(job.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        keys.into_iter()
+            .map(|key| (key, self.job.get(key), job.get(key)))
+            .filter(|(_, leader, value)| leader != value)
+            .map(|(key, leader, value)| Difference {
+                key: shortened(key),
+                leader: leader.map(|value| shortened(value)),
+                rank,
+                value: value.map(|value| shortened(value)),
+            })
+            .collect()
+    }
+}
+
+/// Refuses a rank of another release.
+pub(super) fn check_version(rank: Rank, version: &str) -> Result<(), Refusal> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(Refusal::Version {
+        rank,
+        version: version.into(),
+        leader: VERSION.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn membership(rank: u16, job: &[(&str, &str)]) -> Membership {
+        Membership {
+            rank: Rank(rank),
+            world_size: 3,
+            token: String::new(),
+            job: job
+                .iter()
+                .map(|&(key, value)| (key.into(), value.into()))
+                .collect(),
+            data_addresses: Vec::new(),
+            host: format!("host{rank}"),
+        }
+    }
+
+    fn from(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
+    fn assembly() -> Assembly {
+        Assembly::new(
+            &membership(0, &[("name", "a"), ("tolerance", "0")]),
+            from(1),
+        )
+    }
+
+    #[test]
+    fn ranks_that_agree_become_the_roster_in_order() {
+        let mut assembly = assembly();
+        for rank in [2, 1] {
+            assert!(!assembly.is_complete());
+            let hello = membership(rank, &[("tolerance", "0"), ("name", "a")]).hello();
+            assembly.admit(hello, from(rank)).expect("free and equal");
+        }
+        assert!(assembly.is_complete());
+        let roster = assembly.agree().expect("equal jobs");
+        let hosts: Vec<&str> = roster.iter().map(|peer| peer.host.as_str()).collect();
+        assert_eq!(hosts, ["host0", "host1", "host2"]);
+    }
+
+    #[test]
+    fn every_difference_of_a_job_is_found_and_ends_it_for_all() {
+        let mut assembly = assembly();
+        let same = membership(1, &[("name", "a"), ("tolerance", "0")]).hello();
+        assembly.admit(same, from(2)).expect("equal");
+        let other = membership(2, &[("name", "b"), ("window", "1MiB")]).hello();
+        assembly.admit(other, from(3)).expect("entered to be told");
+        let Err(Refusal::JobDiffers { differences, .. }) = assembly.agree() else {
+            panic!("jobs differ");
+        };
+        let keys: Vec<&str> = differences.iter().map(|d| d.key.as_str()).collect();
+        assert_eq!(keys, ["name", "tolerance", "window"]);
+        assert!(differences.iter().all(|d| d.rank == Rank(2)));
+    }
+
+    #[test]
+    fn a_rank_is_entered_once_until_it_withdraws() {
+        let mut assembly = assembly();
+        let hello = || membership(1, &[]).hello();
+        assembly.admit(hello(), from(2)).expect("free");
+        let refusal = assembly.admit(hello(), from(3)).expect_err("taken");
+        assert_eq!(
+            refusal,
+            Refusal::DuplicateRank {
+                rank: Rank(1),
+                first: from(2),
+                second: from(3)
+            }
+        );
+        assembly.withdraw(Rank(1));
+        assembly.admit(hello(), from(3)).expect("free again");
+    }
+
+    #[test]
+    fn ranks_of_another_world_are_refused() {
+        let mut other = membership(1, &[]);
+        other.world_size = 4;
+        let refusal = assembly().admit(other.hello(), from(2));
+        assert!(matches!(
+            refusal,
+            Err(Refusal::WorldSize {
+                given: 4,
+                leader: 3,
+                ..
+            })
+        ));
+        let refusal = assembly().admit(membership(3, &[]).hello(), from(2));
+        assert!(matches!(refusal, Err(Refusal::RankOutOfRange { .. })));
+    }
+
+    #[test]
+    fn another_release_is_refused_by_name() {
+        assert_eq!(check_version(Rank(1), VERSION), Ok(()));
+        let refusal = check_version(Rank(1), "0.0.7").expect_err("another release");
+        assert!(refusal.to_string().contains("rank 1 runs gradwire 0.0.7"));
+    }
+}

@@ -1,0 +1,291 @@
+//! Rank 0's door: takes connections one by one, hears who proves the token, and passes those on.
+//! Strangers cost a bounded amount of time and memory and are never noticed inside.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::assembly::check_version;
+use super::error::Refusal;
+use super::identity::{self, Side, Token};
+use super::messages::{self, FromLeader, FromMember, GREETING_LIMIT, Hello, MESSAGE_LIMIT};
+
+/// How long somebody may take from the first packet to the last word of the greeting.
+const GREETING_TIME: Duration = Duration::from_secs(10);
+/// Greetings at one time; more are refused and may try again.
+const GREETINGS: usize = 1024;
+
+/// Who came.
+pub(super) enum Knock {
+    /// Has proved the token.
+    Guest(Guest),
+    /// Has not, or has another release, and was told so.
+    TurnedAway { from: SocketAddr, refusal: Refusal },
+}
+
+/// A rank that wants to join.
+pub(super) struct Guest {
+    pub(super) hello: Hello,
+    pub(super) connection: Connection,
+    pub(super) send: SendStream,
+    pub(super) receive: RecvStream,
+}
+
+/// Greets everybody who connects, until the endpoint closes.
+pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<Knock>) {
+    let mut greetings = JoinSet::new();
+    loop {
+        tokio::select! {
+            incoming = endpoint.accept() => match incoming {
+                None => return,
+                Some(incoming) if greetings.len() >= GREETINGS => incoming.refuse(),
+                Some(incoming) => {
+                    greetings.spawn(timeout(GREETING_TIME, greet(incoming, token.clone())));
+                }
+            },
+            Some(greeted) = greetings.join_next() => {
+                let knock = greeted.ok().and_then(Result::ok).flatten();
+                if let Some(knock) = knock && knocks.send(knock).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// `None` when it was no rank of any job, or went away.
+async fn greet(incoming: Incoming, token: Token) -> Option<Knock> {
+    let from = incoming.remote_address();
+    let connection = incoming.await.ok()?;
+    let (mut send, mut receive) = connection.accept_bi().await.ok()?;
+    let prove = messages::read(&mut receive, GREETING_LIMIT).await.ok()?;
+    match examine(&prove, &connection, &token) {
+        Some(Ok(proof)) => say(&mut send, &FromLeader::Prove { proof }).await?,
+        Some(Err(refusal)) => {
+            say(&mut send, &FromLeader::Refused(refusal.clone())).await?;
+            send.finish().ok()?;
+            // Closing earlier could overtake the refusal.
+            let _ = send.stopped().await;
+            return Some(Knock::TurnedAway { from, refusal });
+        }
+        None => return None,
+    }
+    match messages::read(&mut receive, MESSAGE_LIMIT).await.ok()? {
+        FromMember::Join(hello) => Some(Knock::Guest(Guest {
+            hello,
+            connection,
+            send,
+            receive,
+        })),
+        _ => None,
+    }
+}
+
+/// Rank 0's own proof for a right one; `None` when the message is none.
+fn examine(
+    message: &FromMember,
+    connection: &Connection,
+    token: &Token,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    let FromMember::Prove {
+        rank,
+        version,
+        proof,
+    } = message
+    else {
+        return None;
+    };
+    let binding = identity::binding(connection);
+    if !token.accepts(Side::Member, &binding, proof) {
+        return Some(Err(Refusal::WrongToken));
+    }
+    let checked = check_version(*rank, version);
+    Some(checked.map(|()| token.prove(Side::Leader, &binding)))
+}
+
+async fn say(stream: &mut SendStream, message: &FromLeader) -> Option<()> {
+    let frame = messages::encode(message).expect("greetings are small");
+    stream.write_all(&frame).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread::{JoinHandle, spawn};
+
+    use gradwire_protocol::units::Rank;
+    use tokio::task::spawn_blocking;
+
+    use super::super::error::JoinError;
+    use super::super::{Control, ControlEvent, Listener, Membership, Role, join};
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const TOKEN: &str = "a long random secret";
+
+    fn membership(rank: u16) -> Membership {
+        Membership {
+            rank: Rank(rank),
+            world_size: 2,
+            token: TOKEN.into(),
+            job: BTreeMap::new(),
+            data_addresses: Vec::new(),
+            host: "here".into(),
+        }
+    }
+
+    type Joining = JoinHandle<Result<Control, JoinError>>;
+
+    fn leader() -> (SocketAddr, Joining, Receiver<ControlEvent>) {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("free ports");
+        let address = listener.local_addr();
+        let (sender, events) = channel();
+        let joining = spawn(move || {
+            let on_event = Box::new(move |event| drop(sender.send(event)));
+            join(Role::Leader(listener), membership(0), PATIENCE, on_event)
+        });
+        (address, joining, events)
+    }
+
+    fn member(address: SocketAddr) -> Joining {
+        spawn(move || {
+            join(
+                Role::Member(address),
+                membership(1),
+                PATIENCE,
+                Box::new(drop),
+            )
+        })
+    }
+
+    /// Waits for a thread without holding up this test's own connections.
+    async fn ended(joining: Joining) -> Result<Control, JoinError> {
+        let joined = spawn_blocking(move || joining.join().expect("no panic"));
+        joined.await.expect("no panic")
+    }
+
+    async fn next(events: Receiver<ControlEvent>) -> ControlEvent {
+        let event = spawn_blocking(move || events.recv_timeout(PATIENCE));
+        event.await.expect("no panic").expect("rank 0 tells")
+    }
+
+    async fn connect(address: SocketAddr) -> (Connection, SendStream, RecvStream) {
+        let any = ([127, 0, 0, 1], 0).into();
+        let mut endpoint = Endpoint::client(any).expect("free ports");
+        endpoint.set_default_client_config(identity::client().expect("has TLS"));
+        let connecting = endpoint.connect(address, "anything").expect("valid");
+        let connection = connecting.await.expect("rank 0 answers");
+        let (send, receive) = connection.open_bi().await.expect("one is allowed");
+        (connection, send, receive)
+    }
+
+    async fn send(stream: &mut SendStream, message: &FromMember) {
+        let frame = messages::encode(message).expect("small");
+        stream.write_all(&frame).await.expect("rank 0 reads");
+    }
+
+    fn proof(connection: &Connection) -> FromMember {
+        FromMember::Prove {
+            rank: Rank(1),
+            version: super::super::assembly::VERSION.into(),
+            proof: Token::new(TOKEN).prove(Side::Member, &identity::binding(connection)),
+        }
+    }
+
+    /// Takes one rank's connection, with a certificate of its own.
+    async fn intercept(endpoint: &Endpoint) -> (Connection, SendStream, FromMember) {
+        let incoming = endpoint.accept().await.expect("open");
+        let connection = incoming.await.expect("accepts any certificate");
+        let (send, mut receive) = connection.accept_bi().await.expect("opens one");
+        let message = messages::read(&mut receive, GREETING_LIMIT).await;
+        (connection, send, message.expect("proves the token first"))
+    }
+
+    fn impostor() -> Endpoint {
+        let config = identity::server().expect("has TLS");
+        Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("free ports")
+    }
+
+    #[tokio::test]
+    async fn a_proof_passed_on_by_somebody_in_the_middle_is_refused() {
+        let (address, joining, events) = leader();
+        let middle = impostor();
+        let victim = member(middle.local_addr().expect("bound"));
+        let (_to_victim, mut back, prove) = intercept(&middle).await;
+        let (_to_leader, mut forth, mut answer) = connect(address).await;
+        send(&mut forth, &prove).await;
+        let answer: FromLeader = messages::read(&mut answer, MESSAGE_LIMIT)
+            .await
+            .expect("rank 0 refuses politely");
+        assert!(matches!(answer, FromLeader::Refused(Refusal::WrongToken)));
+        say(&mut back, &answer).await.expect("the victim listens");
+        let error = ended(victim).await.expect_err("refused");
+        assert!(matches!(error, JoinError::Refused(Refusal::WrongToken)));
+        let event = next(events).await;
+        assert!(matches!(event, ControlEvent::Refused { .. }));
+        ended(member(address)).await.expect("joins");
+        ended(joining).await.expect("joins");
+    }
+
+    #[tokio::test]
+    async fn a_rank_0_without_the_token_is_an_impostor() {
+        let endpoint = impostor();
+        let victim = member(endpoint.local_addr().expect("bound"));
+        let (connection, mut back, _) = intercept(&endpoint).await;
+        let binding = identity::binding(&connection);
+        let proof = Token::new("guess").prove(Side::Leader, &binding);
+        say(&mut back, &FromLeader::Prove { proof })
+            .await
+            .expect("the victim listens");
+        let error = ended(victim).await.expect_err("refuses");
+        assert!(matches!(error, JoinError::Impostor { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_proof_of_rank_0_cannot_be_its_victims_own() {
+        let endpoint = impostor();
+        let victim = member(endpoint.local_addr().expect("bound"));
+        let (_connection, mut back, prove) = intercept(&endpoint).await;
+        let FromMember::Prove { proof, .. } = prove else {
+            panic!("proves first");
+        };
+        say(&mut back, &FromLeader::Prove { proof })
+            .await
+            .expect("the victim listens");
+        let error = ended(victim).await.expect_err("refuses");
+        assert!(matches!(error, JoinError::Impostor { .. }));
+    }
+
+    #[tokio::test]
+    async fn noise_inside_a_connection_disturbs_nobody_until_it_comes_from_a_rank() {
+        let (address, joining, events) = leader();
+        let (_stranger, mut noise, _receive) = connect(address).await;
+        noise.write_all(&[0xff; 5000]).await.expect("accepted");
+        let (connection, mut forth, mut receive) = connect(address).await;
+        send(&mut forth, &proof(&connection)).await;
+        let hello = membership(1).hello();
+        send(&mut forth, &FromMember::Join(hello)).await;
+        let proved: FromLeader = messages::read(&mut receive, MESSAGE_LIMIT)
+            .await
+            .expect("a right proof is answered");
+        assert!(matches!(proved, FromLeader::Prove { .. }));
+        let control = ended(joining).await.expect("joins");
+        let mut noise = (1_u32 << 20).to_be_bytes().to_vec();
+        noise.resize(4 + (1 << 20), b'x');
+        noise[4] = b'"';
+        noise[3 + (1 << 20)] = b'"';
+        forth.write_all(&noise).await.expect("accepted");
+        let event = next(events).await;
+        let ControlEvent::PeerLost { rank, reason } = event else {
+            panic!("another event");
+        };
+        assert_eq!(rank, Rank(1));
+        assert!(reason.contains("no message of this protocol"), "{reason}");
+        drop(control);
+    }
+}

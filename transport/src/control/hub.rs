@@ -1,0 +1,244 @@
+//! Rank 0's view of all ranks of a started job, itself among them: who is there, who waits at a
+//! barrier, who hears of what. No sockets and no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use gradwire_protocol::units::Rank;
+use tokio::time::Instant;
+
+use super::error::Ranks;
+use super::messages::{FromLeader, FromMember, shortened};
+
+/// Bookkeeping over all ranks.
+pub(super) struct Hub {
+    ranks: BTreeMap<Rank, Seen>,
+    /// Who waits for which barrier, and until when.
+    waiting: BTreeMap<(Rank, u64), Instant>,
+    outgoing: VecDeque<(Rank, FromLeader)>,
+}
+
+struct Seen {
+    presence: Presence,
+    /// How many barriers the rank has reached.
+    reached: u64,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Presence {
+    Here,
+    Left,
+    Lost,
+}
+
+impl Hub {
+    /// All ranks of the job are here.
+    pub(super) fn new(ranks: impl Iterator<Item = Rank>) -> Self {
+        let seen = || Seen {
+            presence: Presence::Here,
+            reached: 0,
+        };
+        Self {
+            ranks: ranks.map(|rank| (rank, seen())).collect(),
+            waiting: BTreeMap::new(),
+            outgoing: VecDeque::new(),
+        }
+    }
+
+    /// `rank` says something.
+    pub(super) fn handle(&mut self, rank: Rank, message: FromMember, now: Instant) {
+        match message {
+            FromMember::Barrier { index, timeout_ms } => {
+                let deadline = now.checked_add(Duration::from_millis(timeout_ms));
+                self.barrier(rank, index, deadline.unwrap_or(now));
+            }
+            FromMember::Abort { reason } => {
+                let reason = shortened(&reason);
+                self.tell_others(rank, || FromLeader::Aborted {
+                    rank,
+                    reason: reason.clone(),
+                });
+            }
+            FromMember::Leave => self.leave(rank),
+            FromMember::Prove { .. } | FromMember::Join(_) => {
+                self.lost(rank, "joined a second time over the same connection");
+            }
+        }
+    }
+
+    /// The connection to `rank` has ended.
+    pub(super) fn lost(&mut self, rank: Rank, reason: &str) {
+        if !self.change(rank, Presence::Lost) {
+            return;
+        }
+        let reason = shortened(reason);
+        self.tell_others(rank, || FromLeader::PeerLost {
+            rank,
+            reason: reason.clone(),
+        });
+        self.release();
+    }
+
+    /// When [`Hub::handle_timeout`] has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.waiting.values().min().copied()
+    }
+
+    /// Tells ranks whose barrier took too long who is missing.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        let late = self.waiting.extract_if(.., |_, deadline| *deadline <= now);
+        for ((rank, index), _) in late {
+            let absent = self.ranks.iter().filter(|(_, seen)| seen.reached < index);
+            let missing: Ranks = absent.map(|(rank, _)| *rank).collect();
+            let message = FromLeader::BarrierTimedOut { index, missing };
+            self.outgoing.push_back((rank, message));
+        }
+    }
+
+    /// The next message, and who it goes to.
+    pub(super) fn poll_outgoing(&mut self) -> Option<(Rank, FromLeader)> {
+        self.outgoing.pop_front()
+    }
+
+    fn barrier(&mut self, rank: Rank, index: u64, deadline: Instant) {
+        let Some(seen) = self.ranks.get_mut(&rank) else {
+            return;
+        };
+        seen.reached = seen.reached.max(index);
+        self.waiting.insert((rank, index), deadline);
+        let passed = self.ranks.values().map(|seen| seen.reached).min();
+        let passed = passed.unwrap_or(index);
+        let through = self.waiting.extract_if(.., |key, _| key.1 <= passed);
+        let told = through.map(|((rank, index), _)| (rank, FromLeader::BarrierPassed { index }));
+        self.outgoing.extend(told);
+    }
+
+    fn leave(&mut self, rank: Rank) {
+        if self.change(rank, Presence::Left) {
+            self.tell_others(rank, || FromLeader::PeerLeft { rank });
+            self.release();
+        }
+    }
+
+    /// Whether `rank` was here until now.
+    fn change(&mut self, rank: Rank, presence: Presence) -> bool {
+        match self.ranks.get_mut(&rank) {
+            Some(seen) if seen.presence == Presence::Here => {
+                seen.presence = presence;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn tell_others(&mut self, rank: Rank, message: impl Fn() -> FromLeader) {
+        let others = self
+            .ranks
+            .iter()
+            .filter(|(other, seen)| **other != rank && seen.presence != Presence::Lost);
+        self.outgoing
+            .extend(others.map(|(other, _)| (*other, message())));
+    }
+
+    /// Lets all ranks go once nobody works any more.
+    fn release(&mut self) {
+        let here = |seen: &Seen| seen.presence == Presence::Here;
+        if self.ranks.values().any(here) {
+            return;
+        }
+        let left = self.ranks.iter();
+        let left = left.filter(|(_, seen)| seen.presence == Presence::Left);
+        self.outgoing
+            .extend(left.map(|(rank, _)| (*rank, FromLeader::Released)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1000;
+
+    fn hub() -> Hub {
+        Hub::new((0..3).map(Rank))
+    }
+
+    fn at_barrier(index: u64) -> FromMember {
+        FromMember::Barrier {
+            index,
+            timeout_ms: SECOND,
+        }
+    }
+
+    fn told(hub: &mut Hub) -> Vec<(u16, String)> {
+        let name = |message| match message {
+            FromLeader::BarrierPassed { index } => format!("passed {index}"),
+            FromLeader::BarrierTimedOut { index, missing } => {
+                format!("timed out {index}: {missing}")
+            }
+            FromLeader::PeerLost { rank, .. } => format!("lost {rank}"),
+            FromLeader::PeerLeft { rank } => format!("left {rank}"),
+            FromLeader::Aborted { rank, reason } => format!("aborted {rank}: {reason}"),
+            FromLeader::Released => "released".into(),
+            _ => "greeting".into(),
+        };
+        std::iter::from_fn(|| hub.poll_outgoing())
+            .map(|(rank, message)| (rank.0, name(message)))
+            .collect()
+    }
+
+    fn words(expected: &[(u16, &str)]) -> Vec<(u16, String)> {
+        expected
+            .iter()
+            .map(|&(rank, word)| (rank, word.into()))
+            .collect()
+    }
+
+    #[test]
+    fn a_barrier_is_passed_when_the_last_rank_reaches_it() {
+        let (mut hub, now) = (hub(), Instant::now());
+        hub.handle(Rank(0), at_barrier(1), now);
+        hub.handle(Rank(2), at_barrier(1), now);
+        assert_eq!(told(&mut hub), words(&[]));
+        hub.handle(Rank(1), at_barrier(1), now);
+        let all = [(0, "passed 1"), (1, "passed 1"), (2, "passed 1")];
+        assert_eq!(told(&mut hub), words(&all));
+        assert_eq!(hub.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_late_barrier_names_who_is_missing() {
+        let (mut hub, now) = (hub(), Instant::now());
+        hub.handle(Rank(0), at_barrier(1), now);
+        let deadline = hub.poll_timeout().expect("rank 0 waits");
+        assert_eq!(deadline - now, Duration::from_secs(1));
+        hub.handle_timeout(deadline);
+        assert_eq!(told(&mut hub), words(&[(0, "timed out 1: ranks 1 and 2")]));
+        assert_eq!(hub.poll_timeout(), None);
+    }
+
+    #[test]
+    fn ranks_are_released_when_all_have_left_or_are_lost() {
+        let (mut hub, now) = (hub(), Instant::now());
+        hub.handle(Rank(1), FromMember::Leave, now);
+        hub.lost(Rank(1), "a connection that ends after leaving is no loss");
+        assert_eq!(told(&mut hub), words(&[(0, "left 1"), (2, "left 1")]));
+        hub.lost(Rank(2), "killed");
+        assert_eq!(told(&mut hub), words(&[(0, "lost 2"), (1, "lost 2")]));
+        hub.handle(Rank(0), FromMember::Leave, now);
+        let last = [(1, "left 0"), (0, "released"), (1, "released")];
+        assert_eq!(told(&mut hub), words(&last));
+    }
+
+    #[test]
+    fn an_abort_is_told_to_all_others() {
+        let mut hub = hub();
+        let reason = "out of memory".into();
+        hub.handle(Rank(1), FromMember::Abort { reason }, Instant::now());
+        let others = [
+            (0, "aborted 1: out of memory"),
+            (2, "aborted 1: out of memory"),
+        ];
+        assert_eq!(told(&mut hub), words(&others));
+    }
+}

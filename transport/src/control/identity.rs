@@ -1,0 +1,213 @@
+//! Who is trusted: TLS 1.3 makes a secret channel to *somebody*, the job token says to whom.
+//!
+//! Rank 0 makes a certificate at start that nobody can know, so other ranks accept any. Both sides
+//! then prove the token over keying material exported from this very channel (RFC 8446, 7.5):
+//! HMAC-SHA256(token, side || exported). Somebody in the middle has two channels with different
+//! material and can neither make a proof nor pass one on.
+//!
+//! Who pretends to be rank 0 receives a proof and can try tokens against it at home: a token is to
+//! be random and long, not a word.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Connection, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use ring::hmac;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+
+use super::error::JoinError;
+
+/// The name both sides put into the certificate and the handshake; it carries no trust.
+pub(super) const SERVER_NAME: &str = "gradwire";
+/// After this long without a packet a rank counts as dead.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Names the protocol and fixes the shape of the first message.
+const ALPN: &[u8] = b"gradwire/1";
+const KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// Assumed before the first measurement: hosts of one job are near each other, and a rank that
+/// starts before rank 0 shall knock often.
+const INITIAL_RTT: Duration = Duration::from_millis(50);
+const EXPORT_LABEL: &[u8] = b"EXPORTER-gradwire-token";
+const EXPORT_CONTEXT: &[u8] = b"gradwire/1 token proof";
+
+/// Keying material that only the two ends of one channel have.
+pub(super) type Binding = [u8; 32];
+
+/// Which end makes a proof, so that a proof cannot be sent back as the answer to itself.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Leader,
+    Member,
+}
+
+/// The secret that makes a process part of a job.
+#[derive(Clone)]
+pub(super) struct Token(hmac::Key);
+
+impl Token {
+    pub(super) fn new(secret: &str) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()))
+    }
+
+    pub(super) fn prove(&self, side: Side, binding: &Binding) -> Vec<u8> {
+        hmac::sign(&self.0, &statement(side, binding))
+            .as_ref()
+            .to_vec()
+    }
+
+    /// Compares in constant time.
+    pub(super) fn accepts(&self, side: Side, binding: &Binding, proof: &[u8]) -> bool {
+        hmac::verify(&self.0, &statement(side, binding), proof).is_ok()
+    }
+}
+
+fn statement(side: Side, binding: &Binding) -> Vec<u8> {
+    let role: &[u8] = match side {
+        Side::Leader => b"leader",
+        Side::Member => b"member",
+    };
+    [role, binding].concat()
+}
+
+/// What a proof on this connection is made over.
+pub(super) fn binding(connection: &Connection) -> Binding {
+    let mut material = [0; 32];
+    connection
+        .export_keying_material(&mut material, EXPORT_LABEL, EXPORT_CONTEXT)
+        .expect("a completed TLS 1.3 handshake exports any 32 bytes");
+    material
+}
+
+/// QUIC settings of rank 0, with a certificate made now.
+pub(super) fn server() -> Result<ServerConfig, JoinError> {
+    let certified = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])
+        .map_err(|error| setup("making a certificate", &error))?;
+    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider::default_provider().into())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .and_then(|tls| {
+            tls.with_no_client_auth()
+                .with_single_cert(vec![certified.cert.der().clone()], key.into())
+        })
+        .map_err(|error| setup("configuring TLS", &error))?;
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.send_tls13_tickets = 0;
+    let quic =
+        QuicServerConfig::try_from(tls).map_err(|error| setup("configuring QUIC", &error))?;
+    let mut config = ServerConfig::with_crypto(Arc::new(quic));
+    config.migration(false).transport_config(transport());
+    Ok(config)
+}
+
+/// QUIC settings of every other rank.
+pub(super) fn client() -> Result<ClientConfig, JoinError> {
+    let provider = Arc::new(provider::default_provider());
+    let verifier = AnyCertificate(Arc::clone(&provider));
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| setup("configuring TLS", &error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.resumption = Resumption::disabled();
+    let quic =
+        QuicClientConfig::try_from(tls).map_err(|error| setup("configuring QUIC", &error))?;
+    let mut config = ClientConfig::new(Arc::new(quic));
+    config.transport_config(transport());
+    Ok(config)
+}
+
+/// Names what could not be set up.
+pub(super) fn setup(what: &'static str, reason: &dyn std::fmt::Display) -> JoinError {
+    JoinError::Setup {
+        what,
+        reason: reason.to_string(),
+    }
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let idle = IdleTimeout::try_from(IDLE_TIMEOUT).expect("3 s fits in a QUIC integer");
+    let mut transport = TransportConfig::default();
+    transport
+        .max_idle_timeout(Some(idle))
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .initial_rtt(INITIAL_RTT)
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None);
+    Arc::new(transport)
+}
+
+/// Accepts every certificate, but only from who holds its key: the token decides about trust.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Binding = [1; 32];
+    const ELSEWHERE: Binding = [2; 32];
+
+    #[test]
+    fn a_proof_holds_for_one_token_side_and_channel() {
+        let token = Token::new("secret");
+        let proof = token.prove(Side::Member, &HERE);
+        assert!(token.accepts(Side::Member, &HERE, &proof));
+        assert!(!token.accepts(Side::Leader, &HERE, &proof));
+        assert!(!token.accepts(Side::Member, &ELSEWHERE, &proof));
+        assert!(!Token::new("other").accepts(Side::Member, &HERE, &proof));
+        assert!(!Token::new("").accepts(Side::Member, &HERE, &proof));
+    }
+
+    #[test]
+    fn an_empty_token_is_a_token() {
+        let token = Token::new("");
+        let proof = token.prove(Side::Leader, &HERE);
+        assert!(token.accepts(Side::Leader, &HERE, &proof));
+        assert!(!token.accepts(Side::Leader, &HERE, &[]));
+    }
+}

@@ -1,0 +1,332 @@
+//! The control plane: how the processes of a job find each other, agree on the job, notice who
+//! dies, and end together. No tensor travels here.
+//!
+//! Rank 0 listens, every other rank connects to it over QUIC, once, and stays connected:
+//!
+//! ```text
+//!   rank r                                  rank 0
+//!   Prove{proof over this channel} ------->  wrong token: Refused, rank 0 goes on waiting
+//!          <------------------------------- Prove{proof}
+//!   Join{world size, addresses, job} ----->  enters the roster
+//!          <------------------------------- Waiting{missing}, once a second
+//!          <------------------------------- Start{job id, epoch, key, roster}
+//!                                           or Refused{why}, the same words to every rank
+//!   Barrier, Abort, Leave ---------------->
+//!          <------------------------------- BarrierPassed, PeerLost, PeerLeft, Aborted, Released
+//! ```
+//!
+//! [`join`] blocks until all ranks agree. From then on the thread `gradwire-control` keeps the
+//! connections alive and calls back with what happens to peers: a peer that gives no sign of life
+//! for 3 s is lost, so every rank knows of a dead one within about 4 s.
+//!
+//! Start here: [`join`] and [`Control`], then `hub` (rank 0's view of all ranks) and `participant`
+//! (a rank's view of the job); both are free of sockets and clocks. `assembly` decides who may
+//! join, `identity` who is trusted. Asynchronous code exists in `leader`, `door`, `member` and
+//! `link` only.
+//!
+//! What is not here: the data plane's packets, and what a rank does about a lost peer.
+
+mod assembly;
+mod door;
+mod error;
+mod hub;
+mod identity;
+mod leader;
+mod link;
+mod member;
+mod messages;
+mod participant;
+mod seat;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gradwire_protocol::units::{JobId, Rank};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedSender;
+
+pub use error::{BarrierError, BindError, Difference, JoinError, LeaveError};
+pub use error::{Ranks, Refusal, TurnedAway};
+
+use messages::{Hello, Start, shortened};
+use participant::Command;
+use seat::{GRACE, Seat};
+
+/// Largest world size: a rank is a number of 16 bits. Besides, the roster must fit in a message of
+/// 1 MiB, which is about 4,000 ranks with 8 data addresses each.
+pub const MAX_WORLD_SIZE: u32 = 1 << 16;
+
+/// What this process brings to the job.
+#[derive(Clone)]
+pub struct Membership {
+    /// This process.
+    pub rank: Rank,
+    /// How many processes the job has, at most [`MAX_WORLD_SIZE`].
+    pub world_size: u32,
+    /// The secret that all processes of the job share; may be empty, is to be random and long.
+    pub token: String,
+    /// The resolved job, by dotted key; must be equal on all ranks.
+    pub job: BTreeMap<String, String>,
+    /// Where peers send data packets to: this rank's UDP sockets, one per entropy.
+    pub data_addresses: Vec<SocketAddr>,
+    /// Name of this host, for people and for finding ranks of the same host.
+    pub host: String,
+}
+
+/// Shows everything but the token.
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Membership")
+            .field("rank", &self.rank)
+            .field("world_size", &self.world_size)
+            .field("job", &self.job)
+            .field("data_addresses", &self.data_addresses)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Membership {
+    fn peer(&self) -> Peer {
+        Peer {
+            rank: self.rank,
+            host: self.host.clone(),
+            data_addresses: self.data_addresses.clone(),
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            world_size: self.world_size,
+            peer: self.peer(),
+            job: self.job.clone(),
+        }
+    }
+}
+
+/// What this process does to meet the others.
+#[derive(Debug)]
+pub enum Role {
+    /// Rank 0: waits for the others.
+    Leader(Listener),
+    /// Every other rank: connects to rank 0 at this address, which may appear later.
+    Member(SocketAddr),
+}
+
+/// Rank 0's open port, before it joins: others may knock from now on.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UdpSocket,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Opens the UDP port of the control plane; port 0 takes any free one.
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let refused = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::AddrInUse => BindError::InUse { address },
+            std::io::ErrorKind::AddrNotAvailable => BindError::NotThisHost { address },
+            _ => BindError::Refused { address, source },
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the control plane's own socket, in the crate that may open sockets"
+        )]
+        let socket = UdpSocket::bind(address).map_err(refused)?;
+        let address = socket.local_addr().map_err(refused)?;
+        Ok(Self { socket, address })
+    }
+
+    /// Where this port is: the address given, with the port that was taken.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// One rank as all ranks know it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Peer {
+    /// Its rank.
+    #[serde(with = "error::rank_number")]
+    pub rank: Rank,
+    /// The name of its host.
+    pub host: String,
+    /// Where to send data packets to, one address per entropy.
+    pub data_addresses: Vec<SocketAddr>,
+}
+
+/// 32 random bytes that exactly the ranks of this job know, to derive packet keys from.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+pub struct DataKey([u8; 32]);
+
+impl DataKey {
+    /// The secret bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// Does not show the key.
+impl fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataKey(..)")
+    }
+}
+
+/// What happens to others. Raised on the control plane's thread.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ControlEvent {
+    /// A peer died, hangs, or cannot be reached; `reason` says how that was noticed.
+    PeerLost {
+        /// The lost rank.
+        rank: Rank,
+        /// How it was noticed.
+        reason: String,
+    },
+    /// A peer has left properly: it will send nothing new and is not missed.
+    PeerLeft {
+        /// The rank that left.
+        rank: Rank,
+    },
+    /// Another rank ended the job.
+    Aborted {
+        /// The rank that aborted.
+        rank: Rank,
+        /// The reason it gave.
+        reason: String,
+    },
+    /// Rank 0 only: somebody was not let in.
+    Refused {
+        /// Where the refused process is.
+        from: SocketAddr,
+        /// What it was told.
+        refusal: Refusal,
+    },
+}
+
+/// Receives events; must return soon and must not call into [`Control`]'s blocking methods, since
+/// nothing else of the control plane (keep-alives included) runs meanwhile.
+pub type OnEvent = Box<dyn Fn(ControlEvent) + Send>;
+
+/// Meets all other ranks and agrees with them on the job. Blocks until that is done or has
+/// failed, at most `timeout` and a few seconds. Events may arrive before this returns.
+pub fn join(
+    role: Role,
+    membership: Membership,
+    timeout: Duration,
+    on_event: OnEvent,
+) -> Result<Control, JoinError> {
+    check(&role, &membership)?;
+    let (joined, verdict) = mpsc::sync_channel(1);
+    let (commands, seat) = Seat::new(membership, timeout, on_event, joined);
+    let waited = seat.timeout + GRACE;
+    let thread = std::thread::Builder::new()
+        .name("gradwire-control".into())
+        .spawn(move || seat.run(role))
+        .map_err(|error| identity::setup("starting its thread", &error))?;
+    let start = verdict
+        .recv_timeout(waited)
+        .unwrap_or(Err(JoinError::Stopped))?;
+    Ok(Control {
+        start,
+        commands,
+        thread: Some(thread),
+    })
+}
+
+fn check(role: &Role, membership: &Membership) -> Result<(), JoinError> {
+    let &Membership {
+        rank, world_size, ..
+    } = membership;
+    if u32::from(rank.0) >= world_size || world_size > MAX_WORLD_SIZE {
+        return Err(JoinError::RankOutOfRange { rank, world_size });
+    }
+    if (rank == Rank(0)) != matches!(role, Role::Leader(_)) {
+        return Err(JoinError::WrongRole { rank });
+    }
+    let unreachable = |address: &&SocketAddr| address.ip().is_unspecified() || address.port() == 0;
+    match membership.data_addresses.iter().find(unreachable) {
+        Some(&address) => Err(JoinError::UnreachableData { address }),
+        None => Ok(()),
+    }
+}
+
+/// Membership in a started job. Dropping it without [`Control::leave`] closes the connections, and
+/// the peers see this rank as lost.
+#[derive(Debug)]
+pub struct Control {
+    start: Start,
+    commands: UnboundedSender<Command>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// All ranks of the job, in the order of ranks.
+    pub fn roster(&self) -> &[Peer] {
+        &self.start.roster
+    }
+
+    /// The identity of this job, drawn by rank 0: packets of other jobs are not ours.
+    pub fn job_id(&self) -> JobId {
+        JobId(self.start.job_id)
+    }
+
+    /// Which membership of the job this is, counted from 0.
+    pub fn epoch(&self) -> u16 {
+        self.start.epoch
+    }
+
+    /// The secret shared by the ranks of this job.
+    pub fn data_key(&self) -> &DataKey {
+        &self.start.data_key
+    }
+
+    /// Tells every other rank that the job is over. Does not wait; the message is delivered even
+    /// when this is dropped right after.
+    pub fn abort(&self, reason: &str) {
+        let reason = shortened(reason);
+        // Nobody is there to be told when the thread has ended.
+        let _ = self.commands.send(Command::Abort { reason });
+    }
+
+    /// Blocks until every rank has called this as often as this one. Fails at once when a rank is
+    /// lost, has left or has aborted, and after `timeout` with the ranks that did not arrive.
+    pub fn barrier(&self, timeout: Duration) -> Result<(), BarrierError> {
+        let timeout = seat::bounded(timeout);
+        let (reply, passed) = mpsc::sync_channel(1);
+        let _ = self.commands.send(Command::Barrier { timeout, reply });
+        answer(&passed, timeout).unwrap_or(Err(BarrierError::Stopped))
+    }
+
+    /// Says that this rank is done, then stays reachable until all others are done or lost too, or
+    /// `timeout` is over: until then the data plane must go on answering retransmissions.
+    pub fn leave(self, timeout: Duration) -> Result<(), LeaveError> {
+        let timeout = seat::bounded(timeout);
+        let (reply, left) = mpsc::sync_channel(1);
+        let _ = self.commands.send(Command::Leave { timeout, reply });
+        answer(&left, timeout).unwrap_or(Err(LeaveError::Stopped))
+    }
+}
+
+/// The reply to a command that is answered within `timeout`; `None` when the thread has ended.
+fn answer<T>(reply: &Receiver<T>, timeout: Duration) -> Option<T> {
+    reply.recv_timeout(timeout + GRACE).ok()
+}
+
+/// Where the result of a blocking call goes.
+type Reply<E> = SyncSender<Result<(), E>>;
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Close);
+        let thread = self.thread.take().expect("taken here only");
+        if thread.thread().id() != std::thread::current().id() {
+            // A panic of that thread was a panic of the event callback, printed there.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One rank's view of a started job: what it asked for and waits for, and who is gone. The same
+//! for rank 0, which talks to its `hub` in memory, and for the others. No sockets and no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use gradwire_protocol::units::Rank;
+use tokio::time::Instant;
+
+use super::error::{BarrierError, LeaveError, Ranks};
+use super::messages::{FromLeader, FromMember};
+use super::{ControlEvent, OnEvent, Reply};
+
+const LEADER: Rank = Rank(0);
+
+/// How much later than at rank 0 a barrier times out here: rank 0 knows who is missing.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+/// What the owner of [`super::Control`] asks for.
+pub(super) enum Command {
+    Barrier {
+        timeout: Duration,
+        reply: Reply<BarrierError>,
+    },
+    Abort {
+        reason: String,
+    },
+    Leave {
+        timeout: Duration,
+        reply: Reply<LeaveError>,
+    },
+    Close,
+}
+
+/// This rank in the job.
+pub(super) struct Participant {
+    rank: Rank,
+    gone: BTreeMap<Rank, Absence>,
+    present: Vec<Rank>,
+    aborted: Option<(Rank, String)>,
+    reached: u64,
+    barriers: BTreeMap<u64, Wait<BarrierError>>,
+    leave: Option<Wait<LeaveError>>,
+    outgoing: VecDeque<FromMember>,
+    on_event: OnEvent,
+    finished: bool,
+}
+
+enum Absence {
+    Left,
+    Lost(String),
+}
+
+struct Wait<E> {
+    timeout: Duration,
+    deadline: Instant,
+    reply: Reply<E>,
+}
+
+impl<E> Wait<E> {
+    fn answer(self, result: Result<(), E>) {
+        // Only a caller whose own timeout has passed does not listen any more.
+        let _ = self.reply.try_send(result);
+    }
+}
+
+impl Participant {
+    /// `rank` in a job of `ranks`, all of which are there.
+    pub(super) fn new(rank: Rank, ranks: impl Iterator<Item = Rank>, on_event: OnEvent) -> Self {
+        Self {
+            rank,
+            gone: BTreeMap::new(),
+            present: ranks.filter(|other| *other != rank).collect(),
+            aborted: None,
+            reached: 0,
+            barriers: BTreeMap::new(),
+            leave: None,
+            outgoing: VecDeque::new(),
+            on_event,
+            finished: false,
+        }
+    }
+
+    /// The owner wants something.
+    pub(super) fn command(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Barrier { timeout, reply } => {
+                let deadline = now + timeout + ANSWER_TIME;
+                self.barrier(Wait {
+                    timeout,
+                    deadline,
+                    reply,
+                });
+            }
+            Command::Abort { reason } => {
+                self.outgoing.push_back(FromMember::Abort {
+                    reason: reason.clone(),
+                });
+                self.aborted = Some((self.rank, reason));
+                self.fail_barriers();
+            }
+            Command::Leave { timeout, reply } => {
+                let deadline = now + timeout;
+                self.leave(Wait {
+                    timeout,
+                    deadline,
+                    reply,
+                });
+            }
+            Command::Close => self.finished = true,
+        }
+    }
+
+    /// Rank 0 says something.
+    pub(super) fn receive(&mut self, message: FromLeader) {
+        match message {
+            FromLeader::BarrierPassed { index } => {
+                if let Some(wait) = self.barriers.remove(&index) {
+                    wait.answer(Ok(()));
+                }
+            }
+            FromLeader::BarrierTimedOut { index, missing } => self.timed_out(index, missing),
+            FromLeader::PeerLost { rank, reason } => self.lost(rank, reason),
+            FromLeader::PeerLeft { rank } => {
+                self.depart(rank, Absence::Left);
+                (self.on_event)(ControlEvent::PeerLeft { rank });
+            }
+            FromLeader::Aborted { rank, reason } => {
+                self.aborted = Some((rank, reason.clone()));
+                self.fail_barriers();
+                (self.on_event)(ControlEvent::Aborted { rank, reason });
+            }
+            FromLeader::Released => self.part(Ok(())),
+            FromLeader::Prove { .. }
+            | FromLeader::Refused(_)
+            | FromLeader::Waiting { .. }
+            | FromLeader::Start(_) => {
+                self.leader_lost("it greeted this rank a second time");
+            }
+        }
+    }
+
+    /// The connection to rank 0 has ended.
+    pub(super) fn leader_lost(&mut self, reason: &str) {
+        if !self.gone.contains_key(&LEADER) {
+            self.lost(LEADER, reason.to_owned());
+        }
+        if self.leave.is_some() {
+            self.part(Err(LeaveError::LeaderLost {
+                reason: reason.to_owned(),
+            }));
+        }
+    }
+
+    /// When [`Participant::handle_timeout`] has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let barriers = self.barriers.values().map(|wait| wait.deadline);
+        let leave = self.leave.iter().map(|wait| wait.deadline);
+        barriers.chain(leave).min()
+    }
+
+    /// Gives up what has waited too long.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        let late = |wait: &Wait<BarrierError>| wait.deadline <= now;
+        while let Some(index) = self.barriers.iter().find(|(_, wait)| late(wait)) {
+            self.timed_out(*index.0, Ranks::default());
+        }
+        if let Some(wait) = self.leave.as_ref().filter(|wait| wait.deadline <= now) {
+            let error = LeaveError::TimedOut {
+                waited: wait.timeout,
+                present: self.present.iter().copied().collect(),
+            };
+            self.part(Err(error));
+        }
+    }
+
+    /// The next message to rank 0.
+    pub(super) fn poll_outgoing(&mut self) -> Option<FromMember> {
+        self.outgoing.pop_front()
+    }
+
+    /// Whether this rank is done with the job.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Tells the owner what happened at the door.
+    pub(super) fn raise(&self, event: ControlEvent) {
+        (self.on_event)(event);
+    }
+
+    fn barrier(&mut self, wait: Wait<BarrierError>) {
+        if let Some(error) = self.obstacle() {
+            wait.answer(Err(error));
+            return;
+        }
+        self.reached += 1;
+        let timeout_ms = u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX);
+        self.outgoing.push_back(FromMember::Barrier {
+            index: self.reached,
+            timeout_ms,
+        });
+        self.barriers.insert(self.reached, wait);
+    }
+
+    fn leave(&mut self, wait: Wait<LeaveError>) {
+        self.leave = Some(wait);
+        match self.gone.get(&LEADER) {
+            Some(Absence::Lost(reason)) => {
+                let reason = reason.clone();
+                self.part(Err(LeaveError::LeaderLost { reason }));
+            }
+            _ => self.outgoing.push_back(FromMember::Leave),
+        }
+    }
+
+    fn lost(&mut self, rank: Rank, reason: String) {
+        self.depart(rank, Absence::Lost(reason.clone()));
+        (self.on_event)(ControlEvent::PeerLost { rank, reason });
+    }
+
+    fn depart(&mut self, rank: Rank, absence: Absence) {
+        self.present.retain(|other| *other != rank);
+        self.gone.insert(rank, absence);
+        self.fail_barriers();
+    }
+
+    /// Ends membership, and the call that waits for it.
+    fn part(&mut self, result: Result<(), LeaveError>) {
+        if let Some(wait) = self.leave.take() {
+            wait.answer(result);
+        }
+        self.finished = true;
+    }
+
+    /// What keeps any barrier from being passed.
+    fn obstacle(&self) -> Option<BarrierError> {
+        if let Some((rank, reason)) = self.aborted.clone() {
+            return Some(BarrierError::Aborted { rank, reason });
+        }
+        let (&rank, absence) = self.gone.first_key_value()?;
+        Some(match absence {
+            Absence::Left => BarrierError::PeerLeft { rank },
+            Absence::Lost(reason) => BarrierError::PeerLost {
+                rank,
+                reason: reason.clone(),
+            },
+        })
+    }
+
+    fn fail_barriers(&mut self) {
+        let error = self.obstacle().expect("called when somebody is gone");
+        for wait in std::mem::take(&mut self.barriers).into_values() {
+            wait.answer(Err(error.clone()));
+        }
+    }
+
+    fn timed_out(&mut self, index: u64, missing: Ranks) {
+        if let Some(wait) = self.barriers.remove(&index) {
+            let waited = wait.timeout;
+            wait.answer(Err(BarrierError::TimedOut { waited, missing }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel, sync_channel};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(2);
+
+    fn participant() -> (Participant, Receiver<ControlEvent>) {
+        let (sender, events) = channel();
+        let on_event = Box::new(move |event| sender.send(event).expect("the test listens"));
+        let participant = Participant::new(Rank(1), (0..3).map(Rank), on_event);
+        (participant, events)
+    }
+
+    fn wait_at_barrier(
+        participant: &mut Participant,
+        now: Instant,
+    ) -> Receiver<Result<(), BarrierError>> {
+        let (reply, result) = sync_channel(1);
+        let timeout = TIMEOUT;
+        participant.command(Command::Barrier { timeout, reply }, now);
+        result
+    }
+
+    fn leave(participant: &mut Participant, now: Instant) -> Receiver<Result<(), LeaveError>> {
+        let (reply, result) = sync_channel(1);
+        let timeout = TIMEOUT;
+        participant.command(Command::Leave { timeout, reply }, now);
+        result
+    }
+
+    #[test]
+    fn a_lost_peer_fails_this_barrier_and_the_next() {
+        let (mut participant, events) = participant();
+        let now = Instant::now();
+        let this = wait_at_barrier(&mut participant, now);
+        let (rank, reason) = (Rank(2), String::from("killed"));
+        participant.receive(FromLeader::PeerLost {
+            rank,
+            reason: reason.clone(),
+        });
+        let next = wait_at_barrier(&mut participant, now);
+        let error = Err(BarrierError::PeerLost { rank, reason });
+        assert_eq!(this.try_recv(), Ok(error.clone()));
+        assert_eq!(next.try_recv(), Ok(error));
+        assert!(matches!(
+            events.try_recv(),
+            Ok(ControlEvent::PeerLost { .. })
+        ));
+    }
+
+    #[test]
+    fn a_barrier_ends_without_an_answer_of_rank_0() {
+        let (mut participant, _events) = participant();
+        let result = wait_at_barrier(&mut participant, Instant::now());
+        let deadline = participant.poll_timeout().expect("waits");
+        participant.handle_timeout(deadline);
+        let error = result.try_recv().expect("answered");
+        assert!(matches!(error, Err(BarrierError::TimedOut { .. })));
+        assert_eq!(participant.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_rank_0_that_left_is_not_lost_when_it_closes() {
+        let (mut participant, events) = participant();
+        participant.receive(FromLeader::PeerLeft { rank: LEADER });
+        participant.leader_lost("closed");
+        let raised: Vec<ControlEvent> = events.try_iter().collect();
+        assert_eq!(raised, [ControlEvent::PeerLeft { rank: LEADER }]);
+    }
+
+    #[test]
+    fn leaving_in_vain_names_who_is_still_there() {
+        let (mut participant, _events) = participant();
+        let result = leave(&mut participant, Instant::now());
+        participant.receive(FromLeader::PeerLeft { rank: LEADER });
+        let deadline = participant.poll_timeout().expect("waits");
+        participant.handle_timeout(deadline);
+        let present = [Rank(2)].into_iter().collect();
+        let waited = TIMEOUT;
+        let error = Err(LeaveError::TimedOut { waited, present });
+        assert_eq!(result.try_recv(), Ok(error));
+        assert!(participant.is_finished());
+    }
+
+    #[test]
+    fn leaving_a_lost_rank_0_ends_at_once() {
+        let (mut participant, _events) = participant();
+        participant.leader_lost("killed");
+        let result = leave(&mut participant, Instant::now());
+        let reason = "killed".into();
+        assert_eq!(
+            result.try_recv(),
+            Ok(Err(LeaveError::LeaderLost { reason }))
+        );
+        assert!(participant.is_finished());
+    }
+}

@@ -1,0 +1,433 @@
+//! The control plane over real loopback sockets: ranks of one process that meet, agree, fail and
+//! part as processes on hosts do.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+use gradwire_protocol::units::Rank;
+use gradwire_transport::control::{
+    BarrierError, BindError, Control, ControlEvent, JoinError, LeaveError, Listener, Membership,
+    OnEvent, Refusal, Role, join,
+};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A rank that has joined, and what it hears.
+struct Seated {
+    control: Control,
+    events: Receiver<ControlEvent>,
+}
+
+type Joining = JoinHandle<Result<Seated, JoinError>>;
+
+fn membership(rank: u16, world_size: u32) -> Membership {
+    Membership {
+        rank: Rank(rank),
+        world_size,
+        token: "a long random secret".into(),
+        job: BTreeMap::from([
+            ("name".into(), "job".into()),
+            ("tolerance".into(), "0%".into()),
+        ]),
+        data_addresses: vec![([127, 0, 0, 1], 4000 + rank).into()],
+        host: format!("host{rank}"),
+    }
+}
+
+fn listener() -> (Listener, SocketAddr) {
+    let listener = Listener::bind(LOOPBACK).expect("loopback has free ports");
+    let address = listener.local_addr();
+    (listener, address)
+}
+
+fn start(role: Role, membership: Membership, timeout: Duration) -> Joining {
+    spawn(move || {
+        let (sender, events) = channel();
+        // Tests that do not look at events drop the receiver.
+        let on_event: OnEvent = Box::new(move |event| drop(sender.send(event)));
+        let control = join(role, membership, timeout, on_event)?;
+        Ok(Seated { control, events })
+    })
+}
+
+fn seated(joining: Joining) -> Seated {
+    joining.join().expect("no panic").expect("joins")
+}
+
+fn refused(joining: Joining) -> JoinError {
+    match joining.join().expect("no panic") {
+        Ok(_) => panic!("joined although it should not"),
+        Err(error) => error,
+    }
+}
+
+/// All ranks of a job that starts.
+fn job(world_size: u16) -> Vec<Seated> {
+    let (listener, address) = listener();
+    let members = (1..world_size).map(|rank| (Role::Member(address), rank));
+    let joining: Vec<Joining> = std::iter::once((Role::Leader(listener), 0))
+        .chain(members)
+        .map(|(role, rank)| start(role, membership(rank, world_size.into()), PATIENCE))
+        .collect();
+    joining.into_iter().map(seated).collect()
+}
+
+/// Calls something that blocks on all ranks at once.
+fn on_all<T: Send>(ranks: &[Seated], call: impl Fn(&Control) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = ranks
+            .iter()
+            .map(|rank| &rank.control)
+            .map(|control| scope.spawn(|| call(control)))
+            .collect();
+        calls
+            .into_iter()
+            .map(|call| call.join().expect("no panic"))
+            .collect()
+    })
+}
+
+fn leave(rank: Seated) -> JoinHandle<(Result<(), LeaveError>, Vec<ControlEvent>)> {
+    spawn(move || {
+        let left = rank.control.leave(PATIENCE);
+        (left, rank.events.try_iter().collect())
+    })
+}
+
+fn next(rank: &Seated) -> ControlEvent {
+    rank.events
+        .recv_timeout(Duration::from_secs(5))
+        .expect("an event within 5 s")
+}
+
+#[test]
+fn ranks_meet_and_share_roster_job_id_and_key() {
+    let ranks = job(3);
+    let first = &ranks[0].control;
+    let hosts: Vec<&str> = first.roster().iter().map(|peer| &peer.host[..]).collect();
+    assert_eq!(hosts, ["host0", "host1", "host2"]);
+    for (rank, peer) in first.roster().iter().enumerate() {
+        let number = u16::try_from(rank).expect("three ranks");
+        assert_eq!(peer.rank, Rank(number));
+        assert_eq!(peer.data_addresses, membership(number, 3).data_addresses);
+    }
+    for Seated { control, .. } in &ranks {
+        assert_eq!(control.roster(), first.roster());
+        assert_eq!(control.job_id(), first.job_id());
+        assert_eq!(control.epoch(), first.epoch());
+        assert_eq!(control.data_key(), first.data_key());
+    }
+}
+
+#[test]
+fn a_job_of_one_rank_needs_nobody() {
+    let alone = job(1).pop().expect("one");
+    assert_eq!(alone.control.roster().len(), 1);
+    assert_eq!(alone.control.barrier(PATIENCE), Ok(()));
+    alone.control.abort("nobody hears this");
+    assert_eq!(alone.control.leave(PATIENCE), Ok(()));
+}
+
+#[test]
+fn a_member_waits_for_a_rank_0_that_starts_later() {
+    let (listener, address) = listener();
+    drop(listener);
+    let member = start(Role::Member(address), membership(1, 2), PATIENCE);
+    sleep(Duration::from_millis(700));
+    let listener = Listener::bind(address).expect("was free a moment ago");
+    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    seated(member);
+    seated(leader);
+}
+
+#[test]
+fn a_member_may_knock_before_rank_0_opens_its_door() {
+    let (listener, address) = listener();
+    let member = start(Role::Member(address), membership(1, 2), PATIENCE);
+    sleep(Duration::from_millis(1200));
+    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    let ranks = [seated(leader), seated(member)];
+    let passed = on_all(&ranks, |control| control.barrier(PATIENCE));
+    assert_eq!(passed, [Ok(()), Ok(())]);
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_the_right_one_still_joins() {
+    let (listener, address) = listener();
+    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    for token in ["guess", ""] {
+        let mut stranger = membership(1, 2);
+        stranger.token = token.into();
+        let error = refused(start(Role::Member(address), stranger, PATIENCE));
+        assert!(matches!(error, JoinError::Refused(Refusal::WrongToken)));
+    }
+    seated(start(Role::Member(address), membership(1, 2), PATIENCE));
+    let leader = seated(leader);
+    let wrong = |event| {
+        let refusal = Refusal::WrongToken;
+        matches!(event, ControlEvent::Refused { refusal: given, .. } if given == refusal)
+    };
+    assert!(wrong(next(&leader)) && wrong(next(&leader)));
+}
+
+#[test]
+fn a_timeout_names_missing_ranks_and_counts_wrong_tokens() {
+    let (listener, address) = listener();
+    let timeout = Duration::from_secs(2);
+    let leader = start(Role::Leader(listener), membership(0, 4), timeout);
+    let member = start(Role::Member(address), membership(2, 4), PATIENCE);
+    let mut stranger = membership(1, 4);
+    stranger.token = "guess".into();
+    refused(start(Role::Member(address), stranger, PATIENCE));
+    for joining in [leader, member] {
+        let error = refused(joining);
+        let text = error.to_string();
+        assert!(text.contains("after 2s ranks 1 and 3 of 4"), "{text}");
+        assert!(text.contains("1 attempt with a wrong token"), "{text}");
+    }
+}
+
+#[test]
+fn a_member_that_gives_up_first_names_whom_it_waited_for() {
+    let (listener, address) = listener();
+    let leader = start(
+        Role::Leader(listener),
+        membership(0, 3),
+        Duration::from_millis(1500),
+    );
+    let timeout = Duration::from_millis(700);
+    let error = refused(start(Role::Member(address), membership(1, 3), timeout));
+    assert!(
+        error.to_string().contains("after 700ms rank 2 of 3"),
+        "{error}"
+    );
+    let error = refused(leader);
+    assert!(error.to_string().contains("ranks 1 and 2 of 3"), "{error}");
+}
+
+#[test]
+fn without_rank_0_a_member_names_the_address_it_tried() {
+    let (listener, address) = listener();
+    drop(listener);
+    let timeout = Duration::from_millis(300);
+    let error = refused(start(Role::Member(address), membership(1, 2), timeout));
+    assert!(matches!(error, JoinError::Unreachable { leader, .. } if leader == address));
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn a_differing_job_is_named_on_every_rank() {
+    let (listener, address) = listener();
+    let mut odd = membership(2, 3);
+    odd.job.insert("tolerance".into(), "10%".into());
+    let joining = [
+        start(Role::Leader(listener), membership(0, 3), PATIENCE),
+        start(Role::Member(address), membership(1, 3), PATIENCE),
+        start(Role::Member(address), odd, PATIENCE),
+    ];
+    for joining in joining {
+        let error = refused(joining).to_string();
+        let named = "tolerance is \"0%\" on rank 0 but \"10%\" on rank 2";
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_fit_is_told_why() {
+    let (listener, address) = listener();
+    let leader = start(Role::Leader(listener), membership(0, 3), PATIENCE);
+    let first = start(Role::Member(address), membership(1, 3), PATIENCE);
+    sleep(Duration::from_millis(300));
+    let error = refused(start(Role::Member(address), membership(1, 3), PATIENCE));
+    let JoinError::Refused(Refusal::DuplicateRank { rank, .. }) = error else {
+        panic!("not a duplicate: {error}");
+    };
+    assert_eq!(rank, Rank(1));
+    let error = refused(start(Role::Member(address), membership(2, 4), PATIENCE));
+    assert!(
+        error.to_string().contains("world size 4 but rank 0 with 3"),
+        "{error}"
+    );
+    let last = seated(start(Role::Member(address), membership(2, 3), PATIENCE));
+    let error = refused(start(Role::Member(address), membership(2, 3), PATIENCE));
+    assert!(matches!(
+        error,
+        JoinError::Refused(Refusal::AlreadyStarted { .. })
+    ));
+    drop((seated(leader), seated(first), last));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_any_packet() {
+    let (listener, address) = listener();
+    let error = refused(start(Role::Member(address), membership(2, 2), PATIENCE));
+    assert!(matches!(error, JoinError::RankOutOfRange { .. }));
+    let error = refused(start(Role::Member(address), membership(0, 2), PATIENCE));
+    assert!(matches!(error, JoinError::WrongRole { .. }));
+    let mut nowhere = membership(0, 1);
+    nowhere.data_addresses = vec![([0, 0, 0, 0], 4000).into()];
+    let error = refused(start(Role::Leader(listener), nowhere, PATIENCE));
+    assert!(matches!(error, JoinError::UnreachableData { .. }));
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let (_listener, address) = listener();
+    let error = Listener::bind(address).expect_err("taken");
+    assert!(matches!(error, BindError::InUse { .. }));
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    let elsewhere = ([192, 0, 2, 1], 0).into();
+    let error = Listener::bind(elsewhere).expect_err("a documentation address");
+    assert!(matches!(error, BindError::NotThisHost { .. }));
+}
+
+#[test]
+fn a_rank_dropped_without_leaving_is_lost_to_all_others() {
+    let mut ranks = job(3);
+    drop(ranks.pop());
+    for rank in &ranks {
+        let ControlEvent::PeerLost { rank, reason } = next(rank) else {
+            panic!("another event");
+        };
+        assert_eq!(rank, Rank(2));
+        assert!(reason.contains("closed without leaving"), "{reason}");
+    }
+    let barriers = on_all(&ranks, |control| control.barrier(PATIENCE));
+    let lost = |result: &Result<(), BarrierError>| {
+        matches!(result, Err(BarrierError::PeerLost { rank: Rank(2), .. }))
+    };
+    assert!(barriers.iter().all(lost), "{barriers:?}");
+}
+
+#[test]
+fn a_lost_rank_0_is_noticed_by_all_others() {
+    let mut ranks = job(3);
+    drop(ranks.remove(0));
+    for rank in &ranks {
+        assert!(matches!(
+            next(rank),
+            ControlEvent::PeerLost { rank: Rank(0), .. }
+        ));
+    }
+    let left = ranks.pop().expect("two are left").control.leave(PATIENCE);
+    assert!(matches!(left, Err(LeaveError::LeaderLost { .. })));
+}
+
+#[test]
+fn a_silent_rank_is_lost_within_five_seconds() {
+    let (listener, address) = listener();
+    let leader = start(Role::Leader(listener), membership(0, 3), PATIENCE);
+    let other = start(Role::Member(address), membership(1, 3), PATIENCE);
+    // A callback that does not return keeps the whole control plane of its rank from speaking.
+    let stall: OnEvent = Box::new(|_| sleep(Duration::from_millis(4500)));
+    let silent = spawn(move || join(Role::Member(address), membership(2, 3), PATIENCE, stall));
+    let (leader, other) = (seated(leader), seated(other));
+    let silent = silent.join().expect("no panic").expect("joins");
+    leader.control.abort("to make rank 2 fall silent");
+    assert!(matches!(next(&other), ControlEvent::Aborted { .. }));
+    for rank in [&leader, &other] {
+        let ControlEvent::PeerLost { rank, reason } = next(rank) else {
+            panic!("another event");
+        };
+        assert_eq!(rank, Rank(2));
+        assert!(reason.contains("no sign of life"), "{reason}");
+    }
+    drop(silent);
+}
+
+#[test]
+fn leaving_waits_for_all_and_nobody_is_lost() {
+    let mut ranks = job(3);
+    let last = ranks.pop().expect("three");
+    let leaving: Vec<_> = ranks.into_iter().map(leave).collect();
+    sleep(Duration::from_millis(300));
+    assert!(leaving.iter().all(|rank| !rank.is_finished()));
+    let leaving = leaving.into_iter().chain([leave(last)]);
+    for rank in leaving {
+        let (left, events) = rank.join().expect("no panic");
+        assert_eq!(left, Ok(()));
+        let parted = |event: &ControlEvent| matches!(event, ControlEvent::PeerLeft { .. });
+        assert!(events.iter().all(parted), "{events:?}");
+    }
+}
+
+#[test]
+fn leaving_ends_at_its_timeout_and_names_who_stays() {
+    let mut ranks = job(2);
+    let stays = ranks.pop().expect("two");
+    let leaves = ranks.pop().expect("one");
+    let waited = Duration::from_millis(200);
+    let error = leaves.control.leave(waited).expect_err("rank 1 stays");
+    let present = [Rank(1)].into_iter().collect();
+    assert_eq!(error, LeaveError::TimedOut { waited, present });
+    assert_eq!(next(&stays), ControlEvent::PeerLeft { rank: Rank(0) });
+    let later = stays.events.recv_timeout(Duration::from_millis(300));
+    assert!(later.is_err(), "a rank that left is not lost: {later:?}");
+}
+
+#[test]
+fn a_barrier_names_who_is_missing() {
+    let ranks = job(3);
+    let passed = on_all(&ranks, |control| control.barrier(PATIENCE));
+    assert_eq!(passed, [Ok(()), Ok(()), Ok(())]);
+    let waited = Duration::from_millis(200);
+    let late = on_all(&ranks[..2], |control| control.barrier(waited));
+    let missing = [Rank(2)].into_iter().collect();
+    let error = Err(BarrierError::TimedOut { waited, missing });
+    assert_eq!(late, [error.clone(), error]);
+}
+
+#[test]
+fn an_abort_reaches_all_others_even_when_its_rank_goes_at_once() {
+    let mut ranks = job(3);
+    let aborts = ranks.remove(1);
+    aborts.control.abort("out of memory");
+    drop(aborts);
+    for rank in &ranks {
+        let reason = "out of memory".into();
+        assert_eq!(
+            next(rank),
+            ControlEvent::Aborted {
+                rank: Rank(1),
+                reason
+            }
+        );
+        assert!(matches!(
+            next(rank),
+            ControlEvent::PeerLost { rank: Rank(1), .. }
+        ));
+    }
+}
+
+#[test]
+fn random_bytes_to_the_port_disturb_nobody() {
+    let (listener, address) = listener();
+    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    #[expect(clippy::disallowed_methods, reason = "a stranger's socket, in a test")]
+    let stranger = UdpSocket::bind(LOOPBACK).expect("loopback has free ports");
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut noise = || {
+        let mut bytes = [0; 1500];
+        random.fill_bytes(&mut bytes);
+        let length = usize::from(u16::from_be_bytes([bytes[0], bytes[1]])) % bytes.len();
+        stranger
+            .send_to(&bytes[..length], address)
+            .expect("loopback takes it");
+    };
+    (0..200).for_each(|_| noise());
+    let member = seated(start(Role::Member(address), membership(1, 2), PATIENCE));
+    let ranks = [seated(leader), member];
+    (0..200).for_each(|_| noise());
+    assert_eq!(
+        on_all(&ranks, |control| control.barrier(PATIENCE)),
+        [Ok(()), Ok(())]
+    );
+    assert!(ranks[0].events.try_recv().is_err());
+}
