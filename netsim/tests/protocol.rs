@@ -27,10 +27,12 @@ struct Recorder {
     placed: BTreeMap<(Rank, Tag), Bitmap>,
     received: BTreeMap<(Rank, Tag), Option<Bitmap>>,
     sent: BTreeMap<(Rank, Tag), Option<Bitmap>>,
+    in_flight: Vec<ByteCount>,
 }
 
 impl Machine for Recorder {
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        self.check_window();
         if let Some(placement) = self.endpoint.accept(now, &datagram) {
             let header = datagram.header;
             let key = (placement.from, placement.tag);
@@ -55,6 +57,8 @@ impl Machine for Recorder {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.check_window();
+        self.in_flight = self.windows().map(|(in_flight, _)| in_flight).collect();
         self.endpoint.poll_transmit(now)
     }
 
@@ -76,6 +80,19 @@ impl Recorder {
             placed: BTreeMap::new(),
             received: BTreeMap::new(),
             sent: BTreeMap::new(),
+            in_flight: vec![ByteCount::default(); usize::from(world_size)],
+        }
+    }
+
+    fn windows(&self) -> impl Iterator<Item = (ByteCount, ByteCount)> {
+        let ranks = self.endpoint.settings().identity.world_size;
+        (0..ranks).map(|rank| self.endpoint.in_flight(Rank(rank)))
+    }
+
+    /// What the last `poll_transmit` put in flight fitted the window.
+    fn check_window(&self) {
+        for (&before, (after, window)) in self.in_flight.iter().zip(self.windows()) {
+            assert!(after <= before || after <= window, "{after} in flight above {window}");
         }
     }
 

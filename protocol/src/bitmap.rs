@@ -242,3 +242,73 @@ fn take_leb128(bytes: &[u8]) -> Option<(u32, &[u8])> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bitmap_of(len: u32, ones: &[u32]) -> Bitmap {
+        let mut bitmap = Bitmap::new(len);
+        for &one in ones {
+            bitmap.insert(one % len);
+        }
+        bitmap
+    }
+
+    fn decoded(encoded: &[u8], first: u32, bits: u32, len: u32) -> Bitmap {
+        let mut bitmap = Bitmap::new(len);
+        decode_runs(encoded, bits, |at, run| {
+            for index in at..at + run {
+                bitmap.insert(first + index);
+            }
+        });
+        bitmap
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_survives_the_wire(
+            len in 1_u32..5000,
+            ones in prop::collection::vec(any::<u32>(), 0..400),
+            first in 0_u32..5000,
+            room in 16_usize..2000,
+        ) {
+            let first = first % len;
+            let bitmap = bitmap_of(len, &ones);
+            let mut encoded = Vec::new();
+            let bits = bitmap.encode(first, room, &mut encoded);
+            prop_assert!(encoded.len() <= room && bits > 0 && first + bits <= len);
+            let there = decoded(&encoded, first, bits, len);
+            for index in first..first + bits {
+                prop_assert_eq!(there.has(index), bitmap.has(index));
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_name_no_bit_outside_the_window(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            bits in any::<u32>(),
+        ) {
+            decode_runs(&bytes, bits, |at, run| {
+                assert!(run > 0 && u64::from(at) + u64::from(run) <= u64::from(bits));
+            });
+        }
+
+        #[test]
+        fn searches_agree_with_a_walk(
+            len in 1_u32..300,
+            ones in prop::collection::vec(any::<u32>(), 0..200),
+            from in 0_u32..320,
+        ) {
+            let bitmap = bitmap_of(len, &ones);
+            let one = (from..len).find(|&index| bitmap.has(index)).unwrap_or(len);
+            let zero = (from..len).find(|&index| !bitmap.has(index)).unwrap_or(len);
+            prop_assert_eq!((bitmap.first_one(from), bitmap.first_zero(from)), (one, zero));
+            let walked: Vec<u32> = bitmap.iter_ones().collect();
+            prop_assert_eq!(walked.len(), bitmap.ones() as usize);
+            prop_assert_eq!(bitmap.iter_zeros().count(), bitmap.zeros() as usize);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! An endpoint that is fed packets which no sound peer sends: it must count them and go on.
+
+use proptest::prelude::*;
+
+use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header};
+
+const JOB: JobId = JobId(0x0102_0304);
+
+fn busy_endpoint() -> Endpoint {
+    let identity = Identity { rank: Rank(0), world_size: 3, job: JOB, epoch: 0 };
+    let mut endpoint = Endpoint::new(identity, &Job::default(), 1);
+    let bytes = 50_000;
+    let tolerance = Share::new(0.1).expect("a share");
+    let segments = Segmentation::new(bytes, endpoint.segment_bytes()).segments();
+    let shape = Shape { segments, layer_count: 4 };
+    let magnitudes = vec![Magnitude(1); segments as usize];
+    let tags = endpoint.settings().policy.lossy(shape, &[(0, Layer(0))], magnitudes);
+    for peer in [Rank(1), Rank(2)] {
+        let tag = Tag::new(1, 1, peer.0);
+        let step = Step(0);
+        let tags = tags.clone();
+        let outgoing = Outgoing { tag, step, bytes, tolerance, contributors: 1, tags };
+        endpoint.send(Instant::START, peer, outgoing);
+        endpoint.expect(Instant::START, peer, Incoming { tag, step, bytes, tolerance });
+    }
+    endpoint
+}
+
+/// Bytes that pass the first checks often enough to reach the deeper ones.
+fn plausible_packet() -> impl Strategy<Value = Vec<u8>> {
+    let header = prop::array::uniform32(any::<u8>());
+    let payload = prop::collection::vec(any::<u8>(), 0..120);
+    (header, any::<[u8; 32]>(), payload, any::<bool>()).prop_map(|(front, back, payload, small)| {
+        let mut packet = [front, back].concat();
+        packet[0] = 1;
+        packet[1] = 1 + packet[1] % 6;
+        packet[4..8].copy_from_slice(&JOB.0.to_le_bytes());
+        let source = 1 + packet[10] % 2;
+        packet[8..12].copy_from_slice(&[0, 0, source, 0]);
+        if small {
+            let tag = Tag::new(1, 1, u16::from(source)).0.to_le_bytes();
+            packet[16..24].copy_from_slice(&tag);
+            for at in [24, 28, 32, 36, 40] {
+                packet[at + 1..at + 4].fill(0);
+            }
+        }
+        packet[44..46].copy_from_slice(&(payload.len() as u16).to_le_bytes());
+        packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
+        packet.extend_from_slice(&payload);
+        packet
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn arbitrary_packets_never_panic_an_endpoint(
+        packets in prop::collection::vec(plausible_packet(), 1..60),
+    ) {
+        let mut endpoint = busy_endpoint();
+        let mut now = Instant::START;
+        for packet in &packets {
+            now = now + Span::from_micros(200);
+            if let Ok((header, payload)) = Header::decode(packet) {
+                let payload = Payload::Bytes(payload);
+                endpoint.handle_datagram(now, Datagram { header, payload, ecn: Ecn::Ce });
+            }
+            endpoint.handle_timeout(now);
+            while endpoint.poll_event().is_some() {}
+            let mut transmits = 0;
+            while endpoint.poll_transmit(now).is_some() {
+                transmits += 1;
+                prop_assert!(transmits < 10_000, "a packet makes an endpoint talk forever");
+            }
+            let (in_flight, _) = endpoint.in_flight(Rank(1));
+            prop_assert!(in_flight <= endpoint.settings().window);
+        }
+    }
+
+    #[test]
+    fn decoding_arbitrary_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok((header, payload)) = Header::decode(&bytes) {
+            let mut again = vec![0; HEADER_BYTES];
+            header.encode(&mut again);
+            again.extend_from_slice(payload);
+            prop_assert_eq!(&again[4..], &bytes[4..]);
+        }
+    }
+}
