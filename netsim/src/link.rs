@@ -6,6 +6,7 @@
 
 use rand::{Rng, RngExt};
 
+use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 
@@ -67,7 +68,7 @@ pub enum Fate {
 pub struct Link {
     profile: Profile,
     free_at: Instant,
-    in_burst: bool,
+    loss: LossProcess,
 }
 
 impl Link {
@@ -76,7 +77,7 @@ impl Link {
         Self {
             profile,
             free_at: Instant::START,
-            in_burst: false,
+            loss: LossProcess::new(profile.drop, profile.burst),
         }
     }
 
@@ -85,7 +86,7 @@ impl Link {
         let Some((leaves, ecn)) = self.enqueue(now, bytes, ecn) else {
             return Fate::Dropped;
         };
-        if self.loses(rng) {
+        if self.loss.loses(rng) {
             return Fate::Lost;
         }
         let arrives = leaves + self.wire_time(rng);
@@ -108,23 +109,6 @@ impl Link {
         Some((self.free_at, ecn))
     }
 
-    /// A two-state loss process: it enters a burst so often that the share of lost packets is the
-    /// profile's, and leaves it so that its mean length is the profile's.
-    fn loses(&mut self, rng: &mut impl Rng) -> bool {
-        let drop = self.profile.drop.get();
-        if drop == 0.0 || drop == 1.0 {
-            return drop == 1.0;
-        }
-        let leave = 1.0 / self.profile.burst.max(1.0);
-        let enter = (drop * leave / (1.0 - drop)).min(1.0);
-        self.in_burst = if self.in_burst {
-            !rng.random_bool(leave)
-        } else {
-            rng.random_bool(enter)
-        };
-        self.in_burst
-    }
-
     fn wire_time(&self, rng: &mut impl Rng) -> Span {
         let jitter = self.profile.jitter.as_picos();
         self.profile.latency + Span::from_picos(rng.random_range(0..=jitter))
@@ -137,38 +121,6 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-
-    fn lost_of(profile: Profile, packets: usize) -> (usize, usize) {
-        let mut rng = ChaCha8Rng::seed_from_u64(7);
-        let mut link = Link::new(profile);
-        let mut fates = (0..packets).map(|_| {
-            let bytes = ByteCount::new(1500);
-            link.carry(Instant::START, bytes, Ecn::Ect, &mut rng) == Fate::Lost
-        });
-        let (mut lost, mut bursts, mut before) = (0, 0, false);
-        for now in &mut fates {
-            lost += usize::from(now);
-            bursts += usize::from(now && !before);
-            before = now;
-        }
-        (lost, bursts)
-    }
-
-    #[test]
-    fn the_wire_loses_its_share_in_bursts_of_the_mean_length() {
-        let drop = Share::new(0.05).expect("within 0 to 1");
-        let profile = Profile {
-            drop,
-            burst: 4.0,
-            ..Profile::perfect(Span::ZERO)
-        };
-        let (lost, bursts) = lost_of(profile, 200_000);
-        assert!((9_000..11_000).contains(&lost), "{lost}");
-        assert!(
-            (3.6..4.4).contains(&(lost as f64 / bursts as f64)),
-            "{lost} in {bursts}"
-        );
-    }
 
     #[test]
     fn a_full_queue_marks_the_protected_and_drops_the_droppable() {

@@ -92,7 +92,10 @@ impl Recorder {
     /// What the last `poll_transmit` put in flight fitted the window.
     fn check_window(&self) {
         for (&before, (after, window)) in self.in_flight.iter().zip(self.windows()) {
-            assert!(after <= before || after <= window, "{after} in flight above {window}");
+            assert!(
+                after <= before || after <= window,
+                "{after} in flight above {window}"
+            );
         }
     }
 

@@ -410,6 +410,7 @@ impl Endpoint {
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
         header.source = self.settings.identity.rank;
         header.class = CONTROL;
+        header.checksum = 0;
         header.entropy = self.peers[at].sender.take_entropy();
         Transmit {
             to: Rank(at as u16),

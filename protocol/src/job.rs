@@ -1,132 +1,485 @@
-//! Every parameter of a job (placeholder until the parser lands).
-#![allow(missing_docs)]
+//! Every parameter of a job, its default and its range: the one home of what `job.toml` can say.
+//!
+//! [`Job::from_toml`] parses and checks once; behind it all values are valid. The list of keys is
+//! in `job/keys.rs`, the notation of values (`"64KiB"`, `"2ms"`, `"10%"`) in [`notation`]. What
+//! class and protection follow from a job is decided in [`crate::priority`].
+
+mod keys;
+pub mod notation;
+
+use std::collections::BTreeMap;
+
 use crate::priority::Policy;
-use crate::units::*;
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Holes {
-    Rescale,
-    Zero,
-    Previous,
-    ErrorFeedback,
-}
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Mtu {
-    Auto,
-    Bytes(u32),
-}
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Checksum {
-    On,
-    Off,
-}
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Algorithm {
-    Auto,
-    Direct,
-    Ring,
-}
+use crate::units::{ByteCount, Dscp, Rank, Share, Span};
+
+pub use keys::describe;
+
+/// A resolved job: what all ranks of a job must agree on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
+    /// Name of the job, for people.
     pub name: String,
+    /// Share of a gradient message that may be missing; nothing means lossless.
     pub tolerance: Share,
+    /// What stands in for missing elements.
     pub holes: Holes,
+    /// Sockets, windows and timers.
     pub transport: Transport,
+    /// What is protected from loss.
     pub loss: Loss,
+    /// Classes and their DSCPs.
     pub priority: Priority,
+    /// Choice of algorithms.
     pub collectives: Collectives,
+    /// Loss and disorder made on purpose, for tests and demos.
     pub faults: Faults,
 }
+
+/// What stands in for elements that did not arrive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Holes {
+    /// The sum of those that arrived, scaled up by world size over contributors: unbiased.
+    Rescale,
+    /// Zero.
+    Zero,
+    /// The element of the same tensor in the step before.
+    Previous,
+    /// Zero now; the sender adds what was missing to the next step: delayed, not lost.
+    ErrorFeedback,
+}
+
+/// Largest IP packet that a path carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mtu {
+    /// The least of the interfaces between the ranks.
+    Auto,
+    /// This many bytes, IP and UDP headers included.
+    Bytes(u32),
+}
+
+/// Whether packets carry a CRC-32.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Checksum {
+    /// Header and payload are covered.
+    On,
+    /// Only what the network checks is checked.
+    Off,
+}
+
+/// How an all-reduce is done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Algorithm {
+    /// Direct where loss is tolerated, else by size and world.
+    Auto,
+    /// Each rank sends each shard straight to its owner.
+    Direct,
+    /// Around the ring of ranks.
+    Ring,
+}
+
+/// Sockets, windows and timers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
+    /// Largest IP packet.
     pub mtu: Mtu,
+    /// Most bytes in flight to one peer.
     pub window: ByteCount,
+    /// Bytes in flight to one peer at first.
     pub initial_window: ByteCount,
+    /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
+    /// Paths per peer: UDP source ports.
     pub entropies: u8,
+    /// Packets sent in a row over one path.
     pub spray_burst: u16,
+    /// Quiet time after which missing segments count as lost.
     pub gap: Span,
+    /// Queueing delay above which the window shrinks.
     pub delay_target: Span,
+    /// A peer that owes an answer and is silent for this long is lost.
     pub peer_timeout: Span,
+    /// Whether packets carry a CRC-32.
     pub checksum: Checksum,
 }
+
+/// What is protected from loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
+    /// Smaller messages are always lossless.
     pub min_message: ByteCount,
+    /// Share of a message's segments, those of largest magnitude, that must arrive.
     pub protected_share: Share,
+    /// Share of the layers, counted from the back, that must arrive.
     pub protected_back_layers: Share,
+    /// Share of a step's bytes that may be missing; `None` adds no bound to the messages' own.
     pub step_tolerance: Option<Share>,
 }
+
+/// Classes and their DSCPs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priority {
+    /// DSCP of each class, highest first; index 0 is the class of control packets.
     pub dscps: Vec<Dscp>,
 }
+
+/// Choice of algorithms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collectives {
+    /// How an all-reduce is done.
     pub algorithm: Algorithm,
+    /// Bytes of a tensor that are reduced at a time.
     pub chunk: ByteCount,
 }
+
+/// Loss and disorder made on purpose; every share is of the packets that arrive at a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
+    /// Seed of all draws.
     pub seed: u64,
+    /// Packets dropped.
     pub drop: Share,
+    /// Mean length of a run of dropped packets.
     pub burst: f64,
+    /// Packets that arrive twice.
     pub duplicate: Share,
+    /// Packets that arrive after later ones.
     pub reorder: Share,
+    /// Time by which every packet is late.
     pub delay: Span,
+    /// Packets of which a bit is flipped.
     pub corrupt: Share,
+    /// Pairs (from, to) between which nothing arrives.
     pub one_way: Vec<(Rank, Rank)>,
 }
-impl Default for Job {
-    fn default() -> Self {
-        let tenth = Share::new(0.1).expect("a share");
-        Self {
-            name: "job".to_owned(),
-            tolerance: Share::NONE,
-            holes: Holes::Rescale,
-            transport: Transport {
-                mtu: Mtu::Auto,
-                window: ByteCount::mib(1),
-                initial_window: ByteCount::kib(256),
-                unscheduled: ByteCount::kib(256),
-                entropies: 8,
-                spray_burst: 46,
-                gap: Span::from_millis(1),
-                delay_target: Span::from_millis(2),
-                peer_timeout: Span::from_millis(8000),
-                checksum: Checksum::On,
-            },
-            loss: Loss {
-                min_message: ByteCount::kib(16),
-                protected_share: tenth,
-                protected_back_layers: tenth,
-                step_tolerance: None,
-            },
-            priority: Priority {
-                dscps: [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(),
-            },
-            collectives: Collectives {
-                algorithm: Algorithm::Auto,
-                chunk: ByteCount::mib(4),
-            },
-            faults: Faults {
-                seed: 0,
-                drop: Share::NONE,
-                burst: 1.0,
-                duplicate: Share::NONE,
-                reorder: Share::NONE,
-                delay: Span::ZERO,
-                corrupt: Share::NONE,
-                one_way: Vec::new(),
-            },
-        }
-    }
+
+/// Why a `job.toml` is refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum JobError {
+    /// The text is not TOML.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// Line of the text, from 1.
+        line: usize,
+        /// What the parser says.
+        message: String,
+    },
+    /// No such key.
+    #[error("unknown key `{key}` in {table}{}; known keys are {known}", nearest_text(.nearest))]
+    UnknownKey {
+        /// The key as written.
+        key: String,
+        /// `[table]` that it stands in, or "the root table".
+        table: String,
+        /// The known key that is spelt most alike, if any is.
+        nearest: Option<String>,
+        /// All keys of the table.
+        known: String,
+    },
+    /// A value of the wrong kind or outside its range.
+    #[error("{key} = {given}: allowed are {allowed}")]
+    Value {
+        /// Dotted key.
+        key: String,
+        /// The value as written.
+        given: String,
+        /// What may be written.
+        allowed: String,
+    },
+    /// Two values that exclude each other.
+    #[error("{key} = {given} contradicts {other_key} = {other}: {rule}")]
+    Conflict {
+        /// Dotted key.
+        key: &'static str,
+        /// Its value.
+        given: String,
+        /// The key that it contradicts.
+        other_key: &'static str,
+        /// That key's value.
+        other: String,
+        /// What must hold.
+        rule: &'static str,
+    },
 }
+
+fn nearest_text(nearest: &Option<String>) -> String {
+    nearest
+        .as_ref()
+        .map_or_else(String::new, |key| format!(" (did you mean `{key}`?)"))
+}
+
 impl Job {
+    /// Reads a job. Keys that are not written have the values of [`Job::default`].
+    ///
+    /// # Errors
+    /// [`JobError`] names the first thing that is wrong, and what would be right.
+    pub fn from_toml(text: &str) -> Result<Self, JobError> {
+        let table = text
+            .parse::<toml::Table>()
+            .map_err(|error| JobError::Syntax {
+                line: error.span().map_or(1, |span| line_of(text, span.start)),
+                message: error.message().replace('\n', ", "),
+            })?;
+        let mut job = Self::default();
+        keys::read(&mut job, &table)?;
+        job.checked()
+    }
+
+    /// The job, if its values agree with each other; for jobs that were changed after reading.
+    ///
+    /// # Errors
+    /// [`JobError::Conflict`] names both values.
+    pub fn checked(self) -> Result<Self, JobError> {
+        keys::check_together(&self)?;
+        Ok(self)
+    }
+
+    /// All values under their dotted keys, in the notation of `job.toml`.
+    pub fn flat(&self) -> BTreeMap<String, String> {
+        keys::KEYS
+            .iter()
+            .map(|key| (key.name.to_owned(), (key.show)(self)))
+            .collect()
+    }
+
+    /// The job as a `job.toml` that says everything.
+    pub fn to_toml(&self) -> String {
+        keys::write(self, |_| String::new())
+    }
+
+    /// Like [`Job::to_toml`], with `# default` behind every value that is the default.
+    pub fn to_annotated_toml(&self) -> String {
+        let default = Self::default();
+        keys::write(self, |key| {
+            let same = (key.show)(self) == (key.show)(&default);
+            if same {
+                "  # default".to_owned()
+            } else {
+                String::new()
+            }
+        })
+    }
+
+    /// What the job says about classes and protection.
     pub fn policy(&self) -> Policy {
         Policy {
             dscps: self.priority.dscps.clone(),
             protected_share: self.loss.protected_share,
             protected_back_layers: self.loss.protected_back_layers,
+        }
+    }
+
+    /// The job with `bytes` as MTU if it leaves the MTU open.
+    #[must_use]
+    pub fn with_mtu(mut self, bytes: u32) -> Self {
+        if self.transport.mtu == Mtu::Auto {
+            self.transport.mtu = Mtu::Bytes(bytes);
+        }
+        self
+    }
+}
+
+fn line_of(text: &str, byte: usize) -> usize {
+    1 + text
+        .bytes()
+        .take(byte)
+        .filter(|&byte| byte == b'\n')
+        .count()
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self {
+            name: "job".to_owned(),
+            tolerance: Share::NONE,
+            holes: Holes::Rescale,
+            transport: Transport::default(),
+            loss: Loss::default(),
+            priority: Priority::default(),
+            collectives: Collectives {
+                algorithm: Algorithm::Auto,
+                chunk: ByteCount::mib(4),
+            },
+            faults: Faults::default(),
+        }
+    }
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            mtu: Mtu::Auto,
+            window: ByteCount::mib(1),
+            initial_window: ByteCount::kib(256),
+            unscheduled: ByteCount::kib(256),
+            entropies: 8,
+            spray_burst: 46,
+            gap: Span::from_millis(1),
+            delay_target: Span::from_millis(2),
+            peer_timeout: Span::from_millis(8_000),
+            checksum: Checksum::On,
+        }
+    }
+}
+
+impl Default for Loss {
+    fn default() -> Self {
+        let tenth = Share::new(0.1).expect("a tenth lies between 0 and 1");
+        Self {
+            min_message: ByteCount::kib(16),
+            protected_share: tenth,
+            protected_back_layers: tenth,
+            step_tolerance: None,
+        }
+    }
+}
+
+impl Default for Priority {
+    /// CS5 for control, then AF41, AF31, AF21, AF11, CS1 and best effort.
+    fn default() -> Self {
+        Self {
+            dscps: [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(),
+        }
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            drop: Share::NONE,
+            burst: 1.0,
+            duplicate: Share::NONE,
+            reorder: Share::NONE,
+            delay: Span::ZERO,
+            corrupt: Share::NONE,
+            one_way: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Job::from_toml(text)
+            .expect_err("the job is wrong")
+            .to_string()
+    }
+
+    #[test]
+    fn an_empty_job_is_the_default_job() {
+        assert_eq!(Job::from_toml(""), Ok(Job::default()));
+    }
+
+    #[test]
+    fn every_notation_is_read() {
+        let text = "tolerance = \"10%\"\nholes = \"error-feedback\"\n[transport]\nmtu = 9000\n\
+                    window = \"2M\"\ngap = \"1.5ms\"\nchecksum = false\n[loss]\n\
+                    step_tolerance = 0.05\n[faults]\none_way = [\"0->1\"]\nburst = 3";
+        let job = Job::from_toml(text).expect("the job is right");
+        assert_eq!(job.tolerance, Share::new(0.1).expect("a share"));
+        assert_eq!(job.holes, Holes::ErrorFeedback);
+        assert_eq!(job.transport.mtu, Mtu::Bytes(9000));
+        assert_eq!(job.transport.window, ByteCount::mib(2));
+        assert_eq!(job.transport.gap, Span::from_micros(1500));
+        assert_eq!(job.transport.checksum, Checksum::Off);
+        assert_eq!(job.loss.step_tolerance, Share::new(0.05));
+        assert_eq!(job.faults.one_way, [(Rank(0), Rank(1))]);
+        assert_eq!(job.flat()["faults.burst"], "3.0");
+    }
+
+    #[test]
+    fn a_tolerance_above_one_names_the_allowed_range() {
+        let expected = "tolerance = 1.5: allowed are 0 to 1, or \"0%\" to \"100%\"";
+        assert_eq!(refusal("tolerance = 1.5"), expected);
+        assert!(refusal("tolerance = \"150%\"").starts_with("tolerance = \"150%\": allowed"));
+    }
+
+    #[test]
+    fn a_misspelt_key_names_its_table_and_the_known_keys() {
+        let message = refusal("[transport]\nwindw = \"1MiB\"");
+        assert!(message.starts_with(
+            "unknown key `windw` in [transport] (did you mean `window`?); known keys are mtu, "
+        ));
+        assert!(refusal("tolerence = 0").contains("the root table (did you mean `tolerance`?)"));
+        assert!(refusal("[transprt]\n").contains("did you mean `transport`?"));
+        assert!(refusal("zzz = 1").contains("the root table; known keys are name, tolerance"));
+    }
+
+    #[test]
+    fn a_syntax_error_names_its_line() {
+        assert!(refusal("name = \"a\"\n\ntolerance = =\n").starts_with("line 3: "));
+    }
+
+    #[test]
+    fn values_that_exclude_each_other_are_refused() {
+        let message = refusal("[transport]\ninitial_window = \"2MiB\"");
+        assert_eq!(
+            message,
+            "transport.initial_window = \"2MiB\" contradicts transport.window = \"1MiB\": \
+             the first must not be larger"
+        );
+        assert!(refusal("[priority]\ndscps = [0, 0]").contains("control packets"));
+    }
+
+    #[test]
+    fn a_value_where_a_table_belongs_is_refused() {
+        assert_eq!(refusal("loss = 3"), "loss = 3: allowed are a table, [loss]");
+        assert!(refusal("[name]").starts_with("name = {}: allowed are"));
+    }
+
+    #[test]
+    fn an_annotated_job_marks_its_defaults() {
+        let job = Job {
+            tolerance: Share::ALL,
+            ..Job::default()
+        };
+        let text = job.to_annotated_toml();
+        assert!(text.contains("tolerance = \"100%\"\n"));
+        assert!(text.contains("mtu = \"auto\"  # default\n"));
+        assert_eq!(Job::from_toml(&text), Ok(job));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(text in "\\PC*") {
+            let _ = Job::from_toml(&text);
+        }
+
+        #[test]
+        fn arbitrary_values_never_panic(
+            key in 0..keys::KEYS.len(),
+            value in prop_oneof![
+                any::<i64>().prop_map(|n| n.to_string()),
+                any::<f64>().prop_map(|n| format!("{n:?}").to_lowercase()),
+                "\\PC*".prop_map(|text| format!("{text:?}")),
+                "[0-9.]{1,22}(B|KiB|G|%|ms|us|ps|s)".prop_map(|text| format!("{text:?}")),
+                Just("[\"1->2\", 3]".to_owned()),
+            ],
+        ) {
+            if let Ok(job) = Job::from_toml(&format!("{} = {value}", keys::KEYS[key].name)) {
+                prop_assert_eq!(Job::from_toml(&job.to_toml()), Ok(job));
+            }
+        }
+
+        #[test]
+        fn a_written_job_reads_back_equal(
+            tolerance in 0.0..=1.0_f64,
+            window in 262_144..1_000_000_000_u64,
+            gap in 10_000_000..1_000_000_000_000_u64,
+            burst in 1.0..1000.0_f64,
+            pairs in proptest::collection::vec((0..9_u16, 10..20_u16), 0..5),
+        ) {
+            let tolerance = Share::new(tolerance).expect("between 0 and 1");
+            let mut job = Job { tolerance, ..Job::default() };
+            job.transport.window = ByteCount::new(window);
+            job.transport.gap = Span::from_picos(gap);
+            job.faults.burst = burst;
+            job.faults.one_way = pairs.into_iter().map(|(a, b)| (Rank(a), Rank(b))).collect();
+            prop_assert_eq!(Job::from_toml(&job.to_toml()), Ok(job));
         }
     }
 }

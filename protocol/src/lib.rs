@@ -22,6 +22,7 @@ pub mod endpoint;
 pub mod entropy;
 mod incoming;
 pub mod job;
+pub mod loss;
 pub mod machine;
 mod outgoing;
 pub mod priority;

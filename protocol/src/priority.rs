@@ -233,24 +233,34 @@ mod tests {
 
     #[test]
     fn front_layers_ride_in_higher_classes_and_no_gradient_in_the_control_class() {
-        let classes: Vec<u8> = (0..9).map(|layer| policy().class_of(Layer(layer), 9).0).collect();
+        let classes: Vec<u8> = (0..9)
+            .map(|layer| policy().class_of(Layer(layer), 9).0)
+            .collect();
         assert_eq!(classes, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
     }
 
     #[test]
     fn the_largest_segments_and_the_back_layers_are_protected() {
-        let shape = Shape { segments: 8, layer_count: 10 };
+        let shape = Shape {
+            segments: 8,
+            layer_count: 10,
+        };
         let spans = [(0, Layer(0)), (6, Layer(9))];
         let magnitudes = [1, 9, 2, 8, 3, 4, 1, 1].map(Magnitude).to_vec();
         let tags = policy().lossy(shape, &spans, magnitudes);
-        let protected: Vec<u32> = (0..8).filter(|&segment| tags.is_protected(segment)).collect();
+        let protected: Vec<u32> = (0..8)
+            .filter(|&segment| tags.is_protected(segment))
+            .collect();
         assert_eq!(protected, [1, 3, 6, 7]);
         assert_eq!(tags.protected_segments(8), 4);
     }
 
     #[test]
     fn the_sending_order_visits_every_segment_once_in_lanes_of_equal_packets() {
-        let shape = Shape { segments: 40, layer_count: 9 };
+        let shape = Shape {
+            segments: 40,
+            layer_count: 9,
+        };
         let spans = [(0, Layer(8)), (10, Layer(0)), (20, Layer(4))];
         let magnitudes = (0..40_u32).map(|n| Magnitude((n * 7 % 40) as u8)).collect();
         let tags = policy().lossy(shape, &spans, magnitudes);
@@ -271,8 +281,21 @@ mod tests {
 
     #[test]
     fn a_lossless_message_is_protected_throughout() {
-        let tags = policy().lossless(Shape { segments: 3, layer_count: 0 }, &[]);
+        let tags = policy().lossless(
+            Shape {
+                segments: 3,
+                layer_count: 0,
+            },
+            &[],
+        );
         assert!((0..3).all(|segment| tags.is_protected(segment)));
-        assert_eq!(tags.lanes(), [Lane { end: 3, class: Class(1), ecn: Ecn::Ect }]);
+        assert_eq!(
+            tags.lanes(),
+            [Lane {
+                end: 3,
+                class: Class(1),
+                ecn: Ecn::Ect
+            }]
+        );
     }
 }

@@ -15,21 +15,48 @@ use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header};
 const JOB: JobId = JobId(0x0102_0304);
 
 fn busy_endpoint() -> Endpoint {
-    let identity = Identity { rank: Rank(0), world_size: 3, job: JOB, epoch: 0 };
+    let identity = Identity {
+        rank: Rank(0),
+        world_size: 3,
+        job: JOB,
+        epoch: 0,
+    };
     let mut endpoint = Endpoint::new(identity, &Job::default(), 1);
     let bytes = 50_000;
     let tolerance = Share::new(0.1).expect("a share");
     let segments = Segmentation::new(bytes, endpoint.segment_bytes()).segments();
-    let shape = Shape { segments, layer_count: 4 };
+    let shape = Shape {
+        segments,
+        layer_count: 4,
+    };
     let magnitudes = vec![Magnitude(1); segments as usize];
-    let tags = endpoint.settings().policy.lossy(shape, &[(0, Layer(0))], magnitudes);
+    let tags = endpoint
+        .settings()
+        .policy
+        .lossy(shape, &[(0, Layer(0))], magnitudes);
     for peer in [Rank(1), Rank(2)] {
         let tag = Tag::new(1, 1, peer.0);
         let step = Step(0);
         let tags = tags.clone();
-        let outgoing = Outgoing { tag, step, bytes, tolerance, contributors: 1, tags };
+        let outgoing = Outgoing {
+            tag,
+            step,
+            bytes,
+            tolerance,
+            contributors: 1,
+            tags,
+        };
         endpoint.send(Instant::START, peer, outgoing);
-        endpoint.expect(Instant::START, peer, Incoming { tag, step, bytes, tolerance });
+        endpoint.expect(
+            Instant::START,
+            peer,
+            Incoming {
+                tag,
+                step,
+                bytes,
+                tolerance,
+            },
+        );
     }
     endpoint
 }

@@ -1,3 +1,17 @@
-//! Sockets, the driver thread, fault injection and the control plane of gradwire.
+//! Sockets, the driver thread, fault injection and the control plane of gradwire. The only crate
+//! with a clock, sockets and unsafe code.
+//!
+//! Start here:
+//! - [`driver`]: the thread that drives a machine; a round in one screen.
+//! - [`udp`]: runs of packets out, super-packets in.
+//! - [`faults`]: loss, bursts, reordering and more, on purpose.
+//! - [`control`]: rendezvous, agreement on the job, who is lost.
+//!
+//! What is not here: rules of the protocol, and what a message means.
 
 pub mod control;
+pub mod driver;
+pub mod faults;
+mod message;
+pub mod udp;
+mod wake;

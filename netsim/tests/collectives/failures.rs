@@ -1,0 +1,261 @@
+//! How operations are refused and how they fail.
+
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::dtype::{DType, ReduceOp};
+use gradwire_collectives::operation::{Collective, Operation, OperationError};
+use gradwire_netsim::link::Profile;
+use gradwire_protocol::units::{ByteCount, Layer, Rank, Span};
+
+use crate::world::{World, all_reduce, rough, small_job};
+
+/// The error of a rank's next completion, as it is printed.
+fn error(world: &mut World, rank: u16) -> String {
+    let completion = world.completion(rank).expect("the operation has ended");
+    completion
+        .result
+        .expect_err("the operation failed")
+        .to_string()
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_with_what_was_given_and_what_is_allowed() {
+    let mut world = World::new(2, &small_job(), rough(0.0), 1);
+    let operation = |bytes| all_reduce(2, 4, vec![0; bytes]);
+    let with_ranks = |ranks: &[u16]| {
+        let mut operation = operation(8);
+        operation.group.ranks = ranks.iter().copied().map(Rank).collect();
+        operation
+    };
+    let layered = |spans: &[usize]| {
+        let mut operation = operation(8);
+        operation.layers.spans = spans.iter().map(|&start| (start, Layer(0))).collect();
+        operation
+    };
+    let refusals = [
+        (
+            operation(7),
+            "7 bytes: not a multiple of the 4 bytes of a f32",
+        ),
+        (
+            Operation {
+                op: ReduceOp::BitOr,
+                ..operation(8)
+            },
+            "bor is not defined for f32",
+        ),
+        (
+            Operation {
+                op: ReduceOp::Avg,
+                dtype: DType::I32,
+                ..operation(8)
+            },
+            "avg needs a float type",
+        ),
+        (
+            with_ranks(&[1]),
+            "rank 0 is not in group 0, whose ranks are [1]",
+        ),
+        (
+            with_ranks(&[0, 1, 1]),
+            "rank 1 is in group 0 more than once",
+        ),
+        (
+            Operation {
+                collective: Collective::Broadcast { root: Rank(5) },
+                ..operation(8)
+            },
+            "rank 5 is not in group 0",
+        ),
+        (
+            Operation {
+                collective: Collective::Send { to: Rank(0) },
+                ..operation(8)
+            },
+            "need another rank",
+        ),
+        (
+            Operation {
+                collective: Collective::ReduceScatter,
+                ..operation(8)
+            },
+            "an input of 0 bytes and a buffer of 8 bytes; the input is as long as the buffers",
+        ),
+        (
+            Operation {
+                collective: Collective::AllGather,
+                input: Some(Buffer::Owned(vec![0; 8])),
+                ..operation(8)
+            },
+            "the buffer is as long as the inputs of all ranks",
+        ),
+        (
+            Operation {
+                input: Some(Buffer::Owned(vec![0; 8])),
+                ..operation(8)
+            },
+            "only all_gather and reduce_scatter have an input",
+        ),
+        (
+            layered(&[4, 0]),
+            "start at bytes 4 and then 0; they must ascend",
+        ),
+    ];
+    for (operation, message) in refusals {
+        let refusal = world
+            .submit(0, operation)
+            .expect_err("a contradiction")
+            .to_string();
+        assert!(
+            refusal.contains(message),
+            "{refusal:?} does not say {message:?}"
+        );
+    }
+}
+
+#[test]
+fn a_number_that_is_on_its_way_is_refused() {
+    let mut world = World::new(2, &small_job(), rough(0.0), 2);
+    world
+        .submit(0, all_reduce(2, 4, vec![0; 8]))
+        .expect("a valid operation");
+    let refusal = world
+        .submit(0, all_reduce(2, 4, vec![0; 8]))
+        .expect_err("in use");
+    assert!(
+        refusal
+            .to_string()
+            .starts_with("all_reduce, group 0, sequence 4 is on its way")
+    );
+}
+
+#[test]
+fn a_lost_rank_fails_what_needs_it_and_nothing_else() {
+    let mut world = World::new(3, &small_job(), rough(0.0), 3);
+    for rank in [0, 2] {
+        world
+            .submit(rank, all_reduce(3, 0, vec![0; 4000]))
+            .expect("a valid operation");
+        let mut pair = all_reduce(3, 0, vec![0; 4000]);
+        pair.group.id = 1;
+        pair.group.ranks = [Rank(0), Rank(2)].into();
+        world.submit(rank, pair).expect("a valid operation");
+    }
+    for rank in [0, 2] {
+        world.network.command(Rank(rank), |communicator, _| {
+            communicator.fail_peer(Rank(1), "its control connection closed");
+        });
+    }
+    world.run();
+    for rank in [0, 2] {
+        let failure = "rank 1 was lost (its control connection closed) during all_reduce, \
+                       group 0, sequence 0";
+        assert_eq!(error(&mut world, rank), failure);
+        assert_eq!(world.result(rank).0.len(), 4000);
+        let refusal = world
+            .submit(rank, all_reduce(3, 1, vec![0; 8]))
+            .expect_err("rank 1 is gone");
+        assert!(refusal.to_string().contains("rank 1 was lost"));
+    }
+}
+
+#[test]
+fn a_rank_that_answers_nothing_is_lost() {
+    let mut world = World::new(2, &small_job(), Profile::perfect(Span::from_micros(10)), 4);
+    world.network.set_link(Rank(1), Rank(0), rough(1.0));
+    world.submit_all(|_| all_reduce(2, 0, vec![0; 4000]));
+    let until = world.at(Span::from_millis(10_000));
+    world.network.run_until(until);
+    let failure = error(&mut world, 0);
+    assert!(
+        failure.starts_with("rank 1 was lost (it answered nothing for 8"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_rank_that_fails_an_operation_keeps_its_word_to_the_others() {
+    let mut world = World::new(3, &small_job(), Profile::perfect(Span::from_micros(500)), 5);
+    let broadcast = || Operation {
+        collective: Collective::Broadcast { root: Rank(0) },
+        ..all_reduce(3, 0, vec![7; 300_000])
+    };
+    for rank in [0, 2] {
+        world.submit(rank, broadcast()).expect("a valid operation");
+    }
+    world.network.command(Rank(0), |communicator, _| {
+        communicator.fail_peer(Rank(1), "gone")
+    });
+    assert!(error(&mut world, 0).contains("rank 1 was lost"));
+    world.run();
+    assert_eq!(world.result(2).0, vec![7; 300_000]);
+}
+
+#[test]
+fn a_missed_deadline_names_who_is_waited_for_and_aborts_everything() {
+    let mut world = World::new(3, &small_job(), rough(0.0), 6);
+    for rank in [0, 1] {
+        let deadline = Some(world.at(Span::from_millis(100)));
+        let operation = Operation {
+            deadline,
+            ..all_reduce(3, 0, vec![0; 1200])
+        };
+        world.submit(rank, operation).expect("a valid operation");
+        world
+            .submit(rank, all_reduce(3, 1, vec![0; 1200]))
+            .expect("a valid operation");
+    }
+    world.run();
+    let late = "all_reduce, group 0, sequence 0 did not finish in time: it waits for ranks [1, 2], \
+                400 of 1600 bytes were received";
+    assert_eq!(error(&mut world, 0), late);
+    assert!(error(&mut world, 0).contains("sequence 1 was aborted: all_reduce, group 0, sequence"));
+    let refusal = world
+        .submit(0, all_reduce(3, 2, vec![0; 8]))
+        .expect_err("aborted");
+    assert!(
+        refusal
+            .to_string()
+            .starts_with("the communicator was aborted (all_reduce")
+    );
+}
+
+#[test]
+fn tensors_of_different_lengths_are_named_with_both() {
+    let mut job = small_job();
+    job.collectives.chunk = ByteCount::kib(64);
+    let mut world = World::new(2, &job, rough(0.0), 7);
+    for rank in 0..2 {
+        let deadline = Some(world.at(Span::from_millis(1000)));
+        let bytes = 800 + 80 * usize::from(rank);
+        let operation = Operation {
+            deadline,
+            ..all_reduce(2, 0, vec![0; bytes])
+        };
+        world.submit(rank, operation).expect("a valid operation");
+    }
+    world.run();
+    let failures = [0, 1].map(|rank| error(&mut world, rank));
+    let mismatch = |failure: &String| failure.contains("shape and dtype must be equal");
+    assert!(failures.iter().any(mismatch), "{failures:?}");
+    assert!(
+        failures[0].contains("440") && failures[0].contains("400"),
+        "{failures:?}"
+    );
+}
+
+#[test]
+fn an_abort_fails_everything_and_gives_the_buffers_back() {
+    let mut world = World::new(2, &small_job(), rough(0.0), 8);
+    world
+        .submit(0, all_reduce(2, 0, vec![3; 8]))
+        .expect("a valid operation");
+    world.network.command(Rank(0), |communicator, _| {
+        communicator.abort("the user gave up")
+    });
+    let completion = world.completion(0).expect("the operation has ended");
+    assert_eq!(completion.buffer.len(), 8);
+    assert!(matches!(
+        completion.result,
+        Err(OperationError::Aborted { .. })
+    ));
+}

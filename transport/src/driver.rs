@@ -1,0 +1,448 @@
+//! The one thread of a rank that drives its machine with sockets.
+//!
+//! A round: read the clock, drain all sockets, let the machine's timeouts happen at that clock
+//! (so that no packet that had arrived by then looks lost), run commands, send, tell progress.
+//! After some rounds with nothing to do the thread sleeps until a packet, a command or a timeout.
+//! Other threads talk to it by commands, closures that run between two rounds; there are no locks
+//! on the way of a packet.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use gradwire_protocol::job::Checksum;
+use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::units::{Instant, Rank, Span};
+use gradwire_protocol::wire::{HEADER_BYTES, Header};
+
+use crate::faults::{Faults, Verdict};
+use crate::udp::{self, Arrival, SLOT_BYTES, Sockets};
+use crate::wake::{self, Bell};
+
+/// Super-packets read before timeouts and sending get their turn again.
+const ARRIVALS_PER_ROUND: usize = 64;
+/// Runs sent before the sockets are drained again: acknowledgements open the window.
+const RUNS_PER_ROUND: usize = 16;
+/// Commands that may wait; the next one blocks its thread.
+const COMMANDS_WAITING: usize = 1024;
+/// Rounds without work before the thread sleeps. Spinning longer steals the core from the peer
+/// when ranks share cores, and gains nothing when they do not.
+const IDLE_ROUNDS: u32 = 20;
+/// Longest sleep, so that a lost wake-up is no hang.
+const SLEEP_MAX: Span = Span::from_millis(100);
+/// How often a full send buffer is waited for before the run is left to repair.
+const FULL_WAITS: u32 = 100;
+
+/// What runs between two rounds.
+pub type Command<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
+
+/// What a driver needs besides its machine.
+pub struct Setup {
+    /// The rank's sockets.
+    pub sockets: Sockets,
+    /// Data addresses of every rank, one per entropy; this rank's own are not used.
+    pub peers: Vec<Vec<SocketAddr>>,
+    /// Whether packets carry a checksum.
+    pub checksum: Checksum,
+    /// Faults on purpose, if any.
+    pub faults: Option<Faults>,
+}
+
+/// Counts of what a driver did, readable at any time.
+#[derive(Debug, Default)]
+struct Shared {
+    sent_packets: AtomicU64,
+    send_calls: AtomicU64,
+    received_packets: AtomicU64,
+    receive_calls: AtomicU64,
+    malformed_packets: AtomicU64,
+    unknown_senders: AtomicU64,
+    kernel_drops: AtomicU64,
+    faults_dropped: AtomicU64,
+    abandoned_packets: AtomicU64,
+    stop: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+/// Counts of what a driver did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct DriverCounters {
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// System calls for that.
+    pub send_calls: u64,
+    /// Packets received, those that faults took not counted.
+    pub received_packets: u64,
+    /// System calls for that.
+    pub receive_calls: u64,
+    /// Datagrams that are no packet of ours: too short, another version, a wrong checksum.
+    pub malformed_packets: u64,
+    /// Packets that say they are from a rank which has another address.
+    pub unknown_senders: u64,
+    /// Packets that the kernel dropped because a receive buffer was full: lost by this host, not
+    /// by the network.
+    pub kernel_drops: u64,
+    /// Packets dropped on purpose.
+    pub faults_dropped: u64,
+    /// Packets that the kernel would not take; they are repaired like lost ones.
+    pub abandoned_packets: u64,
+}
+
+/// The driver has stopped, or its machine has panicked.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the driver thread has stopped: {reason}")]
+pub struct Stopped {
+    /// Why.
+    pub reason: String,
+}
+
+/// The way to a driver's machine from other threads. Dropping it stops the driver.
+#[derive(Debug)]
+pub struct DriverLink<M> {
+    commands: SyncSender<Command<M>>,
+    bell: Arc<Bell>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts the thread that drives `machine`. `progress` runs on it after every round that did
+/// something.
+///
+/// # Errors
+/// When the thread or its bell cannot be made.
+pub fn spawn<M: Machine + Send + 'static>(
+    machine: M,
+    setup: Setup,
+    progress: impl FnMut(&mut M) + Send + 'static,
+) -> io::Result<DriverLink<M>> {
+    let (commands, waiting) = sync_channel(COMMANDS_WAITING);
+    let bell = Arc::new(Bell::new()?);
+    let shared = Arc::new(Shared::default());
+    let mut driver = Driver {
+        machine,
+        setup,
+        progress,
+        commands: waiting,
+        bell: Arc::clone(&bell),
+        shared: Arc::clone(&shared),
+        clock: Clock::start(),
+        slot: vec![0; SLOT_BYTES],
+        tally: DriverCounters::default(),
+    };
+    let body = move || {
+        let result = catch_unwind(AssertUnwindSafe(|| driver.run()));
+        let reason = match result {
+            Ok(Ok(())) => "it was asked to".to_owned(),
+            Ok(Err(error)) => format!("a socket failed: {error}"),
+            Err(panic) => format!("its machine panicked: {}", panic_text(panic.as_ref())),
+        };
+        *driver
+            .shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    };
+    let thread = std::thread::Builder::new()
+        .name("gradwire-driver".to_owned())
+        .spawn(body)?;
+    Ok(DriverLink {
+        commands,
+        bell,
+        shared,
+        thread: Some(thread),
+    })
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
+        .unwrap_or_else(|| "without a message".to_owned())
+}
+
+impl<M> DriverLink<M> {
+    /// Runs `command` on the driver's thread between two rounds. Blocks while too many wait; never
+    /// call it from `progress` or from another command.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the driver no longer runs.
+    pub fn submit(&self, command: Command<M>) -> Result<(), Stopped> {
+        self.commands.send(command).map_err(|_| self.stopped())?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    fn stopped(&self) -> Stopped {
+        let failure = self
+            .shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Stopped {
+            reason: failure.clone().unwrap_or_else(|| "it is ending".to_owned()),
+        }
+    }
+
+    /// What was counted up to the last round.
+    pub fn counters(&self) -> DriverCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DriverCounters {
+            sent_packets: read(&self.shared.sent_packets),
+            send_calls: read(&self.shared.send_calls),
+            received_packets: read(&self.shared.received_packets),
+            receive_calls: read(&self.shared.receive_calls),
+            malformed_packets: read(&self.shared.malformed_packets),
+            unknown_senders: read(&self.shared.unknown_senders),
+            kernel_drops: read(&self.shared.kernel_drops),
+            faults_dropped: read(&self.shared.faults_dropped),
+            abandoned_packets: read(&self.shared.abandoned_packets),
+        }
+    }
+
+    /// Stops the driver and waits until its thread has ended. Gives back why it stopped.
+    pub fn stop(&mut self) -> Stopped {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.stopped()
+    }
+}
+
+impl<M> Drop for DriverLink<M> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Clock(std::time::Instant);
+
+impl Clock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the driver is where time comes from"
+    )]
+    fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn now(&self) -> Instant {
+        Instant::START + Span::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Drained {
+    /// All sockets were seen empty.
+    Fully,
+    /// More may wait.
+    Partly,
+}
+
+struct Driver<M, P> {
+    machine: M,
+    setup: Setup,
+    progress: P,
+    commands: Receiver<Command<M>>,
+    bell: Arc<Bell>,
+    shared: Arc<Shared>,
+    clock: Clock,
+    slot: Vec<u8>,
+    tally: DriverCounters,
+}
+
+impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut idle = 0;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            if self.round()? {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle > IDLE_ROUNDS {
+                self.bell.lie_down();
+                // A command that came before the bell was armed did not ring it.
+                match self.round()? {
+                    true => self.bell.get_up(),
+                    false => self.sleep(),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One round; tells whether it did anything.
+    fn round(&mut self) -> io::Result<bool> {
+        let now = self.clock.now();
+        let (mut busy, drained) = self.receive()?;
+        busy |= self.release_held();
+        if drained == Drained::Fully && self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            self.machine.handle_timeout(now);
+            busy = true;
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            command(&mut self.machine, self.clock.now());
+            busy = true;
+        }
+        busy |= self.send()?;
+        if busy {
+            (self.progress)(&mut self.machine);
+            self.publish();
+        }
+        Ok(busy)
+    }
+
+    fn sleep(&mut self) {
+        if self.shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let held = self.setup.faults.as_ref().and_then(Faults::next_release);
+        let next = [self.machine.poll_timeout(), held]
+            .into_iter()
+            .flatten()
+            .min();
+        let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
+        self.bell.sleep(self.setup.sockets.descriptors(), most);
+    }
+
+    fn receive(&mut self) -> io::Result<(bool, Drained)> {
+        let (mut busy, mut drained) = (false, Drained::Fully);
+        for index in 0..self.setup.sockets.len() {
+            let mut arrivals = 0;
+            while let Some(arrival) = self.setup.sockets.receive(index, &mut self.slot)? {
+                busy = true;
+                self.tally.receive_calls += 1;
+                self.split(&arrival);
+                arrivals += 1;
+                if arrivals == ARRIVALS_PER_ROUND {
+                    drained = Drained::Partly;
+                    break;
+                }
+            }
+        }
+        Ok((busy, drained))
+    }
+
+    /// Hands the packets of a super-packet over one by one, through the faults if there are any.
+    fn split(&mut self, arrival: &Arrival) {
+        let now = self.clock.now();
+        self.tally.malformed_packets += u64::from(arrival.bytes == 0);
+        let mut slot = std::mem::take(&mut self.slot);
+        for packet in slot[..arrival.bytes].chunks_mut(arrival.packet_bytes) {
+            match self.judge(packet) {
+                Verdict::Pass => self.deliver(now, packet, arrival.ecn, Some(arrival.from)),
+                Verdict::Drop => {}
+                Verdict::Hold(span) => {
+                    if let Some(faults) = &mut self.setup.faults {
+                        faults.hold(now + span, packet, arrival.ecn);
+                    }
+                }
+                Verdict::Duplicate => {
+                    let mut twin = packet.to_vec();
+                    self.deliver(now, packet, arrival.ecn, Some(arrival.from));
+                    self.deliver(now, &mut twin, arrival.ecn, Some(arrival.from));
+                }
+                Verdict::Corrupt(bit) => {
+                    packet[bit / 8] ^= 1 << (bit % 8);
+                    self.deliver(now, packet, arrival.ecn, Some(arrival.from));
+                }
+            }
+        }
+        self.slot = slot;
+    }
+
+    fn judge(&mut self, packet: &[u8]) -> Verdict {
+        let Some(faults) = &mut self.setup.faults else {
+            return Verdict::Pass;
+        };
+        let source = Header::decode(packet).map_or(Rank(u16::MAX), |(header, _)| header.source);
+        faults.judge(source, packet.len())
+    }
+
+    fn release_held(&mut self) -> bool {
+        let mut busy = false;
+        let now = self.clock.now();
+        while let Some(mut held) = self.setup.faults.as_mut().and_then(|f| f.release(now)) {
+            self.deliver(now, &mut held.packet, held.ecn, None);
+            busy = true;
+        }
+        busy
+    }
+
+    /// Hands one packet to the machine if it is sound. `from` is checked where it is known.
+    fn deliver(&mut self, now: Instant, packet: &mut [u8], ecn: Ecn, from: Option<SocketAddr>) {
+        let Ok(header) = Header::decode(packet).map(|(header, _)| header) else {
+            self.tally.malformed_packets += 1;
+            return;
+        };
+        if !udp::is_intact(packet, header.checksum, self.setup.checksum) {
+            self.tally.malformed_packets += 1;
+            return;
+        }
+        let peer = self.setup.peers.get(usize::from(header.source.0));
+        let path = usize::from(header.entropy.0);
+        let expected = peer.and_then(|addresses| addresses.get(path % addresses.len().max(1)));
+        if expected.is_none() || from.is_some_and(|from| expected != Some(&from)) {
+            self.tally.unknown_senders += 1;
+            return;
+        }
+        self.tally.received_packets += 1;
+        let payload = Payload::Bytes(&packet[HEADER_BYTES..]);
+        self.machine.handle_datagram(
+            now,
+            Datagram {
+                header,
+                payload,
+                ecn,
+            },
+        );
+    }
+
+    fn send(&mut self) -> io::Result<bool> {
+        let mut busy = false;
+        for _ in 0..RUNS_PER_ROUND {
+            let now = self.clock.now();
+            let Some(transmit) = self.machine.poll_transmit(now) else {
+                break;
+            };
+            busy = true;
+            let peer = &self.setup.peers[usize::from(transmit.to.0)];
+            let (mut sent, mut waits) = (0, 0);
+            loop {
+                sent = self.setup.sockets.send(&transmit, sent, peer)?;
+                if sent == transmit.packets() || waits == FULL_WAITS {
+                    break;
+                }
+                waits += 1;
+                let descriptor = self.setup.sockets.descriptor(transmit.entropy);
+                wake::wait_writable(descriptor, Span::from_millis(1));
+            }
+            self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
+        }
+        Ok(busy)
+    }
+
+    fn publish(&mut self) {
+        let sockets = self.setup.sockets.counters();
+        let dropped = self.setup.faults.as_ref().map_or(0, Faults::dropped);
+        let shared = &self.shared;
+        for (counter, value) in [
+            (&shared.sent_packets, sockets.sent_packets),
+            (&shared.send_calls, sockets.send_calls),
+            (&shared.received_packets, self.tally.received_packets),
+            (&shared.receive_calls, self.tally.receive_calls),
+            (&shared.malformed_packets, self.tally.malformed_packets),
+            (&shared.unknown_senders, self.tally.unknown_senders),
+            (&shared.kernel_drops, sockets.kernel_drops),
+            (&shared.faults_dropped, dropped),
+            (&shared.abandoned_packets, self.tally.abandoned_packets),
+        ] {
+            counter.store(value, Ordering::Relaxed);
+        }
+    }
+}

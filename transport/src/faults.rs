@@ -1,0 +1,230 @@
+//! Faults on purpose, for tests and demonstrations: what a bad network does to single packets.
+//!
+//! They act on packets as they are received, after super-packets were split: on loopback a whole
+//! GSO send would otherwise be lost as one. The same seed, rank and sequence of arrivals give the
+//! same faults. A job without faults skips this layer.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use gradwire_protocol::job;
+use gradwire_protocol::loss::LossProcess;
+use gradwire_protocol::machine::Ecn;
+use gradwire_protocol::units::{Instant, Rank, Span};
+
+/// How much later a reordered packet is handed over.
+const REORDER_BY: Span = Span::from_micros(300);
+
+/// What happens to a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It arrives as it is.
+    Pass,
+    /// It never arrives.
+    Drop,
+    /// It arrives this much later.
+    Hold(Span),
+    /// It arrives twice.
+    Duplicate,
+    /// It arrives with one bit flipped, counted from its first.
+    Corrupt(usize),
+}
+
+/// A source of faults for the packets that one rank receives.
+#[derive(Debug)]
+pub struct Faults {
+    wanted: job::Faults,
+    rank: Rank,
+    rng: ChaCha8Rng,
+    loss: LossProcess,
+    held: BinaryHeap<Reverse<Held>>,
+    sequence: u64,
+    dropped: u64,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+pub(crate) struct Held {
+    at: Instant,
+    sequence: u64,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) ecn: Ecn,
+}
+
+impl Faults {
+    /// The faults that a job wants for what `rank` receives; `None` when it wants none.
+    pub fn new(wanted: &job::Faults, rank: Rank) -> Option<Self> {
+        let none = wanted.drop.is_none()
+            && wanted.duplicate.is_none()
+            && wanted.reorder.is_none()
+            && wanted.delay == Span::ZERO
+            && wanted.corrupt.is_none()
+            && wanted.one_way.is_empty();
+        (!none).then(|| Self {
+            wanted: wanted.clone(),
+            rank,
+            rng: ChaCha8Rng::seed_from_u64(wanted.seed ^ (u64::from(rank.0) << 32)),
+            loss: LossProcess::new(wanted.drop, wanted.burst),
+            held: BinaryHeap::new(),
+            sequence: 0,
+            dropped: 0,
+        })
+    }
+
+    /// Decides about a packet of `bytes` bytes from `source`.
+    pub fn judge(&mut self, source: Rank, bytes: usize) -> Verdict {
+        let verdict = self.verdict(source, bytes);
+        self.dropped += u64::from(verdict == Verdict::Drop);
+        verdict
+    }
+
+    fn verdict(&mut self, source: Rank, bytes: usize) -> Verdict {
+        if self.wanted.one_way.contains(&(source, self.rank)) || self.loss.loses(&mut self.rng) {
+            return Verdict::Drop;
+        }
+        if self.rng.random_bool(self.wanted.corrupt.get()) {
+            return Verdict::Corrupt(self.rng.random_range(0..bytes.max(1) * 8));
+        }
+        if self.rng.random_bool(self.wanted.duplicate.get()) {
+            return Verdict::Duplicate;
+        }
+        if self.rng.random_bool(self.wanted.reorder.get()) {
+            return Verdict::Hold(self.wanted.delay + REORDER_BY);
+        }
+        match self.wanted.delay {
+            Span::ZERO => Verdict::Pass,
+            delay => Verdict::Hold(delay),
+        }
+    }
+
+    /// Packets dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(crate) fn hold(&mut self, until: Instant, packet: &[u8], ecn: Ecn) {
+        self.sequence += 1;
+        let (sequence, packet) = (self.sequence, packet.to_vec());
+        self.held.push(Reverse(Held {
+            at: until,
+            sequence,
+            packet,
+            ecn,
+        }));
+    }
+
+    /// The next held packet whose time has come.
+    pub(crate) fn release(&mut self, now: Instant) -> Option<Held> {
+        if self.next_release().is_none_or(|at| at > now) {
+            return None;
+        }
+        self.held.pop().map(|Reverse(held)| held)
+    }
+
+    pub(crate) fn next_release(&self) -> Option<Instant> {
+        self.held.peek().map(|Reverse(held)| held.at)
+    }
+}
+
+impl Held {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.sequence)
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::job::Job;
+    use gradwire_protocol::units::Share;
+
+    use super::*;
+
+    fn share(value: f64) -> Share {
+        Share::new(value).expect("a share")
+    }
+
+    fn verdicts(wanted: &job::Faults, packets: usize) -> Vec<Verdict> {
+        let mut faults = Faults::new(wanted, Rank(1)).expect("faults are wanted");
+        (0..packets).map(|_| faults.judge(Rank(0), 1500)).collect()
+    }
+
+    #[test]
+    fn a_job_without_faults_has_no_fault_layer() {
+        assert!(Faults::new(&Job::default().faults, Rank(0)).is_none());
+    }
+
+    #[test]
+    fn every_kind_of_fault_happens_as_often_as_wanted() {
+        let mut wanted = Job::default().faults;
+        wanted.drop = share(0.1);
+        wanted.corrupt = share(0.1);
+        wanted.duplicate = share(0.1);
+        wanted.reorder = share(0.1);
+        let verdicts = verdicts(&wanted, 100_000);
+        let count = |of: fn(&Verdict) -> bool| verdicts.iter().filter(|&v| of(v)).count();
+        assert!((9_600..10_400).contains(&count(|v| *v == Verdict::Drop)));
+        assert!((8_600..9_400).contains(&count(|v| matches!(v, Verdict::Corrupt(_)))));
+        assert!((7_700..8_500).contains(&count(|v| *v == Verdict::Duplicate)));
+        assert!((6_900..7_700).contains(&count(|v| matches!(v, Verdict::Hold(_)))));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_verdicts() {
+        let mut wanted = Job::default().faults;
+        wanted.drop = share(0.3);
+        assert_eq!(verdicts(&wanted, 1000), verdicts(&wanted, 1000));
+        let other = job::Faults {
+            seed: 2,
+            ..wanted.clone()
+        };
+        assert_ne!(verdicts(&wanted, 1000), verdicts(&other, 1000));
+    }
+
+    #[test]
+    fn one_way_loss_takes_everything_of_one_direction() {
+        let mut wanted = Job::default().faults;
+        wanted.one_way = vec![(Rank(0), Rank(1))];
+        assert!(verdicts(&wanted, 100).iter().all(|v| *v == Verdict::Drop));
+        let mut faults = Faults::new(&wanted, Rank(0)).expect("faults are wanted");
+        assert_eq!(faults.judge(Rank(1), 1500), Verdict::Pass);
+    }
+
+    #[test]
+    fn held_packets_come_out_in_the_order_of_their_times() {
+        let mut wanted = Job::default().faults;
+        wanted.delay = Span::from_micros(5);
+        let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
+        let at = |micros| Instant::START + Span::from_micros(micros);
+        faults.hold(at(20), b"later", Ecn::Ect);
+        faults.hold(at(10), b"sooner", Ecn::Ect);
+        assert!(faults.release(at(9)).is_none());
+        assert_eq!(
+            faults.release(at(30)).map(|held| held.packet),
+            Some(b"sooner".to_vec())
+        );
+        assert_eq!(faults.next_release(), Some(at(20)));
+    }
+}

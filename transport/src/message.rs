@@ -1,0 +1,306 @@
+//! `sendmsg` and `recvmsg` with the ancillary data that a packet transport needs: segment size,
+//! traffic class, and how many packets the kernel dropped.
+//!
+//! This file and [`crate::wake`] hold all unsafe code of the data path.
+#![expect(unsafe_code, reason = "the kernel's message interface is raw pointers")]
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::ptr;
+
+use socket2::{SockAddr, SockAddrStorage};
+
+use gradwire_protocol::wire::HEADER_BYTES;
+
+/// Room for three control messages of at most 8 bytes of data each.
+const CONTROL_BYTES: usize = 128;
+/// The most packets of one gathered send: packets are gathered only from 4 KiB on, and a send has
+/// less than 64 KiB.
+const GATHERED_MAX: usize = 16;
+
+/// Everything about a send apart from its bytes.
+#[derive(Debug)]
+pub(crate) struct Control<'a> {
+    /// Bytes of each packet, where there are several.
+    pub(crate) packet_bytes: Option<u16>,
+    /// DSCP and ECN.
+    pub(crate) traffic_class: u8,
+    pub(crate) to: &'a SockAddr,
+}
+
+/// Packets that are gathered from separate headers and payloads.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered<'a> {
+    headers: &'a [u8],
+    payloads: [&'a [u8]; GATHERED_MAX],
+    count: usize,
+}
+
+impl<'a> Gathered<'a> {
+    pub(crate) fn push(&mut self, payload: &'a [u8]) {
+        self.payloads[self.count] = payload;
+        self.count += 1;
+    }
+
+    pub(crate) fn with_headers(mut self, headers: &'a [u8]) -> Self {
+        self.headers = headers;
+        self
+    }
+}
+
+/// What one `recvmsg` brought.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) bytes: usize,
+    /// Bytes of each packet, where the kernel glued several together.
+    pub(crate) packet_bytes: Option<usize>,
+    pub(crate) traffic_class: u8,
+    /// The socket's drops so far, where there were any.
+    pub(crate) kernel_drops: Option<u32>,
+    pub(crate) from: SocketAddr,
+}
+
+/// Control messages, aligned as the kernel wants them.
+#[repr(C, align(8))]
+struct ControlBuffer([u8; CONTROL_BYTES]);
+
+/// Sends `bytes` as one packet, or as several of equal size.
+pub(crate) fn send(descriptor: RawFd, bytes: &[u8], control: &Control<'_>) -> io::Result<()> {
+    let vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    send_vectors(descriptor, &mut [vector], control)
+}
+
+/// Sends packets whose headers and payloads lie apart.
+pub(crate) fn send_gathered(
+    descriptor: RawFd,
+    gathered: &Gathered<'_>,
+    control: &Control<'_>,
+) -> io::Result<()> {
+    let empty = libc::iovec {
+        iov_base: ptr::null_mut(),
+        iov_len: 0,
+    };
+    let mut vectors = [empty; 2 * GATHERED_MAX];
+    let headers = gathered.headers.chunks_exact(HEADER_BYTES);
+    let mut used = 0;
+    for (header, payload) in headers.zip(&gathered.payloads[..gathered.count]) {
+        for part in [header, payload] {
+            vectors[used].iov_base = part.as_ptr().cast_mut().cast();
+            vectors[used].iov_len = part.len();
+            used += 1;
+        }
+    }
+    send_vectors(descriptor, &mut vectors[..used], control)
+}
+
+fn send_vectors(
+    descriptor: RawFd,
+    vectors: &mut [libc::iovec],
+    control: &Control<'_>,
+) -> io::Result<()> {
+    let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
+    // SAFETY: an all-zero msghdr is a valid one without any part.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = control.to.as_ptr().cast_mut().cast();
+    message.msg_namelen = control.to.len();
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len();
+    message.msg_control = buffer.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES;
+    let class = libc::c_int::from(control.traffic_class).to_ne_bytes();
+    let (level, kind) = traffic_class_option(control.to);
+    let mut used = put(&mut buffer, 0, (level, kind), &class);
+    if let Some(bytes) = control.packet_bytes {
+        let option = (libc::SOL_UDP, libc::UDP_SEGMENT);
+        used = put(&mut buffer, used, option, &bytes.to_ne_bytes());
+    }
+    message.msg_controllen = used;
+    // SAFETY: the message points to an address, vectors and control bytes that all live until the
+    // call returns; the kernel reads them and writes none.
+    let sent = unsafe { libc::sendmsg(descriptor, &raw const message, 0) };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn traffic_class_option(to: &SockAddr) -> (libc::c_int, libc::c_int) {
+    match to.is_ipv6() {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        false => (libc::IPPROTO_IP, libc::IP_TOS),
+    }
+}
+
+/// Appends a control message at `at`; gives back where the next one starts.
+fn put(
+    buffer: &mut ControlBuffer,
+    at: usize,
+    (level, kind): (libc::c_int, libc::c_int),
+    data: &[u8],
+) -> usize {
+    // SAFETY: pure arithmetic on lengths.
+    let (length, space) = unsafe {
+        (
+            libc::CMSG_LEN(data.len() as u32),
+            libc::CMSG_SPACE(data.len() as u32) as usize,
+        )
+    };
+    let start = length as usize - data.len();
+    // SAFETY: an all-zero cmsghdr is valid.
+    let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+    header.cmsg_len = length as _;
+    header.cmsg_level = level;
+    header.cmsg_type = kind;
+    let out = &mut buffer.0[at..at + space];
+    // SAFETY: `out` has CMSG_SPACE bytes, no fewer than a cmsghdr, and starts at a multiple of 8.
+    unsafe { ptr::write(out.as_mut_ptr().cast(), header) };
+    out[start..start + data.len()].copy_from_slice(data);
+    at + space
+}
+
+/// Receives one packet, or several that the kernel glued together, into `slot`.
+pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received> {
+    let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
+    let mut vector = libc::iovec {
+        iov_base: slot.as_mut_ptr().cast(),
+        iov_len: slot.len(),
+    };
+    let mut storage = SockAddrStorage::zeroed();
+    // SAFETY: an all-zero msghdr is a valid one without any part.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = (&raw mut storage).cast();
+    message.msg_namelen = storage.size_of();
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = buffer.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES;
+    // SAFETY: the message points to an address, one vector over `slot` and control bytes, each with
+    // its true length, and all live until the call returns.
+    let bytes = unsafe { libc::recvmsg(descriptor, &raw mut message, libc::MSG_DONTWAIT) };
+    if bytes < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel wrote an address of `msg_namelen` bytes into the storage.
+    let from = unsafe { SockAddr::new(storage, message.msg_namelen) };
+    let from = from
+        .as_socket()
+        .ok_or_else(|| io::Error::other("a packet without an address"))?;
+    let mut received = Received {
+        bytes: bytes as usize,
+        packet_bytes: None,
+        traffic_class: 0,
+        kernel_drops: None,
+        from,
+    };
+    read_control(&message, &mut received);
+    Ok(received)
+}
+
+fn read_control(message: &libc::msghdr, received: &mut Received) {
+    // SAFETY: `message` was filled by recvmsg and its control buffer lives in the caller.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: the CMSG macros only give headers that lie whole in the control buffer.
+        let (level, kind, data) = unsafe {
+            (
+                (*header).cmsg_level,
+                (*header).cmsg_type,
+                libc::CMSG_DATA(header),
+            )
+        };
+        // SAFETY: the kernel puts at least this type's size behind a header of this kind.
+        unsafe {
+            match (level, kind) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let bytes = ptr::read_unaligned(data.cast::<libc::c_int>());
+                    received.packet_bytes = Some(bytes as usize);
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    received.traffic_class = ptr::read_unaligned(data);
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = ptr::read_unaligned(data.cast::<libc::c_int>());
+                    received.traffic_class = class as u8;
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    received.kernel_drops = Some(ptr::read_unaligned(data.cast::<u32>()));
+                }
+                _ => {}
+            }
+        }
+        // SAFETY: as for the first header.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+}
+
+/// Makes the socket's buffers as large as this process may, up to `bytes`.
+pub(crate) fn enlarge_buffers(descriptor: RawFd, bytes: usize) {
+    let bytes = bytes as libc::c_int;
+    for (forced, allowed) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    ] {
+        if set(descriptor, libc::SOL_SOCKET, forced, bytes).is_err() {
+            let _ = set(descriptor, libc::SOL_SOCKET, allowed, bytes);
+        }
+    }
+}
+
+/// Asks for super-packets, traffic classes and drop counts. A kernel without GRO or drop counts
+/// works too, only slower or less informed.
+pub(crate) fn ask_for_ancillary(descriptor: RawFd, address: IpAddr) -> io::Result<()> {
+    let _ = set(descriptor, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let _ = set(descriptor, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    match address {
+        IpAddr::V6(_) => set(descriptor, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
+        IpAddr::V4(_) => set(descriptor, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+    }
+}
+
+/// The MTU of the path that a connected socket uses.
+pub(crate) fn path_mtu(descriptor: RawFd, peer: IpAddr) -> io::Result<u32> {
+    let (level, option) = match peer {
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+    };
+    let mut value: libc::c_int = 0;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: value and length are valid for the size that length says.
+    let failed = unsafe {
+        libc::getsockopt(
+            descriptor,
+            level,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if failed == 0 {
+        Ok(value as u32)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn set(
+    descriptor: RawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the value is an int of the length given.
+    let failed =
+        unsafe { libc::setsockopt(descriptor, level, option, (&raw const value).cast(), length) };
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,344 @@
+//! The UDP sockets of one rank: runs of packets out, super-packets in.
+//!
+//! Without GSO and GRO a UDP socket reaches an eighth of TCP's speed, so a run of equal packets is
+//! one `sendmsg`, and one `recvmsg` brings up to 64 packets that the kernel has glued together.
+//! Every entropy is a socket with a port of its own. DSCP and ECN are set per run and read per
+//! super-packet. Where a kernel or a NIC refuses GSO, packets go one by one.
+//!
+//! What is not here: which packets are sent (the machine), when (the [driver](crate::driver)), and
+//! whether they survive ([faults](crate::faults)).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use gradwire_protocol::job::Checksum;
+use gradwire_protocol::machine::{Ecn, Payload, Transmit};
+use gradwire_protocol::units::Entropy;
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES};
+
+use crate::message::{self, Control, Gathered};
+
+/// The most packets of one GSO send.
+const GSO_PACKETS_MAX: usize = 64;
+/// The most bytes of one GSO send.
+const GSO_BYTES_MAX: usize = 65_000;
+/// A super-packet as received, with room for the largest.
+pub const SLOT_BYTES: usize = 65_536;
+/// Packets at least this long are gathered from where they lie; shorter ones are copied together
+/// first, which costs less than two vectors a packet.
+const GATHER_FROM: usize = 4096;
+/// What the sockets ask for; the kernel may grant less.
+const BUFFER_BYTES: usize = 8 << 20;
+
+/// A super-packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its bytes in the slot.
+    pub bytes: usize,
+    /// Bytes of each of its packets but the last.
+    pub packet_bytes: usize,
+    /// The ECN bits of all of them.
+    pub ecn: Ecn,
+    /// The DSCP of all of them.
+    pub dscp: u8,
+    /// Who sent them.
+    pub from: SocketAddr,
+}
+
+/// Counts of what the sockets did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SocketCounters {
+    /// Packets handed to the kernel.
+    pub sent_packets: u64,
+    /// Calls that it took.
+    pub send_calls: u64,
+    /// Packets that the kernel dropped because a receive buffer was full.
+    pub kernel_drops: u64,
+}
+
+/// How runs of packets are handed to the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Segmentation {
+    Kernel,
+    OneByOne,
+}
+
+/// A rank's sockets, one per entropy.
+#[derive(Debug)]
+pub struct Sockets {
+    sockets: Vec<Socket>,
+    addresses: Vec<SocketAddr>,
+    checksum: Checksum,
+    segmentation: Segmentation,
+    staging: Vec<u8>,
+    drops_seen: Vec<u32>,
+    counters: SocketCounters,
+    receive_buffer: usize,
+}
+
+/// Why sockets could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open {entropies} UDP sockets on {address}: {source}; is the address this host's?")]
+pub struct OpenError {
+    entropies: u8,
+    address: IpAddr,
+    source: io::Error,
+}
+
+impl Sockets {
+    /// Opens one socket per entropy on `address`, at ports that the kernel chooses.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the address is not this host's or sockets run out.
+    pub fn open(address: IpAddr, entropies: u8, checksum: Checksum) -> Result<Self, OpenError> {
+        let failed = |source| OpenError {
+            entropies,
+            address,
+            source,
+        };
+        let sockets: io::Result<Vec<Socket>> = (0..entropies).map(|_| open_one(address)).collect();
+        let sockets = sockets.map_err(failed)?;
+        let local = |socket: &Socket| {
+            let address = socket.local_addr()?.as_socket();
+            address.ok_or_else(|| io::Error::other("a UDP socket without an IP address"))
+        };
+        let addresses: io::Result<Vec<SocketAddr>> = sockets.iter().map(local).collect();
+        let addresses = addresses.map_err(failed)?;
+        let receive_buffer = sockets[0].recv_buffer_size().map_err(failed)?;
+        let drops_seen = vec![0; sockets.len()];
+        Ok(Self {
+            sockets,
+            addresses,
+            checksum,
+            segmentation: Segmentation::Kernel,
+            staging: Vec::with_capacity(SLOT_BYTES),
+            drops_seen,
+            counters: SocketCounters::default(),
+            receive_buffer,
+        })
+    }
+
+    /// Where peers reach this rank, one address per entropy.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Bytes that the kernel keeps for each socket until they are read.
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> SocketCounters {
+        self.counters
+    }
+
+    /// The sockets' descriptors, to wait on.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.sockets.iter().map(AsRawFd::as_raw_fd)
+    }
+
+    /// The socket that packets of an entropy leave by.
+    pub fn descriptor(&self, entropy: Entropy) -> RawFd {
+        self.sockets[usize::from(entropy.0) % self.sockets.len()].as_raw_fd()
+    }
+
+    /// How many sockets there are.
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Whether there are none; there is at least one.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Sends packets one by one from now on, as after the kernel refused GSO.
+    pub fn send_one_by_one(&mut self) {
+        self.segmentation = Segmentation::OneByOne;
+    }
+
+    /// Sends the packets of a run from `skip` on to `peer`, whose addresses are one per entropy.
+    /// Gives back how many packets of the run the kernel has taken, `skip` included: fewer than
+    /// all when its buffer is full.
+    ///
+    /// # Errors
+    /// Whatever the kernel says, except that its buffer is full or that nobody listens there.
+    pub fn send(
+        &mut self,
+        transmit: &Transmit<'_>,
+        skip: usize,
+        peer: &[SocketAddr],
+    ) -> io::Result<usize> {
+        let path = usize::from(transmit.entropy.0);
+        let socket = path % self.sockets.len();
+        let to = SockAddr::from(peer[path % peer.len()]);
+        let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
+        let mut done = skip;
+        while done < transmit.packets() {
+            let packet = transmit.header(done).packet_bytes().as_usize();
+            let fitting = (GSO_BYTES_MAX / packet).clamp(1, GSO_PACKETS_MAX);
+            let most = if self.segmentation == Segmentation::Kernel {
+                fitting
+            } else {
+                1
+            };
+            let count = most.min(transmit.packets() - done);
+            let control = Control {
+                packet_bytes: (count > 1).then_some(packet as u16),
+                traffic_class,
+                to: &to,
+            };
+            let descriptor = self.sockets[socket].as_raw_fd();
+            let sent = match transmit.message {
+                Payload::Bytes(message) if packet >= GATHER_FROM => {
+                    let gathered = self.gather(transmit, message, done..done + count);
+                    message::send_gathered(descriptor, &gathered, &control)
+                }
+                _ => {
+                    self.stage(transmit, done..done + count);
+                    message::send(descriptor, &self.staging, &control)
+                }
+            };
+            match sent {
+                Ok(()) => {
+                    done += count;
+                    self.counters.send_calls += 1;
+                    self.counters.sent_packets += count as u64;
+                }
+                Err(error) if is_full(&error) => return Ok(done),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => done += count,
+                Err(error) if count > 1 && refuses_gso(&error) => self.send_one_by_one(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies packets of a run together.
+    fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) {
+        self.staging.clear();
+        for index in packets {
+            let header = transmit.header(index);
+            let at = self.staging.len();
+            self.staging.resize(at + HEADER_BYTES, 0);
+            header.encode(&mut self.staging[at..]);
+            match transmit.payload(&header) {
+                Payload::Bytes(bytes) => self.staging.extend_from_slice(bytes),
+                Payload::Length(length) => self.staging.resize(at + HEADER_BYTES + length, 0),
+            }
+            if self.checksum == Checksum::On {
+                let sum = crc32fast::hash(&self.staging[at..]);
+                let field = at + CHECKSUM_AT;
+                self.staging[field..field + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+    }
+
+    /// Writes only the headers of a run together; payloads stay where they lie in `message`.
+    fn gather<'a>(
+        &'a mut self,
+        transmit: &Transmit<'_>,
+        message: &'a [u8],
+        packets: Range<usize>,
+    ) -> Gathered<'a> {
+        self.staging.clear();
+        self.staging.resize(packets.len() * HEADER_BYTES, 0);
+        let mut gathered = Gathered::default();
+        for (index, out) in packets.zip(self.staging.chunks_exact_mut(HEADER_BYTES)) {
+            let header = transmit.header(index);
+            header.encode(out);
+            let payload = &message[header.offset as usize..][..usize::from(header.length)];
+            if self.checksum == Checksum::On {
+                let mut sum = crc32fast::Hasher::new();
+                sum.update(out);
+                sum.update(payload);
+                out[CHECKSUM_AT..].copy_from_slice(&sum.finalize().to_le_bytes());
+            }
+            gathered.push(payload);
+        }
+        gathered.with_headers(&self.staging)
+    }
+
+    /// Reads one super-packet from socket `index` into `slot`; `None` when there is none.
+    ///
+    /// # Errors
+    /// Whatever the kernel says, except that there is nothing or that a peer does not listen.
+    pub fn receive(&mut self, index: usize, slot: &mut [u8]) -> io::Result<Option<Arrival>> {
+        let descriptor = self.sockets[index].as_raw_fd();
+        match message::receive(descriptor, slot) {
+            Ok(received) => {
+                if let Some(drops) = received.kernel_drops {
+                    let new = drops.wrapping_sub(self.drops_seen[index]);
+                    self.counters.kernel_drops += u64::from(new);
+                    self.drops_seen[index] = drops;
+                }
+                Ok(Some(Arrival {
+                    bytes: received.bytes,
+                    packet_bytes: received.packet_bytes.unwrap_or(received.bytes).max(1),
+                    ecn: Ecn::from_bits(received.traffic_class),
+                    dscp: received.traffic_class >> 2,
+                    from: received.from,
+                }))
+            }
+            Err(error) if is_full(&error) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a packet's checksum is right. `packet` is at least a header long.
+pub fn is_intact(packet: &mut [u8], said: u32, checksum: Checksum) -> bool {
+    if checksum == Checksum::Off {
+        return true;
+    }
+    packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
+    crc32fast::hash(packet) == said
+}
+
+/// The largest IP packet that the path from this host to `peer` is known to carry.
+///
+/// # Errors
+/// When there is no route to `peer`.
+pub fn path_mtu(peer: SocketAddr) -> io::Result<u32> {
+    let socket = socket(peer.ip())?;
+    socket.connect(&SockAddr::from(peer))?;
+    message::path_mtu(socket.as_raw_fd(), peer.ip())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where data sockets are opened"
+)]
+fn socket(address: IpAddr) -> io::Result<Socket> {
+    Socket::new(
+        Domain::for_address(SocketAddr::new(address, 0)),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )
+}
+
+fn open_one(address: IpAddr) -> io::Result<Socket> {
+    let socket = socket(address)?;
+    socket.set_nonblocking(true)?;
+    message::enlarge_buffers(socket.as_raw_fd(), BUFFER_BYTES);
+    message::ask_for_ancillary(socket.as_raw_fd(), address)?;
+    socket.bind(&SockAddr::from(SocketAddr::new(address, 0)))?;
+    Ok(socket)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+fn refuses_gso(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
+    )
+}

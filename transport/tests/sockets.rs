@@ -1,0 +1,103 @@
+//! What the kernel does with runs of packets: sizes, DSCP, ECN and headers as they were sent.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::job::{Checksum, Job};
+use gradwire_protocol::machine::{Machine, Payload};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Step, Tag};
+use gradwire_protocol::wire::{Flags, Header, Kind};
+use gradwire_transport::udp::{self, SLOT_BYTES, Sockets};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// What arrived of one super-packet: its DSCP, its ECN bits and its packets' headers.
+type Arrived = (u8, u8, Vec<Header>);
+
+fn arrivals(sockets: &mut Sockets) -> Vec<Arrived> {
+    let mut slot = vec![0; SLOT_BYTES];
+    let mut all = Vec::new();
+    for index in 0..sockets.len() {
+        while let Some(arrival) = sockets.receive(index, &mut slot).expect("a sound socket") {
+            let mut headers = Vec::new();
+            for packet in slot[..arrival.bytes].chunks_mut(arrival.packet_bytes) {
+                let (header, _) = Header::decode(packet).expect("a packet of ours");
+                assert!(udp::is_intact(packet, header.checksum, Checksum::On));
+                headers.push(header);
+            }
+            all.push((arrival.dscp, arrival.ecn as u8, headers));
+        }
+    }
+    all
+}
+
+#[test]
+fn runs_arrive_whole_with_their_class_and_protection() {
+    let job = Job::default();
+    let identity = Identity {
+        rank: Rank(0),
+        world_size: 2,
+        job: JobId(9),
+        epoch: 0,
+    };
+    let mut endpoint = Endpoint::new(identity, &job, 1);
+    let bytes = 40 * endpoint.segment_bytes() + 100;
+    let magnitudes: Vec<Magnitude> = (0..41).map(Magnitude).collect();
+    let spans = [(0, Layer(0)), (20, Layer(5))];
+    let shape = Shape {
+        segments: 41,
+        layer_count: 12,
+    };
+    let tags = endpoint.settings().policy.lossy(shape, &spans, magnitudes);
+    let (tag, tolerance) = (Tag::new(0, 1, 0), Share::new(0.5).expect("a share"));
+    let protected: Vec<u32> = (0..41)
+        .filter(|&segment| tags.is_protected(segment))
+        .collect();
+    let outgoing = Outgoing {
+        tag,
+        step: Step(3),
+        bytes,
+        tolerance,
+        contributors: 1,
+        tags,
+    };
+    endpoint.send(Instant::START, Rank(1), outgoing);
+
+    let mut from = Sockets::open(LOOPBACK, 4, Checksum::On).expect("loopback has ports");
+    let mut to = Sockets::open(LOOPBACK, 4, Checksum::On).expect("loopback has ports");
+    let peer: Vec<SocketAddr> = to.addresses().to_vec();
+    let tensor: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+    while let Some(mut transmit) = endpoint.poll_transmit(Instant::START) {
+        if transmit.template.kind == Kind::Data {
+            transmit.message = Payload::Bytes(&tensor);
+        }
+        let sent = from.send(&transmit, 0, &peer).expect("loopback takes it");
+        assert_eq!(sent, transmit.packets());
+    }
+
+    let mut seen = Bitmap::new(41);
+    let policy = job.policy();
+    for (dscp, ecn, headers) in arrivals(&mut to) {
+        for header in headers.iter().filter(|header| header.kind == Kind::Data) {
+            assert!(seen.insert(header.segment));
+            let is_protected = protected.contains(&header.segment);
+            assert_eq!(header.flags.has(Flags::PROTECTED), is_protected);
+            assert_eq!(ecn, if is_protected { 2 } else { 0 });
+            assert_eq!(dscp, policy.dscp_of(header.class).0);
+            let layer = Layer(if header.segment < 20 { 0 } else { 5 });
+            assert_eq!(header.class, policy.class_of(layer, 12));
+            assert_eq!(header.magnitude, Magnitude(header.segment as u8));
+        }
+        assert!(headers.iter().all(|header| header.kind == Kind::Data) || dscp == 40);
+    }
+    assert_eq!(seen.zeros(), 0);
+}
+
+#[test]
+fn the_loopback_path_carries_large_packets() {
+    let peer = SocketAddr::new(LOOPBACK, 9);
+    assert!(udp::path_mtu(peer).expect("loopback is routed") >= 16_384);
+}
