@@ -183,7 +183,8 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     body: Vec<u8>,
     turn: usize,
-    foreign: u64,
+    /// Counts of peers that were lost, and of packets that belong to no peer.
+    past: Counters,
 }
 
 impl Endpoint {
@@ -201,7 +202,7 @@ impl Endpoint {
             events: VecDeque::new(),
             body: Vec::new(),
             turn: 0,
-            foreign: 0,
+            past: Counters::default(),
         }
     }
 
@@ -248,6 +249,8 @@ impl Endpoint {
     /// Forgets all messages to and from a peer that was lost, and ignores it from now on.
     pub fn fail_peer(&mut self, rank: Rank) {
         let peer = &mut self.peers[usize::from(rank.0)];
+        self.past.sender.add(peer.sender.counters());
+        self.past.receiver.add(peer.receiver.counters());
         *peer = Peer::new(rank, &self.settings, self.seed);
         peer.standing = Standing::Failed;
     }
@@ -256,7 +259,7 @@ impl Endpoint {
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
         let Some(peer) = self.known_peer(header) else {
-            self.foreign += 1;
+            self.past.foreign += 1;
             return None;
         };
         let peer = &mut self.peers[peer];
@@ -293,7 +296,7 @@ impl Endpoint {
                         peer.sender.handle_report(now, &packet, &mut peer.rtt);
                         self.collect(header.source);
                     }
-                    None => self.foreign += 1,
+                    None => self.past.foreign += 1,
                 }
                 None
             }

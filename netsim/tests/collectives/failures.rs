@@ -17,40 +17,35 @@ fn error(world: &mut World, rank: u16) -> String {
         .to_string()
 }
 
-#[test]
-fn what_contradicts_itself_is_refused_with_what_was_given_and_what_is_allowed() {
+/// Every operation is refused on rank 0 with an error that contains its message.
+fn assert_refused(refusals: impl IntoIterator<Item = (Operation, &'static str)>) {
     let mut world = World::new(2, &small_job(), rough(0.0), 1);
-    let operation = |bytes| all_reduce(2, 4, vec![0; bytes]);
+    for (operation, message) in refusals {
+        let refusal = world.submit(0, operation).expect_err("a contradiction");
+        let refusal = refusal.to_string();
+        assert!(
+            refusal.contains(message),
+            "{refusal:?} does not say {message:?}"
+        );
+    }
+}
+
+fn doing(collective: Collective) -> Operation {
+    Operation {
+        collective,
+        ..all_reduce(2, 4, vec![0; 8])
+    }
+}
+
+#[test]
+fn a_group_that_does_not_fit_the_operation_is_refused() {
     let with_ranks = |ranks: &[u16]| {
-        let mut operation = operation(8);
+        let mut operation = doing(Collective::AllReduce);
         operation.group.ranks = ranks.iter().copied().map(Rank).collect();
         operation
     };
-    let layered = |spans: &[usize]| {
-        let mut operation = operation(8);
-        operation.layers.spans = spans.iter().map(|&start| (start, Layer(0))).collect();
-        operation
-    };
-    let refusals = [
-        (
-            operation(7),
-            "7 bytes: not a multiple of the 4 bytes of a f32",
-        ),
-        (
-            Operation {
-                op: ReduceOp::BitOr,
-                ..operation(8)
-            },
-            "bor is not defined for f32",
-        ),
-        (
-            Operation {
-                op: ReduceOp::Avg,
-                dtype: DType::I32,
-                ..operation(8)
-            },
-            "avg needs a float type",
-        ),
+    let root = Collective::Broadcast { root: Rank(5) };
+    assert_refused([
         (
             with_ranks(&[1]),
             "rank 0 is not in group 0, whose ranks are [1]",
@@ -59,39 +54,39 @@ fn what_contradicts_itself_is_refused_with_what_was_given_and_what_is_allowed() 
             with_ranks(&[0, 1, 1]),
             "rank 1 is in group 0 more than once",
         ),
+        (doing(root), "rank 5 is not in group 0"),
+        (doing(Collective::Send { to: Rank(0) }), "need another rank"),
+    ]);
+}
+
+#[test]
+fn buffers_that_do_not_fit_the_operation_are_refused() {
+    let input = || Some(Buffer::Owned(vec![0; 8]));
+    let layered = |spans: &[usize]| {
+        let mut operation = doing(Collective::AllReduce);
+        operation.layers.spans = spans.iter().map(|&start| (start, Layer(0))).collect();
+        operation
+    };
+    assert_refused([
         (
-            Operation {
-                collective: Collective::Broadcast { root: Rank(5) },
-                ..operation(8)
-            },
-            "rank 5 is not in group 0",
+            all_reduce(2, 4, vec![0; 7]),
+            "7 bytes: not a multiple of the 4 bytes of a f32",
         ),
         (
-            Operation {
-                collective: Collective::Send { to: Rank(0) },
-                ..operation(8)
-            },
-            "need another rank",
-        ),
-        (
-            Operation {
-                collective: Collective::ReduceScatter,
-                ..operation(8)
-            },
+            doing(Collective::ReduceScatter),
             "an input of 0 bytes and a buffer of 8 bytes; the input is as long as the buffers",
         ),
         (
             Operation {
-                collective: Collective::AllGather,
-                input: Some(Buffer::Owned(vec![0; 8])),
-                ..operation(8)
+                input: input(),
+                ..doing(Collective::AllGather)
             },
             "the buffer is as long as the inputs of all ranks",
         ),
         (
             Operation {
-                input: Some(Buffer::Owned(vec![0; 8])),
-                ..operation(8)
+                input: input(),
+                ..doing(Collective::AllReduce)
             },
             "only all_gather and reduce_scatter have an input",
         ),
@@ -99,17 +94,23 @@ fn what_contradicts_itself_is_refused_with_what_was_given_and_what_is_allowed() 
             layered(&[4, 0]),
             "start at bytes 4 and then 0; they must ascend",
         ),
-    ];
-    for (operation, message) in refusals {
-        let refusal = world
-            .submit(0, operation)
-            .expect_err("a contradiction")
-            .to_string();
-        assert!(
-            refusal.contains(message),
-            "{refusal:?} does not say {message:?}"
-        );
-    }
+    ]);
+}
+
+#[test]
+fn reductions_that_a_type_does_not_have_are_refused() {
+    let reduced = |op, dtype| Operation {
+        op,
+        dtype,
+        ..doing(Collective::AllReduce)
+    };
+    assert_refused([
+        (
+            reduced(ReduceOp::BitOr, DType::F32),
+            "bor is not defined for f32",
+        ),
+        (reduced(ReduceOp::Avg, DType::I32), "avg needs a float type"),
+    ]);
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn a_rank_that_fails_an_operation_keeps_its_word_to_the_others() {
         world.submit(rank, broadcast()).expect("a valid operation");
     }
     world.network.command(Rank(0), |communicator, _| {
-        communicator.fail_peer(Rank(1), "gone")
+        communicator.fail_peer(Rank(1), "gone");
     });
     assert!(error(&mut world, 0).contains("rank 1 was lost"));
     world.run();
@@ -250,7 +251,7 @@ fn an_abort_fails_everything_and_gives_the_buffers_back() {
         .submit(0, all_reduce(2, 0, vec![3; 8]))
         .expect("a valid operation");
     world.network.command(Rank(0), |communicator, _| {
-        communicator.abort("the user gave up")
+        communicator.abort("the user gave up");
     });
     let completion = world.completion(0).expect("the operation has ended");
     assert_eq!(completion.buffer.len(), 8);

@@ -287,3 +287,69 @@ fn buffers_without_bytes_take_the_same_packets() {
     });
     assert!(!sent[0].is_empty() && sent[0] == sent[1]);
 }
+
+/// Operation `sequence` of a mix, for one rank, and what it must give there.
+fn mixed(seed: u64, ranks: u16, sequence: u32, rank: u16) -> (Operation, Vec<u8>) {
+    let draw = (seed * 31 + u64::from(sequence) * 17) as usize;
+    let elements = [1, 40, 301, 900][draw % 4];
+    let own = |rank| tensor(DType::F32, values(rank, elements));
+    let root = draw as u16 % ranks;
+    let operation = all_reduce(ranks, sequence, own(rank));
+    match draw % 5 {
+        0 => {
+            let collective = Collective::Broadcast { root: Rank(root) };
+            (
+                Operation {
+                    collective,
+                    ..operation
+                },
+                own(root),
+            )
+        }
+        1 => {
+            let gathered = (0..ranks).flat_map(own).collect();
+            let buffer = Buffer::Owned(vec![0; elements * 4 * usize::from(ranks)]);
+            let (collective, input) = (Collective::AllGather, Some(operation.buffer));
+            (
+                Operation {
+                    collective,
+                    buffer,
+                    input,
+                    ..operation
+                },
+                gathered,
+            )
+        }
+        _ => {
+            let sums = (0..elements).map(|index| reduced(ReduceOp::Sum, ranks, index));
+            (operation, tensor(DType::F32, sums))
+        }
+    }
+}
+
+#[test]
+fn operations_that_overlap_each_get_their_own_result() {
+    for seed in 0..150 {
+        let ranks = (seed % 4 + 2) as u16;
+        let mut job = small_job();
+        job.collectives.algorithm = [Algorithm::Direct, Algorithm::Ring][seed as usize / 4 % 2];
+        let mut world = World::new(ranks, &job, rough(0.1), seed);
+        for sequence in 0..6 {
+            for rank in 0..ranks {
+                let rank = (rank + sequence as u16) % ranks;
+                let (operation, _) = mixed(seed, ranks, sequence, rank);
+                world.submit(rank, operation).expect("a valid operation");
+                let wait = Span::from_micros(seed * 7 % 40 * u64::from(rank));
+                world.network.run_until(world.at(wait));
+            }
+        }
+        world.run();
+        for rank in 0..ranks {
+            let mut expected: Vec<_> = (0..6).map(|at| mixed(seed, ranks, at, rank).1).collect();
+            let mut results: Vec<_> = (0..6).map(|_| world.result(rank).0).collect();
+            expected.sort();
+            results.sort();
+            assert!(results == expected, "seed {seed}, rank {rank}");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The machine of a rank: takes operations, drives an endpoint, gives completions.
+//!
+//! It has four kinds of method: commands ([`Communicator::submit`], [`Communicator::fail_peer`],
+//! [`Communicator::abort`]), the verbs of [`Machine`], [`Communicator::poll_completion`], and
+//! getters. How an operation works on its bytes is in `running`; this file finds the operation that
+//! a packet belongs to, and decides who fails when something does.
+//!
+//! Failing. A lost rank fails every operation that needs it; operations of others go on. An
+//! operation that misses its deadline or meets a tensor of another length leaves the ranks in
+//! states that nobody knows: then everything fails and nothing is taken any more. Of an operation
+//! that failed, messages to ranks in good standing are still sent, from copies, because they may
+//! complete there.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::priority::Policy;
+use gradwire_protocol::receiver::{Placement, Posting};
+use gradwire_protocol::units::{Instant, Rank, Tag};
+use gradwire_protocol::wire::Kind;
+
+use crate::buffer::Region;
+use crate::holes::{Residual, Residuals};
+use crate::operation::{
+    Collective, Completion, Operation, OperationError, OperationId, SubmitError,
+};
+use crate::plan::{Plan, Seat};
+use crate::running::{Desk, Memory, Running};
+use crate::selection::Preference;
+use crate::stash::Stash;
+use crate::table::{Found, Table};
+
+/// All operations of one rank.
+#[derive(Debug)]
+pub struct Communicator {
+    endpoint: Endpoint,
+    policy: Policy,
+    preference: Preference,
+    memory: Memory,
+    stash: Stash,
+    table: Table,
+    next_deadline: Option<Instant>,
+    /// Bytes of messages whose operations failed.
+    promised: BTreeMap<(Rank, Tag), Vec<u8>>,
+    completions: VecDeque<Completion>,
+    lost: BTreeMap<Rank, String>,
+    aborted: Option<String>,
+    next_id: u64,
+}
+
+impl Communicator {
+    /// A communicator without operations over an endpoint of the same job.
+    pub fn new(endpoint: Endpoint, job: &Job) -> Self {
+        Self {
+            endpoint,
+            policy: job.policy(),
+            preference: Preference::of(job),
+            memory: Memory::default(),
+            stash: Stash::default(),
+            table: Table::default(),
+            next_deadline: None,
+            promised: BTreeMap::new(),
+            completions: VecDeque::new(),
+            lost: BTreeMap::new(),
+            aborted: None,
+            next_id: 0,
+        }
+    }
+
+    /// Starts an operation. Its buffers belong to the communicator until the completion.
+    ///
+    /// A group of one rank and a tensor of no bytes complete at once; the latter without waiting
+    /// for anybody.
+    ///
+    /// # Errors
+    /// [`SubmitError`] when the operation contradicts itself or cannot complete any more. Nothing
+    /// was sent then, and owned buffers are dropped.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        operation: Operation,
+    ) -> Result<OperationId, SubmitError> {
+        let me = self.endpoint.settings().identity.rank;
+        let seat = operation.check(me)?;
+        self.check_standing(&operation)?;
+        if self.table.has(&operation) {
+            return Err(SubmitError::SequenceInUse {
+                label: operation.label(),
+            });
+        }
+        let id = OperationId(self.next_id);
+        self.next_id += 1;
+        let plan = self.plan(&operation, seat);
+        let segment_bytes = self.endpoint.segment_bytes();
+        let min_lossy = self.preference.min_lossy_bytes();
+        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
+        self.next_deadline = earlier(self.next_deadline, running.operation.deadline);
+        let slot = self.table.insert(running);
+        self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
+        self.take_events(now);
+        Ok(id)
+    }
+
+    fn plan(&self, operation: &Operation, me: usize) -> Plan {
+        let ranks = &operation.group.ranks;
+        let nothing = operation.buffer.is_empty() && operation.collective != Collective::Barrier;
+        if nothing {
+            return Plan::new();
+        }
+        if ranks.len() > 1 {
+            return self.preference.plan(operation, Seat { ranks, me });
+        }
+        let mut plan = Plan::new();
+        if let Some(input) = &operation.input {
+            plan.copy = Some((
+                Region::input(0, input.len()),
+                Region::buffer(0, input.len()),
+            ));
+        }
+        plan
+    }
+
+    fn check_standing(&self, operation: &Operation) -> Result<(), SubmitError> {
+        if let Some(reason) = self.aborted.clone() {
+            return Err(SubmitError::Aborted { reason });
+        }
+        let lost = operation
+            .participants()
+            .iter()
+            .find_map(|rank| self.lost.get_key_value(rank));
+        lost.map_or(Ok(()), |(&rank, reason)| {
+            let label = operation.label();
+            Err(SubmitError::PeerLost {
+                rank,
+                reason: reason.clone(),
+                label,
+            })
+        })
+    }
+
+    /// The next operation that has ended.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// A rank is gone, for example because its control connection broke: fails every operation
+    /// that needs it, and refuses later ones.
+    pub fn fail_peer(&mut self, rank: Rank, reason: &str) {
+        if self.lost.contains_key(&rank) {
+            return;
+        }
+        self.lost.insert(rank, reason.to_owned());
+        self.endpoint.fail_peer(rank);
+        self.stash.forget(rank);
+        self.fail_where(
+            |operation| operation.participants().contains(&rank),
+            |running| {
+                let label = running.operation.label();
+                OperationError::PeerLost {
+                    rank,
+                    reason: reason.to_owned(),
+                    label,
+                }
+            },
+        );
+        self.promised.retain(|&(to, _), _| to != rank);
+    }
+
+    /// Fails every operation and refuses later ones. Nothing is sent or taken any more.
+    pub fn abort(&mut self, reason: &str) {
+        if self.aborted.is_some() {
+            return;
+        }
+        self.aborted = Some(reason.to_owned());
+        for rank in 0..self.endpoint.settings().identity.world_size {
+            self.endpoint.fail_peer(Rank(rank));
+        }
+        self.stash = Stash::default();
+        self.fail_where(
+            |_| true,
+            |running| {
+                let label = running.operation.label();
+                OperationError::Aborted {
+                    label,
+                    reason: reason.to_owned(),
+                }
+            },
+        );
+        self.promised.clear();
+    }
+
+    /// Why nothing works any more, if so.
+    pub fn aborted(&self) -> Option<&str> {
+        self.aborted.as_deref()
+    }
+
+    /// The ranks that are gone, and why.
+    pub fn lost(&self) -> &BTreeMap<Rank, String> {
+        &self.lost
+    }
+
+    /// Operations on their way.
+    pub fn pending(&self) -> usize {
+        self.table.len()
+    }
+
+    /// What the endpoint counted.
+    pub fn counters(&self) -> Counters {
+        self.endpoint.counters()
+    }
+
+    /// The endpoint below.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// What error feedback keeps for the next step: part of the training job's state.
+    pub fn residuals(&self) -> &Residuals {
+        &self.memory.residuals
+    }
+
+    /// Puts back the residual of a tensor, before the next step is submitted.
+    pub fn restore_residual(&mut self, tensor_key: u64, residual: Residual) {
+        self.memory.residuals.restore(tensor_key, residual);
+    }
+
+    fn fail_where(
+        &mut self,
+        fails: impl Fn(&Operation) -> bool,
+        error: impl Fn(&Running) -> OperationError,
+    ) {
+        let failing: Vec<(usize, OperationError)> = (self.table.iter())
+            .filter(|(_, running)| fails(&running.operation))
+            .map(|(slot, running)| (slot, error(running)))
+            .collect();
+        for (slot, error) in failing {
+            self.end(slot, Err(error));
+        }
+    }
+
+    fn end(&mut self, slot: usize, result: Result<(), OperationError>) {
+        let running = self
+            .table
+            .remove(slot)
+            .expect("ended once, by whoever found it running");
+        if result.is_err() && self.aborted.is_none() {
+            self.promised.extend(running.promises());
+        }
+        let had_deadline = running.operation.deadline.is_some();
+        self.completions.push_back(running.into_completion(result));
+        if had_deadline {
+            let running = self.table.iter().map(|(_, running)| running);
+            self.next_deadline = running
+                .filter_map(|running| running.operation.deadline)
+                .min();
+        }
+    }
+
+    /// An operation fails and leaves the ranks in states that nobody knows.
+    fn fail_all(&mut self, slot: usize, error: OperationError) {
+        let reason = error.to_string();
+        self.end(slot, Err(error));
+        self.abort(&reason);
+    }
+
+    fn place(&mut self, placement: Placement, payload: Payload<'_>) {
+        if placement.posting == Posting::Early {
+            self.stash.keep(placement, payload);
+            return;
+        }
+        // A failed operation's messages still arrive; nobody wants them.
+        let Some(found) = self.table.find_in(placement.from, placement.tag) else {
+            return;
+        };
+        if let Some(running) = self.table.get_mut(found.slot) {
+            running.place(found.message, placement.offset, payload);
+        }
+    }
+
+    fn take_events(&mut self, now: Instant) {
+        while let Some(event) = self.endpoint.poll_event() {
+            self.take_event(now, event);
+        }
+    }
+
+    fn take_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Received { from, tag, holes } => {
+                let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
+                    return;
+                };
+                self.advance(now, slot, |running, _, desk| {
+                    running.on_received(message, holes.as_ref(), desk);
+                });
+            }
+            Event::Sent { to, tag, missing } => {
+                let Some(Found { slot, message }) = self.table.find_out(to, tag) else {
+                    self.promised.remove(&(to, tag));
+                    return;
+                };
+                self.advance(now, slot, |running, _, desk| {
+                    running.on_sent(message, missing.as_ref(), desk.memory);
+                });
+            }
+            Event::Mismatch {
+                from,
+                tag,
+                ours,
+                theirs,
+            } => {
+                let Some(Found { slot, .. }) = self.table.find_in(from, tag) else {
+                    return;
+                };
+                let Some(label) = self.table.label(slot) else {
+                    return;
+                };
+                self.fail_all(
+                    slot,
+                    OperationError::Mismatch {
+                        label,
+                        from,
+                        ours,
+                        theirs,
+                    },
+                );
+            }
+            Event::PeerSilent { rank, silent } => {
+                self.fail_peer(rank, &format!("it answered nothing for {silent}"));
+            }
+        }
+    }
+
+    /// Lets something happen to a running operation, and ends it if that completes it.
+    fn advance(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        happen: impl FnOnce(&mut Running, &mut Stash, &mut Desk<'_>),
+    ) {
+        let Some(running) = self.table.get_mut(slot) else {
+            return;
+        };
+        let mut desk = Desk {
+            now,
+            endpoint: &mut self.endpoint,
+            memory: &mut self.memory,
+            policy: &self.policy,
+        };
+        happen(running, &mut self.stash, &mut desk);
+        if running.is_complete() {
+            self.end(slot, Ok(()));
+        }
+    }
+
+    fn fail_overdue(&mut self, now: Instant) {
+        if self.next_deadline.is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        let is_overdue = |running: &Running| {
+            running
+                .operation
+                .deadline
+                .is_some_and(|deadline| deadline <= now)
+        };
+        let overdue = self.table.iter().find(|(_, running)| is_overdue(running));
+        if let Some((slot, running)) = overdue {
+            let error = running.timed_out();
+            self.fail_all(slot, error);
+        }
+    }
+}
+
+impl Machine for Communicator {
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        if let Some(placement) = self.endpoint.accept(now, &datagram) {
+            self.place(placement, datagram.payload);
+        }
+        self.take_events(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.endpoint.handle_timeout(now);
+        self.take_events(now);
+        self.fail_overdue(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let mut transmit = self.endpoint.poll_transmit(now)?;
+        if transmit.template.kind == Kind::Data {
+            let (to, tag) = (transmit.to, transmit.template.tag);
+            transmit.message = match self.table.source(to, tag) {
+                Some(message) => message,
+                None => self
+                    .promised
+                    .get(&(to, tag))
+                    .map_or(transmit.message, |bytes| Payload::Bytes(bytes)),
+            };
+        }
+        Some(transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        earlier(self.endpoint.poll_timeout(), self.next_deadline)
+    }
+}
+
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
+}

@@ -1,0 +1,210 @@
+//! Direct reduce-scatter and all-reduce: every contribution goes straight to whoever sums it.
+//!
+//! With n ranks and a tensor of S bytes:
+//!
+//! | | steps | messages per rank and chunk | bytes sent per rank |
+//! |---|---|---|---|
+//! | reduce-scatter | 1 | n - 1 | S (n - 1) / n |
+//! | all-reduce | 2 | 2 (n - 1) | 2 S (n - 1) / n |
+//!
+//! Reduce-scatter: rank r sends shard j to rank j, starting with the rank after itself. Rank j adds
+//! up shard j in the order of arrival. All-reduce: then rank j sends its finished shard to all
+//! others. The tensor is worked on in chunks, so that the gather of one overlaps the reduction of
+//! the next.
+//!
+//! A lost segment costs one rank's contribution to one shard and not, as in a ring, the partial sum
+//! of many: this is the algorithm for tolerated loss. Only the first half may lose; the gather is
+//! lossless, so all ranks end with the same bits. Because sums form in the order of arrival, more
+//! than two ranks may round differently from run to run.
+//!
+//! In place, the gathered shard j overwrites what was sent to rank j as its input. It can only come
+//! after rank j has completed that input, so nothing that is still needed is overwritten.
+
+use gradwire_protocol::units::Rank;
+
+use crate::buffer::Region;
+use crate::plan::{
+    CHUNKS_ON_THE_WAY, Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat,
+};
+
+/// The most chunks whose messages can be numbered: two parts each.
+pub(crate) const CHUNKS_MAX: usize = PARTS as usize / 2;
+
+/// All-reduce in place in the result buffer.
+pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
+    let mut plan = Plan::new();
+    let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
+    for chunk in 0..cut.chunks {
+        let shard = |seat_of_shard: usize| {
+            let (offset, bytes) = cut.shard(chunk, seat.world(), seat_of_shard);
+            Region::buffer(offset, bytes)
+        };
+        let ours = shard(seat.me);
+        let reduced = plan.finishing_gate(ours);
+        let complete = plan.gate();
+        let start = start_of(chunk, &gathered);
+        let (reduce, gather) = (chunk as u16 * 2, chunk as u16 * 2 + 1);
+        for other in seat.others() {
+            let (peer, theirs) = (seat.ranks[other], shard(other));
+            plan.receive(contribution(peer, reduce, ours, reduced));
+            plan.send(own_contribution(peer, reduce, theirs, start));
+            plan.receive(Inbound {
+                from: peer,
+                part: gather,
+                region: theirs,
+                landing: Landing::Copy,
+                reliability: Reliability::Lossless,
+                gate: complete,
+            });
+            plan.send(Outbound {
+                to: peer,
+                part: gather,
+                region: ours,
+                reliability: Reliability::Lossless,
+                contributors: seat.contributors(),
+                gate: reduced,
+            });
+        }
+        gathered.push(complete);
+    }
+    plan.sealed()
+}
+
+/// Reduce-scatter of an input of one block per rank into the result buffer of one block. `cut`
+/// cuts a block.
+pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
+    let mut plan = Plan::new();
+    plan.copy = Some((
+        Region::input(seat.me * block, block),
+        Region::buffer(0, block),
+    ));
+    let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
+    for chunk in 0..cut.chunks {
+        let (offset, bytes) = cut.chunk(chunk);
+        let ours = Region::buffer(offset, bytes);
+        let gate = plan.finishing_gate(ours);
+        let start = start_of(chunk, &reduced);
+        for other in seat.others() {
+            let theirs = Region::input(other * block + offset, bytes);
+            plan.receive(contribution(seat.ranks[other], chunk as u16, ours, gate));
+            plan.send(own_contribution(
+                seat.ranks[other],
+                chunk as u16,
+                theirs,
+                start,
+            ));
+        }
+        reduced.push(gate);
+    }
+    plan.sealed()
+}
+
+/// A chunk starts when the one that lies a few before it is complete.
+pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
+    chunk
+        .checked_sub(CHUNKS_ON_THE_WAY)
+        .map_or(Plan::START, |before| complete[before])
+}
+
+fn contribution(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
+    let (landing, reliability) = (Landing::Reduce, Reliability::Tolerant);
+    Inbound {
+        from,
+        part,
+        region,
+        landing,
+        reliability,
+        gate,
+    }
+}
+
+fn own_contribution(to: Rank, part: u16, region: Region, gate: GateId) -> Outbound {
+    Outbound {
+        to,
+        part,
+        region,
+        reliability: Reliability::Tolerant,
+        contributors: 1,
+        gate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::units::ByteCount;
+
+    use super::*;
+
+    const RANKS: [Rank; 4] = [Rank(0), Rank(1), Rank(2), Rank(3)];
+
+    fn sent(plan: &Plan) -> (usize, usize) {
+        (
+            plan.outbounds.len(),
+            plan.outbounds.iter().map(|out| out.region.bytes).sum(),
+        )
+    }
+
+    #[test]
+    fn an_all_reduce_takes_two_steps_and_sends_each_shard_twice_but_to_oneself() {
+        let bytes = 64 << 10;
+        let cut = Cut::new(bytes, 4, ByteCount::kib(16), CHUNKS_MAX);
+        let plan = all_reduce(
+            Seat {
+                ranks: &RANKS,
+                me: 1,
+            },
+            &cut,
+        );
+        assert_eq!(sent(&plan), (4 * 2 * 3, 2 * bytes * 3 / 4));
+        let firsts: Vec<_> = plan.gates[0]
+            .opens
+            .iter()
+            .map(|&at| plan.outbounds[at].to)
+            .collect();
+        assert_eq!(firsts[..3], [Rank(2), Rank(3), Rank(0)]);
+    }
+
+    #[test]
+    fn a_reduce_scatter_takes_one_step_and_sends_every_block_but_the_own() {
+        let block = 16 << 10;
+        let cut = Cut::new(block, 4, ByteCount::kib(16), CHUNKS_MAX);
+        let plan = reduce_scatter(
+            Seat {
+                ranks: &RANKS,
+                me: 1,
+            },
+            &cut,
+            block,
+        );
+        assert_eq!(sent(&plan), (3, 3 * block));
+        assert!(plan.outbounds.iter().all(|out| out.gate == Plan::START));
+    }
+
+    #[test]
+    fn a_chunk_waits_for_the_one_that_lies_four_before_it() {
+        let cut = Cut::new(6 << 10, 4, ByteCount::kib(1), CHUNKS_MAX);
+        let plan = all_reduce(
+            Seat {
+                ranks: &RANKS[..2],
+                me: 0,
+            },
+            &cut,
+        );
+        let at_start = plan.gates[0].opens.len();
+        assert_eq!((cut.chunks, at_start), (6, CHUNKS_ON_THE_WAY));
+    }
+
+    #[test]
+    fn a_tensor_of_fewer_elements_than_ranks_leaves_some_without_a_shard() {
+        let cut = Cut::new(8, 4, ByteCount::kib(1), CHUNKS_MAX);
+        let plan = all_reduce(
+            Seat {
+                ranks: &RANKS,
+                me: 3,
+            },
+            &cut,
+        );
+        assert_eq!(sent(&plan), (2, 8));
+        assert_eq!(plan.inbounds.len(), 2);
+    }
+}

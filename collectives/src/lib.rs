@@ -1,0 +1,33 @@
+//! Collective operations as a sans-IO machine over the protocol's endpoint.
+//!
+//! Start here:
+//! - [`communicator`]: the machine. Takes operations, drives an endpoint, gives completions.
+//! - [`operation`]: what an operation is, what is refused, how it can fail.
+//! - `plan`: the form in which every algorithm is written: which messages go where, after what.
+//! - `direct`, `ring`, `all_gather`, `broadcast`, `barrier`, `point_to_point`: one algorithm each,
+//!   its header states steps and bytes on the wire; `selection` chooses between them.
+//! - `running`: executes a plan on the bytes of one operation.
+//! - [`holes`]: what stands in for a segment that was lost within the tolerance.
+//! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
+//!
+//! What is not here: packets, loss and repair (`gradwire-protocol`), sockets and clocks
+//! (`gradwire-transport`).
+
+mod all_gather;
+mod barrier;
+mod broadcast;
+pub mod buffer;
+pub mod communicator;
+mod direct;
+pub mod dtype;
+pub mod holes;
+pub mod kernels;
+pub mod magnitude;
+pub mod operation;
+mod plan;
+mod point_to_point;
+mod ring;
+mod running;
+mod selection;
+mod stash;
+mod table;

@@ -1,0 +1,481 @@
+//! What an operation is, what is refused at once, and how it can end.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
+
+use crate::buffer::Buffer;
+use crate::dtype::{DType, ReduceOp};
+use crate::holes::Holes;
+
+/// Ranks that work together, in an order that all of them agree on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Group {
+    /// Number of the group, equal on all its ranks.
+    pub id: u16,
+    /// Its ranks, each once.
+    pub ranks: Arc<[Rank]>,
+}
+
+/// What the ranks of a group do together, or two of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Collective {
+    /// Every rank gets the reduction of all buffers, in place.
+    AllReduce,
+    /// Every rank gets the root's buffer.
+    Broadcast {
+        /// The rank that has it.
+        root: Rank,
+    },
+    /// Every rank gets the inputs of all ranks, in the group's order: the buffer is as long as all
+    /// inputs. Without an input the own block is taken from its place in the buffer.
+    AllGather,
+    /// Rank number i of the group gets the reduction of block i of all inputs: the input is as long
+    /// as all buffers.
+    ReduceScatter,
+    /// Nobody goes on before everybody is here. The buffer is not used.
+    Barrier,
+    /// The buffer goes to one rank.
+    Send {
+        /// The rank that receives.
+        to: Rank,
+    },
+    /// The buffer comes from one rank.
+    Receive {
+        /// The rank that sends.
+        from: Rank,
+    },
+}
+
+impl Collective {
+    /// The peer of a point-to-point operation or the root of a broadcast.
+    fn named_rank(self) -> Option<Rank> {
+        match self {
+            Self::Broadcast { root: rank } | Self::Send { to: rank } => Some(rank),
+            Self::Receive { from } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// Whether only two ranks of the group take part.
+    pub const fn is_point_to_point(self) -> bool {
+        matches!(self, Self::Send { .. } | Self::Receive { .. })
+    }
+
+    /// Whether elements are computed with.
+    pub const fn reduces(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter)
+    }
+}
+
+impl fmt::Display for Collective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllReduce => f.write_str("all_reduce"),
+            Self::Broadcast { root } => write!(f, "broadcast from rank {root}"),
+            Self::AllGather => f.write_str("all_gather"),
+            Self::ReduceScatter => f.write_str("reduce_scatter"),
+            Self::Barrier => f.write_str("barrier"),
+            Self::Send { to } => write!(f, "send to rank {to}"),
+            Self::Receive { from } => write!(f, "receive from rank {from}"),
+        }
+    }
+}
+
+/// How much may be missing, and what stands in for it. Only sums and averages of floats can miss
+/// contributions, and only by the direct algorithm; everything else is lossless whatever is said
+/// here. Equal on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Share of each contribution that may be missing.
+    pub tolerance: Share,
+    /// What stands in for it.
+    pub holes: Holes,
+}
+
+impl Loss {
+    /// Nothing may be missing.
+    pub const NONE: Self = Self {
+        tolerance: Share::NONE,
+        holes: Holes::Rescale,
+    };
+}
+
+/// Which layers of the model the tensor's bytes belong to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Layers {
+    /// Layers of the model; 0 when they are not known.
+    pub count: u16,
+    /// From which byte on which layer, in ascending order of bytes. Of a reduce-scatter, bytes of
+    /// its input.
+    pub spans: Vec<(usize, Layer)>,
+}
+
+/// Something that the ranks of a group do together.
+#[derive(Debug)]
+pub struct Operation {
+    /// Who.
+    pub group: Group,
+    /// Number of the operation, equal on all its ranks and not in use. Collectives count per group,
+    /// point-to-point operations per group, pair and direction.
+    pub sequence: u32,
+    /// What.
+    pub collective: Collective,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// How they are reduced, where they are.
+    pub op: ReduceOp,
+    /// The result, in and out.
+    pub buffer: Buffer,
+    /// The separate input that a reduce-scatter has, and an all-gather may have.
+    pub input: Option<Buffer>,
+    /// What may be missing.
+    pub loss: Loss,
+    /// Training step whose loss budget holds.
+    pub step: Step,
+    /// Layers of the tensor.
+    pub layers: Layers,
+    /// Names the tensor through the steps, for what is kept between them.
+    pub tensor_key: u64,
+    /// When the operation fails if it is not complete.
+    pub deadline: Option<Instant>,
+}
+
+/// Number of an operation on this rank.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct OperationId(pub u64);
+
+/// Why an operation was refused. Nothing was sent.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SubmitError {
+    /// An earlier failure left the ranks in different states.
+    #[error("the communicator was aborted ({reason}); start the job again to go on")]
+    Aborted {
+        /// What happened.
+        reason: String,
+    },
+    /// A rank of the group is gone.
+    #[error("rank {rank} was lost ({reason}); {label} needs it")]
+    PeerLost {
+        /// The rank.
+        rank: Rank,
+        /// How it was lost.
+        reason: String,
+        /// The operation.
+        label: Label,
+    },
+    /// This rank or a named rank is not in the group.
+    #[error("rank {rank} is not in group {group}, whose ranks are {ranks:?}")]
+    NotInGroup {
+        /// The rank.
+        rank: Rank,
+        /// The group.
+        group: u16,
+        /// The group's ranks.
+        ranks: Vec<u16>,
+    },
+    /// A rank is in the group more than once.
+    #[error("rank {rank} is in group {group} more than once; a group has each rank once")]
+    RankTwice {
+        /// The rank.
+        rank: Rank,
+        /// The group.
+        group: u16,
+    },
+    /// A send to or a receive from the own rank.
+    #[error("{label} on rank {rank} itself; point-to-point operations need another rank")]
+    ToItself {
+        /// The operation.
+        label: Label,
+        /// This rank.
+        rank: Rank,
+    },
+    /// The reduction does not exist for the type.
+    #[error(
+        "{op} is not defined for {dtype}: avg needs a float type (sum, then divide, for integers), \
+         band, bor and bxor an integer type"
+    )]
+    Undefined {
+        /// The reduction.
+        op: ReduceOp,
+        /// The type.
+        dtype: DType,
+    },
+    /// A buffer ends within an element.
+    #[error("{label} of {bytes} bytes: not a multiple of the {element} bytes of a {dtype}")]
+    NotWholeElements {
+        /// The operation.
+        label: Label,
+        /// Length of the buffer.
+        bytes: usize,
+        /// Length of an element.
+        element: usize,
+        /// The type.
+        dtype: DType,
+    },
+    /// Buffer and input do not fit each other.
+    #[error("{label}: an input of {input} bytes and a buffer of {buffer} bytes; {rule}")]
+    InputSize {
+        /// The operation.
+        label: Label,
+        /// Length of the input; 0 when there is none.
+        input: usize,
+        /// Length of the buffer.
+        buffer: usize,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// The same sequence number is on its way.
+    #[error("{label} is on its way already; each operation of a group has a number of its own")]
+    SequenceInUse {
+        /// The operation.
+        label: Label,
+    },
+    /// The layers are not in order.
+    #[error("{label}: layer spans start at bytes {before} and then {after}; they must ascend")]
+    LayersNotAscending {
+        /// The operation.
+        label: Label,
+        /// Start of a span.
+        before: usize,
+        /// Start of the one behind it.
+        after: usize,
+    },
+}
+
+/// How an operation can fail after it was submitted.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum OperationError {
+    /// A rank that takes part is gone.
+    #[error("rank {rank} was lost ({reason}) during {label}")]
+    PeerLost {
+        /// The rank.
+        rank: Rank,
+        /// How it was lost.
+        reason: String,
+        /// The operation.
+        label: Label,
+    },
+    /// It took longer than its deadline allows.
+    #[error(
+        "{label} did not finish in time: it waits for ranks {waits_for:?}, {received} of \
+         {expected} bytes were received"
+    )]
+    TimedOut {
+        /// The operation.
+        label: Label,
+        /// Ranks that have not sent or not received everything.
+        waits_for: Vec<u16>,
+        /// Bytes received.
+        received: u64,
+        /// Bytes to receive.
+        expected: u64,
+    },
+    /// A peer's tensor has another length.
+    #[error(
+        "{label}: rank {from} sent a message of {theirs} bytes where {ours} were expected; shape \
+         and dtype must be equal on all ranks"
+    )]
+    Mismatch {
+        /// The operation.
+        label: Label,
+        /// The peer.
+        from: Rank,
+        /// The expected length.
+        ours: u32,
+        /// The peer's length.
+        theirs: u32,
+    },
+    /// Another operation failed, or somebody gave up.
+    #[error("{label} was aborted: {reason}")]
+    Aborted {
+        /// The operation.
+        label: Label,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What a completed operation did on this rank.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Outcome {
+    /// Segments that others were to send to this rank.
+    pub expected_segments: u64,
+    /// Of these, segments that this rank did without.
+    pub lost_segments: u64,
+    /// Segments that this rank had to send.
+    pub sent_segments: u64,
+    /// Of these, segments that others did without.
+    pub missed_segments: u64,
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which operation.
+    pub id: OperationId,
+    /// Its buffer; the result if it succeeded, undefined values if not.
+    pub buffer: Buffer,
+    /// Its input, unchanged.
+    pub input: Option<Buffer>,
+    /// How it ended.
+    pub result: Result<Outcome, OperationError>,
+}
+
+/// An operation's name in messages: "all_reduce, group 0, sequence 7".
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Label {
+    /// What.
+    pub collective: Collective,
+    /// In which group.
+    pub group: u16,
+    /// Which one of it.
+    pub sequence: u32,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            collective,
+            group,
+            sequence,
+        } = self;
+        write!(f, "{collective}, group {group}, sequence {sequence}")
+    }
+}
+
+impl Operation {
+    /// Its name.
+    pub fn label(&self) -> Label {
+        let (collective, group, sequence) = (self.collective, self.group.id, self.sequence);
+        Label {
+            collective,
+            group,
+            sequence,
+        }
+    }
+
+    /// Whether contributions may be missing at all.
+    pub fn may_lose(&self) -> bool {
+        self.collective.reduces()
+            && !self.loss.tolerance.is_none()
+            && self.dtype.is_float()
+            && self.op.can_miss_contributions()
+    }
+
+    /// Length of the tensor: of the longer one of buffer and input.
+    pub(crate) fn tensor_bytes(&self) -> usize {
+        self.buffer
+            .len()
+            .max(self.input.as_ref().map_or(0, Buffer::len))
+    }
+
+    /// The ranks without which it cannot complete.
+    pub(crate) fn participants(&self) -> &[Rank] {
+        let named = self
+            .collective
+            .named_rank()
+            .filter(|_| self.collective.is_point_to_point());
+        let at = named.and_then(|peer| self.group.ranks.iter().position(|&rank| rank == peer));
+        at.map_or(&self.group.ranks, |at| &self.group.ranks[at..=at])
+    }
+
+    /// Checks everything that one rank can check alone; gives the seat of rank `me`.
+    pub(crate) fn check(&self, me: Rank) -> Result<usize, SubmitError> {
+        let seat = self.check_group(me)?;
+        self.check_sizes()?;
+        let descending = self
+            .layers
+            .spans
+            .windows(2)
+            .find(|pair| pair[0].0 > pair[1].0);
+        if let Some(&[(before, _), (after, _)]) = descending {
+            return Err(SubmitError::LayersNotAscending {
+                label: self.label(),
+                before,
+                after,
+            });
+        }
+        Ok(seat)
+    }
+
+    fn check_group(&self, me: Rank) -> Result<usize, SubmitError> {
+        let group = &self.group;
+        let seat_of = |rank: Rank| {
+            let seat = group.ranks.iter().position(|&other| other == rank);
+            seat.ok_or_else(|| {
+                let ranks = group.ranks.iter().map(|rank| rank.0).collect();
+                SubmitError::NotInGroup {
+                    rank,
+                    group: group.id,
+                    ranks,
+                }
+            })
+        };
+        let mut sorted = group.ranks.to_vec();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(SubmitError::RankTwice {
+                rank: twice[0],
+                group: group.id,
+            });
+        }
+        if let Some(named) = self.collective.named_rank() {
+            seat_of(named)?;
+            if self.collective.is_point_to_point() && named == me {
+                return Err(SubmitError::ToItself {
+                    label: self.label(),
+                    rank: me,
+                });
+            }
+        }
+        seat_of(me)
+    }
+
+    fn check_sizes(&self) -> Result<(), SubmitError> {
+        let (dtype, op, label) = (self.dtype, self.op, self.label());
+        if self.collective.reduces() && !op.is_defined_for(dtype) {
+            return Err(SubmitError::Undefined { op, dtype });
+        }
+        let element = dtype.bytes();
+        let buffer = self.buffer.len();
+        let world = self.group.ranks.len();
+        let input = self.input.as_ref().map(Buffer::len);
+        let rule = match (self.collective, input) {
+            (Collective::AllGather, None) if !buffer.is_multiple_of(world) => {
+                "in place, the buffer is as long as one block per rank"
+            }
+            (Collective::AllGather, Some(input)) if input * world != buffer => {
+                "the buffer is as long as the inputs of all ranks"
+            }
+            (Collective::ReduceScatter, input) if input != Some(buffer * world) => {
+                "the input is as long as the buffers of all ranks"
+            }
+            (Collective::AllGather | Collective::ReduceScatter, _) | (_, None) => "",
+            (_, Some(_)) => "only all_gather and reduce_scatter have an input",
+        };
+        if !rule.is_empty() {
+            return Err(SubmitError::InputSize {
+                label,
+                input: input.unwrap_or(0),
+                buffer,
+                rule,
+            });
+        }
+        let block = if self.collective == Collective::AllGather {
+            buffer / world
+        } else {
+            buffer
+        };
+        if !block.is_multiple_of(element) {
+            return Err(SubmitError::NotWholeElements {
+                label,
+                bytes: block,
+                element,
+                dtype,
+            });
+        }
+        Ok(())
+    }
+}

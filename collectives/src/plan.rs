@@ -1,0 +1,307 @@
+//! The form in which an algorithm is written: the messages of one rank, and what each waits for.
+//!
+//! A plan has messages in, messages out and gates. A gate opens when all its messages in are
+//! received; then its region is finished (holes settled, averages divided) and its messages out
+//! start. [`Plan::START`] is open from the beginning. A plan says nothing about bytes' values, so
+//! algorithms are tested for steps and bytes without running them, and run by `running` alike.
+//!
+//! Two rules that every algorithm here obeys. Part numbers are the same on both sides of a message
+//! and lie below [`PARTS`], apart from point-to-point's. A region that a message leaves from is
+//! overwritten only by a message whose sender has completely received the former: then what the
+//! endpoint may still repeat of it is a duplicate, which its receiver drops.
+
+use gradwire_protocol::units::{ByteCount, Rank};
+
+use crate::buffer::Region;
+
+/// Part numbers of collectives lie below this, those of point-to-point messages from here on.
+pub(crate) const PARTS: u16 = 0x8000;
+/// Chunks of one operation that are on their way at once: enough to overlap the gather of one with
+/// the reduction of the next, few enough that a chunk is still in cache when it is gathered.
+pub(crate) const CHUNKS_ON_THE_WAY: usize = 4;
+/// Messages of algorithms without chunks are cut to at most this.
+const PIECE_BYTES: usize = 64 << 20;
+/// Chunks are at most this long, whatever the job says: messages have 32-bit lengths.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
+
+/// What an arriving segment does to the bytes that are there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Landing {
+    /// It replaces them.
+    Copy,
+    /// It is reduced into them.
+    Reduce,
+}
+
+/// Whether the operation's loss tolerance applies to a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reliability {
+    /// It must arrive whole.
+    Lossless,
+    /// It is one rank's own contribution: what is lost of it is within the tolerance.
+    Tolerant,
+}
+
+/// Number of a gate in its plan.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct GateId(pub(crate) usize);
+
+/// A message in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inbound {
+    pub(crate) from: Rank,
+    pub(crate) part: u16,
+    /// A region of the result buffer.
+    pub(crate) region: Region,
+    pub(crate) landing: Landing,
+    pub(crate) reliability: Reliability,
+    /// The gate that waits for it.
+    pub(crate) gate: GateId,
+}
+
+/// A message out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outbound {
+    pub(crate) to: Rank,
+    pub(crate) part: u16,
+    pub(crate) region: Region,
+    pub(crate) reliability: Reliability,
+    /// How many ranks' values are summed in it.
+    pub(crate) contributors: u16,
+    /// The gate that it waits for.
+    pub(crate) gate: GateId,
+}
+
+/// A point that messages wait for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate {
+    /// Messages in until it opens.
+    pub(crate) waits: usize,
+    /// What holds a finished reduction when it opens.
+    pub(crate) finish: Option<Region>,
+    /// The messages out that start then, in this order.
+    pub(crate) opens: Vec<usize>,
+}
+
+/// The messages of one operation on one rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Bytes to copy before anything else: from where, to where.
+    pub(crate) copy: Option<(Region, Region)>,
+    /// Sorted by (from, part).
+    pub(crate) inbounds: Vec<Inbound>,
+    /// Sorted by (to, part).
+    pub(crate) outbounds: Vec<Outbound>,
+    pub(crate) gates: Vec<Gate>,
+}
+
+impl Plan {
+    /// The gate that is open from the beginning.
+    pub(crate) const START: GateId = GateId(0);
+
+    /// A plan without messages.
+    pub(crate) fn new() -> Self {
+        Self {
+            copy: None,
+            inbounds: vec![],
+            outbounds: vec![],
+            gates: vec![Gate::default()],
+        }
+    }
+
+    /// A new gate, which waits for nothing yet.
+    pub(crate) fn gate(&mut self) -> GateId {
+        self.gates.push(Gate::default());
+        GateId(self.gates.len() - 1)
+    }
+
+    /// A new gate that finishes the reduction in `region` when it opens.
+    pub(crate) fn finishing_gate(&mut self, region: Region) -> GateId {
+        let gate = self.gate();
+        self.gates[gate.0].finish = Some(region);
+        gate
+    }
+
+    /// Adds a message in. An empty region needs none, unless it is empty on purpose.
+    pub(crate) fn receive(&mut self, inbound: Inbound) {
+        if inbound.region.bytes > 0 || inbound.region == Region::NOTHING {
+            self.inbounds.push(inbound);
+        }
+    }
+
+    /// Adds a message out. An empty region needs none, unless it is empty on purpose.
+    pub(crate) fn send(&mut self, outbound: Outbound) {
+        if outbound.region.bytes > 0 || outbound.region == Region::NOTHING {
+            self.outbounds.push(outbound);
+        }
+    }
+
+    /// The finished plan: gates know what they wait for and what they open.
+    #[must_use]
+    pub(crate) fn sealed(mut self) -> Self {
+        for inbound in &self.inbounds {
+            self.gates[inbound.gate.0].waits += 1;
+        }
+        self.inbounds
+            .sort_by_key(|inbound| (inbound.from, inbound.part));
+        let mut order: Vec<usize> = (0..self.outbounds.len()).collect();
+        order.sort_by_key(|&at| (self.outbounds[at].to, self.outbounds[at].part));
+        let mut place = vec![0; order.len()];
+        for (sorted, &at) in order.iter().enumerate() {
+            place[at] = sorted;
+        }
+        for (at, outbound) in self.outbounds.iter().enumerate() {
+            self.gates[outbound.gate.0].opens.push(place[at]);
+        }
+        self.outbounds = order.iter().map(|&at| self.outbounds[at]).collect();
+        self
+    }
+
+    /// The message in with this sender and part.
+    pub(crate) fn inbound(&self, from: Rank, part: u16) -> Option<usize> {
+        let key = |inbound: &Inbound| (inbound.from, inbound.part);
+        self.inbounds.binary_search_by_key(&(from, part), key).ok()
+    }
+
+    /// The message out with this receiver and part.
+    pub(crate) fn outbound(&self, to: Rank, part: u16) -> Option<usize> {
+        let key = |outbound: &Outbound| (outbound.to, outbound.part);
+        self.outbounds.binary_search_by_key(&(to, part), key).ok()
+    }
+}
+
+/// A rank's seat in its group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat<'a> {
+    /// The group, in the order that all its ranks agree on.
+    pub(crate) ranks: &'a [Rank],
+    /// Position of this rank in it.
+    pub(crate) me: usize,
+}
+
+impl Seat<'_> {
+    /// Ranks in the group.
+    pub(crate) fn world(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Ranks in the group, as a contributor count.
+    pub(crate) fn contributors(&self) -> u16 {
+        u16::try_from(self.ranks.len()).expect("ranks are distinct 16-bit numbers")
+    }
+
+    /// The seat `distance` further on, around the group.
+    pub(crate) fn after(&self, distance: usize) -> usize {
+        (self.me + distance) % self.world()
+    }
+
+    /// The seat `distance` before, around the group.
+    pub(crate) fn before(&self, distance: usize) -> usize {
+        (self.me + self.world() - distance % self.world()) % self.world()
+    }
+
+    /// The seats of all others in rotated order: each rank starts with the one after itself, so
+    /// that no rank is everybody's first.
+    pub(crate) fn others(self) -> impl Iterator<Item = usize> {
+        (1..self.ranks.len()).map(move |distance| (self.me + distance) % self.ranks.len())
+    }
+}
+
+/// How a tensor is cut: into chunks that are worked on one after the other, each chunk into one
+/// shard per rank. All cuts are between elements and as even as they can be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    elements: usize,
+    element_bytes: usize,
+    pub(crate) chunks: usize,
+}
+
+impl Cut {
+    /// Cuts `bytes` into chunks of about `chunk`, but into no more than `chunks_max`.
+    pub(crate) fn new(
+        bytes: usize,
+        element_bytes: usize,
+        chunk: ByteCount,
+        chunks_max: usize,
+    ) -> Self {
+        let chunk = chunk.as_usize().clamp(1, CHUNK_BYTES_MAX);
+        let chunks = bytes.div_ceil(chunk).clamp(1, chunks_max.max(1));
+        Self {
+            elements: bytes / element_bytes,
+            element_bytes,
+            chunks,
+        }
+    }
+
+    /// Byte offset and length of a chunk.
+    pub(crate) fn chunk(&self, chunk: usize) -> (usize, usize) {
+        let (first, count) = even_part(self.elements, self.chunks, chunk);
+        (first * self.element_bytes, count * self.element_bytes)
+    }
+
+    /// Byte offset and length of one of `shards` parts of a chunk.
+    pub(crate) fn shard(&self, chunk: usize, shards: usize, shard: usize) -> (usize, usize) {
+        let (chunk_first, chunk_count) = even_part(self.elements, self.chunks, chunk);
+        let (first, count) = even_part(chunk_count, shards, shard);
+        (
+            (chunk_first + first) * self.element_bytes,
+            count * self.element_bytes,
+        )
+    }
+}
+
+/// First element and number of elements of part `index`, when `whole` elements are cut into
+/// `parts` whose sizes differ by at most one, larger ones first.
+fn even_part(whole: usize, parts: usize, index: usize) -> (usize, usize) {
+    let (size, larger) = (whole / parts, whole % parts);
+    (
+        index * size + index.min(larger),
+        size + usize::from(index < larger),
+    )
+}
+
+/// Byte offset and length of the messages that carry `bytes` without chunks.
+pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> {
+    let starts = (0..bytes).step_by(PIECE_BYTES).enumerate();
+    starts.map(move |(index, offset)| {
+        let part = u16::try_from(index).expect("32,768 pieces are 2 TiB");
+        assert!(part < PARTS, "32,768 pieces are 2 TiB");
+        (part, offset, PIECE_BYTES.min(bytes - offset))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_and_shards_cover_the_tensor_without_overlap() {
+        for (bytes, element_bytes) in [(0, 4), (4, 4), (52, 4), (1000, 8), (4096, 2)] {
+            let cut = Cut::new(bytes, element_bytes, ByteCount::new(100), 7);
+            for shards in 1..=5 {
+                let mut next = 0;
+                for chunk in 0..cut.chunks {
+                    for shard in 0..shards {
+                        let (offset, length) = cut.shard(chunk, shards, shard);
+                        assert_eq!(offset, next);
+                        assert_eq!(offset % element_bytes, 0);
+                        next = offset + length;
+                    }
+                }
+                assert_eq!(next, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn more_chunks_than_parts_can_number_become_larger_chunks() {
+        assert_eq!(Cut::new(1 << 20, 4, ByteCount::new(1), 16).chunks, 16);
+    }
+
+    #[test]
+    fn the_first_of_the_others_is_another_one_for_every_rank() {
+        let ranks = [Rank(4), Rank(5), Rank(6)];
+        let firsts = (0..3).map(|me| Seat { ranks: &ranks, me }.others().next());
+        assert_eq!(firsts.collect::<Vec<_>>(), [Some(1), Some(2), Some(0)]);
+    }
+}

@@ -1,0 +1,438 @@
+//! One operation on its way: executes its plan on its bytes.
+//!
+//! Segments land straight in the result buffer, copied or reduced from the packet they came in.
+//! What leaves is read from the buffers when a packet is made, with one exception: under error
+//! feedback a contribution is copied first, because what of it was lost is only known later.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::machine::Payload;
+use gradwire_protocol::priority::{Policy, Shape, Tags};
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{Instant, Layer, Rank, Share, Tag};
+
+use crate::buffer::{Buffer, Place, Region};
+use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
+use crate::kernels::accumulate;
+use crate::magnitude::RunningMeans;
+use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome};
+use crate::plan::{GateId, Inbound, Landing, Plan, Reliability};
+use crate::stash::Stash;
+
+/// What is kept of tensors between steps.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) residuals: Residuals,
+    pub(crate) previous: PreviousResults,
+    pub(crate) means: RunningMeans,
+}
+
+/// What an operation works with and does not own.
+#[derive(Debug)]
+pub(crate) struct Desk<'a> {
+    pub(crate) now: Instant,
+    pub(crate) endpoint: &'a mut Endpoint,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) policy: &'a Policy,
+}
+
+/// Where a message out stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    Waiting,
+    Started,
+    Sent,
+}
+
+/// A submitted operation.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) id: OperationId,
+    pub(crate) operation: Operation,
+    plan: Plan,
+    contributors: u16,
+    segment_bytes: u32,
+    /// The least length of a message that may lose; `None` when none may.
+    lossy_from: Option<usize>,
+    waits: Vec<usize>,
+    received: Vec<bool>,
+    stages: Vec<Stage>,
+    /// Messages in and out that are not done.
+    open: usize,
+    /// Missing contributions per segment, of gates that wait or finish.
+    holes: BTreeMap<GateId, Vec<u16>>,
+    /// Contributions as they were sent, by message out.
+    copies: BTreeMap<usize, Vec<u8>>,
+    received_bytes: u64,
+    outcome: Outcome,
+}
+
+impl Running {
+    /// An operation that has not started. Messages shorter than `min_lossy` are lossless.
+    pub(crate) fn new(
+        id: OperationId,
+        operation: Operation,
+        plan: Plan,
+        min_lossy: usize,
+        segment_bytes: u32,
+    ) -> Self {
+        let contributors = operation.group.ranks.len() as u16;
+        let lossy_from = operation.may_lose().then_some(min_lossy);
+        Self {
+            id,
+            contributors,
+            segment_bytes,
+            lossy_from,
+            waits: plan.gates.iter().map(|gate| gate.waits).collect(),
+            received: vec![false; plan.inbounds.len()],
+            stages: vec![Stage::Waiting; plan.outbounds.len()],
+            open: plan.inbounds.len() + plan.outbounds.len(),
+            holes: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            received_bytes: 0,
+            outcome: Outcome::default(),
+            operation,
+            plan,
+        }
+    }
+
+    /// Posts everything that will come and sends what waits for nothing.
+    pub(crate) fn start(&mut self, stash: &mut Stash, desk: &mut Desk<'_>) {
+        self.copy_own();
+        for at in 0..self.plan.inbounds.len() {
+            let inbound = self.plan.inbounds[at];
+            let cut = self.cut(inbound.region);
+            self.outcome.expected_segments += u64::from(cut.segments());
+            let tag = self.tag(inbound.part);
+            let incoming = Incoming {
+                tag,
+                step: self.operation.step,
+                bytes: cut.bytes(),
+                tolerance: self.tolerance(inbound.region, inbound.reliability),
+            };
+            if let Some(early) = stash.take(inbound.from, tag) {
+                for (placement, payload) in early.segments() {
+                    self.place(at, placement.offset, payload);
+                }
+            }
+            desk.endpoint.expect(desk.now, inbound.from, incoming);
+        }
+        for gate in 0..self.waits.len() {
+            if self.waits[gate] == 0 {
+                self.open_gate(GateId(gate), desk);
+            }
+        }
+    }
+
+    /// Copies the own block from the input to its place in the result.
+    pub(crate) fn copy_own(&mut self) {
+        let Some((from, to)) = self.plan.copy else {
+            return;
+        };
+        let input = self.operation.input.as_ref().and_then(Buffer::bytes);
+        if let (Some(input), Some(buffer)) = (input, self.operation.buffer.bytes_mut()) {
+            let own = &input[from.offset..from.offset + from.bytes];
+            buffer[to.offset..to.offset + to.bytes].copy_from_slice(own);
+        }
+    }
+
+    fn tag(&self, part: u16) -> Tag {
+        Tag::new(self.operation.group.id, self.operation.sequence, part)
+    }
+
+    fn cut(&self, region: Region) -> Segmentation {
+        Segmentation::new(region.message_bytes(), self.segment_bytes)
+    }
+
+    fn tolerance(&self, region: Region, reliability: Reliability) -> Share {
+        let lossy = self.lossy_from.is_some_and(|least| region.bytes >= least);
+        match reliability {
+            Reliability::Tolerant if lossy => self.operation.loss.tolerance,
+            _ => Share::NONE,
+        }
+    }
+
+    /// The number of the message in with this sender and part.
+    pub(crate) fn inbound(&self, from: Rank, part: u16) -> Option<usize> {
+        self.plan.inbound(from, part)
+    }
+
+    /// The number of the message out with this receiver and part.
+    pub(crate) fn outbound(&self, to: Rank, part: u16) -> Option<usize> {
+        self.plan.outbound(to, part)
+    }
+
+    /// Puts a segment where it belongs.
+    pub(crate) fn place(&mut self, inbound: usize, offset: u32, payload: Payload<'_>) {
+        let Inbound {
+            region, landing, ..
+        } = self.plan.inbounds[inbound];
+        let length = payload.len();
+        if offset as usize + length > region.bytes {
+            return; // of a message that is longer than posted, which the endpoint reports
+        }
+        self.received_bytes += length as u64;
+        let Some(buffer) = self.operation.buffer.bytes_mut() else {
+            return;
+        };
+        let bytes = payload
+            .bytes()
+            .expect("buffers of bytes are filled by drivers with bytes");
+        let at = region.offset + offset as usize;
+        let target = &mut buffer[at..at + length];
+        match landing {
+            Landing::Copy => target.copy_from_slice(bytes),
+            Landing::Reduce => accumulate(self.operation.dtype, self.operation.op, target, bytes),
+        }
+    }
+
+    /// The bytes of a message out.
+    pub(crate) fn source(&self, outbound: usize) -> Payload<'_> {
+        if let Some(copy) = self.copies.get(&outbound) {
+            return Payload::Bytes(copy);
+        }
+        let region = self.plan.outbounds[outbound].region;
+        match region.place {
+            Place::Buffer => self.operation.buffer.payload(region.offset, region.bytes),
+            Place::Input => {
+                let input = self
+                    .operation
+                    .input
+                    .as_ref()
+                    .expect("validated with the plan");
+                input.payload(region.offset, region.bytes)
+            }
+            Place::Nothing => Payload::Bytes(&[]),
+        }
+    }
+
+    /// A message in is complete, apart from its holes.
+    pub(crate) fn on_received(&mut self, at: usize, holes: Option<&Bitmap>, desk: &mut Desk<'_>) {
+        if std::mem::replace(&mut self.received[at], true) {
+            return;
+        }
+        let inbound = self.plan.inbounds[at];
+        if let Some(holes) = holes {
+            self.outcome.lost_segments += u64::from(holes.ones());
+            let segments = self.cut(inbound.region).segments() as usize;
+            let missing = self
+                .holes
+                .entry(inbound.gate)
+                .or_insert_with(|| vec![0; segments]);
+            for segment in holes.iter_ones() {
+                missing[segment as usize] += 1;
+            }
+        }
+        self.open -= 1;
+        let waits = &mut self.waits[inbound.gate.0];
+        *waits -= 1;
+        if *waits == 0 {
+            self.open_gate(inbound.gate, desk);
+        }
+    }
+
+    /// A message out was received as far as it ever will be.
+    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>, memory: &mut Memory) {
+        if std::mem::replace(&mut self.stages[at], Stage::Sent) == Stage::Sent {
+            return;
+        }
+        self.open -= 1;
+        let copy = self.copies.remove(&at);
+        let Some(missing) = missing else { return };
+        self.outcome.missed_segments += u64::from(missing.ones());
+        let Some(copy) = copy else { return };
+        let region = self.plan.outbounds[at].region;
+        for segment in missing.iter_ones() {
+            let offset = segment as usize * self.segment_bytes as usize;
+            let end = copy.len().min(offset + self.segment_bytes as usize);
+            let (key, shape) = (self.operation.tensor_key, self.shape());
+            memory
+                .residuals
+                .keep(key, shape, region.offset + offset, &copy[offset..end]);
+        }
+    }
+
+    /// Whether every message in and out is done.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.open == 0
+    }
+
+    fn open_gate(&mut self, gate: GateId, desk: &mut Desk<'_>) {
+        if let Some(region) = self.plan.gates[gate.0].finish {
+            self.finish(gate, region, desk.memory);
+        }
+        let opens = std::mem::take(&mut self.plan.gates[gate.0].opens);
+        for at in opens {
+            self.send(at, desk);
+        }
+    }
+
+    /// Turns the sum in a region into the result.
+    fn finish(&mut self, gate: GateId, region: Region, memory: &mut Memory) {
+        let missing = self.holes.remove(&gate);
+        let keeps = self.operation.loss.holes == Holes::Previous
+            && !self.tolerance(region, Reliability::Tolerant).is_none();
+        let operation = &mut self.operation;
+        let Some(buffer) = operation.buffer.bytes_mut() else {
+            return;
+        };
+        let sum = &mut buffer[region.offset..region.offset + region.bytes];
+        let key = operation.tensor_key;
+        let settlement = Settlement {
+            dtype: operation.dtype,
+            op: operation.op,
+            rule: operation.loss.holes,
+            contributors: self.contributors,
+            segment_bytes: self.segment_bytes as usize,
+            missing: missing.as_deref(),
+            previous: memory
+                .previous
+                .get(key, region.offset, region.bytes)
+                .filter(|_| keeps),
+        };
+        settlement.settle(sum);
+        if keeps {
+            memory.previous.keep(key, region.offset, sum);
+        }
+    }
+
+    fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
+        let outbound = self.plan.outbounds[at];
+        let tolerance = self.tolerance(outbound.region, outbound.reliability);
+        if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
+            self.copy_with_residual(at, &mut desk.memory.residuals);
+        }
+        let cut = self.cut(outbound.region);
+        self.stages[at] = Stage::Started;
+        self.outcome.sent_segments += u64::from(cut.segments());
+        let shape = Shape {
+            segments: cut.segments(),
+            layer_count: self.operation.layers.count,
+        };
+        let spans = self.segment_spans(outbound.region);
+        let tags = if tolerance.is_none() {
+            desk.policy.lossless(shape, &spans)
+        } else {
+            self.lossy_tags(at, shape, &spans, desk)
+        };
+        let outgoing = Outgoing {
+            tag: self.tag(outbound.part),
+            step: self.operation.step,
+            bytes: cut.bytes(),
+            tolerance,
+            contributors: outbound.contributors,
+            tags,
+        };
+        desk.endpoint.send(desk.now, outbound.to, outgoing);
+    }
+
+    fn lossy_tags(
+        &self,
+        at: usize,
+        shape: Shape,
+        spans: &[(u32, Layer)],
+        desk: &mut Desk<'_>,
+    ) -> Tags {
+        let offset = self.plan.outbounds[at].region.offset;
+        let message = (self.operation.tensor_key, offset);
+        let source = self.source(at).bytes();
+        let magnitudes = source.map(|values| {
+            let segment_bytes = self.segment_bytes as usize;
+            desk.memory
+                .means
+                .update(message, self.operation.dtype, values, segment_bytes)
+        });
+        desk.policy
+            .lossy(shape, spans, magnitudes.unwrap_or_default())
+    }
+
+    /// Keeps a contribution as it is sent, with what of it was lost a step ago.
+    fn copy_with_residual(&mut self, at: usize, residuals: &mut Residuals) {
+        let Some(bytes) = self.source(at).bytes() else {
+            return;
+        };
+        let mut copy = bytes.to_vec();
+        let offset = self.plan.outbounds[at].region.offset;
+        residuals.add_to(self.operation.tensor_key, self.shape(), offset, &mut copy);
+        self.copies.insert(at, copy);
+    }
+
+    fn shape(&self) -> TensorShape {
+        TensorShape {
+            dtype: self.operation.dtype,
+            bytes: self.operation.tensor_bytes(),
+        }
+    }
+
+    /// The layers of a message's segments: each has the layer of its first byte.
+    fn segment_spans(&self, region: Region) -> Vec<(u32, Layer)> {
+        let spans = &self.operation.layers.spans;
+        let first = spans
+            .partition_point(|&(start, _)| start <= region.offset)
+            .saturating_sub(1);
+        let inside = |&&(start, _): &&(usize, Layer)| start < region.offset + region.bytes;
+        let mut segments: Vec<(u32, Layer)> = Vec::new();
+        for &(start, layer) in spans[first..].iter().take_while(inside) {
+            let offset = start.saturating_sub(region.offset);
+            let segment = offset.div_ceil(self.segment_bytes as usize) as u32;
+            match segments.last_mut() {
+                Some(last) if last.0 == segment => last.1 = layer,
+                _ => segments.push((segment, layer)),
+            }
+        }
+        segments
+    }
+
+    /// That the operation ran out of time, and what it was waiting for.
+    pub(crate) fn timed_out(&self) -> OperationError {
+        let inbounds = self.plan.inbounds.iter().zip(&self.received);
+        let missing = inbounds
+            .filter(|(_, received)| !**received)
+            .map(|(inbound, _)| inbound.from);
+        let outbounds = self.plan.outbounds.iter().zip(&self.stages);
+        let unheard = outbounds.filter(|(_, stage)| **stage == Stage::Started);
+        let mut waits_for: Vec<u16> = missing.map(|rank| rank.0).collect();
+        waits_for.extend(unheard.map(|(outbound, _)| outbound.to.0));
+        waits_for.sort_unstable();
+        waits_for.dedup();
+        let expected = self
+            .plan
+            .inbounds
+            .iter()
+            .map(|inbound| inbound.region.bytes as u64)
+            .sum();
+        let (label, received) = (self.operation.label(), self.received_bytes);
+        OperationError::TimedOut {
+            label,
+            waits_for,
+            received,
+            expected,
+        }
+    }
+
+    /// Copies of the messages that others still count on, when the operation ends early.
+    pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, Tag), Vec<u8>)> {
+        let started = (0..self.stages.len()).filter(|&at| self.stages[at] == Stage::Started);
+        started.filter_map(|at| {
+            let bytes = self.source(at).bytes()?.to_vec();
+            let outbound = &self.plan.outbounds[at];
+            Some(((outbound.to, self.tag(outbound.part)), bytes))
+        })
+    }
+
+    /// The end.
+    pub(crate) fn into_completion(self, result: Result<(), OperationError>) -> Completion {
+        let Operation { buffer, input, .. } = self.operation;
+        let result = result.map(|()| self.outcome);
+        Completion {
+            id: self.id,
+            buffer,
+            input,
+            result,
+        }
+    }
+}
