@@ -380,10 +380,7 @@ impl Endpoint {
 
     /// Counts over all peers.
     pub fn counters(&self) -> Counters {
-        let mut sum = Counters {
-            foreign: self.foreign,
-            ..Counters::default()
-        };
+        let mut sum = self.past;
         for peer in &self.peers {
             sum.sender.add(peer.sender.counters());
             sum.receiver.add(peer.receiver.counters());
