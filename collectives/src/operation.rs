@@ -304,6 +304,8 @@ pub struct Outcome {
     pub expected_segments: u64,
     /// Of these, segments that this rank did without.
     pub lost_segments: u64,
+    /// The largest share of one message's segments that this rank did without.
+    pub max_lost_share: Share,
     /// Segments that this rank had to send.
     pub sent_segments: u64,
     /// Of these, segments that others did without.

@@ -219,6 +219,8 @@ impl Running {
         if let Some(holes) = holes {
             self.outcome.lost_segments += u64::from(holes.ones());
             let segments = self.cut(inbound.region).segments() as usize;
+            let share = Share::new(f64::from(holes.ones()) / segments as f64).unwrap_or(Share::ALL);
+            self.outcome.max_lost_share = self.outcome.max_lost_share.max(share);
             let missing = self
                 .holes
                 .entry(inbound.gate)

@@ -6,7 +6,7 @@
 use crate::units::Span;
 
 /// Nothing on a network or a host reacts faster than this to be worth a shorter wait.
-const PROBE_WAIT_MIN: Span = Span::from_millis(1);
+const PROBE_WAIT_MIN: Span = Span::from_micros(300);
 const FIRST_GUESS: Span = Span::from_millis(2);
 
 /// Round-trip time to one peer.

@@ -22,7 +22,7 @@ use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
 
 /// A probe's wait doubles with every unanswered one, up to this.
 const PROBE_WAIT_MAX: Span = Span::from_millis(20);
-/// Unanswered probes in a row after which the window starts over.
+/// Unanswered probes of one message after which the window starts over.
 const SILENT_PROBES: u32 = 3;
 
 /// A message to send.
@@ -101,7 +101,6 @@ pub struct Sender {
     spray: Spray,
     next_id: u32,
     newest_echo: Option<u32>,
-    silent_probes: u32,
     closes: Vec<Header>,
     sent: VecDeque<Sent>,
     counters: SenderCounters,
@@ -125,7 +124,6 @@ impl Sender {
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next_id: 1,
             newest_echo: None,
-            silent_probes: 0,
             closes: Vec::new(),
             sent: VecDeque::new(),
             counters: SenderCounters::default(),
@@ -192,8 +190,7 @@ impl Sender {
         let doubled = rtt.probe_wait() * (1 << sending.unanswered.min(6));
         sending.on_probe(now + doubled.min(PROBE_WAIT_MAX.max(rtt.probe_wait())));
         self.counters.probes += 1;
-        self.silent_probes += 1;
-        if self.silent_probes == SILENT_PROBES && self.in_flight > 0 {
+        if sending.unanswered == SILENT_PROBES && self.in_flight > 0 {
             self.window.on_silence();
         }
         let flags = if sending.all_sent() {
@@ -270,7 +267,6 @@ impl Sender {
 
     /// Takes an ACK, BITMAP or STOP.
     pub fn handle_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &mut Rtt) {
-        self.silent_probes = 0;
         let header = packet.header;
         let Some(at) = self.position(header.message) else {
             if header.kind == Kind::Stop {

@@ -1,0 +1,141 @@
+/* The C ABI of gradwire: one rank of a job, and the operations submitted to it.
+ *
+ * Decided here: the shape of every structure, the numbers of kinds, element types, reductions.
+ * Implemented by the cdylib `gradwire_c` (python/src), used by the PyTorch binding (gradwire/csrc).
+ *
+ * Rules that hold for every function:
+ * - a `gw_rank*` may be used from any number of threads; gw_close must be its last use;
+ * - `error` receives a NUL-terminated line, cut to `error_len` bytes, when the call fails;
+ * - text outputs return the length of the whole text, without NUL, however short the buffer is.
+ */
+#ifndef GRADWIRE_H
+#define GRADWIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One rank of a job in this process: its sockets, its driver thread, its completion pool. */
+typedef struct gw_rank gw_rank;
+
+/* What a rank has counted since gw_open. Segments are payloads of one packet each. */
+typedef struct {
+  uint64_t sent_segments;        /* first transmissions of a segment */
+  uint64_t lost_segments;        /* segments that stayed missing, within the tolerance */
+  uint64_t repaired_segments;    /* segments sent again because they were lost */
+  uint64_t received_segments;    /* segments that arrived for the first time */
+  uint64_t ledger_lost_segments; /* lost segments as the loss-budget ledger counts them */
+  uint64_t malformed_packets;    /* packets that could not be decoded, or failed the checksum */
+  uint64_t faults_dropped;       /* packets dropped on purpose by the job's fault layer */
+  uint64_t kernel_drops;         /* packets the kernel dropped because a socket was full */
+} gw_counters;
+
+/* From byte `offset_bytes` of the buffer on, elements belong to `layer` (0 = first in forward). */
+typedef struct {
+  uint64_t offset_bytes;
+  uint32_t layer;
+  uint32_t reserved; /* zero */
+} gw_layer;
+
+enum {
+  GW_ALL_REDUCE = 0,     /* in place in buffer */
+  GW_BROADCAST = 1,      /* in place in buffer, from root */
+  GW_ALL_GATHER = 2,     /* input -> buffer, which holds one input per rank */
+  GW_REDUCE_SCATTER = 3, /* input, which holds one buffer per rank -> buffer */
+  GW_BARRIER = 4,        /* no buffers */
+  GW_SEND = 5,           /* buffer to root */
+  GW_RECV = 6            /* buffer from root */
+};
+
+enum {
+  GW_U8 = 0,
+  GW_I8 = 1,
+  GW_I16 = 2,
+  GW_I32 = 3,
+  GW_I64 = 4,
+  GW_F16 = 5,
+  GW_BF16 = 6,
+  GW_F32 = 7,
+  GW_F64 = 8,
+  GW_U16 = 9,
+  GW_U32 = 10,
+  GW_U64 = 11
+};
+
+enum {
+  GW_SUM = 0,
+  GW_AVG = 1,
+  GW_PRODUCT = 2,
+  GW_MIN = 3,
+  GW_MAX = 4,
+  GW_BAND = 5,
+  GW_BOR = 6,
+  GW_BXOR = 7
+};
+
+/* One operation of a group. `ranks` and `layers` are copied by gw_submit; `buffer` and `input`
+ * must stay valid, and untouched, until gw_done is called. */
+typedef struct {
+  uint32_t kind;   /* GW_ALL_REDUCE ... */
+  uint32_t dtype;  /* GW_U8 ... */
+  uint32_t reduce; /* GW_SUM ...; all-reduce and reduce-scatter only */
+  uint32_t root;   /* position in `ranks` of the source (broadcast, recv) or destination (send) */
+  void* buffer;
+  size_t bytes;
+  const void* input; /* all-gather and reduce-scatter only */
+  size_t input_bytes;
+  uint32_t group;        /* 0..65535, the same number on every rank of the group */
+  const uint32_t* ranks; /* members of the group in group order, as ranks of the job */
+  size_t ranks_len;
+  uint32_t sequence; /* of the operation in its group, the same on every rank that takes part */
+  double tolerance;  /* share of a message that may be missing, below 1; negative: lossless */
+  uint32_t step;     /* training step that the loss budget is kept for */
+  uint32_t layer_count;   /* layers of the whole model; 0: unknown */
+  const gw_layer* layers; /* ascending offsets, the first 0; may be null */
+  size_t layers_len;
+  uint64_t tensor_key;    /* the same for the same tensor in every step */
+  double timeout_seconds; /* the operation fails when it has taken this long */
+} gw_operation;
+
+/* Called exactly once for an accepted operation, on a pool thread that may block.
+ * `code` is 0 when the operation has completed, and then `message` is null. */
+typedef void (*gw_done)(void* user, int code, const char* message);
+
+/* Opens the sockets of `rank`; rank 0 also listens for the others. Null on failure.
+ * `job_path` is a job.toml, or null for the default job. `bind_host` is a local address. */
+gw_rank* gw_open(const char* job_path, uint32_t rank, uint32_t world, const char* bind_host,
+                 const char* token, char* error, size_t error_len);
+
+/* Rank 0: writes the "host:port" that every rank passes to gw_join. */
+size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
+
+/* Every rank: blocks until all ranks of the job have joined. 0 on success. */
+int gw_join(gw_rank* rank, const char* rendezvous, double timeout_seconds, char* error,
+            size_t error_len);
+
+/* Queues an operation. Non-zero when it is refused; then `done` is never called. */
+int gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done, void* user, char* error,
+              size_t error_len);
+
+void gw_counters_read(gw_rank* rank, gw_counters* out);
+
+/* Share of a gradient message that the job lets be missing; 0 when it is lossless. */
+double gw_job_tolerance(gw_rank* rank);
+
+/* The resolved job as a JSON object. */
+size_t gw_job_json(gw_rank* rank, char* out, size_t len);
+
+/* Fails every pending operation here, and tells the other ranks why. */
+void gw_abort(gw_rank* rank, const char* reason);
+
+/* Lets what is on its way finish, joins every thread, frees the rank. */
+void gw_close(gw_rank* rank);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,347 @@
+//! The entry points of `gradwire.h`. What each promises is written there.
+//!
+//! No panic crosses the boundary: [`guarded`] turns it into an error. A null rank is an error, not
+//! a crash. The safety of every entry point is the header's: pointers are null or valid for the
+//! lengths given with them, strings end with zero, and `gw_close` is the last use of a rank.
+#![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
+#![expect(clippy::missing_safety_doc, reason = "the header and the module say it once for all")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::Rank;
+use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening};
+
+use crate::layout::{GwCounters, GwDone, GwOperation};
+use crate::{operation, text};
+
+/// How long `gw_close` waits for operations that have not ended.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+/// The longest that `gw_join` waits, whatever is asked for.
+const JOIN_SECONDS_MAX: f64 = 86_400.0;
+
+/// `gw_rank`: a rank from `gw_open` to `gw_close`.
+#[derive(Debug)]
+pub struct GwRank {
+    job: Job,
+    rendezvous: String,
+    stage: Mutex<Stage>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Open(Box<OpenRank>),
+    Joining,
+    Joined(Arc<LocalRank>),
+}
+
+impl GwRank {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn joined(&self) -> Option<Arc<LocalRank>> {
+        match &*self.stage() {
+            Stage::Joined(rank) => Some(Arc::clone(rank)),
+            Stage::Open(_) | Stage::Joining => None,
+        }
+    }
+}
+
+/// Where an entry point writes its error.
+#[derive(Clone, Copy)]
+struct ErrorOut {
+    out: *mut c_char,
+    room: usize,
+}
+
+/// Runs the body of an entry point; an error or a panic is written to `error` and gives `None`.
+fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, String>) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|_| Err("gradwire panicked; the panic is on standard error".to_owned()));
+    result
+        .map_err(|message| {
+            // SAFETY: the caller of the entry point vouches for the error buffer.
+            unsafe { text::write(&message.replace('\n', " "), error.out, error.room) }
+        })
+        .ok()
+}
+
+const NO_ERROR_TEXT: ErrorOut = ErrorOut { out: std::ptr::null_mut(), room: 0 };
+
+/// # Safety
+/// `rank` is null or came from `gw_open` and was not closed.
+unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
+}
+
+/// See `gw_open` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_open(
+    job_path: *const c_char,
+    rank: u32,
+    world: u32,
+    bind_host: *const c_char,
+    token: *const c_char,
+    error: *mut c_char,
+    error_len: usize,
+) -> *mut GwRank {
+    let opened = guarded(ErrorOut { out: error, room: error_len }, || {
+        let job = if job_path.is_null() {
+            Job::default()
+        } else {
+            // SAFETY: the header asks for strings that end with zero.
+            read_job(unsafe { text::read(job_path, "the job's path") }?)?
+        };
+        // SAFETY: the header asks for strings that end with zero.
+        let (host, token) =
+            unsafe { (text::read(bind_host, "the host to bind")?, text::read(token, "the token")?) };
+        let bind: IpAddr =
+            host.parse().map_err(|_| format!("host {host:?} is no IP address of this host"))?;
+        let number = |value: u32, name: &str| {
+            u16::try_from(value).map_err(|_| format!("{name} {value}: allowed are 0 to 65535"))
+        };
+        let opening = Opening {
+            job,
+            rank: Rank(number(rank, "rank")?),
+            world_size: number(world, "world size")?,
+            bind,
+            port: 0,
+            token: token.to_owned(),
+        };
+        let open = OpenRank::open(opening).map_err(|error| error.to_string())?;
+        let rendezvous = open.rendezvous().map_or_else(String::new, |address| address.to_string());
+        let job = open.job().clone();
+        Ok(GwRank { job, rendezvous, stage: Mutex::new(Stage::Open(Box::new(open))) })
+    });
+    opened.map_or(std::ptr::null_mut(), |rank| Box::into_raw(Box::new(rank)))
+}
+
+fn read_job(path: &str) -> Result<Job, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Job::from_toml(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+/// See `gw_rendezvous` in the header; empty on other ranks than 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_rendezvous(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
+    // SAFETY: the header asks for a valid rank and buffer.
+    guarded(NO_ERROR_TEXT, || unsafe { Ok(text::write(&borrowed(rank)?.rendezvous, out, len)) })
+        .unwrap_or(0)
+}
+
+/// See `gw_join` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_join(
+    rank: *mut GwRank,
+    rendezvous: *const c_char,
+    timeout_seconds: f64,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let joined = guarded(ErrorOut { out: error, room: error_len }, || {
+        // SAFETY: the header asks for a valid rank and for strings that end with zero.
+        let (rank, rendezvous) =
+            unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
+        if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
+            return Err(format!("a timeout of {timeout_seconds} s: it must be above 0"));
+        }
+        let timeout = Duration::from_secs_f64(timeout_seconds.min(JOIN_SECONDS_MAX));
+        let before = std::mem::replace(&mut *rank.stage(), Stage::Joining);
+        let open = match before {
+            Stage::Open(open) => open,
+            joined => {
+                *rank.stage() = joined;
+                return Err("this rank has joined before, or tried to".to_owned());
+            }
+        };
+        let joined = open.join(rendezvous, timeout).map_err(|error| error.to_string())?;
+        *rank.stage() = Stage::Joined(Arc::new(joined));
+        Ok(())
+    });
+    c_int::from(joined.is_none())
+}
+
+/// The caller's callback with its argument, which may cross threads: the header says so.
+struct Callback {
+    done: GwDone,
+    user: *mut c_void,
+}
+
+// SAFETY: the header promises the call on another thread, so `user` must stand that.
+unsafe impl Send for Callback {}
+
+impl Callback {
+    fn call(self, result: Result<(), EndError>) {
+        let (code, message) = match result {
+            Ok(()) => (0, None),
+            Err(error) => (1, CString::new(error.to_string().replace('\0', " ")).ok()),
+        };
+        let text = message.as_ref().map_or(std::ptr::null(), |message| message.as_ptr());
+        // SAFETY: the caller of `gw_submit` vouches for the function and its argument.
+        unsafe { (self.done)(self.user, code, text) }
+    }
+}
+
+/// See `gw_submit` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_submit(
+    rank: *mut GwRank,
+    operation: *const GwOperation,
+    done: Option<GwDone>,
+    user: *mut c_void,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let accepted = guarded(ErrorOut { out: error, room: error_len }, || {
+        // SAFETY: the header asks for a valid rank and operation.
+        let (rank, operation) = unsafe { (borrowed(rank)?, operation.as_ref()) };
+        let operation = operation.ok_or("the operation is null")?;
+        let callback = Callback { done: done.ok_or("the callback is null")?, user };
+        let joined = rank.joined().ok_or("this rank has not joined its job")?;
+        // SAFETY: the header asks for memory as long as the lengths say, until the callback.
+        let task = unsafe { operation::task(operation, &rank.job) }?;
+        // The buffers are given up before the caller is told that they are free.
+        joined.submit(task, Box::new(move |result| callback.call(result.map(drop))));
+        Ok(())
+    });
+    c_int::from(accepted.is_none())
+}
+
+/// See `gw_counters_read` in the header; zeros before the rank has joined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounters) {
+    guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank.
+        let joined = unsafe { borrowed(rank) }?.joined();
+        let counters = joined.map(|rank| rank.counters()).unwrap_or_default();
+        // SAFETY: the header asks for null or a valid place.
+        let out = unsafe { out.as_mut() }.ok_or("the output is null")?;
+        *out = GwCounters {
+            sent_segments: counters.sent_segments,
+            lost_segments: counters.lost_segments,
+            repaired_segments: counters.repaired_segments,
+            received_segments: counters.received_segments,
+            ledger_lost_segments: counters.ledger_lost_segments,
+            malformed_packets: counters.malformed_packets,
+            faults_dropped: counters.faults_dropped,
+            kernel_drops: counters.kernel_drops,
+        };
+        Ok(())
+    });
+}
+
+/// See `gw_job_tolerance` in the header; 0 for a null rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
+    // SAFETY: the header asks for a valid rank.
+    guarded(NO_ERROR_TEXT, || Ok(unsafe { borrowed(rank) }?.job.tolerance.get())).unwrap_or(0.0)
+}
+
+/// See `gw_job_json` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
+    guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank.
+        let flat = unsafe { borrowed(rank) }?.job.flat();
+        let json = serde_json::to_string(&flat).map_err(|error| error.to_string())?;
+        // SAFETY: the header asks for a valid buffer.
+        Ok(unsafe { text::write(&json, out, len) })
+    })
+    .unwrap_or(0)
+}
+
+/// See `gw_abort` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
+    guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank and for strings that end with zero.
+        let (rank, reason) = unsafe { (borrowed(rank)?, text::read(reason, "the reason")?) };
+        if let Some(rank) = rank.joined() {
+            rank.abort(reason);
+        }
+        Ok(())
+    });
+}
+
+/// See `gw_close` in the header; null is nothing to close.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_close(rank: *mut GwRank) {
+    guarded(NO_ERROR_TEXT, || {
+        if rank.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the rank came from `Box::into_raw` in `gw_open`, and this is its last use.
+        let rank = unsafe { Box::from_raw(rank) };
+        if let Some(rank) = rank.joined() {
+            rank.close(CLOSE_PATIENCE);
+        }
+        Ok(())
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+    use std::ptr::{null, null_mut};
+
+    use super::*;
+
+    fn error_of(call: impl FnOnce(*mut c_char, usize)) -> String {
+        let mut error = [0 as c_char; 200];
+        call(error.as_mut_ptr(), error.len());
+        // SAFETY: the buffer is zeroed and the call keeps it terminated.
+        unsafe { CStr::from_ptr(error.as_ptr()) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn null_is_an_error_and_not_a_crash() {
+        // SAFETY: null is allowed everywhere.
+        unsafe {
+            gw_close(null_mut());
+            gw_abort(null_mut(), null());
+            gw_counters_read(null_mut(), null_mut());
+            assert_eq!(gw_job_json(null_mut(), null_mut(), 0), 0);
+            let error = error_of(|out, len| {
+                assert_eq!(gw_submit(null_mut(), null(), None, null_mut(), out, len), 1);
+            });
+            assert_eq!(error, "the rank is null");
+            let error = error_of(|out, len| {
+                assert!(gw_open(null(), 0, 2, null(), c"t".as_ptr(), out, len).is_null());
+            });
+            assert_eq!(error, "the host to bind is null");
+        }
+    }
+
+    #[test]
+    fn a_rank_opens_and_tells_where_it_listens() {
+        let (host, token) = (c"127.0.0.1".as_ptr(), c"secret".as_ptr());
+        let mut place = [0 as c_char; 64];
+        // SAFETY: strings and buffers are valid, and the rank is closed once.
+        unsafe {
+            let rank = gw_open(null(), 0, 2, host, token, null_mut(), 0);
+            assert!(!rank.is_null());
+            let length = gw_rendezvous(rank, place.as_mut_ptr(), place.len());
+            assert!(CStr::from_ptr(place.as_ptr()).to_bytes().starts_with(b"127.0.0.1:"));
+            assert_eq!(CStr::from_ptr(place.as_ptr()).count_bytes(), length);
+            assert_eq!(gw_job_tolerance(rank), 0.0);
+            assert!(gw_job_json(rank, null_mut(), 0) > 100);
+            gw_close(rank);
+        }
+    }
+
+    #[test]
+    fn a_rank_outside_the_world_is_refused() {
+        let error = error_of(|out, len| {
+            let (host, token) = (c"127.0.0.1".as_ptr(), c"".as_ptr());
+            // SAFETY: strings and buffers are valid.
+            assert!(unsafe { gw_open(null(), 2, 2, host, token, out, len) }.is_null());
+        });
+        assert!(error.starts_with("rank 2 of world size 2 does not exist"), "{error}");
+    }
+}

@@ -1,0 +1,159 @@
+//! From a C operation to one of `gradwire-collectives`: everything is checked here that would
+//! otherwise be undefined, the rest by the communicator.
+#![expect(unsafe_code, reason = "the memory of tensors comes as raw pointers")]
+
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::dtype::{DType, ReduceOp};
+use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_protocol::job::{Holes, Job};
+use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
+use gradwire_runtime::Task;
+
+use crate::layout::GwOperation;
+
+const ALL_REDUCE: u32 = 0;
+const BROADCAST: u32 = 1;
+const ALL_GATHER: u32 = 2;
+const REDUCE_SCATTER: u32 = 3;
+const BARRIER: u32 = 4;
+const SEND: u32 = 5;
+const RECEIVE: u32 = 6;
+
+/// Spans longer than this count as no timeout; a span has room for 213 days.
+const TIMEOUT_MAX_SECONDS: f64 = 1e7;
+
+/// Checks a C operation and takes its parts over.
+///
+/// # Safety
+/// The pointers of `operation` are null or point to as much memory as their lengths say; `buffer`
+/// and `input` stay valid and untouched until the operation has ended.
+pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, String> {
+    // SAFETY: the caller vouches for `ranks`.
+    let ranks = unsafe { slice(operation.ranks, operation.ranks_len, "ranks") }?;
+    let ranks: Option<Vec<Rank>> =
+        ranks.iter().map(|&rank| u16::try_from(rank).ok().map(Rank)).collect();
+    let ranks = ranks.ok_or("ranks: allowed are 0 to 65535")?;
+    let collective = collective(operation, &ranks)?;
+    let op = ReduceOp::from_number(operation.reduce);
+    // SAFETY: the caller vouches for `buffer`, `input` and `layers`.
+    let (buffer, input, layers) =
+        unsafe { (buffer(operation)?, input(operation)?, layers(operation)?) };
+    let taken = Operation {
+        group: Group {
+            id: u16::try_from(operation.group)
+                .map_err(|_| format!("group {}: allowed are 0 to 65535", operation.group))?,
+            ranks: ranks.into(),
+        },
+        sequence: operation.sequence,
+        collective,
+        dtype: DType::from_number(operation.dtype)
+            .ok_or_else(|| format!("dtype {}: allowed are 0 to 11", operation.dtype))?,
+        op: op
+            .or_else(|| (!collective.reduces()).then_some(ReduceOp::Sum))
+            .ok_or_else(|| format!("reduce {}: allowed are 0 to 7", operation.reduce))?,
+        buffer,
+        input,
+        loss: loss(operation.tolerance, job.holes)?,
+        step: Step(operation.step),
+        layers,
+        tensor_key: operation.tensor_key,
+        deadline: None,
+    };
+    Ok(Task { operation: taken, timeout: timeout(operation.timeout_seconds) })
+}
+
+fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, String> {
+    let root = || {
+        let found = ranks.get(operation.root as usize).copied();
+        let members = ranks.len();
+        found.ok_or_else(|| format!("root {} in a group of {members} ranks", operation.root))
+    };
+    Ok(match operation.kind {
+        ALL_REDUCE => Collective::AllReduce,
+        BROADCAST => Collective::Broadcast { root: root()? },
+        ALL_GATHER => Collective::AllGather,
+        REDUCE_SCATTER => Collective::ReduceScatter,
+        BARRIER => Collective::Barrier,
+        SEND => Collective::Send { to: root()? },
+        RECEIVE => Collective::Receive { from: root()? },
+        kind => return Err(format!("kind {kind}: allowed are 0 to 6")),
+    })
+}
+
+fn loss(tolerance: f64, holes: Holes) -> Result<Loss, String> {
+    if tolerance < 0.0 {
+        return Ok(Loss::NONE);
+    }
+    let share = Share::new(tolerance);
+    let tolerance = share
+        .ok_or_else(|| format!("tolerance {tolerance}: allowed are 0 to 1, negative: lossless"))?;
+    Ok(Loss { tolerance, holes })
+}
+
+fn timeout(seconds: f64) -> Option<Span> {
+    let bounded = seconds > 0.0 && seconds < TIMEOUT_MAX_SECONDS;
+    bounded.then(|| Span::from_nanos((seconds * 1e9) as u64))
+}
+
+unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
+    if operation.kind == BARRIER {
+        return Ok(Buffer::Owned(Vec::new()));
+    }
+    // SAFETY: the caller of `task` vouches for `buffer`, and leaves it alone until the end.
+    let bytes = unsafe { slice_mut(operation.buffer.cast(), operation.bytes, "buffer") }?;
+    Ok(Buffer::Borrowed(bytes))
+}
+
+/// The input of operations that have one. An all-gather without has its own block in place.
+unsafe fn input(operation: &GwOperation) -> Result<Option<Buffer>, String> {
+    let has_input = match operation.kind {
+        ALL_GATHER => !operation.input.is_null(),
+        kind => kind == REDUCE_SCATTER,
+    };
+    if !has_input {
+        return Ok(None);
+    }
+    // SAFETY: the caller of `task` vouches for `input`. It is only read: the communicator never
+    // writes to an input, the type only saves it a second kind of buffer.
+    let bytes =
+        unsafe { slice_mut(operation.input.cast_mut().cast(), operation.input_bytes, "input") }?;
+    Ok(Some(Buffer::Borrowed(bytes)))
+}
+
+unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
+    let number = |value: u32| {
+        u16::try_from(value).map_err(|_| format!("layer {value}: allowed are 0 to 65535"))
+    };
+    // SAFETY: the caller of `task` vouches for `layers`.
+    let layers = unsafe { slice(operation.layers, operation.layers_len, "layers") }?;
+    let spans = layers.iter().map(|layer| {
+        Ok((layer.offset_bytes as usize, Layer(number(layer.layer)?)))
+    });
+    Ok(Layers {
+        count: number(operation.layer_count)?,
+        spans: spans.collect::<Result<_, String>>()?,
+    })
+}
+
+/// # Safety
+/// As [`task`], for one of its pointers.
+unsafe fn slice<'a, T>(start: *const T, len: usize, name: &str) -> Result<&'a [T], String> {
+    match (start.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(format!("{name} is null but has a length of {len}")),
+        // SAFETY: the caller vouches for `len` entries at `start`.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(start, len) }),
+    }
+}
+
+/// # Safety
+/// As [`task`], for one of its pointers.
+unsafe fn slice_mut(start: *mut u8, len: usize, name: &str) -> Result<&'static mut [u8], String> {
+    match (start.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(format!("{name} is null but has a length of {len}")),
+        // SAFETY: the caller vouches for `len` bytes at `start`, and that nobody else touches
+        // them until the operation has ended, which is when the slice is dropped.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(start, len) }),
+    }
+}

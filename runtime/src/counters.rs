@@ -1,0 +1,66 @@
+//! Everything that a rank counts, in one place.
+
+use std::ops::Sub;
+
+use gradwire_protocol::endpoint::Endpoint;
+use gradwire_transport::driver::DriverCounters;
+
+/// What a rank has counted since it was opened. Segments are payloads of one packet each.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Segments sent for the first time.
+    pub sent_segments: u64,
+    /// Segments that stayed missing, within the tolerance.
+    pub lost_segments: u64,
+    /// Segments sent again.
+    pub repaired_segments: u64,
+    /// Segments that arrived for the first time.
+    pub received_segments: u64,
+    /// Lost segments as the loss budget counts them.
+    pub ledger_lost_segments: u64,
+    /// Datagrams that were ignored: no packet of ours, damaged, or from a stranger.
+    pub malformed_packets: u64,
+    /// Packets dropped on purpose.
+    pub faults_dropped: u64,
+    /// Packets that the kernel dropped because a socket was full.
+    pub kernel_drops: u64,
+}
+
+impl Counters {
+    pub(crate) fn of(endpoint: &Endpoint) -> Self {
+        let counters = endpoint.counters();
+        Self {
+            sent_segments: counters.sender.sent_segments,
+            lost_segments: counters.receiver.lost_segments,
+            repaired_segments: counters.sender.repaired_segments,
+            received_segments: counters.receiver.received_segments,
+            ledger_lost_segments: endpoint.ledger().total().lost_segments,
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn with_driver(mut self, driver: DriverCounters) -> Self {
+        self.malformed_packets = driver.malformed_packets + driver.unknown_senders;
+        self.faults_dropped = driver.faults_dropped;
+        self.kernel_drops = driver.kernel_drops;
+        self
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+    /// What was counted since `earlier`.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            sent_segments: self.sent_segments - earlier.sent_segments,
+            lost_segments: self.lost_segments - earlier.lost_segments,
+            repaired_segments: self.repaired_segments - earlier.repaired_segments,
+            received_segments: self.received_segments - earlier.received_segments,
+            ledger_lost_segments: self.ledger_lost_segments - earlier.ledger_lost_segments,
+            malformed_packets: self.malformed_packets - earlier.malformed_packets,
+            faults_dropped: self.faults_dropped - earlier.faults_dropped,
+            kernel_drops: self.kernel_drops - earlier.kernel_drops,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Why a rank does not open, does not join, or an operation does not succeed.
+
+use gradwire_collectives::operation::{OperationError, SubmitError};
+use gradwire_protocol::units::Rank;
+use gradwire_transport::control;
+use gradwire_transport::udp;
+
+/// Why a rank could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such rank.
+    #[error(
+        "rank {rank} of world size {world_size} does not exist: ranks go from 0 to world size - 1, \
+         and the world size from 1 to 65535"
+    )]
+    NoSuchRank {
+        /// The rank, as given.
+        rank: Rank,
+        /// World size, as given.
+        world_size: u16,
+    },
+    /// The data sockets could not be opened.
+    #[error(transparent)]
+    Sockets(#[from] udp::OpenError),
+    /// Rank 0 cannot listen for the others.
+    #[error(transparent)]
+    Listen(#[from] control::BindError),
+    /// The system does not tell the MTU.
+    #[error("the MTU is not known ({0}): set `mtu` in [transport] of the job")]
+    Mtu(std::io::Error),
+}
+
+impl OpenError {
+    /// Whether the caller asked for something that cannot be, as opposed to the system refusing.
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::NoSuchRank { .. })
+    }
+}
+
+/// Why a rank could not join its job.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The rendezvous is not an address.
+    #[error("rendezvous {given:?} is no address ({reason}): it is \"host:port\" of rank 0")]
+    Rendezvous {
+        /// As given.
+        given: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The ranks do not form a job.
+    #[error(transparent)]
+    Control(#[from] control::JoinError),
+    /// The driver thread could not start.
+    #[error("the driver thread cannot start: {0}")]
+    Driver(std::io::Error),
+    /// The other ranks joined but did not get ready.
+    #[error("the ranks joined but not all got ready: {0}")]
+    NotReady(#[from] control::BarrierError),
+}
+
+/// Why an operation did not succeed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EndError {
+    /// It was not started.
+    #[error(transparent)]
+    Refused(SubmitError),
+    /// It failed on the way.
+    #[error(transparent)]
+    Failed(OperationError),
+    /// The rank was closed before the operation ended.
+    #[error("this rank was closed before the operation ended")]
+    Closed,
+}

@@ -1,0 +1,24 @@
+//! One rank of a job on this machine: sockets, control plane, driver thread and collectives put
+//! together, and callbacks when operations end.
+//!
+//! Start here:
+//! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
+//! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
+//! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
+//! - [`pool`]: the threads on which callbacks run, and why they may block.
+//! - [`counters`]: everything that was counted, in one place.
+//!
+//! What is not here: how operations work (`gradwire-collectives`), how packets travel
+//! (`gradwire-transport`), where options come from (the command and the Python package).
+
+pub mod counters;
+pub mod error;
+pub mod open;
+pub mod pool;
+pub mod rank;
+mod seat;
+
+pub use counters::Counters;
+pub use error::{EndError, JoinError, OpenError};
+pub use open::{OpenRank, Opening};
+pub use rank::{Done, Ended, LocalRank, Task};

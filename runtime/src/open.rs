@@ -1,0 +1,133 @@
+//! A rank before it has met the others: its sockets are open, so that it can be told to them.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::units::Rank;
+use gradwire_transport::control::{Listener, Membership, Role};
+use gradwire_transport::udp::{self, Sockets};
+
+use crate::error::{JoinError, OpenError};
+use crate::rank::LocalRank;
+
+/// Largest packet on loopback when the job leaves the MTU open: its interface would take 64 KiB,
+/// but a loss should not cost more than on a real network.
+const LOOPBACK_MTU: u32 = 9_000;
+/// Largest packet elsewhere when the job leaves the MTU open. All ranks must choose alike before
+/// they know each other, and every Ethernet takes this.
+const ETHERNET_MTU: u32 = 1_500;
+
+/// What is needed to open a rank.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The job; equal on all ranks.
+    pub job: Job,
+    /// Which rank this is.
+    pub rank: Rank,
+    /// How many there are.
+    pub world_size: u16,
+    /// A local address that peers can send to.
+    pub bind: IpAddr,
+    /// Where rank 0 listens for the others, 0 for any free port; of no meaning for other ranks.
+    pub port: u16,
+    /// The secret that the ranks share.
+    pub token: String,
+}
+
+/// A rank with open sockets.
+#[derive(Debug)]
+pub struct OpenRank {
+    pub(crate) job: Job,
+    pub(crate) rank: Rank,
+    pub(crate) world_size: u16,
+    pub(crate) sockets: Sockets,
+    listener: Option<Listener>,
+    token: String,
+}
+
+impl OpenRank {
+    /// Opens the data sockets, and on rank 0 the port of the control plane.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the rank does not exist or the system refuses a socket.
+    pub fn open(opening: Opening) -> Result<Self, OpenError> {
+        let Opening { job, rank, world_size, bind, port, token } = opening;
+        if rank.0 >= world_size {
+            return Err(OpenError::NoSuchRank { rank, world_size });
+        }
+        let listening = (rank == Rank(0)).then(|| Listener::bind(SocketAddr::new(bind, port)));
+        let listener = listening.transpose()?;
+        let transport = &job.transport;
+        let sockets = Sockets::open(bind, transport.entropies, transport.checksum)?;
+        let job = match job.transport.mtu {
+            Mtu::Auto => job.with_mtu(mtu_of(bind, &sockets)?),
+            Mtu::Bytes(_) => job,
+        };
+        Ok(Self { job, rank, world_size, sockets, listener, token })
+    }
+
+    /// Rank 0: where the others find it.
+    pub fn rendezvous(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().map(Listener::local_addr)
+    }
+
+    /// Where this rank takes data packets, one address per entropy.
+    pub fn data_addresses(&self) -> &[SocketAddr] {
+        self.sockets.addresses()
+    }
+
+    /// How many ranks the job has.
+    pub fn world_size(&self) -> u16 {
+        self.world_size
+    }
+
+    /// The job with its MTU resolved.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Meets the others, and returns when all are ready. `rendezvous` is rank 0's "host:port";
+    /// rank 0 itself needs none.
+    ///
+    /// # Errors
+    /// [`JoinError`] when the ranks do not form a job within `timeout`.
+    pub fn join(mut self, rendezvous: &str, timeout: Duration) -> Result<LocalRank, JoinError> {
+        let role = match self.listener.take() {
+            Some(listener) => Role::Leader(listener),
+            None => Role::Member(resolve(rendezvous)?),
+        };
+        let membership = Membership {
+            rank: self.rank,
+            world_size: u32::from(self.world_size),
+            token: std::mem::take(&mut self.token),
+            job: self.job.flat(),
+            data_addresses: self.sockets.addresses().to_vec(),
+            host: host_name(),
+        };
+        LocalRank::start(self, role, membership, timeout)
+    }
+}
+
+fn mtu_of(bind: IpAddr, sockets: &Sockets) -> Result<u32, OpenError> {
+    if !bind.is_loopback() {
+        return Ok(ETHERNET_MTU);
+    }
+    let own = sockets.addresses()[0];
+    Ok(udp::path_mtu(own).map_err(OpenError::Mtu)?.min(LOOPBACK_MTU))
+}
+
+fn resolve(rendezvous: &str) -> Result<SocketAddr, JoinError> {
+    let wrong = |reason: String| JoinError::Rendezvous { given: rendezvous.to_owned(), reason };
+    let mut addresses = rendezvous.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    let first = addresses.next().ok_or_else(|| wrong("the name has no address".to_owned()))?;
+    if first.port() == 0 {
+        return Err(wrong("port 0 is no port to connect to".to_owned()));
+    }
+    Ok(first)
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+}

@@ -1,0 +1,248 @@
+//! A rank that has joined its job: takes operations from any thread and calls back when they end.
+
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::operation::{Operation, Outcome};
+use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{Rank, Span};
+use gradwire_transport::control::{self, Control, ControlEvent, Membership, Role};
+use gradwire_transport::driver::{self, DriverLink, Setup};
+use gradwire_transport::faults::Faults;
+
+use crate::counters::Counters;
+use crate::error::{EndError, JoinError};
+use crate::open::OpenRank;
+use crate::pool::Pool;
+use crate::seat::{Pending, Promise, Seat};
+
+/// How long a closing rank goes on answering others that are not done.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a question to the driver thread may take.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// An operation and the longest that it may take.
+#[derive(Debug)]
+pub struct Task {
+    /// What to do; its deadline is set from `timeout`.
+    pub operation: Operation,
+    /// How long it may take from the moment it is submitted.
+    pub timeout: Option<Span>,
+}
+
+/// What an operation leaves behind.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its buffer with the result.
+    pub buffer: Buffer,
+    /// Its input, unchanged.
+    pub input: Option<Buffer>,
+    /// What it took.
+    pub outcome: Outcome,
+}
+
+/// Called once when an operation has ended, on a thread that may block.
+pub type Done = Box<dyn FnOnce(Result<Ended, EndError>) + Send>;
+
+/// A joined rank. Dropping it without [`LocalRank::close`] looks to the others as if it had died.
+#[derive(Debug)]
+pub struct LocalRank {
+    rank: Rank,
+    job: Job,
+    segment_bytes: u32,
+    control: Mutex<Option<Control>>,
+    inbox: Arc<Inbox>,
+    pool: Arc<Pool>,
+    pending: Arc<Pending>,
+}
+
+impl LocalRank {
+    pub(crate) fn start(
+        open: OpenRank,
+        role: Role,
+        membership: Membership,
+        timeout: Duration,
+    ) -> Result<Self, JoinError> {
+        let inbox = Arc::new(Inbox::default());
+        let events = Arc::clone(&inbox);
+        let on_event = Box::new(move |event| events.take(event));
+        let control = control::join(role, membership, timeout, on_event)?;
+        let OpenRank { job, rank, world_size, sockets, .. } = open;
+        let identity =
+            Identity { rank, world_size, job: control.job_id(), epoch: control.epoch() };
+        let seed = u64::from(identity.job.0) << 16 | u64::from(rank.0);
+        let endpoint = Endpoint::new(identity, &job, seed);
+        let segment_bytes = endpoint.segment_bytes();
+        let communicator = Communicator::new(endpoint, &job);
+        let setup = Setup {
+            sockets,
+            peers: control.roster().iter().map(|peer| peer.data_addresses.clone()).collect(),
+            checksum: job.transport.checksum,
+            faults: Faults::new(&job.faults, rank),
+        };
+        let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)
+            .map_err(JoinError::Driver)?;
+        inbox.connect(link);
+        control.barrier(timeout)?;
+        Ok(Self {
+            rank,
+            job,
+            segment_bytes,
+            control: Mutex::new(Some(control)),
+            inbox,
+            pool: Arc::default(),
+            pending: Arc::default(),
+        })
+    }
+
+    /// Which rank this is.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// The job with its MTU resolved.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Payload bytes of a full packet.
+    pub fn segment_bytes(&self) -> u32 {
+        self.segment_bytes
+    }
+
+    /// Starts an operation. `done` is called exactly once, also when the operation is refused.
+    pub fn submit(&self, task: Task, done: Done) {
+        let promise = Promise::new(done, &self.pool, &self.pending);
+        self.inbox.with(|link| {
+            // A driver that has stopped drops the promise, and thereby keeps it.
+            let _ = link.submit(Box::new(move |seat, now| seat.submit(now, task, promise)));
+        });
+    }
+
+    /// Starts an operation and waits for its end.
+    ///
+    /// # Errors
+    /// [`EndError`] when the operation is refused or fails.
+    pub fn run(&self, task: Task) -> Result<Ended, EndError> {
+        let (tell, told) = sync_channel(1);
+        self.submit(
+            task,
+            Box::new(move |result| {
+                let _ = tell.send(result);
+            }),
+        );
+        told.recv().unwrap_or(Err(EndError::Closed))
+    }
+
+    /// What was counted so far; zeros when the rank has been closed.
+    pub fn counters(&self) -> Counters {
+        let (tell, told) = sync_channel(1);
+        let ask = move |seat: &mut Seat, _| {
+            let _ = tell.send(Counters::of(seat.communicator().endpoint()));
+        };
+        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
+        let counted = asked.and_then(|_| told.recv_timeout(ANSWER_PATIENCE).ok());
+        let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
+        counted.unwrap_or_default().with_driver(driver)
+    }
+
+    /// Fails every operation here and on all other ranks.
+    pub fn abort(&self, reason: &str) {
+        if let Some(control) = self.control().as_ref() {
+            control.abort(reason);
+        }
+        let reason = reason.to_owned();
+        self.inbox.with(|link| {
+            let _ = link.submit(Box::new(move |seat, _| seat.abort(&reason)));
+        });
+    }
+
+    /// Waits up to `patience` for operations to end, stays reachable until the others are done
+    /// too, then stops all threads. Operations that have not ended fail with
+    /// [`EndError::Closed`]. Closing twice does nothing.
+    pub fn close(&self, patience: Duration) {
+        self.pending.wait_for_none(patience);
+        let control = self.control().take();
+        if let Some(control) = control {
+            // The others may be lost or slow; there is nothing more to do for them.
+            let _ = control.leave(LEAVE_PATIENCE);
+        }
+        self.inbox.disconnect();
+        self.pool.close();
+    }
+
+    fn control(&self) -> MutexGuard<'_, Option<Control>> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LocalRank {
+    fn drop(&mut self) {
+        drop(self.control().take());
+        self.inbox.disconnect();
+        self.pool.close();
+    }
+}
+
+/// The way to the driver for several threads, and what the control plane noticed before there was
+/// a driver.
+#[derive(Debug, Default)]
+struct Inbox {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Early(Vec<ControlEvent>),
+    Connected(Arc<DriverLink<Seat>>),
+    Closed,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Early(Vec::new())
+    }
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes an event on to the driver, now or when there is one.
+    fn take(&self, event: ControlEvent) {
+        if let State::Early(events) = &mut *self.lock() {
+            events.push(event);
+            return;
+        }
+        self.with(|link| {
+            let _ = link.submit(Box::new(move |seat, now| seat.on_control(now, event)));
+        });
+    }
+
+    fn connect(&self, link: DriverLink<Seat>) {
+        let before = std::mem::replace(&mut *self.lock(), State::Connected(Arc::new(link)));
+        if let State::Early(events) = before {
+            events.into_iter().for_each(|event| self.take(event));
+        }
+    }
+
+    /// Does something with the driver, if there is one.
+    fn with<T>(&self, act: impl FnOnce(&DriverLink<Seat>) -> T) -> Option<T> {
+        let link = match &*self.lock() {
+            State::Connected(link) => Arc::clone(link),
+            State::Early(_) | State::Closed => return None,
+        };
+        Some(act(&link))
+    }
+
+    /// Stops the driver, as soon as no other thread is talking to it.
+    fn disconnect(&self) {
+        let before = std::mem::replace(&mut *self.lock(), State::Closed);
+        drop(before);
+    }
+}

@@ -1,0 +1,160 @@
+//! What the driver thread drives: the communicator, and who waits for which of its operations.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::operation::{Completion, OperationId};
+use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::units::{Instant, Rank, Span};
+use gradwire_transport::control::ControlEvent;
+
+use crate::error::EndError;
+use crate::pool::Pool;
+use crate::rank::{Done, Ended, Task};
+
+/// How long operations with a peer that has left may still end. A peer leaves when all its own
+/// operations have ended, and goes on answering; what it still answers may be on its way.
+const LEFT_GRACE: Span = Span::from_millis(2_000);
+
+/// The communicator of a rank with the callbacks of its operations.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    communicator: Communicator,
+    waiting: BTreeMap<OperationId, Promise>,
+    left: Vec<(Instant, Rank)>,
+}
+
+impl Seat {
+    pub(crate) fn new(communicator: Communicator) -> Self {
+        Self { communicator, waiting: BTreeMap::new(), left: Vec::new() }
+    }
+
+    pub(crate) fn communicator(&self) -> &Communicator {
+        &self.communicator
+    }
+
+    /// Starts an operation; a refusal reaches whoever waits like any other end.
+    pub(crate) fn submit(&mut self, now: Instant, task: Task, promise: Promise) {
+        let mut operation = task.operation;
+        operation.deadline = task.timeout.map(|timeout| now + timeout);
+        match self.communicator.submit(now, operation) {
+            Ok(id) => {
+                self.waiting.insert(id, promise);
+            }
+            Err(refused) => promise.keep(Err(EndError::Refused(refused))),
+        }
+    }
+
+    /// Fails everything here.
+    pub(crate) fn abort(&mut self, reason: &str) {
+        self.communicator.abort(reason);
+    }
+
+    /// Takes what the control plane noticed.
+    pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
+        match event {
+            ControlEvent::PeerLost { rank, reason } => self.communicator.fail_peer(rank, &reason),
+            ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
+            ControlEvent::Aborted { rank, reason } => {
+                self.communicator.abort(&format!("rank {rank} ended the job: {reason}"));
+            }
+            ControlEvent::Refused { .. } => {}
+        }
+    }
+
+    /// Gives completions to those who wait for them.
+    pub(crate) fn hand_out(&mut self) {
+        while let Some(completion) = self.communicator.poll_completion() {
+            let Completion { id, buffer, input, result } = completion;
+            if let Some(promise) = self.waiting.remove(&id) {
+                let result = result.map_err(EndError::Failed);
+                promise.keep(result.map(|outcome| Ended { buffer, input, outcome }));
+            }
+        }
+    }
+}
+
+impl Machine for Seat {
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        self.communicator.handle_datagram(now, datagram);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        for (_, rank) in self.left.extract_if(.., |(until, _)| *until <= now) {
+            self.communicator.fail_peer(rank, "it has left the job");
+        }
+        self.communicator.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.communicator.poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let left = self.left.iter().map(|(until, _)| *until);
+        left.chain(self.communicator.poll_timeout()).min()
+    }
+}
+
+/// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is
+/// dropped, wherever that happens.
+pub(crate) struct Promise {
+    done: Option<Done>,
+    pool: Arc<Pool>,
+    pending: Arc<Pending>,
+}
+
+impl fmt::Debug for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Promise").field("kept", &self.done.is_none()).finish_non_exhaustive()
+    }
+}
+
+impl Promise {
+    pub(crate) fn new(done: Done, pool: &Arc<Pool>, pending: &Arc<Pending>) -> Self {
+        pending.change(|count| count + 1);
+        Self { done: Some(done), pool: Arc::clone(pool), pending: Arc::clone(pending) }
+    }
+
+    pub(crate) fn keep(mut self, result: Result<Ended, EndError>) {
+        self.call(result);
+    }
+
+    fn call(&mut self, result: Result<Ended, EndError>) {
+        if let Some(done) = self.done.take() {
+            self.pool.run(move || done(result));
+            self.pending.change(|count| count - 1);
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.call(Err(EndError::Closed));
+    }
+}
+
+/// How many operations have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Pending {
+    fn change(&self, change: impl FnOnce(usize) -> usize) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = change(*count);
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is none; tells whether that happened within `patience`.
+    pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(count, patience, |count| *count > 0);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
