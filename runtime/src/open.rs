@@ -6,17 +6,15 @@ use std::time::Duration;
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::{Listener, Membership, Role};
-use gradwire_transport::udp::{self, Sockets};
+use gradwire_transport::interface;
+use gradwire_transport::udp::Sockets;
 
 use crate::error::{JoinError, OpenError};
 use crate::rank::LocalRank;
 
-/// Largest packet on loopback when the job leaves the MTU open: its interface would take 64 KiB,
-/// but a loss should not cost more than on a real network.
-const LOOPBACK_MTU: u32 = 9_000;
-/// Largest packet elsewhere when the job leaves the MTU open. All ranks must choose alike before
-/// they know each other, and every Ethernet takes this.
-const ETHERNET_MTU: u32 = 1_500;
+/// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
+/// does: a loss should not cost more than on a real network.
+pub(crate) const AUTO_MTU_MAX: u32 = 9_000;
 
 /// What is needed to open a rank.
 #[derive(Clone, Debug)]
@@ -42,6 +40,7 @@ pub struct OpenRank {
     pub(crate) rank: Rank,
     pub(crate) world_size: u16,
     pub(crate) sockets: Sockets,
+    mtu: u32,
     listener: Option<Listener>,
     token: String,
 }
@@ -52,7 +51,14 @@ impl OpenRank {
     /// # Errors
     /// [`OpenError`] when the rank does not exist or the system refuses a socket.
     pub fn open(opening: Opening) -> Result<Self, OpenError> {
-        let Opening { job, rank, world_size, bind, port, token } = opening;
+        let Opening {
+            job,
+            rank,
+            world_size,
+            bind,
+            port,
+            token,
+        } = opening;
         if rank.0 >= world_size {
             return Err(OpenError::NoSuchRank { rank, world_size });
         }
@@ -60,11 +66,19 @@ impl OpenRank {
         let listener = listening.transpose()?;
         let transport = &job.transport;
         let sockets = Sockets::open(bind, transport.entropies, transport.checksum)?;
-        let job = match job.transport.mtu {
-            Mtu::Auto => job.with_mtu(mtu_of(bind, &sockets)?),
-            Mtu::Bytes(_) => job,
+        let mtu = match job.transport.mtu {
+            Mtu::Auto => interface::mtu(bind).map_err(OpenError::Mtu)?,
+            Mtu::Bytes(bytes) => bytes,
         };
-        Ok(Self { job, rank, world_size, sockets, listener, token })
+        Ok(Self {
+            job,
+            rank,
+            world_size,
+            sockets,
+            mtu,
+            listener,
+            token,
+        })
     }
 
     /// Rank 0: where the others find it.
@@ -82,7 +96,7 @@ impl OpenRank {
         self.world_size
     }
 
-    /// The job with its MTU resolved.
+    /// The job. An MTU that it leaves open is resolved when the ranks have met.
     pub fn job(&self) -> &Job {
         &self.job
     }
@@ -104,23 +118,23 @@ impl OpenRank {
             job: self.job.flat(),
             data_addresses: self.sockets.addresses().to_vec(),
             host: host_name(),
+            mtu: self.mtu,
         };
         LocalRank::start(self, role, membership, timeout)
     }
 }
 
-fn mtu_of(bind: IpAddr, sockets: &Sockets) -> Result<u32, OpenError> {
-    if !bind.is_loopback() {
-        return Ok(ETHERNET_MTU);
-    }
-    let own = sockets.addresses()[0];
-    Ok(udp::path_mtu(own).map_err(OpenError::Mtu)?.min(LOOPBACK_MTU))
-}
-
 fn resolve(rendezvous: &str) -> Result<SocketAddr, JoinError> {
-    let wrong = |reason: String| JoinError::Rendezvous { given: rendezvous.to_owned(), reason };
-    let mut addresses = rendezvous.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    let first = addresses.next().ok_or_else(|| wrong("the name has no address".to_owned()))?;
+    let wrong = |reason: String| JoinError::Rendezvous {
+        given: rendezvous.to_owned(),
+        reason,
+    };
+    let mut addresses = rendezvous
+        .to_socket_addrs()
+        .map_err(|error| wrong(error.to_string()))?;
+    let first = addresses
+        .next()
+        .ok_or_else(|| wrong("the name has no address".to_owned()))?;
     if first.port() == 0 {
         return Err(wrong("port 0 is no port to connect to".to_owned()));
     }

@@ -33,14 +33,21 @@ struct State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("queued", &self.queue.len()).finish_non_exhaustive()
+        f.debug_struct("State")
+            .field("queued", &self.queue.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        let shared = Shared { state: Mutex::default(), wake: Condvar::new() };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
@@ -52,7 +59,9 @@ impl Pool {
         if state.queue.len() > state.idle && state.threads.len() < THREADS_MAX {
             let shared = Arc::clone(&self.shared);
             let name = format!("gradwire-done-{}", state.threads.len());
-            let spawned = std::thread::Builder::new().name(name).spawn(move || shared.work());
+            let spawned = std::thread::Builder::new()
+                .name(name)
+                .spawn(move || shared.work());
             // Without a new thread the callback waits for one of the others.
             state.threads.extend(spawned.ok());
         }
@@ -66,7 +75,10 @@ impl Pool {
         self.shared.wake.notify_all();
         let threads = std::mem::take(&mut self.shared.lock().threads);
         let me = std::thread::current().id();
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+        for thread in threads
+            .into_iter()
+            .filter(|thread| thread.thread().id() != me)
+        {
             // A callback's panic was printed where it happened.
             let _ = thread.join();
         }
@@ -93,7 +105,10 @@ impl Shared {
                 return;
             }
             state.idle += 1;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .wake
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
         }
     }
@@ -118,7 +133,9 @@ mod tests {
             let before = next.replace(wake);
             let done = done.clone();
             pool.run(move || {
-                woken.recv_timeout(PATIENCE).expect("the later callback runs");
+                woken
+                    .recv_timeout(PATIENCE)
+                    .expect("the later callback runs");
                 let _ = before.map(|before| before.send(()));
                 let _ = done.send(());
             });
@@ -127,7 +144,9 @@ mod tests {
             let _ = next.expect("there are callbacks").send(());
         });
         for _ in 0..THREADS_MAX - 1 {
-            finished.recv_timeout(PATIENCE).expect("every callback ends");
+            finished
+                .recv_timeout(PATIENCE)
+                .expect("every callback ends");
         }
         pool.close();
     }
@@ -154,7 +173,9 @@ mod tests {
         pool.run(move || {
             let _ = done.send(());
         });
-        finished.recv_timeout(PATIENCE).expect("the next callback runs");
+        finished
+            .recv_timeout(PATIENCE)
+            .expect("the next callback runs");
         pool.close();
     }
 }

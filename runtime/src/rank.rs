@@ -8,15 +8,15 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_transport::control::{self, Control, ControlEvent, Membership, Role};
+use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
-use crate::open::OpenRank;
+use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Pending, Promise, Seat};
 
@@ -71,16 +71,34 @@ impl LocalRank {
         let events = Arc::clone(&inbox);
         let on_event = Box::new(move |event| events.take(event));
         let control = control::join(role, membership, timeout, on_event)?;
-        let OpenRank { job, rank, world_size, sockets, .. } = open;
-        let identity =
-            Identity { rank, world_size, job: control.job_id(), epoch: control.epoch() };
+        let OpenRank {
+            job,
+            rank,
+            world_size,
+            sockets,
+            ..
+        } = open;
+        let job = match job.transport.mtu {
+            Mtu::Auto => job.with_mtu(least_mtu(control.roster())),
+            Mtu::Bytes(_) => job,
+        };
+        let identity = Identity {
+            rank,
+            world_size,
+            job: control.job_id(),
+            epoch: control.epoch(),
+        };
         let seed = u64::from(identity.job.0) << 16 | u64::from(rank.0);
         let endpoint = Endpoint::new(identity, &job, seed);
         let segment_bytes = endpoint.segment_bytes();
         let communicator = Communicator::new(endpoint, &job);
         let setup = Setup {
             sockets,
-            peers: control.roster().iter().map(|peer| peer.data_addresses.clone()).collect(),
+            peers: control
+                .roster()
+                .iter()
+                .map(|peer| peer.data_addresses.clone())
+                .collect(),
             checksum: job.transport.checksum,
             faults: Faults::new(&job.faults, rank),
         };
@@ -186,6 +204,14 @@ impl Drop for LocalRank {
         self.inbox.disconnect();
         self.pool.close();
     }
+}
+
+/// What every rank's interface takes.
+fn least_mtu(roster: &[Peer]) -> u32 {
+    roster
+        .iter()
+        .map(|peer| peer.mtu)
+        .fold(AUTO_MTU_MAX, u32::min)
 }
 
 /// The way to the driver for several threads, and what the control plane noticed before there was

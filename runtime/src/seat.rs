@@ -29,7 +29,11 @@ pub(crate) struct Seat {
 
 impl Seat {
     pub(crate) fn new(communicator: Communicator) -> Self {
-        Self { communicator, waiting: BTreeMap::new(), left: Vec::new() }
+        Self {
+            communicator,
+            waiting: BTreeMap::new(),
+            left: Vec::new(),
+        }
     }
 
     pub(crate) fn communicator(&self) -> &Communicator {
@@ -59,7 +63,8 @@ impl Seat {
             ControlEvent::PeerLost { rank, reason } => self.communicator.fail_peer(rank, &reason),
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
-                self.communicator.abort(&format!("rank {rank} ended the job: {reason}"));
+                self.communicator
+                    .abort(&format!("rank {rank} ended the job: {reason}"));
             }
             ControlEvent::Refused { .. } => {}
         }
@@ -68,10 +73,19 @@ impl Seat {
     /// Gives completions to those who wait for them.
     pub(crate) fn hand_out(&mut self) {
         while let Some(completion) = self.communicator.poll_completion() {
-            let Completion { id, buffer, input, result } = completion;
+            let Completion {
+                id,
+                buffer,
+                input,
+                result,
+            } = completion;
             if let Some(promise) = self.waiting.remove(&id) {
                 let result = result.map_err(EndError::Failed);
-                promise.keep(result.map(|outcome| Ended { buffer, input, outcome }));
+                promise.keep(result.map(|outcome| Ended {
+                    buffer,
+                    input,
+                    outcome,
+                }));
             }
         }
     }
@@ -109,14 +123,20 @@ pub(crate) struct Promise {
 
 impl fmt::Debug for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Promise").field("kept", &self.done.is_none()).finish_non_exhaustive()
+        f.debug_struct("Promise")
+            .field("kept", &self.done.is_none())
+            .finish_non_exhaustive()
     }
 }
 
 impl Promise {
     pub(crate) fn new(done: Done, pool: &Arc<Pool>, pending: &Arc<Pending>) -> Self {
         pending.change(|count| count + 1);
-        Self { done: Some(done), pool: Arc::clone(pool), pending: Arc::clone(pending) }
+        Self {
+            done: Some(done),
+            pool: Arc::clone(pool),
+            pending: Arc::clone(pending),
+        }
     }
 
     pub(crate) fn keep(mut self, result: Result<Ended, EndError>) {
@@ -154,7 +174,9 @@ impl Pending {
     /// Waits until there is none; tells whether that happened within `patience`.
     pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(count, patience, |count| *count > 0);
+        let waited = self
+            .changed
+            .wait_timeout_while(count, patience, |count| *count > 0);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }

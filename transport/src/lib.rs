@@ -5,6 +5,7 @@
 //! - [`driver`]: the thread that drives a machine; a round in one screen.
 //! - [`udp`]: runs of packets out, super-packets in.
 //! - [`faults`]: loss, bursts, reordering and more, on purpose.
+//! - [`interface`]: which interface has an address, and how large a packet it takes.
 //! - [`control`]: rendezvous, agreement on the job, who is lost.
 //!
 //! What is not here: rules of the protocol, and what a message means.
@@ -12,6 +13,7 @@
 pub mod control;
 pub mod driver;
 pub mod faults;
+pub mod interface;
 mod message;
 pub mod udp;
 mod wake;

@@ -263,31 +263,6 @@ pub(crate) fn ask_for_ancillary(descriptor: RawFd, address: IpAddr) -> io::Resul
     }
 }
 
-/// The MTU of the path that a connected socket uses.
-pub(crate) fn path_mtu(descriptor: RawFd, peer: IpAddr) -> io::Result<u32> {
-    let (level, option) = match peer {
-        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
-        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
-    };
-    let mut value: libc::c_int = 0;
-    let mut length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: value and length are valid for the size that length says.
-    let failed = unsafe {
-        libc::getsockopt(
-            descriptor,
-            level,
-            option,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    if failed == 0 {
-        Ok(value as u32)
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 fn set(
     descriptor: RawFd,
     level: libc::c_int,

@@ -301,16 +301,6 @@ pub fn is_intact(packet: &mut [u8], said: u32, checksum: Checksum) -> bool {
     crc32fast::hash(packet) == said
 }
 
-/// The largest IP packet that the path from this host to `peer` is known to carry.
-///
-/// # Errors
-/// When there is no route to `peer`.
-pub fn path_mtu(peer: SocketAddr) -> io::Result<u32> {
-    let socket = socket(peer.ip())?;
-    socket.connect(&SockAddr::from(peer))?;
-    message::path_mtu(socket.as_raw_fd(), peer.ip())
-}
-
 #[expect(
     clippy::disallowed_methods,
     reason = "this is where data sockets are opened"

@@ -95,9 +95,3 @@ fn runs_arrive_whole_with_their_class_and_protection() {
     }
     assert_eq!(seen.zeros(), 0);
 }
-
-#[test]
-fn the_loopback_path_carries_large_packets() {
-    let peer = SocketAddr::new(LOOPBACK, 9);
-    assert!(udp::path_mtu(peer).expect("loopback is routed") >= 16_384);
-}

@@ -177,6 +177,7 @@ mod tests {
                 .collect(),
             data_addresses: Vec::new(),
             host: format!("host{rank}"),
+            mtu: 1500,
         }
     }
 

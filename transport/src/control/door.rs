@@ -136,6 +136,7 @@ mod tests {
             job: BTreeMap::new(),
             data_addresses: Vec::new(),
             host: "here".into(),
+            mtu: 1500,
         }
     }
 

@@ -75,6 +75,8 @@ pub struct Membership {
     pub data_addresses: Vec<SocketAddr>,
     /// Name of this host, for people and for finding ranks of the same host.
     pub host: String,
+    /// The largest IP packet that this rank's interface takes, in bytes.
+    pub mtu: u32,
 }
 
 /// Shows everything but the token.
@@ -86,6 +88,7 @@ impl fmt::Debug for Membership {
             .field("job", &self.job)
             .field("data_addresses", &self.data_addresses)
             .field("host", &self.host)
+            .field("mtu", &self.mtu)
             .finish_non_exhaustive()
     }
 }
@@ -96,6 +99,7 @@ impl Membership {
             rank: self.rank,
             host: self.host.clone(),
             data_addresses: self.data_addresses.clone(),
+            mtu: self.mtu,
         }
     }
 
@@ -157,6 +161,8 @@ pub struct Peer {
     pub host: String,
     /// Where to send data packets to, one address per entropy.
     pub data_addresses: Vec<SocketAddr>,
+    /// The largest IP packet that its interface takes, in bytes.
+    pub mtu: u32,
 }
 
 /// 32 random bytes that exactly the ranks of this job know, to derive packet keys from.
