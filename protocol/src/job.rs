@@ -314,7 +314,7 @@ impl Default for Transport {
             entropies: 8,
             spray_burst: 46,
             gap: Span::from_millis(1),
-            delay_target: Span::from_millis(2),
+            delay_target: Span::from_millis(10),
             peer_timeout: Span::from_millis(8_000),
             checksum: Checksum::On,
         }

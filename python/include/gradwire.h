@@ -125,7 +125,7 @@ void gw_counters_read(gw_rank* rank, gw_counters* out);
 /* Share of a gradient message that the job lets be missing; 0 when it is lossless. */
 double gw_job_tolerance(gw_rank* rank);
 
-/* The resolved job as a JSON object. */
+/* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text. */
 size_t gw_job_json(gw_rank* rank, char* out, size_t len);
 
 /* Fails every pending operation here, and tells the other ranks why. */

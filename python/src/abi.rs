@@ -1,10 +1,13 @@
 //! The entry points of `gradwire.h`. What each promises is written there.
 //!
-//! No panic crosses the boundary: [`guarded`] turns it into an error. A null rank is an error, not
+//! No panic crosses the boundary: `guarded` turns it into an error. A null rank is an error, not
 //! a crash. The safety of every entry point is the header's: pointers are null or valid for the
 //! lengths given with them, strings end with zero, and `gw_close` is the last use of a rank.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
-#![expect(clippy::missing_safety_doc, reason = "the header and the module say it once for all")]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the header and the module say it once for all"
+)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::net::IpAddr;
@@ -71,7 +74,10 @@ fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, String>) -> Opti
         .ok()
 }
 
-const NO_ERROR_TEXT: ErrorOut = ErrorOut { out: std::ptr::null_mut(), room: 0 };
+const NO_ERROR_TEXT: ErrorOut = ErrorOut {
+    out: std::ptr::null_mut(),
+    room: 0,
+};
 
 /// # Safety
 /// `rank` is null or came from `gw_open` and was not closed.
@@ -91,34 +97,51 @@ pub unsafe extern "C" fn gw_open(
     error: *mut c_char,
     error_len: usize,
 ) -> *mut GwRank {
-    let opened = guarded(ErrorOut { out: error, room: error_len }, || {
-        let job = if job_path.is_null() {
-            Job::default()
-        } else {
+    let opened = guarded(
+        ErrorOut {
+            out: error,
+            room: error_len,
+        },
+        || {
+            let job = if job_path.is_null() {
+                Job::default()
+            } else {
+                // SAFETY: the header asks for strings that end with zero.
+                read_job(unsafe { text::read(job_path, "the job's path") }?)?
+            };
             // SAFETY: the header asks for strings that end with zero.
-            read_job(unsafe { text::read(job_path, "the job's path") }?)?
-        };
-        // SAFETY: the header asks for strings that end with zero.
-        let (host, token) =
-            unsafe { (text::read(bind_host, "the host to bind")?, text::read(token, "the token")?) };
-        let bind: IpAddr =
-            host.parse().map_err(|_| format!("host {host:?} is no IP address of this host"))?;
-        let number = |value: u32, name: &str| {
-            u16::try_from(value).map_err(|_| format!("{name} {value}: allowed are 0 to 65535"))
-        };
-        let opening = Opening {
-            job,
-            rank: Rank(number(rank, "rank")?),
-            world_size: number(world, "world size")?,
-            bind,
-            port: 0,
-            token: token.to_owned(),
-        };
-        let open = OpenRank::open(opening).map_err(|error| error.to_string())?;
-        let rendezvous = open.rendezvous().map_or_else(String::new, |address| address.to_string());
-        let job = open.job().clone();
-        Ok(GwRank { job, rendezvous, stage: Mutex::new(Stage::Open(Box::new(open))) })
-    });
+            let (host, token) = unsafe {
+                (
+                    text::read(bind_host, "the host to bind")?,
+                    text::read(token, "the token")?,
+                )
+            };
+            let bind: IpAddr = host
+                .parse()
+                .map_err(|_| format!("host {host:?} is no IP address of this host"))?;
+            let number = |value: u32, name: &str| {
+                u16::try_from(value).map_err(|_| format!("{name} {value}: allowed are 0 to 65535"))
+            };
+            let opening = Opening {
+                job,
+                rank: Rank(number(rank, "rank")?),
+                world_size: number(world, "world size")?,
+                bind,
+                port: 0,
+                token: token.to_owned(),
+            };
+            let open = OpenRank::open(opening).map_err(|error| error.to_string())?;
+            let rendezvous = open
+                .rendezvous()
+                .map_or_else(String::new, |address| address.to_string());
+            let job = open.job().clone();
+            Ok(GwRank {
+                job,
+                rendezvous,
+                stage: Mutex::new(Stage::Open(Box::new(open))),
+            })
+        },
+    );
     opened.map_or(std::ptr::null_mut(), |rank| Box::into_raw(Box::new(rank)))
 }
 
@@ -131,8 +154,10 @@ fn read_job(path: &str) -> Result<Job, String> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_rendezvous(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
     // SAFETY: the header asks for a valid rank and buffer.
-    guarded(NO_ERROR_TEXT, || unsafe { Ok(text::write(&borrowed(rank)?.rendezvous, out, len)) })
-        .unwrap_or(0)
+    guarded(NO_ERROR_TEXT, || unsafe {
+        Ok(text::write(&borrowed(rank)?.rendezvous, out, len))
+    })
+    .unwrap_or(0)
 }
 
 /// See `gw_join` in the header.
@@ -144,26 +169,36 @@ pub unsafe extern "C" fn gw_join(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let joined = guarded(ErrorOut { out: error, room: error_len }, || {
-        // SAFETY: the header asks for a valid rank and for strings that end with zero.
-        let (rank, rendezvous) =
-            unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
-        if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
-            return Err(format!("a timeout of {timeout_seconds} s: it must be above 0"));
-        }
-        let timeout = Duration::from_secs_f64(timeout_seconds.min(JOIN_SECONDS_MAX));
-        let before = std::mem::replace(&mut *rank.stage(), Stage::Joining);
-        let open = match before {
-            Stage::Open(open) => open,
-            joined => {
-                *rank.stage() = joined;
-                return Err("this rank has joined before, or tried to".to_owned());
+    let joined = guarded(
+        ErrorOut {
+            out: error,
+            room: error_len,
+        },
+        || {
+            // SAFETY: the header asks for a valid rank and for strings that end with zero.
+            let (rank, rendezvous) =
+                unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
+            if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
+                return Err(format!(
+                    "a timeout of {timeout_seconds} s: it must be above 0"
+                ));
             }
-        };
-        let joined = open.join(rendezvous, timeout).map_err(|error| error.to_string())?;
-        *rank.stage() = Stage::Joined(Arc::new(joined));
-        Ok(())
-    });
+            let timeout = Duration::from_secs_f64(timeout_seconds.min(JOIN_SECONDS_MAX));
+            let before = std::mem::replace(&mut *rank.stage(), Stage::Joining);
+            let open = match before {
+                Stage::Open(open) => open,
+                joined => {
+                    *rank.stage() = joined;
+                    return Err("this rank has joined before, or tried to".to_owned());
+                }
+            };
+            let joined = open
+                .join(rendezvous, timeout)
+                .map_err(|error| error.to_string())?;
+            *rank.stage() = Stage::Joined(Arc::new(joined));
+            Ok(())
+        },
+    );
     c_int::from(joined.is_none())
 }
 
@@ -182,7 +217,9 @@ impl Callback {
             Ok(()) => (0, None),
             Err(error) => (1, CString::new(error.to_string().replace('\0', " ")).ok()),
         };
-        let text = message.as_ref().map_or(std::ptr::null(), |message| message.as_ptr());
+        let text = message
+            .as_ref()
+            .map_or(std::ptr::null(), |message| message.as_ptr());
         // SAFETY: the caller of `gw_submit` vouches for the function and its argument.
         unsafe { (self.done)(self.user, code, text) }
     }
@@ -198,18 +235,30 @@ pub unsafe extern "C" fn gw_submit(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let accepted = guarded(ErrorOut { out: error, room: error_len }, || {
-        // SAFETY: the header asks for a valid rank and operation.
-        let (rank, operation) = unsafe { (borrowed(rank)?, operation.as_ref()) };
-        let operation = operation.ok_or("the operation is null")?;
-        let callback = Callback { done: done.ok_or("the callback is null")?, user };
-        let joined = rank.joined().ok_or("this rank has not joined its job")?;
-        // SAFETY: the header asks for memory as long as the lengths say, until the callback.
-        let task = unsafe { operation::task(operation, &rank.job) }?;
-        // The buffers are given up before the caller is told that they are free.
-        joined.submit(task, Box::new(move |result| callback.call(result.map(drop))));
-        Ok(())
-    });
+    let accepted = guarded(
+        ErrorOut {
+            out: error,
+            room: error_len,
+        },
+        || {
+            // SAFETY: the header asks for a valid rank and operation.
+            let (rank, operation) = unsafe { (borrowed(rank)?, operation.as_ref()) };
+            let operation = operation.ok_or("the operation is null")?;
+            let callback = Callback {
+                done: done.ok_or("the callback is null")?,
+                user,
+            };
+            let joined = rank.joined().ok_or("this rank has not joined its job")?;
+            // SAFETY: the header asks for memory as long as the lengths say, until the callback.
+            let task = unsafe { operation::task(operation, &rank.job) }?;
+            // The buffers are given up before the caller is told that they are free.
+            joined.submit(
+                task,
+                Box::new(move |result| callback.call(result.map(drop))),
+            );
+            Ok(())
+        },
+    );
     c_int::from(accepted.is_none())
 }
 
@@ -239,8 +288,11 @@ pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounter
 /// See `gw_job_tolerance` in the header; 0 for a null rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
-    // SAFETY: the header asks for a valid rank.
-    guarded(NO_ERROR_TEXT, || Ok(unsafe { borrowed(rank) }?.job.tolerance.get())).unwrap_or(0.0)
+    guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank.
+        Ok(unsafe { borrowed(rank) }?.job.tolerance.get())
+    })
+    .unwrap_or(0.0)
 }
 
 /// See `gw_job_json` in the header.
@@ -296,7 +348,9 @@ mod tests {
         let mut error = [0 as c_char; 200];
         call(error.as_mut_ptr(), error.len());
         // SAFETY: the buffer is zeroed and the call keeps it terminated.
-        unsafe { CStr::from_ptr(error.as_ptr()) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(error.as_ptr()) }
+            .to_string_lossy()
+            .into_owned()
     }
 
     #[test]
@@ -327,7 +381,11 @@ mod tests {
             let rank = gw_open(null(), 0, 2, host, token, null_mut(), 0);
             assert!(!rank.is_null());
             let length = gw_rendezvous(rank, place.as_mut_ptr(), place.len());
-            assert!(CStr::from_ptr(place.as_ptr()).to_bytes().starts_with(b"127.0.0.1:"));
+            assert!(
+                CStr::from_ptr(place.as_ptr())
+                    .to_bytes()
+                    .starts_with(b"127.0.0.1:")
+            );
             assert_eq!(CStr::from_ptr(place.as_ptr()).count_bytes(), length);
             assert_eq!(gw_job_tolerance(rank), 0.0);
             assert!(gw_job_json(rank, null_mut(), 0) > 100);
@@ -342,6 +400,9 @@ mod tests {
             // SAFETY: strings and buffers are valid.
             assert!(unsafe { gw_open(null(), 2, 2, host, token, out, len) }.is_null());
         });
-        assert!(error.starts_with("rank 2 of world size 2 does not exist"), "{error}");
+        assert!(
+            error.starts_with("rank 2 of world size 2 does not exist"),
+            "{error}"
+        );
     }
 }

@@ -30,8 +30,10 @@ const TIMEOUT_MAX_SECONDS: f64 = 1e7;
 pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, String> {
     // SAFETY: the caller vouches for `ranks`.
     let ranks = unsafe { slice(operation.ranks, operation.ranks_len, "ranks") }?;
-    let ranks: Option<Vec<Rank>> =
-        ranks.iter().map(|&rank| u16::try_from(rank).ok().map(Rank)).collect();
+    let ranks: Option<Vec<Rank>> = ranks
+        .iter()
+        .map(|&rank| u16::try_from(rank).ok().map(Rank))
+        .collect();
     let ranks = ranks.ok_or("ranks: allowed are 0 to 65535")?;
     let collective = collective(operation, &ranks)?;
     let op = ReduceOp::from_number(operation.reduce);
@@ -59,7 +61,10 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, St
         tensor_key: operation.tensor_key,
         deadline: None,
     };
-    Ok(Task { operation: taken, timeout: timeout(operation.timeout_seconds) })
+    Ok(Task {
+        operation: taken,
+        timeout: timeout(operation.timeout_seconds),
+    })
 }
 
 fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, String> {
@@ -115,8 +120,13 @@ unsafe fn input(operation: &GwOperation) -> Result<Option<Buffer>, String> {
     }
     // SAFETY: the caller of `task` vouches for `input`. It is only read: the communicator never
     // writes to an input, the type only saves it a second kind of buffer.
-    let bytes =
-        unsafe { slice_mut(operation.input.cast_mut().cast(), operation.input_bytes, "input") }?;
+    let bytes = unsafe {
+        slice_mut(
+            operation.input.cast_mut().cast(),
+            operation.input_bytes,
+            "input",
+        )
+    }?;
     Ok(Some(Buffer::Borrowed(bytes)))
 }
 
@@ -126,9 +136,9 @@ unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
     };
     // SAFETY: the caller of `task` vouches for `layers`.
     let layers = unsafe { slice(operation.layers, operation.layers_len, "layers") }?;
-    let spans = layers.iter().map(|layer| {
-        Ok((layer.offset_bytes as usize, Layer(number(layer.layer)?)))
-    });
+    let spans = layers
+        .iter()
+        .map(|layer| Ok((layer.offset_bytes as usize, Layer(number(layer.layer)?))));
     Ok(Layers {
         count: number(operation.layer_count)?,
         spans: spans.collect::<Result<_, String>>()?,

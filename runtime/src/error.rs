@@ -68,7 +68,7 @@ pub enum EndError {
     /// It failed on the way.
     #[error(transparent)]
     Failed(OperationError),
-    /// The rank was closed before the operation ended.
-    #[error("this rank was closed before the operation ended")]
+    /// The driver thread has ended.
+    #[error("this rank was closed, or its driver thread failed, before the operation ended")]
     Closed,
 }

@@ -18,7 +18,7 @@ use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
-use crate::seat::{Pending, Promise, Seat};
+use crate::seat::{Caller, Pending, Promise, Seat};
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -134,7 +134,11 @@ impl LocalRank {
 
     /// Starts an operation. `done` is called exactly once, also when the operation is refused.
     pub fn submit(&self, task: Task, done: Done) {
-        let promise = Promise::new(done, &self.pool, &self.pending);
+        self.give(task, done, Caller::Pool(Arc::clone(&self.pool)));
+    }
+
+    fn give(&self, task: Task, done: Done, caller: Caller) {
+        let promise = Promise::new(done, caller, &self.pending);
         self.inbox.with(|link| {
             // A driver that has stopped drops the promise, and thereby keeps it.
             let _ = link.submit(Box::new(move |seat, now| seat.submit(now, task, promise)));
@@ -147,12 +151,10 @@ impl LocalRank {
     /// [`EndError`] when the operation is refused or fails.
     pub fn run(&self, task: Task) -> Result<Ended, EndError> {
         let (tell, told) = sync_channel(1);
-        self.submit(
-            task,
-            Box::new(move |result| {
-                let _ = tell.send(result);
-            }),
-        );
+        let done = Box::new(move |result| {
+            let _ = tell.send(result);
+        });
+        self.give(task, done, Caller::Driver);
         told.recv().unwrap_or(Err(EndError::Closed))
     }
 

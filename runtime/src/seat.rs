@@ -117,8 +117,17 @@ impl Machine for Seat {
 /// dropped, wherever that happens.
 pub(crate) struct Promise {
     done: Option<Done>,
-    pool: Arc<Pool>,
+    caller: Caller,
     pending: Arc<Pending>,
+}
+
+/// Where a callback runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// On the driver thread, at once: for callbacks that never block and are ours.
+    Driver,
+    /// On a thread that may block.
+    Pool(Arc<Pool>),
 }
 
 impl fmt::Debug for Promise {
@@ -130,11 +139,11 @@ impl fmt::Debug for Promise {
 }
 
 impl Promise {
-    pub(crate) fn new(done: Done, pool: &Arc<Pool>, pending: &Arc<Pending>) -> Self {
+    pub(crate) fn new(done: Done, caller: Caller, pending: &Arc<Pending>) -> Self {
         pending.change(|count| count + 1);
         Self {
             done: Some(done),
-            pool: Arc::clone(pool),
+            caller,
             pending: Arc::clone(pending),
         }
     }
@@ -145,7 +154,10 @@ impl Promise {
 
     fn call(&mut self, result: Result<Ended, EndError>) {
         if let Some(done) = self.done.take() {
-            self.pool.run(move || done(result));
+            match &self.caller {
+                Caller::Driver => done(result),
+                Caller::Pool(pool) => pool.run(move || done(result)),
+            }
             self.pending.change(|count| count - 1);
         }
     }

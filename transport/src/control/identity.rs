@@ -34,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(500);
 /// starts before rank 0 shall knock often.
 const INITIAL_RTT: Duration = Duration::from_millis(50);
 const EXPORT_LABEL: &[u8] = b"EXPORTER-gradwire-token";
-const EXPORT_CONTEXT: &[u8] = b"gradwire/1 token proof";
+const EXPORT_PURPOSE: &[u8] = b"gradwire/1 token proof";
 
 /// Keying material that only the two ends of one channel have.
 pub(super) type Binding = [u8; 32];
@@ -79,7 +79,7 @@ fn statement(side: Side, binding: &Binding) -> Vec<u8> {
 pub(super) fn binding(connection: &Connection) -> Binding {
     let mut material = [0; 32];
     connection
-        .export_keying_material(&mut material, EXPORT_LABEL, EXPORT_CONTEXT)
+        .export_keying_material(&mut material, EXPORT_LABEL, EXPORT_PURPOSE)
         .expect("a completed TLS 1.3 handshake exports any 32 bytes");
     material
 }

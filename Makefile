@@ -1,0 +1,104 @@
+# `make demo` and `make test` do all set-up themselves, on a machine that has Rust, Python 3.11,
+# a C++ compiler, make and git. What was set up once is kept in .venv and target.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+FUZZ_SECONDS ?= 60
+
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+SOURCES := $(shell git ls-files --cached --others --exclude-standard \
+	'*.rs' '*.py' '*.pyi' '*.cpp' '*.hpp' '*.h' '*Cargo.toml' Cargo.lock pyproject.toml \
+	':!tests' ':!fuzz' ':!examples' ':!*/tests/*')
+
+say = @printf '\n== %s\n'
+
+.PHONY: help
+help:  ## tell the targets
+	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: demo
+demo: $(VENV)/gradwire.stamp  ## train MNIST over Gloo and over gradwire with losses, side by side
+	$(say) 'demo: three training runs of two ranks'
+	$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: lint doc test-rust test-python  ## everything: lints, documentation, Rust tests, Python tests
+	$(say) 'test: everything passed'
+
+.PHONY: lint
+lint: lint-rust lint-python  ## formatting and lints of Rust and Python
+
+.PHONY: lint-rust
+lint-rust:
+	$(say) 'lint: rustfmt'
+	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	$(say) 'lint: clippy'
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: lint-python
+lint-python: $(VENV)/requirements.stamp
+	$(say) 'lint: ruff'
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: doc
+doc:  ## the documentation of the Rust packages, in target/doc
+	$(say) 'doc: rustdoc'
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --lib --no-deps --locked
+
+.PHONY: test-rust
+test-rust:  ## the Rust tests; GRADWIRE_SLOW=1 adds the slow ones
+	$(say) 'test: Rust'
+	cargo test --workspace --locked
+
+.PHONY: test-python
+test-python: $(VENV)/gradwire.stamp  ## the Python tests; GRADWIRE_SLOW=1 adds the slow ones
+	$(say) 'test: Python'
+	$(BIN)/python -m pytest
+
+.PHONY: bench
+bench: $(VENV)/gradwire.stamp  ## what a packet costs, and the all-reduce table with Gloo beside it
+	$(say) 'bench: the protocol alone'
+	cargo bench -p gradwire-benches --locked
+	$(say) 'bench: all-reduce, two ranks of this machine'
+	$(BIN)/gradwire perf all-reduce -n 2 -b 4K -e 64M --against gloo
+
+.PHONY: fuzz
+fuzz: target/tools/bin/cargo-fuzz  ## each fuzz target for FUZZ_SECONDS (60)
+	for target in decode receiver; do \
+	    printf '\n== fuzz: %s, %s s\n' "$$target" "$(FUZZ_SECONDS)"; \
+	    RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run "$$target" -- \
+	        -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1; \
+	done
+
+target/tools/bin/cargo-fuzz:
+	$(say) 'fuzz: install cargo-fuzz'
+	cargo install cargo-fuzz@0.13.2 --locked --root target/tools
+
+.PHONY: .venv
+.venv: $(VENV)/gradwire.stamp  ## the virtual environment, with gradwire in it
+
+$(VENV)/requirements.stamp: requirements.txt
+	$(say) 'venv: Python packages (PyTorch is large: the first time takes minutes)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --no-deps --progress-bar off -r requirements.txt
+	@touch $@
+
+$(VENV)/gradwire.stamp: $(VENV)/requirements.stamp $(SOURCES)
+	$(say) 'venv: gradwire, optimised build'
+	$(BIN)/python -m pip install --no-deps --no-build-isolation --force-reinstall .
+	$(say) 'venv: the PyTorch binding'
+	$(BIN)/python -m gradwire.build
+	@touch $@
+
+.PHONY: clean
+clean:  ## remove what was built, the virtual environment too
+	rm -rf target fuzz/target build out $(VENV)

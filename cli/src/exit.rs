@@ -1,0 +1,130 @@
+//! Exit codes as a documented type, and the errors that lead to them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gradwire_protocol::job::JobError;
+use gradwire_runtime::{EndError, JoinError, OpenError};
+
+/// How a command ends; the number is the exit code of the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything was done.
+    Ok = 0,
+    /// Everything ran, but a result was not what it must be.
+    CheckFailed = 1,
+    /// The command line or the job file is wrong; nothing was started.
+    Usage = 2,
+    /// The ranks could not form a job: wrong token, different jobs, somebody missing.
+    NotJoined = 3,
+    /// A rank was lost, or an operation took too long.
+    PeerLost = 4,
+    /// The system refused something: a port in use, an address of another host, a process.
+    Refused = 5,
+}
+
+/// The table of exit codes for the help text.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  a result was wrong (a check failed)
+  2  the command line or the job file is wrong
+  3  the ranks could not join: wrong token, different jobs, a rank missing
+  4  a rank was lost or an operation timed out
+  5  the system refused something, for example a port in use";
+
+impl Exit {
+    /// The exit with this code; unknown codes count as a lost rank, since the process of a rank
+    /// that ends in any other way was killed or crashed.
+    pub fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Ok,
+            1 => Self::CheckFailed,
+            2 => Self::Usage,
+            3 => Self::NotJoined,
+            5 => Self::Refused,
+            _ => Self::PeerLost,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command failed, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What was typed does not make sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The job file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    ReadJob {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The job is wrong.
+    #[error("{}: {source}", path.display())]
+    Job {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<JobError>,
+    },
+    /// The options change the job into one that contradicts itself.
+    #[error("the job with these options: {0}")]
+    Options(Box<JobError>),
+    /// The rank could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The ranks could not form a job.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// An operation failed.
+    #[error(transparent)]
+    Operation(#[from] EndError),
+    /// A result was wrong.
+    #[error("check failed: {0}")]
+    Check(String),
+    /// A process that this command started has failed; the others were ended.
+    #[error("{who}: {message}")]
+    Process {
+        /// Which one.
+        who: String,
+        /// What it said, or how it ended.
+        message: String,
+        /// With what it exited.
+        exit: Exit,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl Failure {
+    /// The exit code for this failure.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) | Self::ReadJob { .. } | Self::Job { .. } | Self::Options(_) => {
+                Exit::Usage
+            }
+            Self::Open(error) if error.is_usage() => Exit::Usage,
+            Self::Open(_) | Self::System { .. } => Exit::Refused,
+            Self::Join(_) => Exit::NotJoined,
+            Self::Operation(_) => Exit::PeerLost,
+            Self::Check(_) => Exit::CheckFailed,
+            Self::Process { exit, .. } => *exit,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Jobs on the command line: read, changed by options, printed.
+
+use std::path::{Path, PathBuf};
+
+use gradwire_protocol::job::{Job, describe};
+use serde_json::{Map, Value};
+
+use crate::arguments::JobCheck;
+use crate::environment::Environment;
+use crate::exit::Failure;
+
+/// `gradwire job check`: prints the resolved job.
+///
+/// # Errors
+/// [`Failure::Job`] and [`Failure::ReadJob`] name what is wrong with the file.
+pub fn check(arguments: &JobCheck) -> Result<(), Failure> {
+    let job = read(&arguments.path)?;
+    if arguments.json {
+        println!("{}", to_json(&job));
+    } else {
+        print!("{}", job.to_annotated_toml());
+    }
+    Ok(())
+}
+
+/// `gradwire job keys`: prints what a job file can say.
+pub fn keys() {
+    let defaults = Job::default().flat();
+    for (key, meaning, allowed) in describe() {
+        println!(
+            "{key} = {}\n    {meaning}\n    allowed: {allowed}",
+            defaults[key]
+        );
+    }
+}
+
+/// The job in a file.
+///
+/// # Errors
+/// [`Failure::Job`] and [`Failure::ReadJob`] name what is wrong with the file.
+pub fn read(path: &Path) -> Result<Job, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|source| Failure::ReadJob {
+        path: path.to_owned(),
+        source,
+    })?;
+    let wrong = |source| Failure::Job {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    Job::from_toml(&text).map_err(wrong)
+}
+
+/// The job in the file that was given or that `GRADWIRE_JOB` names; without any, the default job.
+///
+/// # Errors
+/// As [`read`].
+pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
+    let path = path.cloned().or_else(|| Environment::read().job);
+    path.map_or_else(|| Ok(Job::default()), |path| read(&path))
+}
+
+/// The resolved job by dotted keys; values in the notation of `job.toml`.
+pub fn to_json(job: &Job) -> Value {
+    let entries = job
+        .flat()
+        .into_iter()
+        .map(|(key, value)| (key, Value::from(value)));
+    Value::Object(entries.collect::<Map<_, _>>())
+}

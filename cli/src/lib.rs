@@ -1,0 +1,61 @@
+//! The `gradwire` command: checks jobs, measures collectives, runs single ranks by hand.
+//!
+//! Start here:
+//! - [`arguments`]: what can be typed; its comments are the help text.
+//! - [`exit`]: what the exit codes mean, and which error has which.
+//! - [`perf`]: `gradwire perf`: starts ranks on this machine, measures and checks them.
+//! - [`rank`]: `gradwire rank`: one rank in the foreground, for trying on several hosts.
+//! - [`job`]: `gradwire job`.
+//!
+//! What is not here: how ranks work together (`gradwire-runtime` and below).
+
+pub mod arguments;
+pub mod environment;
+pub mod exit;
+pub mod job;
+pub mod perf;
+pub mod rank;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command, JobCommand, PerfCommand};
+use exit::{Exit, Failure};
+
+/// Runs the command that was typed; errors go to standard error as one line.
+pub fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come as errors too, and belong on standard output.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Ok
+            }
+            .into();
+        }
+    };
+    match execute(arguments.command) {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit().into()
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Job(JobCommand::Check(check)) => job::check(&check),
+        Command::Job(JobCommand::Keys) => {
+            job::keys();
+            Ok(())
+        }
+        Command::Perf(PerfCommand::AllReduce(perf)) => perf::all_reduce(&perf),
+        Command::Rank(rank) => rank::run(&rank),
+        Command::PerfRank => perf::worker::run(),
+    }
+}

@@ -1,0 +1,95 @@
+//! What the launcher and a rank say to each other: one JSON object a line, on the rank's standard
+//! input and output. The script for Gloo speaks the same.
+
+use serde::{Deserialize, Serialize};
+
+/// From the launcher to a rank.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum ToRank {
+    /// Who you are; open your sockets.
+    Open(Open),
+    /// Meet the others.
+    Join {
+        /// Where rank 0 listens.
+        rendezvous: String,
+    },
+    /// Measure.
+    Round(Round),
+    /// Leave and end.
+    End {},
+}
+
+/// What a rank is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Open {
+    /// Its rank.
+    pub rank: u16,
+    /// How many there are.
+    pub world: u16,
+    /// The secret that they share.
+    pub token: String,
+    /// The job, as TOML.
+    pub job: String,
+}
+
+/// Some all-reduces of one size.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Round {
+    /// Size of the tensor.
+    pub bytes: u64,
+    /// How many times.
+    pub iterations: u32,
+}
+
+/// From a rank to the launcher.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum FromRank {
+    /// The sockets are open.
+    Opened {
+        /// Where rank 0 listens; empty on other ranks.
+        rendezvous: String,
+    },
+    /// All ranks have met.
+    Joined {},
+    /// The answer to a round.
+    Measured(Measured),
+    /// Something went wrong; the rank ends.
+    Failed {
+        /// What, in one line.
+        message: String,
+        /// The exit code that goes with it.
+        exit: u8,
+    },
+}
+
+/// What one rank saw in a round.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Measured {
+    /// Duration of each iteration.
+    pub times_us: Vec<f64>,
+    /// Elements that no subset of the ranks' values explains.
+    pub wrong_elements: u64,
+    /// Elements that are not the sum over all ranks.
+    pub estimated_elements: u64,
+    /// Of each iteration a hash of the result; 0 when it is the exact sum.
+    pub hashes: Vec<u64>,
+    /// Segments sent, each counted once.
+    pub sent_segments: u64,
+    /// Segments that stayed missing.
+    pub lost_segments: u64,
+    /// Segments sent again.
+    pub repaired_segments: u64,
+    /// Lost segments as the loss budget counts them.
+    pub ledger_lost_segments: u64,
+    /// Lost segments as the messages of the operations count them.
+    pub operations_lost_segments: u64,
+    /// The largest share that one message lacked.
+    pub max_lost_share: f64,
+    /// Payload bytes of a full packet.
+    pub segment_bytes: u64,
+    /// Packets dropped on purpose.
+    pub faults_dropped: u64,
+    /// Packets that the kernel dropped because a socket was full.
+    pub kernel_drops: u64,
+}

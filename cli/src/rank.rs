@@ -1,0 +1,99 @@
+//! `gradwire rank`: one rank in the foreground, for trying a job on several hosts.
+
+use std::time::Duration;
+
+use gradwire_protocol::units;
+use gradwire_runtime::{OpenRank, Opening};
+use serde_json::json;
+
+use crate::arguments::Rank;
+use crate::environment::Environment;
+use crate::exit::Failure;
+use crate::perf::messages::Round;
+use crate::perf::table::median;
+use crate::perf::worker::Bench;
+use crate::perf::{ELEMENT_BYTES, job_with};
+
+/// How long to wait at the end for operations; there are none.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// Runs one rank: prints a line when its sockets are open, one when all ranks have joined, and one
+/// at the end. All are JSON objects.
+///
+/// # Errors
+/// [`Failure`] when an option is wrong, the ranks do not join, or one is lost.
+pub fn run(options: &Rank) -> Result<(), Failure> {
+    let open = open(options)?;
+    println!(
+        "{}",
+        json!({
+            "rank": options.rank,
+            "rendezvous": open.rendezvous().map(|address| address.to_string()),
+            "data_addresses": open.data_addresses(),
+        })
+    );
+    let world = open.world_size();
+    let rank = open.join(
+        &options.rendezvous,
+        Duration::from_nanos(options.join_timeout.as_nanos()),
+    )?;
+    println!("{}", json!({ "rank": options.rank, "joined": world }));
+    let mut bench = Bench::new(rank, world);
+    let bytes = options.bytes.get() / ELEMENT_BYTES * ELEMENT_BYTES;
+    let measured = bench.round(&Round {
+        bytes,
+        iterations: options.iterations,
+    })?;
+    let counters = bench.rank().counters();
+    bench.rank().close(CLOSE_PATIENCE);
+    println!(
+        "{}",
+        json!({
+            "rank": options.rank,
+            "size_bytes": bytes,
+            "all_reduces": measured.times_us.len(),
+            "time_us": median(measured.times_us),
+            "wrong": measured.wrong_elements,
+            "sent_segments": counters.sent_segments,
+            "lost_segments": counters.lost_segments,
+            "repaired_segments": counters.repaired_segments,
+            "malformed_packets": counters.malformed_packets,
+            "faults_dropped": counters.faults_dropped,
+            "kernel_drops": counters.kernel_drops,
+        })
+    );
+    match measured.wrong_elements {
+        0 => Ok(()),
+        count => Err(Failure::Check(format!(
+            "{count} elements are no sum of contributions"
+        ))),
+    }
+}
+
+fn open(options: &Rank) -> Result<OpenRank, Failure> {
+    let token = options.token.clone().or_else(|| Environment::read().token);
+    let token = token.ok_or_else(|| {
+        Failure::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
+    })?;
+    if options.world < 2 {
+        let world = options.world;
+        return Err(Failure::Usage(format!(
+            "--world {world}: a job needs at least 2 ranks"
+        )));
+    }
+    Ok(OpenRank::open(Opening {
+        job: job_with(&options.job)?,
+        rank: units::Rank(options.rank),
+        world_size: options.world,
+        bind: options.bind,
+        port: port_of(&options.rendezvous)?,
+        token,
+    })?)
+}
+
+/// Rank 0 opens this port on its own address.
+fn port_of(rendezvous: &str) -> Result<u16, Failure> {
+    let port = rendezvous
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok());
+    port.ok_or_else(|| Failure::Usage(format!("--rendezvous {rendezvous}: it is host:port")))
+}

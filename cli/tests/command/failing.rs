@@ -1,0 +1,191 @@
+//! Ranks that die, strangers, and jobs that do not fit together: who is told what, and that no
+//! process is left behind.
+
+use std::net::UdpSocket;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::processes::{Rank, children, file, gradwire, kill, runs, within_ten_seconds};
+
+const TOKEN: &[&str] = &["--token", "secret"];
+/// So many all-reduces that a rank is in the middle of one when the test acts.
+const ENDLESS: &[&str] = &[
+    "--token",
+    "secret",
+    "--iterations",
+    "1000000",
+    "--bytes",
+    "4M",
+];
+
+#[test]
+fn the_other_rank_names_a_killed_one_within_ten_seconds() {
+    let (mut leader, rendezvous) = Rank::lead(ENDLESS);
+    let mut victim = Rank::start(1, &rendezvous, ENDLESS);
+    assert_eq!(leader.object()["joined"], 2);
+    std::thread::sleep(Duration::from_millis(500));
+    let survivor = leader.process.id();
+    victim.process.kill().expect("it runs");
+    victim.process.wait().expect("it can be waited for");
+    assert!(within_ten_seconds(|| !runs(survivor)), "the survivor ends");
+    let (code, errors) = leader.end();
+    assert_eq!(code, Some(4), "{errors}");
+    assert!(errors.contains("rank 1 was lost"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn perf_ends_all_ranks_when_one_is_killed() {
+    let options = ["-n", "3", "-b", "4M", "-e", "4M", "--iterations", "100000"];
+    let launcher = gradwire(&[&["perf", "all-reduce"], &options[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let process = launcher.id();
+    assert!(
+        within_ten_seconds(|| children(process).len() == 3),
+        "three ranks start"
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    let ranks = children(process);
+    kill(ranks[1]);
+    let output = launcher.wait_with_output().expect("it can be waited for");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{errors}");
+    assert!(errors.contains("rank 1"), "{errors}");
+    assert!(ranks.iter().all(|rank| !runs(*rank)), "no rank is left");
+}
+
+#[test]
+fn ranks_end_when_their_launcher_is_killed() {
+    let options = ["-b", "4M", "-e", "4M", "--iterations", "100000"];
+    let mut launcher = gradwire(&[&["perf", "all-reduce"], &options[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    let process = launcher.id();
+    assert!(
+        within_ten_seconds(|| children(process).len() == 2),
+        "two ranks start"
+    );
+    let ranks = children(process);
+    launcher.kill().expect("it runs");
+    launcher.wait().expect("it can be waited for");
+    assert!(
+        within_ten_seconds(|| ranks.iter().all(|rank| !runs(*rank))),
+        "no rank is left"
+    );
+}
+
+#[test]
+fn a_wrong_token_is_told_to_both_sides() {
+    let (leader, rendezvous) = Rank::lead(&["--token", "secret", "--join-timeout", "3s"]);
+    let (code, errors) = Rank::start(1, &rendezvous, &["--token", "guessed"]).end();
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("token"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let (code, errors) = leader.end();
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(
+        errors.contains("rank 1") && errors.contains("token"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn ranks_with_different_jobs_are_told_which_key_differs() {
+    let job = file("other.toml", "[transport]\nwindow = \"2MiB\"\n");
+    let job = [
+        "--token",
+        "secret",
+        "--job",
+        job.to_str().expect("a plain path"),
+    ];
+    let (leader, rendezvous) = Rank::lead(TOKEN);
+    let member = Rank::start(1, &rendezvous, &job);
+    for (code, errors) in [member.end(), leader.end()] {
+        assert_eq!(code, Some(3), "{errors}");
+        for word in ["transport.window", "2MiB", "1MiB"] {
+            assert!(errors.contains(word), "{errors}");
+        }
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let (_leader, rendezvous) = Rank::lead(TOKEN);
+    let (code, errors) = Rank::start(0, &rendezvous, TOKEN).end();
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(
+        errors.contains(&rendezvous) && errors.contains("in use"),
+        "{errors}"
+    );
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn a_rank_without_a_token_or_a_world_does_not_start() {
+    let (code, errors) = Rank::start(0, "127.0.0.1:0", &[]).end();
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("--token or set GRADWIRE_TOKEN"), "{errors}");
+    let (code, errors) = Rank::start(5, "127.0.0.1:1", TOKEN).end();
+    assert_eq!(code, Some(2));
+    assert!(
+        errors.contains("rank 5 of world size 2 does not exist"),
+        "{errors}"
+    );
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the stranger needs a socket of its own"
+)]
+fn random_datagrams_are_counted_and_change_nothing() {
+    let options = ["--token", "secret", "--iterations", "20", "--bytes", "64K"];
+    let mut leader = Rank::start(0, "127.0.0.1:0", &options);
+    let opened = leader.object();
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
+    let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
+    for address in opened["data_addresses"].as_array().expect("a list") {
+        for length in [0, 1, 63, 64, 65, 1400] {
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| {
+                    noise = noise
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    (noise >> 56) as u8
+                })
+                .collect();
+            let address = address.as_str().expect("an address");
+            stranger
+                .send_to(&bytes, address)
+                .expect("loopback takes it");
+        }
+    }
+    let rendezvous = opened["rendezvous"]
+        .as_str()
+        .expect("rank 0 listens")
+        .to_owned();
+    let mut member = Rank::start(1, &rendezvous, &options);
+    let last = |rank: &mut Rank| {
+        assert_eq!(rank.object()["joined"], 2);
+        rank.object()
+    };
+    member.object();
+    let (report, other) = (last(&mut leader), last(&mut member));
+    assert!(
+        report["malformed_packets"]
+            .as_u64()
+            .is_some_and(|count| count >= 30),
+        "{report}"
+    );
+    for report in [report, other] {
+        assert_eq!(report["all_reduces"], 20, "{report}");
+        assert_eq!(report["wrong"], 0, "{report}");
+    }
+    assert_eq!((leader.end().0, member.end().0), (Some(0), Some(0)));
+}

@@ -1,0 +1,29 @@
+//! Arbitrary bytes as one datagram: a header that is accepted is written back as it was read, and
+//! the report and bitmap after it stay within what they claim.
+
+#![no_main]
+
+use gradwire_protocol::bitmap::decode_runs;
+use gradwire_protocol::wire::{HEADER_BYTES, Header, Report};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|datagram: &[u8]| {
+    let Ok((header, payload)) = Header::decode(datagram) else {
+        return;
+    };
+    let mut written = [0; HEADER_BYTES];
+    header.encode(&mut written);
+    assert_eq!(written, datagram[..HEADER_BYTES], "decode and encode are inverse");
+    let Some((report, bitmap)) = Report::decode(payload) else {
+        return;
+    };
+    let mut written = Vec::new();
+    report.encode(&mut written);
+    assert!(payload.starts_with(&written), "a report is written as it was read");
+    let mut after = 0;
+    decode_runs(bitmap, report.bits, |first, length| {
+        assert!(first >= after && length > 0, "runs are in order and not empty");
+        after = first + length;
+        assert!(after <= report.bits, "no run leaves the window");
+    });
+});

@@ -1,0 +1,128 @@
+//! Arbitrary datagrams, posts and waits against one endpoint: it does not panic, and what it takes
+//! and loses stays within what was posted.
+//!
+//! Random bytes rarely carry the right version, job or length, so each datagram says in its first
+//! byte which of these fields are set right before it is handed over.
+
+#![no_main]
+
+use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{Instant, JobId, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::wire::{HEADER_BYTES, Header, Kind, VERSION};
+use libfuzzer_sys::fuzz_target;
+
+const IDENTITY: Identity = Identity { rank: Rank(0), world_size: 3, job: JobId(7), epoch: 1 };
+/// Small messages, so that few datagrams fill one.
+const BYTES_MAX: u32 = 20_000;
+
+struct Scene {
+    endpoint: Endpoint,
+    now: Instant,
+    allowed_bytes: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let endpoint = Endpoint::new(IDENTITY, &Job::default(), 1);
+        Self { endpoint, now: Instant::START + Span::from_millis(1), allowed_bytes: 0 }
+    }
+
+    fn wait(&mut self, micros: u64) {
+        self.now = self.now + Span::from_micros(micros);
+        self.endpoint.handle_timeout(self.now);
+        for _ in 0..1000 {
+            if self.endpoint.poll_transmit(self.now).is_none() {
+                break;
+            }
+        }
+    }
+
+    fn post(&mut self, tag: u8, bytes: u32) {
+        let tolerance = Share::new(f64::from(tag % 4) / 10.0).expect("within 0 to 1");
+        let incoming = Incoming { tag: Tag(tag.into()), step: Step(0), bytes, tolerance };
+        self.allowed_bytes += tolerance.of(bytes.into());
+        self.endpoint.expect(self.now, Rank(1), incoming);
+    }
+
+    fn send(&mut self, tag: u8, bytes: u32) {
+        let segments = Segmentation::new(bytes, self.endpoint.segment_bytes()).segments();
+        let shape = Shape { segments, layer_count: 0 };
+        let tags = self.endpoint.settings().policy.lossless(shape, &[]);
+        let (tag, step, tolerance) = (Tag(tag.into()), Step(0), Share::NONE);
+        let outgoing = Outgoing { tag, step, bytes, tolerance, contributors: 1, tags };
+        self.endpoint.send(self.now, Rank(1), outgoing);
+    }
+
+    fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
+        if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
+            header[0] = VERSION;
+            header[1] = Kind::Data as u8 + header[1] % 6;
+        }
+        let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
+        if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {
+            datagram[44..46].copy_from_slice(&(payload_bytes as u16).to_le_bytes());
+        }
+        let Ok((mut header, payload)) = Header::decode(datagram) else {
+            return;
+        };
+        if choice & 2 != 0 {
+            (header.job, header.epoch, header.source) = (JobId(7), 1, Rank(1));
+            header.tag = Tag(header.tag.0 % 8);
+        }
+        let mut payload = Payload::Bytes(payload);
+        if choice & 4 != 0 && matches!(header.kind, Kind::Data | Kind::Probe) {
+            payload = make_consistent(&mut header, self.endpoint.segment_bytes());
+        }
+        let ecn = Ecn::from_bits(choice >> 4);
+        self.endpoint.handle_datagram(self.now, Datagram { header, payload, ecn });
+    }
+}
+
+/// Makes the header describe a segment of its message, as a sender would have cut it.
+fn make_consistent(header: &mut Header, segment_bytes: u32) -> Payload<'static> {
+    header.message_bytes %= BYTES_MAX;
+    header.message.0 = header.message.0 % 16 + 1;
+    let cut = Segmentation::new(header.message_bytes, segment_bytes);
+    header.segments = cut.segments();
+    header.segment %= header.segments;
+    header.offset = cut.offset(header.segment);
+    header.length = cut.length(header.segment) as u16;
+    Payload::Length(header.length.into())
+}
+
+fn check(scene: &mut Scene) {
+    while let Some(event) = scene.endpoint.poll_event() {
+        if let Event::Received { holes: Some(holes), .. } = event {
+            assert!(holes.ones() > 0, "holes are told only where there are some");
+        }
+    }
+    let total = scene.endpoint.ledger().total();
+    assert!(total.lost_bytes <= scene.allowed_bytes, "no more is lost than was tolerated");
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut scene = Scene::new();
+    let mut rest = input;
+    while let Some((&[verb, choice, size], tail)) = rest.split_first_chunk::<3>() {
+        let bytes = u32::from(size) * 64;
+        rest = tail;
+        match verb % 8 {
+            0 => scene.wait(u64::from(choice) * u64::from(size) * 8),
+            1 => scene.post(choice % 8, bytes),
+            2 => scene.send(choice % 8, bytes),
+            3 => scene.wait(50),
+            _ => {
+                let (datagram, tail) = rest.split_at(rest.len().min(usize::from(size)));
+                scene.deliver(choice, &mut datagram.to_vec());
+                rest = tail;
+            }
+        }
+        check(&mut scene);
+    }
+});

@@ -1,0 +1,61 @@
+"""The compiled part: a rank of the core, and PyTorch's backend over it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import torch
+from torch._C._distributed_c10d import Backend as _Backend
+from torch.distributed import Work
+
+class Rank:
+    """This process's place in a job: sockets, driver thread, completion pool."""
+
+    def __init__(self, job: str, place: tuple[int, int], host: str, token: str) -> None:
+        """Open the sockets. ``place`` is rank and world size; ``job`` a path, or empty."""
+
+    def rendezvous(self) -> str:
+        """Return the ``host:port`` at which rank 0 awaits the others."""
+
+    def join(self, rendezvous: str, timeout_seconds: float) -> None:
+        """Block until every rank of the job has joined."""
+
+    def close(self) -> None:
+        """Let pending operations finish for some seconds, then stop. Idempotent."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether operations can still be submitted."""
+
+class Backend(_Backend):
+    """The backend of one process group."""
+
+    def __init__(
+        self, rank: Rank, group: int, ranks: Sequence[int], position: int, timeout: timedelta
+    ) -> None:
+        """Create the group number ``group`` of ``ranks``; this process is at ``position``."""
+
+    def allreduce_tagged(
+        self,
+        tensor: torch.Tensor,
+        *,
+        layer_offsets: Sequence[int],
+        layers: Sequence[int],
+        layer_count: int,
+        tolerance: float,
+        step: int,
+        tensor_key: int,
+    ) -> Work:
+        """Average a gradient bucket in place.
+
+        ``layers[i]`` begins at byte ``layer_offsets[i]`` of the bucket; layer 0 is the first in
+        forward order. ``tolerance`` is the share that may be missing; 0 is lossless.
+        """
+
+    def counters(self) -> dict[str, int]:
+        """Return what this process's rank has counted since it was opened."""
+
+    def job(self) -> dict[str, str]:
+        """Return the resolved job, each key with dots (``transport.mtu``) and its value as text."""
+
+    def job_tolerance(self) -> float:
+        """Return the share of a gradient message that the job lets be missing."""

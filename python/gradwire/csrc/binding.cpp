@@ -1,0 +1,85 @@
+// The Python module gradwire._binding: Rank and Backend. Compiled for the installed PyTorch.
+
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.hpp"
+
+namespace {
+
+using gradwire::Backend;
+using gradwire::Rank;
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+py::dict counters_of(Backend& backend) {
+  const auto counters = backend.core().counters();
+  py::dict out;
+  out["sent_segments"] = counters.sent_segments;
+  out["lost_segments"] = counters.lost_segments;
+  out["repaired_segments"] = counters.repaired_segments;
+  out["received_segments"] = counters.received_segments;
+  out["ledger_lost_segments"] = counters.ledger_lost_segments;
+  out["malformed_packets"] = counters.malformed_packets;
+  out["faults_dropped"] = counters.faults_dropped;
+  out["kernel_drops"] = counters.kernel_drops;
+  return out;
+}
+
+std::vector<gw_layer> layers_of(const std::vector<uint64_t>& offsets,
+                                const std::vector<uint32_t>& layers) {
+  TORCH_CHECK(offsets.size() == layers.size(), "gradwire: ", offsets.size(),
+              " layer offsets for ", layers.size(), " layers: give one offset for each");
+  std::vector<gw_layer> out;
+  for (size_t i = 0; i < layers.size(); ++i) out.push_back({offsets[i], layers[i], 0});
+  return out;
+}
+
+void bind_rank(py::module_& module) {
+  py::class_<Rank, std::shared_ptr<Rank>>(module, "Rank")
+      .def(py::init([](const std::string& job, std::pair<uint32_t, uint32_t> place,
+                       const std::string& host, const std::string& token) {
+             return std::make_shared<Rank>(job, Rank::Place{place.first, place.second}, host,
+                                           token);
+           }),
+           py::arg("job"), py::arg("place"), py::arg("host"), py::arg("token"), NoGil())
+      .def("rendezvous", &Rank::rendezvous, NoGil())
+      .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
+      .def("close", &Rank::close, NoGil())
+      .def_property_readonly("is_open", &Rank::is_open);
+}
+
+void bind_backend(py::module_& module) {
+  py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>(module, "Backend")
+      .def(py::init([](std::shared_ptr<Rank> rank, uint32_t group, std::vector<uint32_t> ranks,
+                       int position, std::chrono::milliseconds timeout) {
+             return c10::make_intrusive<Backend>(
+                 std::move(rank), gradwire::Group{group, position, std::move(ranks)}, timeout);
+           }),
+           py::arg("rank"), py::arg("group"), py::arg("ranks"), py::arg("position"),
+           py::arg("timeout"), NoGil())
+      .def(
+          "allreduce_tagged",
+          [](Backend& backend, at::Tensor tensor, const std::vector<uint64_t>& layer_offsets,
+             const std::vector<uint32_t>& layers, uint32_t layer_count, double tolerance,
+             uint32_t step, uint64_t tensor_key) {
+            return backend.allreduce_gradient(tensor, {layers_of(layer_offsets, layers),
+                                                       layer_count, tolerance, step, tensor_key});
+          },
+          py::arg("tensor"), py::kw_only(), py::arg("layer_offsets"), py::arg("layers"),
+          py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
+          NoGil())
+      .def("counters", &counters_of)
+      .def("job",
+           [](Backend& backend) {
+             return py::module_::import("json").attr("loads")(backend.core().job_json());
+           })
+      .def("job_tolerance", [](Backend& backend) { return backend.core().job_tolerance(); });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  py::module_::import("torch.distributed");
+  bind_rank(module);
+  bind_backend(module);
+}

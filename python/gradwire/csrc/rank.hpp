@@ -1,0 +1,184 @@
+// This process's place in a job: owns the gw_rank, opens it, joins it, closes it once.
+// Not here: what an operation is (backend.hpp), when it is complete (work.hpp).
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <gradwire.h>
+#include <pybind11/gil.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace gradwire {
+
+// How long close() lets pending operations finish before it aborts them.
+constexpr std::chrono::seconds kCloseGrace{3};
+
+// True while this thread runs a gw_done.
+inline thread_local bool on_completion_thread = false;
+
+class Rank {
+ public:
+  struct Place {
+    uint32_t rank;
+    uint32_t world;
+  };
+
+  // `job` is the path of a job.toml; empty for the default job.
+  Rank(const std::string& job, Place place, const std::string& host, const std::string& token)
+      : place_(place), process_(getpid()) {
+    std::array<char, kErrorBytes> error{};
+    handle_ = gw_open(job.empty() ? nullptr : job.c_str(), place.rank, place.world, host.c_str(),
+                      token.c_str(), error.data(), error.size());
+    if (handle_ == nullptr) throw std::runtime_error(error.data());
+  }
+
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  ~Rank() {
+    close();
+  }
+
+  Place place() const {
+    return place_;
+  }
+
+  std::string rendezvous() {
+    return text(gw_rendezvous);
+  }
+
+  void join(const std::string& rendezvous, double timeout_seconds) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    if (gw_join(open_handle(), rendezvous.c_str(), timeout_seconds, error.data(), error.size())) {
+      throw std::runtime_error(error.data());
+    }
+  }
+
+  // Hands the operation over; throws with the core's reason when it is refused.
+  void submit(const gw_operation& operation, gw_done done, void* user) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    auto* handle = open_handle();
+    operation_started();
+    if (gw_submit(handle, &operation, done, user, error.data(), error.size())) {
+      operation_ended();
+      TORCH_CHECK_WITH(DistBackendError, false, error.data());
+    }
+  }
+
+  void operation_ended() {
+    std::lock_guard lock(pending_mutex_);
+    if (--pending_ == 0) idle_.notify_all();
+  }
+
+  gw_counters counters() {
+    std::shared_lock lock(handle_mutex_);
+    gw_counters counters{};
+    gw_counters_read(open_handle(), &counters);
+    return counters;
+  }
+
+  double job_tolerance() {
+    std::shared_lock lock(handle_mutex_);
+    return gw_job_tolerance(open_handle());
+  }
+
+  std::string job_json() {
+    return text(gw_job_json);
+  }
+
+  void abort(const std::string& reason) {
+    std::shared_lock lock(handle_mutex_);
+    if (handle_ != nullptr) gw_abort(handle_, reason.c_str());
+  }
+
+  bool is_open() {
+    std::shared_lock lock(handle_mutex_);
+    return handle_ != nullptr;
+  }
+
+  // Groups count themselves in and out; the last one out closes the rank. A callback that drops
+  // the last group runs on a thread that closing would join: then the exit of Python closes.
+  void group_created() {
+    std::lock_guard lock(pending_mutex_);
+    ++groups_;
+  }
+
+  void group_gone() {
+    bool last = false;
+    {
+      std::lock_guard lock(pending_mutex_);
+      last = --groups_ == 0;
+    }
+    if (last && !on_completion_thread) close();
+  }
+
+  // Idempotent. Gives the GIL up while it waits: completions that still run may need it.
+  void close() {
+    if (getpid() != process_) return;  // a forked child has the memory but not the threads
+    if (!is_open()) return;
+    std::optional<pybind11::gil_scoped_release> no_gil;
+    if (PyGILState_Check()) no_gil.emplace();
+    {
+      std::unique_lock lock(pending_mutex_);
+      idle_.wait_for(lock, kCloseGrace, [this] { return pending_ == 0; });
+      if (pending_ > 0) {
+        lock.unlock();
+        abort("rank " + std::to_string(place_.rank) + " left with operations still pending");
+      }
+    }
+    gw_rank* handle = nullptr;
+    {
+      std::unique_lock lock(handle_mutex_);
+      std::swap(handle, handle_);
+    }
+    if (handle != nullptr) gw_close(handle);
+  }
+
+ private:
+  static constexpr size_t kErrorBytes = 2048;
+
+  gw_rank* open_handle() const {
+    if (handle_ == nullptr) {
+      throw std::runtime_error(
+          "gradwire: the process group has been shut down; call init_process_group again");
+    }
+    return handle_;
+  }
+
+  void operation_started() {
+    std::lock_guard lock(pending_mutex_);
+    ++pending_;
+  }
+
+  std::string text(size_t (*read)(gw_rank*, char*, size_t)) {
+    std::shared_lock lock(handle_mutex_);
+    auto* handle = open_handle();
+    std::string out(read(handle, nullptr, 0) + 1, '\0');
+    read(handle, out.data(), out.size());
+    out.pop_back();
+    return out;
+  }
+
+  const Place place_;
+  const pid_t process_;
+  gw_rank* handle_ = nullptr;
+  std::shared_mutex handle_mutex_;  // exclusive only to take the handle away
+  std::mutex pending_mutex_;
+  std::condition_variable idle_;
+  size_t pending_ = 0;
+  size_t groups_ = 0;
+};
+
+}  // namespace gradwire

@@ -1,0 +1,48 @@
+"""The environment of this process, read in this one place.
+
+Launch variables are those of ``torchrun``; the rest are gradwire's own. Everything below this
+module receives values, never names of variables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the environment says about this launch."""
+
+    job: str
+    """``GRADWIRE_JOB``: path of the job file; empty for the default job."""
+
+    interface: str
+    """``GRADWIRE_IFNAME``: network interface whose address is used; empty to choose."""
+
+    token: str
+    """``GRADWIRE_TOKEN``: secret that every rank must know; empty to make one per launch."""
+
+    master_address: str
+    """``MASTER_ADDR``: host of rank 0; empty when the launcher did not set it."""
+
+    compiler: str
+    """``CXX``: the C++ compiler that builds the PyTorch binding."""
+
+    cache: Path
+    """``XDG_CACHE_HOME`` or ``~/.cache``, then ``gradwire``: where the binding is kept."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] = os.environ) -> Environment:
+        """Read the variables, by default those of this process."""
+        cache = variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return cls(
+            job=variables.get("GRADWIRE_JOB", ""),
+            interface=variables.get("GRADWIRE_IFNAME", ""),
+            token=variables.get("GRADWIRE_TOKEN", ""),
+            master_address=variables.get("MASTER_ADDR", ""),
+            compiler=variables.get("CXX", "c++"),
+            cache=Path(cache) / "gradwire",
+        )

@@ -1,0 +1,28 @@
+"""Facts about the compiled part and its stub."""
+
+import ast
+from pathlib import Path
+
+import gradwire
+from gradwire import build
+
+
+def _declared() -> dict[str, set[str]]:
+    """Read the public members that the stub declares, by class."""
+    stub = Path(gradwire.__file__).with_name("_binding.pyi").read_text()
+    return {
+        item.name: {member.name for member in item.body if isinstance(member, ast.FunctionDef)}
+        for item in ast.parse(stub).body
+        if isinstance(item, ast.ClassDef)
+    }
+
+
+def the_stub_declares_what_the_binding_has() -> None:
+    binding = build.load()
+    for name, members in _declared().items():
+        own = {member for member in vars(getattr(binding, name)) if not member.startswith("_")}
+        assert own == members - {"__init__"}
+
+
+def loading_twice_gives_the_same_module() -> None:
+    assert build.load() is build.load()

@@ -1,0 +1,11 @@
+"""Fixtures: one launch of three ranks serves all facts about operations."""
+
+import pytest
+
+import launching
+
+
+@pytest.fixture(scope="session")
+def reports_of_collectives() -> list[dict[str, str]]:
+    """What each of three ranks reports about each check."""
+    return [ended.report for ended in launching.Launch("collectives.py", world=3).run()]

@@ -1,0 +1,85 @@
+"""Starts the ranks of a job as real processes and collects what each of them reports."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one rank ended."""
+
+    code: int
+    errors: str
+    report: Any
+
+    def succeeded(self) -> Any:
+        """Return what the rank reported; fails the test where it failed."""
+        assert self.code == 0, f"exit code {self.code}:\n{self.errors}"
+        return self.report
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A program of ``programs/`` and how to start it."""
+
+    program: str
+    world: int = 2
+    arguments: tuple[str, ...] = ()
+    job: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+    jobs_by_rank: tuple[str, ...] = ()
+    timeout: float = 120.0
+
+    def run(self) -> list[Ended]:
+        """Start every rank, wait for all of them, kill what is left after the timeout."""
+        with tempfile.TemporaryDirectory() as folder:
+            port = _free_port()
+            started = [self._start(rank, port, Path(folder)) for rank in range(self.world)]
+            try:
+                errors = [process.communicate(timeout=self.timeout)[1] for process in started]
+            except subprocess.TimeoutExpired:
+                for process in started:
+                    process.kill()
+                said = "\n".join(process.communicate()[1][-2000:] for process in started)
+                raise AssertionError(f"still running after {self.timeout} s:\n{said}") from None
+            reports = [_report_of(Path(folder), rank) for rank in range(self.world)]
+        return [
+            Ended(process.returncode, error, report)
+            for process, error, report in zip(started, errors, reports, strict=True)
+        ]
+
+    def _start(self, rank: int, port: int, folder: Path) -> subprocess.Popen[str]:
+        job = self.jobs_by_rank[rank] if self.jobs_by_rank else self.job
+        environment = dict(os.environ, OMP_NUM_THREADS="1", MASTER_ADDR="127.0.0.1")
+        environment.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.world))
+        environment.pop("GRADWIRE_JOB", None)
+        environment.update(self.variables, MASTER_PORT=str(port))
+        if job:
+            path = folder / f"job{rank}.toml"
+            path.write_text(job)
+            environment["GRADWIRE_JOB"] = str(path)
+        report = str(folder / f"report{rank}.json")
+        command = [sys.executable, str(PROGRAMS / self.program), report, *self.arguments]
+        return subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+
+
+def _report_of(folder: Path, rank: int) -> Any:
+    path = folder / f"report{rank}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,93 @@
+"""Lets one rank fail in a chosen way and reports what the other ranks see.
+
+The argument after the report's path: "killed", "silent", "leaves", "again" or "starts".
+"""
+
+import datetime
+import json
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def report(seen: dict[str, object]) -> None:
+    """Leave what this rank has seen."""
+    with open(sys.argv[1], "w") as out:
+        json.dump(seen, out)
+
+
+def reduce_until_error() -> None:
+    """All-reduce until an error comes; report it and how long the last operation took."""
+    tensor = torch.ones(1 << 20)
+    started = time.monotonic()
+    try:
+        while True:
+            started = time.monotonic()
+            dist.all_reduce(tensor)
+    except RuntimeError as error:
+        seconds = time.monotonic() - started
+        report({"error": str(error), "kind": type(error).__name__, "seconds": seconds})
+
+
+def killed() -> None:
+    """Rank 1 is killed in the middle of an all-reduce."""
+    if dist.get_rank() == 1:
+        for _ in range(5):
+            dist.all_reduce(torch.ones(1 << 20))
+        dist.all_reduce(torch.ones(1 << 20), async_op=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    reduce_until_error()
+
+
+def silent() -> None:
+    """Rank 1 lives but takes no part; the group's timeout is two seconds."""
+    if dist.get_rank() == 1:
+        time.sleep(6)
+        report({})
+    else:
+        reduce_until_error()
+
+
+def leaves() -> None:
+    """Rank 1 ends with an operation pending and without saying goodbye."""
+    if dist.get_rank() == 1:
+        dist.all_reduce(torch.ones(8), async_op=True)
+        report({})
+        return
+    dist.all_reduce(torch.ones(8))
+    reduce_until_error()
+
+
+def again() -> None:
+    """The group is destroyed and created again in the same processes."""
+    for _ in range(2):
+        tensor = torch.ones(8)
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()
+        dist.init_process_group("gradwire")
+    dist.all_reduce(tensor)
+    report({"sum": tensor[0].item()})
+    dist.destroy_process_group()
+
+
+def starts() -> None:
+    """Nothing fails after the start."""
+    report({})
+
+
+def main() -> None:
+    """Start, then fail as asked."""
+    torch.set_num_threads(1)
+    seconds = 2 if sys.argv[2] == "silent" else 60
+    dist.init_process_group("gradwire", timeout=datetime.timedelta(seconds=seconds))
+    {"killed": killed, "silent": silent, "leaves": leaves, "again": again, "starts": starts}[
+        sys.argv[2]
+    ]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Facts about training under DistributedDataParallel: two ranks, real packets."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from gradwire import ddp
+from launching import Launch
+from programs.training import STEPS, Reversed
+
+DROPS = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "2%"\n'
+TOLERANT = 'tolerance = "20%"\n[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
+
+
+def _trained(backend: str, way: str, job: str = "") -> list[dict[str, Any]]:
+    """Train on two ranks and return both reports."""
+    return [
+        ended.succeeded()
+        for ended in Launch("training.py", arguments=(backend, way), job=job).run()
+    ]
+
+
+@pytest.fixture(scope="module")
+def gloo() -> list[dict[str, Any]]:
+    """The same training over Gloo."""
+    return _trained("gloo", "plain")
+
+
+@pytest.mark.parametrize("way", ["plain", "hook"])
+def lossless_training_under_packet_loss_equals_gloo(way: str, gloo: list[dict[str, Any]]) -> None:
+    ranks = _trained("gradwire", way, DROPS)
+    assert ranks[0]["hash"] == ranks[1]["hash"]
+    ours, theirs = torch.tensor(ranks[0]["parameters"]), torch.tensor(gloo[0]["parameters"])
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+
+
+def replicas_stay_identical_when_segments_are_lost() -> None:
+    ranks = _trained("gradwire", "hook", TOLERANT)
+    assert sum(rank["counters"]["lost_segments"] for rank in ranks) > 0
+    assert ranks[0]["hash"] == ranks[1]["hash"]
+
+
+def the_loss_budget_is_kept_by_steps() -> None:
+    assert [rank["step"] for rank in _trained("gradwire", "hook")] == [STEPS, STEPS]
+
+
+def layers_are_numbered_in_the_order_in_which_they_run() -> None:
+    model = Reversed()
+    order = ddp.LayerOrder(model)
+    assert [order.of(p) for p in model.parameters()] == [0, 0, 1, 1, 2, 2]
+    model(torch.zeros(1, 256))
+    assert order.of(model.first.weight) == order.of(model.first.bias) == 0
+    assert order.of(model.last.weight) == 2
+    assert order.count == 3
+
+
+def layers_that_do_not_run_come_last() -> None:
+    model = Reversed()
+    model.forward = lambda inputs: model.middle(inputs)
+    order = ddp.LayerOrder(model)
+    model(torch.zeros(1, 256))
+    assert [order.of(m.weight) for m in (model.middle, model.last, model.first)] == [0, 1, 2]

@@ -1,0 +1,221 @@
+//! Ranks of one process over loopback: what callers of a rank may rely on.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::dtype::{DType, ReduceOp};
+use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{Rank, Span, Step};
+use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening, Task};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn open(rank: u16, world_size: u16, job: &Job) -> OpenRank {
+    let opened = OpenRank::open(Opening {
+        job: job.clone(),
+        rank: Rank(rank),
+        world_size,
+        bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: 0,
+        token: "secret".to_owned(),
+    });
+    opened.expect("loopback has ports")
+}
+
+/// Runs `body` on each of `world_size` joined ranks at the same time.
+fn on_ranks(world_size: u16, job: &Job, body: impl Fn(LocalRank) + Sync) {
+    let ranks: Vec<OpenRank> = (0..world_size)
+        .map(|rank| open(rank, world_size, job))
+        .collect();
+    let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
+    thread::scope(|scope| {
+        for rank in ranks {
+            let (rendezvous, body) = (&rendezvous, &body);
+            scope.spawn(move || body(rank.join(rendezvous, PATIENCE).expect("equal jobs")));
+        }
+    });
+}
+
+fn all_reduce(world_size: u16, sequence: u32, values: &[f32]) -> Task {
+    let bytes = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    let operation = Operation {
+        group: Group {
+            id: 0,
+            ranks: (0..world_size).map(Rank).collect(),
+        },
+        sequence,
+        collective: Collective::AllReduce,
+        dtype: DType::F32,
+        op: ReduceOp::Sum,
+        buffer: Buffer::Owned(bytes),
+        input: None,
+        loss: Loss::NONE,
+        step: Step(0),
+        layers: Layers::default(),
+        tensor_key: 1,
+        deadline: None,
+    };
+    Task {
+        operation,
+        timeout: Some(Span::from_millis(10_000)),
+    }
+}
+
+fn values(buffer: &Buffer) -> Vec<f32> {
+    let bytes = buffer.bytes().expect("it has bytes");
+    let float = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
+    bytes.chunks_exact(4).map(float).collect()
+}
+
+#[test]
+fn ranks_get_the_sum_and_close_together() {
+    on_ranks(3, &Job::default(), |rank| {
+        let own = f32::from(rank.rank().0);
+        let ended = rank
+            .run(all_reduce(3, 1, &[own, 1.0]))
+            .expect("nothing fails");
+        assert_eq!(values(&ended.buffer), [3.0, 3.0]);
+        assert!(rank.counters().sent_segments > 0);
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_job_may_have_one_rank() {
+    on_ranks(1, &Job::default(), |rank| {
+        let ended = rank.run(all_reduce(1, 1, &[5.0])).expect("nothing fails");
+        assert_eq!(values(&ended.buffer), [5.0]);
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_callback_may_wait_for_another_operation() {
+    on_ranks(2, &Job::default(), |rank| {
+        let rank = Arc::new(rank);
+        let inner = Arc::clone(&rank);
+        let (tell, told) = channel();
+        rank.submit(
+            all_reduce(2, 1, &[1.0]),
+            Box::new(move |_| {
+                let _ = tell.send(inner.run(all_reduce(2, 2, &[2.0])));
+            }),
+        );
+        let ended = told.recv_timeout(PATIENCE).expect("the callback ends");
+        assert_eq!(values(&ended.expect("nothing fails").buffer), [4.0]);
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_refused_operation_ends_like_any_other() {
+    on_ranks(1, &Job::default(), |rank| {
+        let mut task = all_reduce(1, 1, &[1.0]);
+        task.operation.op = ReduceOp::BitAnd;
+        assert!(matches!(rank.run(task), Err(EndError::Refused(_))));
+        rank.close(PATIENCE);
+        assert!(matches!(
+            rank.run(all_reduce(1, 2, &[1.0])),
+            Err(EndError::Closed)
+        ));
+    });
+}
+
+#[test]
+fn an_operation_with_a_rank_that_left_says_so() {
+    on_ranks(2, &Job::default(), |rank| {
+        if rank.rank() == Rank(1) {
+            return rank.close(PATIENCE);
+        }
+        let error = rank
+            .run(all_reduce(2, 1, &[1.0]))
+            .expect_err("rank 1 takes no part");
+        assert!(
+            error
+                .to_string()
+                .contains("rank 1 was lost (it has left the job)"),
+            "{error}"
+        );
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn an_operation_with_a_rank_that_died_names_it() {
+    let joined = Barrier::new(2);
+    on_ranks(2, &Job::default(), |rank| {
+        joined.wait();
+        if rank.rank() == Rank(1) {
+            return drop(rank);
+        }
+        let error = rank
+            .run(all_reduce(2, 1, &[1.0]))
+            .expect_err("rank 1 takes no part");
+        assert!(error.to_string().contains("rank 1 was lost"), "{error}");
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn an_abort_reaches_every_rank_with_its_reason() {
+    on_ranks(2, &Job::default(), |rank| {
+        if rank.rank() == Rank(1) {
+            rank.abort("the loss is not a number");
+            return rank.close(PATIENCE);
+        }
+        let error = rank
+            .run(all_reduce(2, 1, &[1.0]))
+            .expect_err("the job was ended");
+        assert!(
+            error.to_string().contains("the loss is not a number"),
+            "{error}"
+        );
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_rank_that_waits_too_long_names_whom_it_waits_for() {
+    let done = Barrier::new(2);
+    on_ranks(2, &Job::default(), |rank| {
+        if rank.rank() == Rank(0) {
+            let mut task = all_reduce(2, 1, &[1.0]);
+            task.timeout = Some(Span::from_millis(300));
+            let error = rank
+                .run(task)
+                .expect_err("rank 1 does not take part in time");
+            assert!(error.to_string().contains("waits for ranks [1]"), "{error}");
+        }
+        done.wait();
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_rank_outside_the_world_and_a_port_in_use_are_refused() {
+    let job = Job::default();
+    let leader = open(0, 2, &job);
+    let port = leader.rendezvous().expect("rank 0 listens").port();
+    let again = |rank: u16| {
+        OpenRank::open(Opening {
+            job: Job::default(),
+            rank: Rank(rank),
+            world_size: 2,
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port,
+            token: String::new(),
+        })
+    };
+    let in_use = again(0).expect_err("the port is taken");
+    assert!(in_use.to_string().contains("in use") && !in_use.is_usage());
+    let outside = again(2).expect_err("ranks are 0 and 1");
+    assert!(outside.is_usage());
+}
