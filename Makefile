@@ -94,6 +94,7 @@ $(VENV)/requirements.stamp: requirements.txt
 
 $(VENV)/gradwire.stamp: $(VENV)/requirements.stamp $(SOURCES)
 	$(say) 'venv: gradwire, optimised build'
+	rm -rf build
 	$(BIN)/python -m pip install --no-deps --no-build-isolation --force-reinstall .
 	$(say) 'venv: the PyTorch binding'
 	$(BIN)/python -m gradwire.build

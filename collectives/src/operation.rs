@@ -259,8 +259,8 @@ pub enum OperationError {
     },
     /// It took longer than its deadline allows.
     #[error(
-        "{label} did not finish in time: it waits for ranks {waits_for:?}, {received} of \
-         {expected} bytes were received"
+        "{label}: Timed out waiting for ranks {waits_for:?}, {received} of {expected} bytes were \
+         received"
     )]
     TimedOut {
         /// The operation.

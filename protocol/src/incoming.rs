@@ -149,6 +149,15 @@ impl Receiving {
         self.unreported
     }
 
+    /// Whether something must be said now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        match self.due {
+            Due::Nothing => false,
+            Due::AckBy(by) => by <= now,
+            Due::Whole(..) => true,
+        }
+    }
+
     /// Writes the next report into `body` and gives its header; `None` when nothing is due.
     ///
     /// `room` is the most bytes that the body may have.
@@ -161,7 +170,6 @@ impl Receiving {
     ) -> Option<Header> {
         let (kind, first, whole) = match self.due {
             Due::Nothing => return None,
-            Due::AckBy(by) if by > now => return None,
             Due::AckBy(_) => (
                 Kind::Ack,
                 self.lowest_unreported.min(self.cut.segments()),

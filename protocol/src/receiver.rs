@@ -407,12 +407,18 @@ impl Receiver {
     }
 
     /// Writes the next report that is due into `body` and gives its header.
+    ///
+    /// When one message has something to say, all do, older ones first: a sender takes a segment
+    /// for lost when later ones are known to have arrived, and those may be another message's.
     pub fn poll_report(
         &mut self,
         now: Instant,
         settings: &Settings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
+        if !self.messages.iter().any(|receiving| receiving.is_due(now)) {
+            return None;
+        }
         let grant = settings.unscheduled_segments();
         let room = settings.segment_bytes as usize;
         self.messages

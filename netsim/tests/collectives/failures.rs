@@ -206,7 +206,7 @@ fn a_missed_deadline_names_who_is_waited_for_and_aborts_everything() {
             .expect("a valid operation");
     }
     world.run();
-    let late = "all_reduce, group 0, sequence 0 did not finish in time: it waits for ranks [1, 2], \
+    let late = "all_reduce, group 0, sequence 0: Timed out waiting for ranks [1, 2], \
                 400 of 1600 bytes were received";
     assert_eq!(error(&mut world, 0), late);
     assert!(error(&mut world, 0).contains("sequence 1 was aborted: all_reduce, group 0, sequence"));
