@@ -13,16 +13,26 @@ fuzz_target!(|datagram: &[u8]| {
     };
     let mut written = [0; HEADER_BYTES];
     header.encode(&mut written);
-    assert_eq!(written, datagram[..HEADER_BYTES], "decode and encode are inverse");
+    assert_eq!(
+        written,
+        datagram[..HEADER_BYTES],
+        "decode and encode are inverse"
+    );
     let Some((report, bitmap)) = Report::decode(payload) else {
         return;
     };
     let mut written = Vec::new();
     report.encode(&mut written);
-    assert!(payload.starts_with(&written), "a report is written as it was read");
+    assert!(
+        payload.starts_with(&written),
+        "a report is written as it was read"
+    );
     let mut after = 0;
     decode_runs(bitmap, report.bits, |first, length| {
-        assert!(first >= after && length > 0, "runs are in order and not empty");
+        assert!(
+            first >= after && length > 0,
+            "runs are in order and not empty"
+        );
         after = first + length;
         assert!(after <= report.bits, "no run leaves the window");
     });

@@ -17,7 +17,12 @@ use gradwire_protocol::units::{Instant, JobId, Rank, Share, Span, Step, Tag};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, Kind, VERSION};
 use libfuzzer_sys::fuzz_target;
 
-const IDENTITY: Identity = Identity { rank: Rank(0), world_size: 3, job: JobId(7), epoch: 1 };
+const IDENTITY: Identity = Identity {
+    rank: Rank(0),
+    world_size: 3,
+    job: JobId(7),
+    epoch: 1,
+};
 /// Small messages, so that few datagrams fill one.
 const BYTES_MAX: u32 = 20_000;
 
@@ -30,7 +35,11 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let endpoint = Endpoint::new(IDENTITY, &Job::default(), 1);
-        Self { endpoint, now: Instant::START + Span::from_millis(1), allowed_bytes: 0 }
+        Self {
+            endpoint,
+            now: Instant::START + Span::from_millis(1),
+            allowed_bytes: 0,
+        }
     }
 
     fn wait(&mut self, micros: u64) {
@@ -45,17 +54,32 @@ impl Scene {
 
     fn post(&mut self, tag: u8, bytes: u32) {
         let tolerance = Share::new(f64::from(tag % 4) / 10.0).expect("within 0 to 1");
-        let incoming = Incoming { tag: Tag(tag.into()), step: Step(0), bytes, tolerance };
+        let incoming = Incoming {
+            tag: Tag(tag.into()),
+            step: Step(0),
+            bytes,
+            tolerance,
+        };
         self.allowed_bytes += tolerance.of(bytes.into());
         self.endpoint.expect(self.now, Rank(1), incoming);
     }
 
     fn send(&mut self, tag: u8, bytes: u32) {
         let segments = Segmentation::new(bytes, self.endpoint.segment_bytes()).segments();
-        let shape = Shape { segments, layer_count: 0 };
+        let shape = Shape {
+            segments,
+            layer_count: 0,
+        };
         let tags = self.endpoint.settings().policy.lossless(shape, &[]);
         let (tag, step, tolerance) = (Tag(tag.into()), Step(0), Share::NONE);
-        let outgoing = Outgoing { tag, step, bytes, tolerance, contributors: 1, tags };
+        let outgoing = Outgoing {
+            tag,
+            step,
+            bytes,
+            tolerance,
+            contributors: 1,
+            tags,
+        };
         self.endpoint.send(self.now, Rank(1), outgoing);
     }
 
@@ -80,7 +104,14 @@ impl Scene {
             payload = make_consistent(&mut header, self.endpoint.segment_bytes());
         }
         let ecn = Ecn::from_bits(choice >> 4);
-        self.endpoint.handle_datagram(self.now, Datagram { header, payload, ecn });
+        self.endpoint.handle_datagram(
+            self.now,
+            Datagram {
+                header,
+                payload,
+                ecn,
+            },
+        );
     }
 }
 
@@ -98,12 +129,18 @@ fn make_consistent(header: &mut Header, segment_bytes: u32) -> Payload<'static> 
 
 fn check(scene: &mut Scene) {
     while let Some(event) = scene.endpoint.poll_event() {
-        if let Event::Received { holes: Some(holes), .. } = event {
+        if let Event::Received {
+            holes: Some(holes), ..
+        } = event
+        {
             assert!(holes.ones() > 0, "holes are told only where there are some");
         }
     }
     let total = scene.endpoint.ledger().total();
-    assert!(total.lost_bytes <= scene.allowed_bytes, "no more is lost than was tolerated");
+    assert!(
+        total.lost_bytes <= scene.allowed_bytes,
+        "no more is lost than was tolerated"
+    );
 }
 
 fuzz_target!(|input: &[u8]| {
