@@ -13,9 +13,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-SOURCES := $(shell git ls-files --cached --others --exclude-standard \
+SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard \
 	'*.rs' '*.py' '*.pyi' '*.cpp' '*.hpp' '*.h' '*Cargo.toml' Cargo.lock pyproject.toml \
-	':!tests' ':!fuzz' ':!examples' ':!*/tests/*')
+	':!tests' ':!fuzz' ':!examples' ':!*/tests/*'))
 
 say = @printf '\n== %s\n'
 
@@ -60,7 +60,7 @@ test-rust:  ## the Rust tests; GRADWIRE_SLOW=1 adds the slow ones
 	cargo test --workspace --locked
 
 .PHONY: test-python
-test-python: $(VENV)/gradwire.stamp  ## the Python tests; GRADWIRE_SLOW=1 adds the slow ones
+test-python: $(VENV)/gradwire.stamp  ## the Python tests
 	$(say) 'test: Python'
 	$(BIN)/python -m pytest
 

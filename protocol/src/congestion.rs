@@ -93,9 +93,10 @@ impl Window {
     /// Takes what an acknowledgement says.
     pub fn on_feedback(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
         self.round.acked += feedback.acked;
-        self.round.segments += feedback.segments;
-        self.round.marks += feedback.marks;
-        self.round.lost += feedback.lost;
+        // A peer may report any number of marks.
+        self.round.segments = self.round.segments.saturating_add(feedback.segments);
+        self.round.marks = self.round.marks.saturating_add(feedback.marks);
+        self.round.lost = self.round.lost.saturating_add(feedback.lost);
         self.grow(feedback.acked);
         if now >= self.round_ends {
             self.end_round(rtt);
@@ -215,6 +216,23 @@ mod tests {
             },
             &rtt,
         );
+        assert_eq!(window.bytes().get(), before / 2);
+    }
+
+    #[test]
+    fn any_number_of_reported_marks_halves_the_window_and_no_more() {
+        let (mut window, rtt) = (window(), steady());
+        let absurd = Feedback {
+            segments: 1,
+            marks: u32::MAX,
+            ..Feedback::default()
+        };
+        round(&mut window, 0, Feedback::default(), &rtt);
+        let before = window.bytes().get();
+        for _ in 0..3 {
+            window.on_feedback(Instant::START, absurd, &rtt);
+        }
+        round(&mut window, 1, absurd, &rtt);
         assert_eq!(window.bytes().get(), before / 2);
     }
 

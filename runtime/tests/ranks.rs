@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -184,17 +184,22 @@ fn an_abort_reaches_every_rank_with_its_reason() {
 
 #[test]
 fn a_rank_that_waits_too_long_names_whom_it_waits_for() {
-    let done = Barrier::new(2);
+    let (tell, told) = channel::<()>();
+    let (tell, told) = (Mutex::new(Some(tell)), Mutex::new(told));
     on_ranks(2, &Job::default(), |rank| {
         if rank.rank() == Rank(0) {
+            // Dropped also when an assertion fails, so that rank 1 does not wait for ever.
+            let _tell = tell.lock().expect("locked once").take();
             let mut task = all_reduce(2, 1, &[1.0]);
             task.timeout = Some(Span::from_millis(300));
             let error = rank
                 .run(task)
                 .expect_err("rank 1 does not take part in time");
-            assert!(error.to_string().contains("waits for ranks [1]"), "{error}");
+            let waits = "Timed out waiting for ranks [1]";
+            assert!(error.to_string().contains(waits), "{error}");
+        } else {
+            let _ = told.lock().expect("locked once").recv();
         }
-        done.wait();
         rank.close(PATIENCE);
     });
 }

@@ -24,14 +24,18 @@ use crate::udp::{self, Arrival, SLOT_BYTES, Sockets};
 use crate::wake::{self, Bell};
 
 /// Super-packets read before timeouts and sending get their turn again.
-const ARRIVALS_PER_ROUND: usize = 64;
+const ARRIVALS_PER_ROUND: usize = 16;
 /// Runs sent before the sockets are drained again: acknowledgements open the window.
 const RUNS_PER_ROUND: usize = 16;
 /// Commands that may wait; the next one blocks its thread.
 const COMMANDS_WAITING: usize = 1024;
-/// Rounds without work before the thread sleeps. Spinning longer steals the core from the peer
-/// when ranks share cores, and gains nothing when they do not.
-const IDLE_ROUNDS: u32 = 20;
+/// Time without work before the thread sleeps, at least and at most. Spinning longer steals the
+/// core from the peer when ranks share cores, and gains little when they do not.
+const SPIN_MIN: Span = Span::from_micros(5);
+const SPIN_MAX: Span = Span::from_micros(40);
+/// After reading for this long without seeing all sockets empty, timeouts happen all the same, at
+/// the clock from before the first read: what had arrived by then has been read, in turns.
+const FLOOD: Span = Span::from_millis(20);
 /// Longest sleep, so that a lost wake-up is no hang.
 const SLEEP_MAX: Span = Span::from_millis(100);
 /// How often a full send buffer is waited for before the run is left to repair.
@@ -88,7 +92,8 @@ pub struct DriverCounters {
     pub kernel_drops: u64,
     /// Packets dropped on purpose.
     pub faults_dropped: u64,
-    /// Packets that the kernel would not take; they are repaired like lost ones.
+    /// Packets that the kernel would not take, for want of room or of a route; they are repaired
+    /// like lost ones.
     pub abandoned_packets: u64,
 }
 
@@ -131,6 +136,7 @@ pub fn spawn<M: Machine + Send + 'static>(
         shared: Arc::clone(&shared),
         clock: Clock::start(),
         slot: vec![0; SLOT_BYTES],
+        reading: Reading::default(),
         tally: DriverCounters::default(),
     };
     let body = move || {
@@ -235,6 +241,58 @@ impl Clock {
     }
 }
 
+/// How long to spin: longer after work came while spinning, shorter after none did.
+struct Patience {
+    idle_since: Option<Instant>,
+    span: Span,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self {
+            idle_since: None,
+            span: SPIN_MAX,
+        }
+    }
+
+    fn found_work(&mut self) {
+        if self.idle_since.take().is_some() {
+            self.span = (self.span * 2).min(SPIN_MAX);
+        }
+    }
+
+    /// Whether it is time to sleep.
+    fn is_over(&mut self, now: Instant) -> bool {
+        now - *self.idle_since.get_or_insert(now) > self.span
+    }
+
+    fn slept(&mut self) {
+        self.idle_since = None;
+        self.span = self.span.divided(2).max(SPIN_MIN);
+    }
+}
+
+/// Since when sockets are being read without all having been seen empty.
+#[derive(Default)]
+struct Reading {
+    since: Option<Instant>,
+}
+
+impl Reading {
+    /// A clock by which everything that had arrived has been read, if there is one, after a round
+    /// that began at `now`.
+    fn read_by(&mut self, now: Instant, drained: Drained) -> Option<Instant> {
+        let since = *self.since.get_or_insert(now);
+        let read_by = match drained {
+            Drained::Fully => now,
+            Drained::Partly if now - since > FLOOD => since,
+            Drained::Partly => return None,
+        };
+        self.since = None;
+        Some(read_by)
+    }
+}
+
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Drained {
     /// All sockets were seen empty.
@@ -252,25 +310,24 @@ struct Driver<M, P> {
     shared: Arc<Shared>,
     clock: Clock,
     slot: Vec<u8>,
+    reading: Reading,
     tally: DriverCounters,
 }
 
 impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
     fn run(&mut self) -> io::Result<()> {
-        let mut idle = 0;
+        let mut patience = Patience::new();
         while !self.shared.stop.load(Ordering::Relaxed) {
             if self.round()? {
-                idle = 0;
-                continue;
-            }
-            idle += 1;
-            if idle > IDLE_ROUNDS {
+                patience.found_work();
+            } else if patience.is_over(self.clock.now()) {
                 self.bell.lie_down();
                 // A command that came before the bell was armed did not ring it.
                 match self.round()? {
                     true => self.bell.get_up(),
                     false => self.sleep(),
                 }
+                patience.slept();
             }
         }
         Ok(())
@@ -281,9 +338,8 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
         let now = self.clock.now();
         let (mut busy, drained) = self.receive()?;
         busy |= self.release_held();
-        if drained == Drained::Fully && self.machine.poll_timeout().is_some_and(|at| at <= now) {
-            self.machine.handle_timeout(now);
-            busy = true;
+        if let Some(read_by) = self.reading.read_by(now, drained) {
+            busy |= self.let_time_pass(read_by);
         }
         while let Ok(command) = self.commands.try_recv() {
             command(&mut self.machine, self.clock.now());
@@ -297,6 +353,14 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
         Ok(busy)
     }
 
+    fn let_time_pass(&mut self, now: Instant) -> bool {
+        let due = self.machine.poll_timeout().is_some_and(|at| at <= now);
+        if due {
+            self.machine.handle_timeout(now);
+        }
+        due
+    }
+
     fn sleep(&mut self) {
         if self.shared.stop.load(Ordering::Relaxed) {
             return;
@@ -307,25 +371,25 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
             .flatten()
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
-        self.bell.sleep(self.setup.sockets.descriptors(), most);
+        self.bell.sleep(self.setup.sockets.readiness(), most);
     }
 
     fn receive(&mut self) -> io::Result<(bool, Drained)> {
-        let (mut busy, mut drained) = (false, Drained::Fully);
-        for index in 0..self.setup.sockets.len() {
-            let mut arrivals = 0;
-            while let Some(arrival) = self.setup.sockets.receive(index, &mut self.slot)? {
-                busy = true;
-                self.tally.receive_calls += 1;
-                self.split(&arrival);
-                arrivals += 1;
-                if arrivals == ARRIVALS_PER_ROUND {
-                    drained = Drained::Partly;
-                    break;
+        let mut reads = 0;
+        while reads < ARRIVALS_PER_ROUND {
+            let readable = self.setup.sockets.readable();
+            if readable.is_empty() {
+                return Ok((reads > 0, Drained::Fully));
+            }
+            for index in readable {
+                reads += 1;
+                if let Some(arrival) = self.setup.sockets.receive(index, &mut self.slot)? {
+                    self.tally.receive_calls += 1;
+                    self.split(&arrival);
                 }
             }
         }
-        Ok((busy, drained))
+        Ok((true, Drained::Partly))
     }
 
     /// Hands the packets of a super-packet over one by one, through the faults if there are any.
@@ -335,7 +399,7 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
         let mut slot = std::mem::take(&mut self.slot);
         for packet in slot[..arrival.bytes].chunks_mut(arrival.packet_bytes) {
             match self.judge(packet) {
-                Verdict::Pass => self.deliver(now, packet, arrival.ecn, Some(arrival.from)),
+                Verdict::Pass => self.pass_on(now, packet, arrival),
                 Verdict::Drop => {}
                 Verdict::Hold(span) => {
                     if let Some(faults) = &mut self.setup.faults {
@@ -344,12 +408,12 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
                 }
                 Verdict::Duplicate => {
                     let mut twin = packet.to_vec();
-                    self.deliver(now, packet, arrival.ecn, Some(arrival.from));
-                    self.deliver(now, &mut twin, arrival.ecn, Some(arrival.from));
+                    self.pass_on(now, packet, arrival);
+                    self.pass_on(now, &mut twin, arrival);
                 }
                 Verdict::Corrupt(bit) => {
                     packet[bit / 8] ^= 1 << (bit % 8);
-                    self.deliver(now, packet, arrival.ecn, Some(arrival.from));
+                    self.pass_on(now, packet, arrival);
                 }
             }
         }
@@ -362,6 +426,16 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
         };
         let source = Header::decode(packet).map_or(Rank(u16::MAX), |(header, _)| header.source);
         faults.judge(source, packet.len())
+    }
+
+    /// Hands a packet over, as late as the faults want all packets to be.
+    fn pass_on(&mut self, now: Instant, packet: &mut [u8], arrival: &Arrival) {
+        match &mut self.setup.faults {
+            Some(faults) if faults.delay() > Span::ZERO => {
+                faults.hold(now + faults.delay(), packet, arrival.ecn);
+            }
+            _ => self.deliver(now, packet, arrival.ecn, Some(arrival.from)),
+        }
     }
 
     fn release_held(&mut self) -> bool {
@@ -440,9 +514,45 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
             (&shared.unknown_senders, self.tally.unknown_senders),
             (&shared.kernel_drops, sockets.kernel_drops),
             (&shared.faults_dropped, dropped),
-            (&shared.abandoned_packets, self.tally.abandoned_packets),
+            (
+                &shared.abandoned_packets,
+                self.tally.abandoned_packets + sockets.refused_packets,
+            ),
         ] {
             counter.store(value, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::START + Span::from_micros(micros)
+    }
+
+    #[test]
+    fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
+        let mut patience = Patience::new();
+        assert!(!patience.is_over(at(0)) && !patience.is_over(at(40)) && patience.is_over(at(41)));
+        for _ in 0..10 {
+            patience.slept();
+        }
+        assert!(!patience.is_over(at(100)) && patience.is_over(at(106)));
+        patience.found_work();
+        assert!(!patience.is_over(at(200)) && !patience.is_over(at(210)));
+        assert!(patience.is_over(at(211)));
+    }
+
+    #[test]
+    fn timeouts_wait_for_what_has_arrived_but_a_flood_does_not_stop_time() {
+        let mut reading = Reading::default();
+        assert_eq!(reading.read_by(at(10), Drained::Partly), None);
+        assert_eq!(reading.read_by(at(20), Drained::Fully), Some(at(20)));
+        assert_eq!(reading.read_by(at(30), Drained::Partly), None);
+        assert_eq!(reading.read_by(at(20_030), Drained::Partly), None);
+        assert_eq!(reading.read_by(at(20_031), Drained::Partly), Some(at(30)));
+        assert_eq!(reading.read_by(at(20_032), Drained::Partly), None);
     }
 }

@@ -18,14 +18,14 @@ use gradwire_protocol::units::{Instant, Rank, Span};
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
 
-/// What happens to a packet.
+/// What happens to a packet, apart from the delay of all packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// It arrives as it is.
     Pass,
     /// It never arrives.
     Drop,
-    /// It arrives this much later.
+    /// It arrives this much later, after others that were sent later.
     Hold(Span),
     /// It arrives twice.
     Duplicate,
@@ -94,10 +94,12 @@ impl Faults {
         if self.rng.random_bool(self.wanted.reorder.get()) {
             return Verdict::Hold(self.wanted.delay + REORDER_BY);
         }
-        match self.wanted.delay {
-            Span::ZERO => Verdict::Pass,
-            delay => Verdict::Hold(delay),
-        }
+        Verdict::Pass
+    }
+
+    /// By how much every packet is late that is not held longer.
+    pub fn delay(&self) -> Span {
+        self.wanted.delay
     }
 
     /// Packets dropped so far.

@@ -21,6 +21,8 @@ use gradwire_protocol::units::Entropy;
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES};
 
 use crate::message::{self, Control, Gathered};
+pub use crate::wake::Readable;
+use crate::wake::Readiness;
 
 /// The most packets of one GSO send.
 const GSO_PACKETS_MAX: usize = 64;
@@ -58,6 +60,8 @@ pub struct SocketCounters {
     pub send_calls: u64,
     /// Packets that the kernel dropped because a receive buffer was full.
     pub kernel_drops: u64,
+    /// Packets that the kernel refused to send, for want of a route or by a rule.
+    pub refused_packets: u64,
 }
 
 /// How runs of packets are handed to the kernel.
@@ -72,6 +76,7 @@ enum Segmentation {
 pub struct Sockets {
     sockets: Vec<Socket>,
     addresses: Vec<SocketAddr>,
+    readiness: Readiness,
     checksum: Checksum,
     segmentation: Segmentation,
     staging: Vec<u8>,
@@ -109,10 +114,12 @@ impl Sockets {
         let addresses: io::Result<Vec<SocketAddr>> = sockets.iter().map(local).collect();
         let addresses = addresses.map_err(failed)?;
         let receive_buffer = sockets[0].recv_buffer_size().map_err(failed)?;
+        let readiness = Readiness::of(sockets.iter().map(AsRawFd::as_raw_fd)).map_err(failed)?;
         let drops_seen = vec![0; sockets.len()];
         Ok(Self {
             sockets,
             addresses,
+            readiness,
             checksum,
             segmentation: Segmentation::Kernel,
             staging: Vec::with_capacity(SLOT_BYTES),
@@ -137,9 +144,14 @@ impl Sockets {
         self.counters
     }
 
-    /// The sockets' descriptors, to wait on.
-    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.sockets.iter().map(AsRawFd::as_raw_fd)
+    /// The sockets that can be read now, or some of them when they are many; one system call.
+    pub fn readable(&self) -> Readable {
+        self.readiness.readable()
+    }
+
+    /// What to sleep on until a socket can be read.
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.readiness
     }
 
     /// The socket that packets of an entropy leave by.
@@ -167,7 +179,8 @@ impl Sockets {
     /// all when its buffer is full.
     ///
     /// # Errors
-    /// Whatever the kernel says, except that its buffer is full or that nobody listens there.
+    /// Whatever the kernel says about the socket itself. Packets that it refuses because nobody
+    /// listens there or no route leads there are counted, and lost like others on the way.
     pub fn send(
         &mut self,
         transmit: &Transmit<'_>,
@@ -211,8 +224,11 @@ impl Sockets {
                     self.counters.sent_packets += count as u64;
                 }
                 Err(error) if is_full(&error) => return Ok(done),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => done += count,
                 Err(error) if count > 1 && refuses_gso(&error) => self.send_one_by_one(),
+                Err(error) if is_of_the_path(&error) => {
+                    done += count;
+                    self.counters.refused_packets += count as u64;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -326,9 +342,25 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
+/// Packets larger than the path takes are refused as a run; one by one the kernel fragments them.
 fn refuses_gso(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
+        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::EMSGSIZE)
+    )
+}
+
+/// What may pass: no route, an interface that is down, a firewall, nobody who listens.
+fn is_of_the_path(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::EHOSTDOWN
+                | libc::EPERM
+        )
     )
 }

@@ -10,7 +10,7 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{JobId, Layer, Rank, Share, Step, Tag};
+use gradwire_protocol::units::{JobId, Layer, Rank, Share, Span, Step, Tag};
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
 use gradwire_transport::udp::Sockets;
@@ -223,6 +223,24 @@ fn faults_of_every_kind_are_survived() {
         "{right:?} {left:?}"
     );
     assert!(members[0].counters().sender.repaired_segments > 10);
+}
+
+#[test]
+fn late_packets_arrive_late_and_whole() {
+    let mut job = job(1500);
+    job.faults.delay = Span::from_millis(20);
+    job.faults.duplicate = Share::new(0.1).expect("a share");
+    let members = pair(&job);
+    let before = members[1].counters().receiver.received_segments;
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
+    let start = std::time::Instant::now();
+    transfer(&members, 1, 100_000);
+    assert!(
+        start.elapsed() >= Duration::from_millis(40),
+        "there and back"
+    );
+    let received = members[1].counters().receiver.received_segments - before;
+    assert_eq!(received, 100_000_u64.div_ceil(1376));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the kernel does with runs of packets: sizes, DSCP, ECN and headers as they were sent.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Identity};
@@ -32,6 +32,26 @@ fn arrivals(sockets: &mut Sockets) -> Vec<Arrived> {
         }
     }
     all
+}
+
+#[test]
+fn only_sockets_with_packets_are_readable() {
+    let mut to = Sockets::open(LOOPBACK, 12, Checksum::On).expect("loopback has ports");
+    assert!(to.readable().is_empty());
+    #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
+    let from = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
+    for index in [11, 3] {
+        let taken = from.send_to(b"noise", to.addresses()[index]);
+        assert_eq!(taken.expect("loopback takes it"), 5);
+    }
+    let readable = to.readable();
+    assert_eq!(readable.collect::<Vec<_>>(), [3, 11]);
+    let mut slot = vec![0; SLOT_BYTES];
+    for index in readable {
+        let arrival = to.receive(index, &mut slot).expect("a sound socket");
+        assert_eq!(arrival.map(|arrival| arrival.bytes), Some(5));
+    }
+    assert!(to.readable().is_empty());
 }
 
 #[test]

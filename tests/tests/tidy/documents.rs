@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use clap::Parser;
+use clap::error::ErrorKind;
+use gradwire_cli::arguments::Arguments;
+use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
@@ -129,6 +133,51 @@ fn the_job_table_of_the_readme_is_the_default_job() {
     let wanted: Vec<String> = opening.into_iter().map(str::to_owned).chain(rows).collect();
     let readme = read("README.md");
     let (line, found) = table(&readme, "### `job.toml`");
+    let said = format!("README.md:{line}: the table must be\n{}", wanted.join("\n"));
+    assert!(found.iter().eq(wanted.iter()), "{said}");
+}
+
+#[test]
+fn every_gradwire_command_that_a_document_shows_can_be_typed() {
+    let mut found = Vec::new();
+    for document in documents() {
+        for (number, line) in document.numbered() {
+            let shown = line.strip_prefix("$ gradwire ").into_iter();
+            for rest in shown.filter(|rest| !rest.contains("...")) {
+                let words = ["gradwire"].into_iter().chain(rest.split_whitespace());
+                let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+                match Arguments::try_parse_from(words) {
+                    Err(error) if !asked.contains(&error.kind()) => {
+                        let what = error
+                            .to_string()
+                            .lines()
+                            .next()
+                            .unwrap_or_default()
+                            .to_owned();
+                        found.push(document.finding(number, format!("`gradwire {rest}`: {what}")));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    report(&found);
+}
+
+#[test]
+fn the_exit_codes_of_the_readme_are_those_of_the_command() {
+    let rows = EXIT_CODES
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.trim().split_once("  "));
+    let opening = ["| code | meaning |", "|---|---|"]
+        .into_iter()
+        .map(str::to_owned);
+    let wanted: Vec<String> = opening
+        .chain(rows.map(|(code, meaning)| format!("| {code} | {meaning} |")))
+        .collect();
+    let readme = read("README.md");
+    let (line, found) = table(&readme, "### Exit codes of `gradwire`");
     let said = format!("README.md:{line}: the table must be\n{}", wanted.join("\n"));
     assert!(found.iter().eq(wanted.iter()), "{said}");
 }
