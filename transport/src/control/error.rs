@@ -255,12 +255,8 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |value: &Option<String>| {
-            value
-                .as_ref()
-                .map_or_else(|| "not set".into(), |value| format!("{value:?}"))
-        };
-        let (leader, value) = (word(&self.leader), word(&self.value));
+        let leader = self.leader.as_deref().unwrap_or("not set");
+        let value = self.value.as_deref().unwrap_or("not set");
         write!(
             f,
             "{} is {leader} on rank 0 but {value} on rank {}",
@@ -463,7 +459,7 @@ mod tests {
         };
         assert_eq!(
             refusal.to_string(),
-            "the ranks do not run the same job: loss.tolerance is \"10%\" on rank 0 but not set \
+            "the ranks do not run the same job: loss.tolerance is 10% on rank 0 but not set \
              on rank 2; and 3 more differences: give every rank the same job file"
         );
     }
