@@ -120,7 +120,7 @@ def sentence(result: Result, reference: Result) -> str:
             f"The reference, over TCP; no packets are dropped. Parameters are {same} on all ranks."
         )
     if result.tolerance == 0:
-        loss = f"all {result.repaired_segments:,} lost segments were sent again"
+        loss = f"{result.repaired_segments:,} segments were sent again and none stayed lost"
     else:
         loss = (
             f"{result.lost_segments:,} of {result.sent_segments:,} segments stayed lost within the "
@@ -135,14 +135,14 @@ def sentence(result: Result, reference: Result) -> str:
 STYLE = """
 :root { color-scheme: light; --ink: #1c2129; --quiet: #5d6673; --line: #dfe3e8; }
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: #fbfbfc; margin: 0; }
-main { max-width: 68rem; margin: 0 auto; padding: 3rem 1.5rem 4rem; }
+main { max-width: 76rem; margin: 0 auto; padding: 3rem 1.5rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .8rem; }
 p { max-width: 46rem; margin: .4rem 0; }
 .quiet { color: var(--quiet); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; background: #fff; }
-th, td { padding: .55rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
+th, td { padding: .5rem .5rem; border-bottom: 1px solid var(--line); text-align: right; }
 th { color: var(--quiet); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
