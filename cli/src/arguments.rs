@@ -103,7 +103,7 @@ pub struct Perf {
     /// Timed all-reduces per size; without it, about half a second's worth, 5 to 200.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
     pub iterations: Option<u32>,
-    /// All-reduces per size before the timed ones.
+    /// All-reduces per size before the timed ones, at least; small sizes get about 50 ms of them.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub warmup: u32,
     /// One JSON object a line instead of the table.

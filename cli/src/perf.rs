@@ -37,6 +37,8 @@ const RANKS_MAX: u16 = 64;
 pub const ELEMENT_BYTES: u64 = 4;
 /// Time for the timed iterations of a size, when their number is not given.
 const BUDGET_MICROS: f64 = 500_000.0;
+/// Time for which a size is warmed up after its first all-reduces.
+const WARMUP_MICROS: f64 = 50_000.0;
 /// Parts that the iterations are done in when two libraries alternate.
 const TURNS: u32 = 5;
 /// Longest that one round of a size may take.
@@ -137,8 +139,7 @@ fn measure(
     ours: &mut Crew,
     theirs: Option<&mut Crew>,
 ) -> Result<Row, Failure> {
-    let warmup = |crew: &mut Crew| {
-        let iterations = options.warmup.max(1);
+    let warmup = |crew: &mut Crew, iterations: u32| {
         crew.round(
             &Round {
                 bytes: bytes.get(),
@@ -147,12 +148,15 @@ fn measure(
             ROUND_PATIENCE,
         )
     };
-    let mut parts = vec![warmup(ours)?];
+    let mut parts = vec![warmup(ours, options.warmup.max(1))?];
+    // Small sizes are over before clocks, caches and windows have settled.
+    let more = affordable(&slowest(&parts[0]), WARMUP_MICROS);
+    parts.push(warmup(ours, more)?);
     let mut rival_times = Vec::new();
     let turns = if theirs.is_some() { TURNS } else { 1 };
     let iterations = options
         .iterations
-        .unwrap_or_else(|| affordable(&slowest(&parts[0])));
+        .unwrap_or_else(|| affordable(&slowest(&parts[1]), BUDGET_MICROS).max(5));
     let round = Round {
         bytes: bytes.get(),
         iterations: iterations.div_ceil(turns),
@@ -160,19 +164,19 @@ fn measure(
     match theirs {
         None => parts.push(ours.round(&round, ROUND_PATIENCE)?),
         Some(theirs) => {
-            warmup(theirs)?;
+            warmup(theirs, options.warmup.max(more))?;
             for _ in 0..turns {
                 parts.push(ours.round(&round, ROUND_PATIENCE)?);
                 rival_times.extend(slowest(&theirs.round(&round, ROUND_PATIENCE)?));
             }
         }
     }
-    let times = parts[1..].iter().flat_map(|part| slowest(part)).collect();
+    let times = parts[2..].iter().flat_map(|part| slowest(part)).collect();
     Ok(Row::new(options.ranks, bytes, parts, (times, rival_times)))
 }
 
-fn affordable(times: &[f64]) -> u32 {
-    ((BUDGET_MICROS / table::median(times.to_vec()).max(1.0)) as u32).clamp(5, 200)
+fn affordable(times: &[f64], budget_micros: f64) -> u32 {
+    ((budget_micros / table::median(times.to_vec()).max(1.0)) as u32).clamp(1, 200)
 }
 
 /// Of each iteration the time of its slowest rank.

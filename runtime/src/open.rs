@@ -119,6 +119,7 @@ impl OpenRank {
             data_addresses: self.sockets.addresses().to_vec(),
             host: host_name(),
             mtu: self.mtu,
+            receive_buffer: self.sockets.receive_buffer(),
         };
         LocalRank::start(self, role, membership, timeout)
     }

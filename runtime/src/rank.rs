@@ -9,7 +9,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu};
-use gradwire_protocol::units::{Rank, Span};
+use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
@@ -22,6 +22,9 @@ use crate::seat::{Caller, Pending, Promise, Seat};
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+/// No window shrinks below this, however many ranks share a receive buffer: what does not fit then
+/// is repaired.
+const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// How long a question to the driver thread may take.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -78,10 +81,7 @@ impl LocalRank {
             sockets,
             ..
         } = open;
-        let job = match job.transport.mtu {
-            Mtu::Auto => job.with_mtu(least_mtu(control.roster())),
-            Mtu::Bytes(_) => job,
-        };
+        let job = fitted(job, control.roster());
         let identity = Identity {
             rank,
             world_size,
@@ -208,12 +208,22 @@ impl Drop for LocalRank {
     }
 }
 
-/// What every rank's interface takes.
-fn least_mtu(roster: &[Peer]) -> u32 {
-    roster
-        .iter()
-        .map(|peer| peer.mtu)
-        .fold(AUTO_MTU_MAX, u32::min)
+/// The job as these ranks can do it: an MTU that it leaves open becomes what every interface takes,
+/// and the window shrinks so that all peers' windows together fill no more than half of a rank's
+/// receive buffers. A packet that the kernel drops there would be a loss that no network made.
+fn fitted(job: Job, roster: &[Peer]) -> Job {
+    let mtus = roster.iter().map(|peer| peer.mtu);
+    let mut job = match job.transport.mtu {
+        Mtu::Auto => job.with_mtu(mtus.fold(AUTO_MTU_MAX, u32::min)),
+        Mtu::Bytes(_) => job,
+    };
+    let buffers = roster.iter().map(|peer| peer.receive_buffer);
+    let peers = roster.len().saturating_sub(1).max(1) as u64;
+    let share = buffers.min().unwrap_or(u64::MAX) / 2 / peers;
+    let fitting = ByteCount::new(share).max(WINDOW_MIN);
+    job.transport.window = job.transport.window.min(fitting);
+    job.transport.initial_window = job.transport.initial_window.min(fitting);
+    job
 }
 
 /// The way to the driver for several threads, and what the control plane noticed before there was
@@ -272,5 +282,41 @@ impl Inbox {
     fn disconnect(&self) {
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
         drop(before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster(ranks: u16, receive_buffer: u64) -> Vec<Peer> {
+        let peer = |rank| Peer {
+            rank: Rank(rank),
+            host: "here".to_owned(),
+            data_addresses: Vec::new(),
+            mtu: 1400 + u32::from(rank),
+            receive_buffer,
+        };
+        (0..ranks).map(peer).collect()
+    }
+
+    #[test]
+    fn an_open_mtu_becomes_what_every_interface_takes() {
+        let job = fitted(Job::default(), &roster(3, 1 << 30));
+        assert_eq!(job.transport.mtu, Mtu::Bytes(1400));
+        let job = fitted(Job::default().with_mtu(9000), &roster(3, 1 << 30));
+        assert_eq!(job.transport.mtu, Mtu::Bytes(9000));
+    }
+
+    #[test]
+    fn all_windows_together_fill_half_of_a_receive_buffer() {
+        let window = |ranks, buffer| {
+            let transport = fitted(Job::default(), &roster(ranks, buffer)).transport;
+            assert!(transport.initial_window <= transport.window);
+            transport.window
+        };
+        assert_eq!(window(2, 64 << 20), ByteCount::mib(1));
+        assert_eq!(window(5, 2 << 20), ByteCount::kib(256));
+        assert_eq!(window(1000, 1 << 20), ByteCount::kib(64));
     }
 }

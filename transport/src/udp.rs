@@ -134,9 +134,10 @@ impl Sockets {
         &self.addresses
     }
 
-    /// Bytes that the kernel keeps for each socket until they are read.
-    pub fn receive_buffer(&self) -> usize {
-        self.receive_buffer
+    /// Bytes of packets that the kernel keeps in all sockets together until they are read. Of what
+    /// it grants, half is for its own bookkeeping (socket(7), SO_RCVBUF).
+    pub fn receive_buffer(&self) -> u64 {
+        self.receive_buffer as u64 / 2 * self.sockets.len() as u64
     }
 
     /// What was counted so far.

@@ -39,6 +39,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
         data_addresses: vec![([127, 0, 0, 1], 4000 + rank).into()],
         host: format!("host{rank}"),
         mtu: 1500 + u32::from(rank),
+        receive_buffer: 1 << 20,
     }
 }
 

@@ -178,6 +178,7 @@ mod tests {
             data_addresses: Vec::new(),
             host: format!("host{rank}"),
             mtu: 1500,
+            receive_buffer: 1 << 20,
         }
     }
 

@@ -137,6 +137,7 @@ mod tests {
             data_addresses: Vec::new(),
             host: "here".into(),
             mtu: 1500,
+            receive_buffer: 1 << 20,
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Membership {
     pub host: String,
     /// The largest IP packet that this rank's interface takes, in bytes.
     pub mtu: u32,
+    /// Bytes that this rank's kernel keeps in all its data sockets until they are read.
+    pub receive_buffer: u64,
 }
 
 /// Shows everything but the token.
@@ -89,6 +91,7 @@ impl fmt::Debug for Membership {
             .field("data_addresses", &self.data_addresses)
             .field("host", &self.host)
             .field("mtu", &self.mtu)
+            .field("receive_buffer", &self.receive_buffer)
             .finish_non_exhaustive()
     }
 }
@@ -100,6 +103,7 @@ impl Membership {
             host: self.host.clone(),
             data_addresses: self.data_addresses.clone(),
             mtu: self.mtu,
+            receive_buffer: self.receive_buffer,
         }
     }
 
@@ -163,6 +167,8 @@ pub struct Peer {
     pub data_addresses: Vec<SocketAddr>,
     /// The largest IP packet that its interface takes, in bytes.
     pub mtu: u32,
+    /// Bytes that its kernel keeps in all its data sockets until they are read.
+    pub receive_buffer: u64,
 }
 
 /// 32 random bytes that exactly the ranks of this job know, to derive packet keys from.
