@@ -43,7 +43,8 @@ pub(crate) struct Receiving {
     newest_at: Instant,
     protected_missing: u32,
     all_sent: bool,
-    /// When the gap after the last arrival is over, once all was sent.
+    /// When the gap after the last arrival is over, once all was sent; of a complete message, when
+    /// STOP is said again.
     pub(crate) gap_ends: Option<Instant>,
     gaps: u32,
     ce: u32,
@@ -138,10 +139,23 @@ impl Receiving {
             .sum()
     }
 
-    pub(crate) fn complete(&mut self) {
+    /// Nothing more is needed; or the sender asks again, and has not heard so.
+    pub(crate) fn complete(&mut self, now: Instant, gap: Span) {
         self.state = State::Complete;
-        self.gap_ends = None;
+        self.gaps = 0;
+        self.say_stop(now, gap);
+    }
+
+    /// Says STOP, and again after a gap in which no CLOSE came.
+    pub(crate) fn say_stop(&mut self, now: Instant, gap: Span) {
         self.due = Due::Whole(Kind::Stop, 0);
+        self.gaps += 1;
+        self.gap_ends = Some(now + gap * (1 << self.gaps.min(8)));
+    }
+
+    /// How often STOP was said on the receiver's own account.
+    pub(crate) fn stops_said(&self) -> u32 {
+        self.gaps
     }
 
     /// Segments that arrived since the last report.

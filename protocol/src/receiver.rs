@@ -24,6 +24,8 @@ const ACK_WAIT: Span = Span::from_micros(50);
 const EARLY_MESSAGES_MAX: usize = 4096;
 /// Segments of one peer's early messages, so that invented headers cannot take all memory.
 const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
+/// How often STOP is said without being asked, until a message is closed without a CLOSE.
+const STOPS_MAX: u32 = 12;
 /// Complete messages of one peer that are kept until CLOSE comes.
 const COMPLETE_KEPT: usize = 1024;
 
@@ -204,7 +206,7 @@ impl Receiver {
         receiving.step = incoming.step;
         receiving.due = Due::AckBy(scene.now);
         receiving.restart_gap(scene.now, scene.gap);
-        self.complete_if_whole(at);
+        self.complete_if_whole(at, scene);
     }
 
     /// Takes a DATA or PROBE packet whose header is consistent; for a new segment gives its place.
@@ -311,7 +313,7 @@ impl Receiver {
             contributors: header.contributors,
             posting,
         };
-        self.complete_if_whole(at);
+        self.complete_if_whole(at, scene);
         Some(placement)
     }
 
@@ -320,7 +322,7 @@ impl Receiver {
         let knew_all_sent = receiving.gap_ends.is_some();
         receiving.on_probe(scene.now, header);
         if receiving.state == State::Complete {
-            receiving.due = Due::Whole(Kind::Stop, 0);
+            receiving.complete(scene.now, scene.gap);
             return;
         }
         if !matches!(receiving.due, Due::Whole(Kind::Bitmap, _)) {
@@ -331,12 +333,12 @@ impl Receiver {
         }
     }
 
-    fn complete_if_whole(&mut self, at: usize) {
+    fn complete_if_whole(&mut self, at: usize, scene: &Scene<'_>) {
         let receiving = &mut self.messages[at];
         if receiving.received.zeros() > 0 || !matches!(receiving.state, State::Posted(_)) {
             return;
         }
-        receiving.complete();
+        receiving.complete(scene.now, scene.gap);
         let (tag, id) = (receiving.tag, receiving.id);
         self.arrived
             .push_back(Arrived::Complete { tag, holes: None });
@@ -353,11 +355,14 @@ impl Receiver {
 
     /// Lets gaps end: accepts the holes of messages that can do without, asks for the others'.
     pub fn handle_timeout(&mut self, scene: &mut Scene<'_>) {
-        for at in 0..self.messages.len() {
-            let over = self.messages[at]
-                .gap_ends
-                .is_some_and(|ends| ends <= scene.now);
-            if over {
+        let over = |receiving: &Receiving| receiving.gap_ends.is_some_and(|at| at <= scene.now);
+        let due: Vec<MessageId> = (self.messages.iter())
+            .filter(|receiving| over(receiving))
+            .map(|receiving| receiving.id)
+            .collect();
+        for id in due {
+            // An earlier one's end may have closed it.
+            if let Some(at) = self.find(id) {
                 self.on_gap_over(at, scene);
             }
         }
@@ -365,6 +370,15 @@ impl Receiver {
 
     fn on_gap_over(&mut self, at: usize, scene: &mut Scene<'_>) {
         let receiving = &mut self.messages[at];
+        if receiving.state == State::Complete {
+            if receiving.stops_said() < STOPS_MAX {
+                receiving.say_stop(scene.now, scene.gap);
+            } else {
+                let id = receiving.id;
+                self.close(id);
+            }
+            return;
+        }
         let missing = receiving.received.zeros();
         let acceptable = receiving.holes_tolerable()
             && scene
@@ -379,7 +393,7 @@ impl Receiver {
         for segment in receiving.received.iter_zeros() {
             holes.insert(segment);
         }
-        receiving.complete();
+        receiving.complete(scene.now, scene.gap);
         let (tag, id) = (receiving.tag, receiving.id);
         self.counters.lost_segments += u64::from(missing);
         self.arrived.push_back(Arrived::Complete {
