@@ -93,7 +93,6 @@ impl SenderCounters {
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
-    peer: Rank,
     messages: Vec<Sending>,
     flights: VecDeque<Flight>,
     in_flight: u64,
@@ -116,7 +115,6 @@ impl Sender {
             delay_target: settings.delay_target,
         };
         Self {
-            peer,
             messages: Vec::new(),
             flights: VecDeque::new(),
             in_flight: 0,
@@ -381,11 +379,6 @@ impl Sender {
             message,
             missing,
         });
-    }
-
-    /// Which rank the messages go to.
-    pub fn peer(&self) -> Rank {
-        self.peer
     }
 }
 
