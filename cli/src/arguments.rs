@@ -8,6 +8,8 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::exit::EXIT_CODES;
+use crate::sim::scenario::Scenario;
+use crate::sim::sweep::options::{self, Sweep};
 
 const PERF_EXAMPLES: &str = "\
 Examples:
@@ -31,6 +33,41 @@ Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
   gradwire rank --rank 0 --world 2 --bind 10.0.0.1 --rendezvous 10.0.0.1:29400 --token secret
   gradwire rank --rank 1 --world 2 --bind 10.0.0.2 --rendezvous 10.0.0.1:29400 --token secret";
 
+const SIM_RUN_EXAMPLES: &str = "\
+Examples:
+  gradwire sim run fat-tree:k=8@100G permutation:2MB
+  gradwire sim run single:65@100G incast:64x64KB --tolerance 10% --json
+  gradwire sim run leaf-spine:9x16x4@100G poisson:websearch@0.6:10ms --transport dctcp
+  gradwire sim run fabric.toml flows.cm --set transport.window=1MiB --seed 7 --threads 2
+
+Times are simulated microseconds; percentiles are of flows that ended, by nearest rank.
+  FCT        from a flow's start until its receiver has all that it needs
+  slowdown   FCT over what the flow would take alone on an idle fabric
+  goodput    bytes that receivers have, without headers, first start to last end
+  early      droppable packets that a queue above its threshold dropped
+  full       packets that found no room
+  marked     protected packets that a queue above its threshold marked
+
+Exit code 1, with the table of what ended, when flows or tasks have not ended at --limit.
+JSON: one object on one line; times in microseconds, rates in Gb/s (10^9 bits per second).";
+
+const SIM_COMPARE_EXAMPLES: &str = "\
+Examples:
+  gradwire sim compare fat-tree:k=8@100G permutation:2MB
+  gradwire sim compare single:65@100G incast:64x64KB --transports gradwire,ndp,dctcp --seeds 20
+  gradwire sim compare fat-tree:k=8@100G permutation:2MB --tolerance 10% --json
+
+Each transport runs each seed once. A column has the mean over seeds, and how many times the first
+transport that is: the geometric mean of the ratios seed by seed, with its 95 % interval (Student's
+t). A ratio below 1 is a rival that was faster; \"=\" marks intervals that hold 1.";
+
+const SIM_REPORT_EXAMPLES: &str = "\
+Examples:
+  gradwire sim report fat-tree:k=8@100G permutation:2MB --out report.html
+  gradwire sim report fabric.toml flows.cm --transports gradwire,dctcp,ndp --out report.html
+
+The file needs nothing beside it: its pictures are SVG within.";
+
 /// Packet-level transport for distributed training: bounded loss, priorities, any path.
 #[derive(Debug, Parser)]
 #[command(name = "gradwire", version, after_help = EXIT_CODES)]
@@ -52,6 +89,9 @@ pub enum Command {
     /// Run one rank in the foreground: all-reduces in a loop, for trying on several hosts.
     #[command(after_help = RANK_EXAMPLES)]
     Rank(Rank),
+    /// Simulate fabrics of hosts and switches that run the protocol that ships.
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// One rank of `perf`, told what to do over standard input.
     #[command(hide = true)]
     PerfRank,
@@ -178,6 +218,79 @@ pub struct Rank {
     /// What the job is.
     #[command(flatten)]
     pub job: JobOptions,
+}
+
+/// What can be simulated.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Run a workload once: completion times, losses, queues.
+    #[command(after_help = SIM_RUN_EXAMPLES)]
+    Run(SimRun),
+    /// Run a workload with several transports and seeds: ratios and how sure they are.
+    #[command(after_help = SIM_COMPARE_EXAMPLES, mut_arg("transport", |one| one.hide(true)))]
+    Compare(SimCompare),
+    /// Run every combination of a plan on all cores; what is finished is never run again.
+    #[command(after_help = options::EXAMPLES)]
+    Sweep(Sweep),
+    /// Run a workload and draw what happened, as one HTML file.
+    #[command(after_help = SIM_REPORT_EXAMPLES)]
+    Report(SimReport),
+}
+
+/// Options of `gradwire sim run`.
+#[derive(Args, Clone, Debug)]
+pub struct SimRun {
+    /// What is simulated.
+    #[command(flatten)]
+    pub scenario: Scenario,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `gradwire sim compare`.
+#[derive(Args, Clone, Debug)]
+pub struct SimCompare {
+    /// What is simulated.
+    #[command(flatten)]
+    pub scenario: Scenario,
+    /// The transports; ratios are to the first.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "gradwire,dctcp,ndp,roce,pfabric",
+        value_name = "NAMES",
+        conflicts_with = "transport"
+    )]
+    pub transports: Vec<String>,
+    /// How many seeds, from --seed upwards.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    pub seeds: u16,
+    /// Runs at a time; as many as there are cores for --threads without it.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "RUNS")]
+    pub parallel: Option<u16>,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `gradwire sim report`.
+#[derive(Args, Clone, Debug)]
+pub struct SimReport {
+    /// What is simulated.
+    #[command(flatten)]
+    pub scenario: Scenario,
+    /// Several transports in one report, instead of --transport.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAMES",
+        conflicts_with = "transport"
+    )]
+    pub transports: Vec<String>,
+    /// The HTML file to write.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
 }
 
 fn size(text: &str) -> Result<ByteCount, String> {

@@ -12,9 +12,9 @@ use gradwire_runtime::{EndError, JoinError, OpenError};
 pub enum Exit {
     /// Everything was done.
     Ok = 0,
-    /// Everything ran, but a result was not what it must be.
+    /// Everything ran, but a result was not what it must be, or a simulation did not end.
     CheckFailed = 1,
-    /// The command line or the job file is wrong; nothing was started.
+    /// The command line or a file that it names is wrong; nothing was started.
     Usage = 2,
     /// The ranks could not form a job: wrong token, different jobs, somebody missing.
     NotJoined = 3,
@@ -28,8 +28,8 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a result was wrong (a check failed)
-  2  the command line or the job file is wrong
+  1  a result was wrong (a check failed), or a simulation ended with unfinished flows
+  2  the command line is wrong, or a file that it names
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
   5  the system refused something, for example a port in use";
@@ -61,9 +61,9 @@ pub enum Failure {
     /// What was typed does not make sense.
     #[error("{0}")]
     Usage(String),
-    /// The job file cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    ReadJob {
+    Read {
         /// The file.
         path: PathBuf,
         /// The system's reason.
@@ -80,6 +80,31 @@ pub enum Failure {
     /// The options change the job into one that contradicts itself.
     #[error("the job with these options: {0}")]
     Options(Box<JobError>),
+    /// A fabric or a workload is wrong.
+    #[error("{given}: {message}")]
+    Input {
+        /// The file, or the one-line form.
+        given: String,
+        /// What is wrong, with its line where there is one.
+        message: String,
+    },
+    /// A simulation ended before everything that it carried.
+    #[error(
+        "{transport}: {} have not ended at {at_us:.3} simulated us: {remedy}",
+        unfinished(*flows, *tasks)
+    )]
+    Unfinished {
+        /// The transport.
+        transport: String,
+        /// Flows that did not end, of how many.
+        flows: (usize, usize),
+        /// Tasks that did not end, of how many.
+        tasks: (usize, usize),
+        /// Simulated time at the end, in microseconds.
+        at_us: f64,
+        /// Why, and what to do.
+        remedy: &'static str,
+    },
     /// The rank could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -112,13 +137,20 @@ pub enum Failure {
     },
 }
 
+fn unfinished(flows: (usize, usize), tasks: (usize, usize)) -> String {
+    let parts = [(flows, "flows"), (tasks, "tasks")].into_iter();
+    let parts = parts.filter(|((missing, _), _)| *missing > 0);
+    let parts = parts.map(|((missing, total), what)| format!("{missing} of {total} {what}"));
+    parts.collect::<Vec<_>>().join(" and ")
+}
+
 impl Failure {
     /// The exit code for this failure.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::ReadJob { .. } | Self::Job { .. } | Self::Options(_) => {
-                Exit::Usage
-            }
+            Self::Usage(_) | Self::Read { .. } | Self::Job { .. } | Self::Options(_) => Exit::Usage,
+            Self::Input { .. } => Exit::Usage,
+            Self::Unfinished { .. } => Exit::CheckFailed,
             Self::Open(error) if error.is_usage() => Exit::Usage,
             Self::Open(_) | Self::System { .. } => Exit::Refused,
             Self::Join(_) => Exit::NotJoined,

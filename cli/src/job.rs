@@ -12,7 +12,7 @@ use crate::exit::Failure;
 /// `gradwire job check`: prints the resolved job.
 ///
 /// # Errors
-/// [`Failure::Job`] and [`Failure::ReadJob`] name what is wrong with the file.
+/// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
 pub fn check(arguments: &JobCheck) -> Result<(), Failure> {
     let job = read(&arguments.path)?;
     if arguments.json {
@@ -37,9 +37,9 @@ pub fn keys() {
 /// The job in a file.
 ///
 /// # Errors
-/// [`Failure::Job`] and [`Failure::ReadJob`] name what is wrong with the file.
+/// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
 pub fn read(path: &Path) -> Result<Job, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|source| Failure::ReadJob {
+    let text = std::fs::read_to_string(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
     })?;

@@ -6,8 +6,10 @@
 //! - [`perf`]: `gradwire perf`: starts ranks on this machine, measures and checks them.
 //! - [`rank`]: `gradwire rank`: one rank in the foreground, for trying on several hosts.
 //! - [`job`]: `gradwire job`.
+//! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //!
-//! What is not here: how ranks work together (`gradwire-runtime` and below).
+//! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
+//! (`gradwire-netsim`).
 
 pub mod arguments;
 pub mod environment;
@@ -15,12 +17,13 @@ pub mod exit;
 pub mod job;
 pub mod perf;
 pub mod rank;
+pub mod sim;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Command, JobCommand, PerfCommand};
+use arguments::{Arguments, Command, JobCommand, PerfCommand, SimCommand};
 use exit::{Exit, Failure};
 
 /// Runs the command that was typed; errors go to standard error as one line.
@@ -56,6 +59,10 @@ fn execute(command: Command) -> Result<(), Failure> {
         }
         Command::Perf(PerfCommand::AllReduce(perf)) => perf::all_reduce(&perf),
         Command::Rank(rank) => rank::run(&rank),
+        Command::Sim(SimCommand::Run(run)) => sim::run::run(&run),
+        Command::Sim(SimCommand::Compare(compare)) => sim::compare::compare(&compare),
+        Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),
+        Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
         Command::PerfRank => perf::worker::run(),
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! With n ranks: log2 n steps, rounded up; as many messages per rank; no bytes but headers. In step
 //! k rank r tells rank r + 2^k that it and all it has heard of are here, and waits to hear the same
-//! from rank r - 2^k. After the last step everybody has heard of everybody.
+//! from rank r - 2^k. After the last step everybody has heard of everybody. A message of a late
+//! step may come first: no step begins before all earlier ones are over, or ranks would speak for
+//! others that they have not heard of.
 
 use crate::buffer::Region;
 use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat};
@@ -22,7 +24,7 @@ pub(crate) fn barrier(seat: Seat<'_>) -> Plan {
             contributors: 1,
             gate,
         });
-        gate = plan.gate();
+        gate = plan.gate_after(gate);
         plan.receive(Inbound {
             from: seat.ranks[seat.before(distance)],
             part,

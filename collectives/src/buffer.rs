@@ -46,6 +46,14 @@ impl Buffer {
         }
     }
 
+    /// Another buffer with the same bytes, or as many without contents.
+    pub(crate) fn duplicate(&self) -> Self {
+        match self.bytes() {
+            Some(bytes) => Self::Owned(bytes.to_vec()),
+            None => Self::Virtual(self.len()),
+        }
+    }
+
     /// The part of the buffer at `offset`, as the protocol sends it.
     pub(crate) fn payload(&self, offset: usize, bytes: usize) -> Payload<'_> {
         let whole = self
@@ -60,8 +68,11 @@ impl Buffer {
 pub(crate) enum Place {
     /// The buffer that holds the result.
     Buffer,
-    /// The separate input of an all-gather or reduce-scatter. It is never written.
+    /// The separate input that some collectives have. It is never written.
     Input,
+    /// A copy of the input in which partial sums grow, where the result buffer has no room for
+    /// them.
+    Scratch,
     /// None: the message is empty and only its arrival counts.
     Nothing,
 }
@@ -95,6 +106,15 @@ impl Region {
     pub(crate) fn input(offset: usize, bytes: usize) -> Self {
         Self {
             place: Place::Input,
+            offset,
+            bytes,
+        }
+    }
+
+    /// `bytes` of the scratch from `offset` on.
+    pub(crate) fn scratch(offset: usize, bytes: usize) -> Self {
+        Self {
+            place: Place::Scratch,
             offset,
             bytes,
         }

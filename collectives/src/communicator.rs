@@ -287,6 +287,7 @@ impl Communicator {
 
     fn take_event(&mut self, now: Instant, event: Event) {
         match event {
+            Event::Announced { .. } => {}
             Event::Received { from, tag, holes } => {
                 let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
                     return;

@@ -1,4 +1,4 @@
-//! Direct reduce-scatter and all-reduce: every contribution goes straight to whoever sums it.
+//! Direct reductions: every contribution goes straight to whoever sums it.
 //!
 //! With n ranks and a tensor of S bytes:
 //!
@@ -6,11 +6,13 @@
 //! |---|---|---|---|
 //! | reduce-scatter | 1 | n - 1 | S (n - 1) / n |
 //! | all-reduce | 2 | 2 (n - 1) | 2 S (n - 1) / n |
+//! | reduce, root | 1 | n - 1 | S (n - 1) / n |
+//! | reduce, others | 2 | n | S |
 //!
 //! Reduce-scatter: rank r sends shard j to rank j, starting with the rank after itself. Rank j adds
 //! up shard j in the order of arrival. All-reduce: then rank j sends its finished shard to all
-//! others. The tensor is worked on in chunks, so that the gather of one overlaps the reduction of
-//! the next.
+//! others. Reduce: it sends it to the root only, which so receives 2 S (n - 1) / n bytes. The
+//! tensor is worked on in chunks, so that the gather of one overlaps the reduction of the next.
 //!
 //! A lost segment costs one rank's contribution to one shard and not, as in a ring, the partial sum
 //! of many: this is the algorithm for tolerated loss. Only the first half may lose; the gather is
@@ -32,6 +34,17 @@ pub(crate) const CHUNKS_MAX: usize = PARTS as usize / 2;
 
 /// All-reduce in place in the result buffer.
 pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
+    reduce_for(seat, cut, |_| true)
+}
+
+/// Reduce in place into the result buffer of the rank at seat `root`. The buffers of the others end
+/// with their own contributions but for their own shards.
+pub(crate) fn reduce(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
+    reduce_for(seat, cut, |seat| seat == root)
+}
+
+/// The reduction of all buffers goes to the seats that get it.
+fn reduce_for(seat: Seat<'_>, cut: &Cut, gets_it: impl Fn(usize) -> bool) -> Plan {
     let mut plan = Plan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
@@ -41,29 +54,37 @@ pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
         };
         let ours = shard(seat.me);
         let reduced = plan.finishing_gate(ours);
-        let complete = plan.gate();
+        let complete = if gets_it(seat.me) {
+            plan.gate()
+        } else {
+            reduced
+        };
         let start = start_of(chunk, &gathered);
         let (reduce, gather) = (chunk as u16 * 2, chunk as u16 * 2 + 1);
         for other in seat.others() {
             let (peer, theirs) = (seat.ranks[other], shard(other));
             plan.receive(contribution(peer, reduce, ours, reduced));
             plan.send(own_contribution(peer, reduce, theirs, start));
-            plan.receive(Inbound {
-                from: peer,
-                part: gather,
-                region: theirs,
-                landing: Landing::Copy,
-                reliability: Reliability::Lossless,
-                gate: complete,
-            });
-            plan.send(Outbound {
-                to: peer,
-                part: gather,
-                region: ours,
-                reliability: Reliability::Lossless,
-                contributors: seat.contributors(),
-                gate: reduced,
-            });
+            if gets_it(seat.me) {
+                plan.receive(Inbound {
+                    from: peer,
+                    part: gather,
+                    region: theirs,
+                    landing: Landing::Copy,
+                    reliability: Reliability::Lossless,
+                    gate: complete,
+                });
+            }
+            if gets_it(other) {
+                plan.send(Outbound {
+                    to: peer,
+                    part: gather,
+                    region: ours,
+                    reliability: Reliability::Lossless,
+                    contributors: seat.contributors(),
+                    gate: reduced,
+                });
+            }
         }
         gathered.push(complete);
     }
@@ -106,7 +127,8 @@ pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
         .map_or(Plan::START, |before| complete[before])
 }
 
-fn contribution(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
+/// A message in of what one rank brings to a sum.
+pub(crate) fn contribution(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
     let (landing, reliability) = (Landing::Reduce, Reliability::Tolerant);
     Inbound {
         from,
@@ -118,7 +140,8 @@ fn contribution(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound 
     }
 }
 
-fn own_contribution(to: Rank, part: u16, region: Region, gate: GateId) -> Outbound {
+/// A message out of what this rank brings to a sum.
+pub(crate) fn own_contribution(to: Rank, part: u16, region: Region, gate: GateId) -> Outbound {
     Outbound {
         to,
         part,
@@ -134,14 +157,16 @@ mod tests {
     use gradwire_protocol::units::ByteCount;
 
     use super::*;
+    use crate::rehearsal::{Rehearsal, bytes_received, bytes_sent, plans};
 
     const RANKS: [Rank; 4] = [Rank(0), Rank(1), Rank(2), Rank(3)];
 
     fn sent(plan: &Plan) -> (usize, usize) {
-        (
-            plan.outbounds.len(),
-            plan.outbounds.iter().map(|out| out.region.bytes).sum(),
-        )
+        (plan.outbounds.len(), bytes_sent(plan))
+    }
+
+    fn cut(bytes: usize) -> Cut {
+        Cut::new(bytes, 8, ByteCount::kib(2), CHUNKS_MAX)
     }
 
     #[test]
@@ -168,16 +193,53 @@ mod tests {
     fn a_reduce_scatter_takes_one_step_and_sends_every_block_but_the_own() {
         let block = 16 << 10;
         let cut = Cut::new(block, 4, ByteCount::kib(16), CHUNKS_MAX);
-        let plan = reduce_scatter(
-            Seat {
-                ranks: &RANKS,
-                me: 1,
-            },
-            &cut,
-            block,
-        );
-        assert_eq!(sent(&plan), (3, 3 * block));
-        assert!(plan.outbounds.iter().all(|out| out.gate == Plan::START));
+        for world in (2..=9).chain([16]) {
+            for plan in plans(world, |seat| reduce_scatter(seat, &cut, block)) {
+                assert_eq!(sent(&plan), (world - 1, (world - 1) * block));
+                assert!(plan.outbounds.iter().all(|out| out.gate == Plan::START));
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduce_sends_the_tensor_once_and_brings_the_root_twice_the_others_shards() {
+        for world in (2..=9).chain([16]) {
+            let bytes = 3 * world * 512;
+            let cut = Cut::new(bytes, 8, ByteCount::new(world as u64 * 512), CHUNKS_MAX);
+            let all = plans(world, |seat| reduce(seat, &cut, 1));
+            for (me, plan) in all.iter().enumerate() {
+                let messages = if me == 1 { world - 1 } else { world };
+                assert_eq!(plan.outbounds.len(), cut.chunks * messages);
+                let exact = if me == 1 {
+                    bytes - bytes / world
+                } else {
+                    bytes
+                };
+                assert_eq!(bytes_sent(plan), exact);
+            }
+            assert_eq!(bytes_received(&all[1]), 2 * bytes * (world - 1) / world);
+        }
+    }
+
+    #[test]
+    fn every_reduction_ends_with_the_sum_in_any_order_of_arrival() {
+        for world in (2..=9).chain([16]) {
+            for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
+                let cut = cut(elements * 8);
+                let root = world / 2;
+                let whole = plans(world, |seat| all_reduce(seat, &cut));
+                let rooted = plans(world, |seat| reduce(seat, &cut, root));
+                for (plans, gets_it) in [(whole, 0..world), (rooted, root..root + 1)] {
+                    let mut rehearsal = Rehearsal::new(plans, seed as u64);
+                    rehearsal.fill_buffers(elements);
+                    let expected = rehearsal.finished_sum(elements);
+                    rehearsal.run();
+                    for seat in gets_it {
+                        assert!(rehearsal.buffers[seat] == expected, "{world} ranks");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

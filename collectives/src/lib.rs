@@ -4,8 +4,10 @@
 //! - [`communicator`]: the machine. Takes operations, drives an endpoint, gives completions.
 //! - [`operation`]: what an operation is, what is refused, how it can fail.
 //! - `plan`: the form in which every algorithm is written: which messages go where, after what.
-//! - `direct`, `ring`, `all_gather`, `broadcast`, `barrier`, `point_to_point`: one algorithm each,
-//!   its header states steps and bytes on the wire; `selection` chooses between them.
+//! - `direct`, `ring`, `halving_doubling`: reductions. `reduce`, `gather`, `broadcast`,
+//!   `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`, `point_to_point`: the
+//!   rest. Each header states steps and bytes on the wire; `selection` chooses between them.
+//! - `rehearsal`: plans of all ranks run against each other, for tests.
 //! - `running`: executes a plan on the bytes of one operation.
 //! - [`holes`]: what stands in for a segment that was lost within the tolerance.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
@@ -14,20 +16,27 @@
 //! (`gradwire-transport`).
 
 mod all_gather;
+mod all_to_all;
 mod barrier;
 mod broadcast;
 pub mod buffer;
 pub mod communicator;
 mod direct;
 pub mod dtype;
+mod gather;
+mod halving_doubling;
 pub mod holes;
 pub mod kernels;
 pub mod magnitude;
 pub mod operation;
 mod plan;
 mod point_to_point;
+mod reduce;
+#[cfg(test)]
+mod rehearsal;
 mod ring;
 mod running;
+mod scatter;
 mod selection;
 mod stash;
 mod table;

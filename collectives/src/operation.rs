@@ -34,6 +34,28 @@ pub enum Collective {
     /// Rank number i of the group gets the reduction of block i of all inputs: the input is as long
     /// as all buffers.
     ReduceScatter,
+    /// The root gets the reduction of all buffers, in place. The other buffers hold undefined
+    /// values afterwards: their own, and of large tensors some of the result.
+    Reduce {
+        /// The rank that gets it.
+        root: Rank,
+    },
+    /// The root gets the buffers of all ranks, in the group's order: its buffer is as long as one
+    /// block per rank, the others' are the blocks. The root's own block is its input, or without
+    /// one is taken from its place in the buffer. No other rank has an input.
+    Gather {
+        /// The rank that gets them.
+        root: Rank,
+    },
+    /// Rank number i of the group gets block i of the root's input, which is as long as all
+    /// buffers. No other rank has an input.
+    Scatter {
+        /// The rank that has it.
+        root: Rank,
+    },
+    /// Rank number i of the group gets block i of all inputs, in the group's order: input and
+    /// buffer have one block per rank, all of one length.
+    AllToAll,
     /// Nobody goes on before everybody is here. The buffer is not used.
     Barrier,
     /// The buffer goes to one rank.
@@ -49,12 +71,20 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// The peer of a point-to-point operation or the root of a broadcast.
+    /// The peer of a point-to-point operation or the root of a collective that has one.
     fn named_rank(self) -> Option<Rank> {
         match self {
-            Self::Broadcast { root: rank } | Self::Send { to: rank } => Some(rank),
-            Self::Receive { from } => Some(from),
-            _ => None,
+            Self::Broadcast { root: rank }
+            | Self::Reduce { root: rank }
+            | Self::Gather { root: rank }
+            | Self::Scatter { root: rank }
+            | Self::Send { to: rank }
+            | Self::Receive { from: rank } => Some(rank),
+            Self::AllReduce
+            | Self::AllGather
+            | Self::ReduceScatter
+            | Self::AllToAll
+            | Self::Barrier => None,
         }
     }
 
@@ -65,7 +95,10 @@ impl Collective {
 
     /// Whether elements are computed with.
     pub const fn reduces(self) -> bool {
-        matches!(self, Self::AllReduce | Self::ReduceScatter)
+        matches!(
+            self,
+            Self::AllReduce | Self::ReduceScatter | Self::Reduce { .. }
+        )
     }
 }
 
@@ -76,6 +109,10 @@ impl fmt::Display for Collective {
             Self::Broadcast { root } => write!(f, "broadcast from rank {root}"),
             Self::AllGather => f.write_str("all_gather"),
             Self::ReduceScatter => f.write_str("reduce_scatter"),
+            Self::Reduce { root } => write!(f, "reduce to rank {root}"),
+            Self::Gather { root } => write!(f, "gather to rank {root}"),
+            Self::Scatter { root } => write!(f, "scatter from rank {root}"),
+            Self::AllToAll => f.write_str("all_to_all"),
             Self::Barrier => f.write_str("barrier"),
             Self::Send { to } => write!(f, "send to rank {to}"),
             Self::Receive { from } => write!(f, "receive from rank {from}"),
@@ -84,8 +121,8 @@ impl fmt::Display for Collective {
 }
 
 /// How much may be missing, and what stands in for it. Only sums and averages of floats can miss
-/// contributions, and only by the direct algorithm; everything else is lossless whatever is said
-/// here. Equal on all ranks.
+/// contributions, and only where each contribution goes straight to the rank that sums it (direct
+/// algorithms, reduce); everything else is lossless whatever is said here. Equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Share of each contribution that may be missing.
@@ -128,7 +165,8 @@ pub struct Operation {
     pub op: ReduceOp,
     /// The result, in and out.
     pub buffer: Buffer,
-    /// The separate input that a reduce-scatter has, and an all-gather may have.
+    /// The separate input that a reduce-scatter, an all-to-all and the root of a scatter have, and
+    /// an all-gather and the root of a gather may have.
     pub input: Option<Buffer>,
     /// What may be missing.
     pub loss: Loss,
@@ -386,7 +424,7 @@ impl Operation {
     /// Checks everything that one rank can check alone; gives the seat of rank `me`.
     pub(crate) fn check(&self, me: Rank) -> Result<usize, SubmitError> {
         let seat = self.check_group(me)?;
-        self.check_sizes()?;
+        self.check_sizes(me)?;
         let descending = self
             .layers
             .spans
@@ -435,49 +473,79 @@ impl Operation {
         seat_of(me)
     }
 
-    fn check_sizes(&self) -> Result<(), SubmitError> {
+    fn check_sizes(&self, me: Rank) -> Result<(), SubmitError> {
         let (dtype, op, label) = (self.dtype, self.op, self.label());
         if self.collective.reduces() && !op.is_defined_for(dtype) {
             return Err(SubmitError::Undefined { op, dtype });
         }
-        let element = dtype.bytes();
-        let buffer = self.buffer.len();
-        let world = self.group.ranks.len();
-        let input = self.input.as_ref().map(Buffer::len);
-        let rule = match (self.collective, input) {
-            (Collective::AllGather, None) if !buffer.is_multiple_of(world) => {
-                "in place, the buffer is as long as one block per rank"
-            }
-            (Collective::AllGather, Some(input)) if input * world != buffer => {
-                "the buffer is as long as the inputs of all ranks"
-            }
-            (Collective::ReduceScatter, input) if input != Some(buffer * world) => {
-                "the input is as long as the buffers of all ranks"
-            }
-            (Collective::AllGather | Collective::ReduceScatter, _) | (_, None) => "",
-            (_, Some(_)) => "only all_gather and reduce_scatter have an input",
-        };
-        if !rule.is_empty() {
+        if let Some(rule) = self.broken_rule(me) {
             return Err(SubmitError::InputSize {
                 label,
-                input: input.unwrap_or(0),
-                buffer,
+                input: self.input.as_ref().map_or(0, Buffer::len),
+                buffer: self.buffer.len(),
                 rule,
             });
         }
-        let block = if self.collective == Collective::AllGather {
-            buffer / world
-        } else {
-            buffer
-        };
-        if !block.is_multiple_of(element) {
+        let (element, bytes) = (dtype.bytes(), self.block_bytes(me));
+        if !bytes.is_multiple_of(element) {
             return Err(SubmitError::NotWholeElements {
                 label,
-                bytes: block,
+                bytes,
                 element,
                 dtype,
             });
         }
         Ok(())
+    }
+
+    /// Length of one rank's block in the buffer; of the whole buffer where it is no row of blocks.
+    pub(crate) fn block_bytes(&self, me: Rank) -> usize {
+        let (buffer, world) = (self.buffer.len(), self.group.ranks.len());
+        match self.collective {
+            Collective::AllGather | Collective::AllToAll => buffer / world,
+            Collective::Gather { root } if root == me => buffer / world,
+            _ => buffer,
+        }
+    }
+
+    /// The rule that input and buffer of this rank break, if they do.
+    fn broken_rule(&self, me: Rank) -> Option<&'static str> {
+        let (buffer, world) = (self.buffer.len(), self.group.ranks.len());
+        let input = self.input.as_ref().map(Buffer::len);
+        let (holds, rule) = match (self.collective, input) {
+            (Collective::AllGather, None) => (
+                buffer.is_multiple_of(world),
+                "in place, the buffer is as long as one block per rank",
+            ),
+            (Collective::AllGather, Some(input)) => (
+                input * world == buffer,
+                "the buffer is as long as the inputs of all ranks",
+            ),
+            (Collective::ReduceScatter, input) => (
+                input == Some(buffer * world),
+                "the input is as long as the buffers of all ranks",
+            ),
+            (Collective::AllToAll, input) => (
+                input == Some(buffer) && buffer.is_multiple_of(world),
+                "input and buffer are equally long, one block per rank",
+            ),
+            (Collective::Gather { root }, input) if root == me => (
+                buffer.is_multiple_of(world) && input.is_none_or(|own| own * world == buffer),
+                "the root's buffer is as long as one block per rank, its input, if any, as one",
+            ),
+            (Collective::Scatter { root }, input) if root == me => (
+                input == Some(buffer * world),
+                "the root's input is as long as the buffers of all ranks",
+            ),
+            (Collective::Gather { .. } | Collective::Scatter { .. }, input) => (
+                input.is_none(),
+                "of the ranks of a gather or scatter, only the root has an input",
+            ),
+            (_, input) => (
+                input.is_none(),
+                "only all_gather, reduce_scatter, all_to_all, gather and scatter have an input",
+            ),
+        };
+        (!holds).then_some(rule)
     }
 }

@@ -1,14 +1,18 @@
 //! The form in which an algorithm is written: the messages of one rank, and what each waits for.
 //!
 //! A plan has messages in, messages out and gates. A gate opens when all its messages in are
-//! received; then its region is finished (holes settled, averages divided) and its messages out
-//! start. [`Plan::START`] is open from the beginning. A plan says nothing about bytes' values, so
-//! algorithms are tested for steps and bytes without running them, and run by `running` alike.
+//! received and the gate that it comes after is open; then its region is finished (holes settled,
+//! averages divided) and its messages out start. [`Plan::START`] is open from the beginning.
+//! Messages in may come at any time, before their gate's turn too. A plan says nothing about bytes'
+//! values, so algorithms are tested for steps and bytes without running them (`rehearsal`), and run
+//! by `running` alike.
 //!
 //! Two rules that every algorithm here obeys. Part numbers are the same on both sides of a message
 //! and lie below [`PARTS`], apart from point-to-point's. A region that a message leaves from is
 //! overwritten only by a message whose sender has completely received the former: then what the
 //! endpoint may still repeat of it is a duplicate, which its receiver drops.
+
+use std::ops::Range;
 
 use gradwire_protocol::units::{ByteCount, Rank};
 
@@ -42,6 +46,15 @@ pub(crate) enum Reliability {
     Tolerant,
 }
 
+/// Whether a plan needs [`Place::Scratch`](crate::buffer::Place::Scratch).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Scratch {
+    /// Nothing lands there.
+    Unused,
+    /// It is a copy of the input, made before anything else.
+    CopyOfInput,
+}
+
 /// Number of a gate in its plan.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct GateId(pub(crate) usize);
@@ -51,7 +64,7 @@ pub(crate) struct GateId(pub(crate) usize);
 pub(crate) struct Inbound {
     pub(crate) from: Rank,
     pub(crate) part: u16,
-    /// A region of the result buffer.
+    /// A region of the result buffer or of the scratch.
     pub(crate) region: Region,
     pub(crate) landing: Landing,
     pub(crate) reliability: Reliability,
@@ -75,12 +88,14 @@ pub(crate) struct Outbound {
 /// A point that messages wait for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate {
-    /// Messages in until it opens.
+    /// Messages in, and gates that it comes after, until it opens.
     pub(crate) waits: usize,
     /// What holds a finished reduction when it opens.
     pub(crate) finish: Option<Region>,
     /// The messages out that start then, in this order.
     pub(crate) opens: Vec<usize>,
+    /// The gates that come after it.
+    pub(crate) next: Vec<GateId>,
 }
 
 /// The messages of one operation on one rank.
@@ -88,6 +103,8 @@ pub(crate) struct Gate {
 pub(crate) struct Plan {
     /// Bytes to copy before anything else: from where, to where.
     pub(crate) copy: Option<(Region, Region)>,
+    /// Whether messages land in the scratch, a copy of the input.
+    pub(crate) scratch: Scratch,
     /// Sorted by (from, part).
     pub(crate) inbounds: Vec<Inbound>,
     /// Sorted by (to, part).
@@ -103,6 +120,7 @@ impl Plan {
     pub(crate) fn new() -> Self {
         Self {
             copy: None,
+            scratch: Scratch::Unused,
             inbounds: vec![],
             outbounds: vec![],
             gates: vec![Gate::default()],
@@ -115,11 +133,24 @@ impl Plan {
         GateId(self.gates.len() - 1)
     }
 
+    /// A new gate that opens only after another one: what it starts needs the other's messages too.
+    pub(crate) fn gate_after(&mut self, before: GateId) -> GateId {
+        let gate = self.gate();
+        self.gates[gate.0].waits = 1;
+        self.gates[before.0].next.push(gate);
+        gate
+    }
+
     /// A new gate that finishes the reduction in `region` when it opens.
     pub(crate) fn finishing_gate(&mut self, region: Region) -> GateId {
         let gate = self.gate();
-        self.gates[gate.0].finish = Some(region);
+        self.finish_at(gate, region);
         gate
+    }
+
+    /// Lets a gate finish the reduction in `region` when it opens.
+    pub(crate) fn finish_at(&mut self, gate: GateId, region: Region) {
+        self.gates[gate.0].finish = Some(region);
     }
 
     /// Adds a message in. An empty region needs none, unless it is empty on purpose.
@@ -247,6 +278,18 @@ impl Cut {
             (chunk_first + first) * self.element_bytes,
             count * self.element_bytes,
         )
+    }
+
+    /// Byte offset and length of a run, which is not empty, of `shards` parts of a chunk.
+    pub(crate) fn run_of_shards(
+        &self,
+        chunk: usize,
+        shards: usize,
+        run: Range<usize>,
+    ) -> (usize, usize) {
+        let (start, _) = self.shard(chunk, shards, run.start);
+        let (last, last_bytes) = self.shard(chunk, shards, run.end - 1);
+        (start, last + last_bytes - start)
     }
 }
 

@@ -1,22 +1,29 @@
-//! Ring all-reduce: partial sums travel around the ring, then the results do.
+//! Ring reduce-scatter and all-reduce: partial sums travel around the ring, then the results do.
 //!
-//! With n ranks and a tensor of S bytes: 2 (n - 1) steps; 2 (n - 1) messages per rank and chunk;
-//! 2 S (n - 1) / n bytes sent per rank, all of them to the next rank.
+//! With n ranks and a tensor of S bytes:
 //!
-//! Reduce-scatter, steps t = 0 .. n - 2: rank r sends its partial sum of shard r - t to rank r + 1
-//! and reduces what comes, shard r - t - 1, into its own. After that rank r has the finished shard
-//! r + 1. All-gather, as many steps: rank r sends shard r + 1 - t and takes shard r - t. Chunks are
-//! rings of their own, a few at once, so that no step waits for a round trip.
+//! | | steps | messages per rank and chunk | bytes sent per rank, to the next rank |
+//! |---|---|---|---|
+//! | reduce-scatter | n - 1 | n - 1 | S (n - 1) / n |
+//! | all-reduce | 2 (n - 1) | 2 (n - 1) | 2 S (n - 1) / n |
+//!
+//! Reduce-scatter, steps t = 0 .. n - 2: rank r sends its partial sum of shard r - 1 - t to rank
+//! r + 1 and reduces what comes, shard r - 2 - t, into its own. After that rank r has the finished
+//! shard r. All-gather, as many steps: rank r sends shard r - t and takes shard r - 1 - t. Chunks
+//! are rings of their own, a few at once, so that no step waits for a round trip.
 //!
 //! Always lossless: a segment lost here would be a sum of many. Sums form in the order of the ring,
 //! so results do not depend on timing, and every rank talks to two peers only.
 //!
-//! A partial sum is overwritten by the finished shard, which derives from it by way of the rank
-//! that it was sent to: that rank has all of it.
+//! Of an all-reduce, a partial sum is overwritten by the finished shard, which derives from it by
+//! way of the rank that it was sent to: that rank has all of it. A reduce-scatter by itself leaves
+//! its input alone: partial sums grow in a copy of it, S bytes of memory while it runs.
 
 use crate::buffer::Region;
 use crate::direct::start_of;
-use crate::plan::{Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat};
+use crate::plan::{
+    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Scratch, Seat,
+};
 
 /// The most chunks whose messages can be numbered; 0 when the ring is too long for one.
 pub(crate) fn chunks_max(world: usize) -> usize {
@@ -28,80 +35,113 @@ pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
     let mut plan = Plan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
+        let shard = |shard| {
+            let (offset, bytes) = cut.shard(chunk, seat.world(), shard);
+            Region::buffer(offset, bytes)
+        };
         let start = start_of(chunk, &gathered);
-        let complete = plan.gate();
-        add_chunk(
-            &mut plan,
-            Lap {
-                seat,
-                cut,
-                chunk,
-                start,
-                complete,
-            },
-        );
-        gathered.push(complete);
+        let first_part = chunk * 2 * (seat.world() - 1);
+        let mut lap = Lap {
+            seat,
+            first_part,
+            gate: start,
+        };
+        lap.add_reduction(&mut plan, shard);
+        lap.add_gather(&mut plan, shard);
+        gathered.push(lap.gate);
     }
     plan.sealed()
 }
 
-/// One chunk's way around the ring, twice.
-struct Lap<'a> {
-    seat: Seat<'a>,
-    cut: &'a Cut,
-    chunk: usize,
-    start: GateId,
-    complete: GateId,
+/// Reduce-scatter of an input of one block per rank into the result buffer of one block. `cut`
+/// cuts a block.
+pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
+    let mut plan = Plan::new();
+    plan.scratch = Scratch::CopyOfInput;
+    plan.copy = Some((
+        Region::input(seat.me * block, block),
+        Region::buffer(0, block),
+    ));
+    let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
+    for chunk in 0..cut.chunks {
+        let (offset, bytes) = cut.chunk(chunk);
+        let mut lap = Lap {
+            seat,
+            first_part: chunk * (seat.world() - 1),
+            gate: start_of(chunk, &reduced),
+        };
+        lap.add_reduction(&mut plan, |shard| {
+            if shard == seat.me {
+                Region::buffer(offset, bytes)
+            } else {
+                Region::scratch(shard * block + offset, bytes)
+            }
+        });
+        reduced.push(lap.gate);
+    }
+    plan.sealed()
 }
 
-fn add_chunk(plan: &mut Plan, lap: Lap<'_>) {
-    let (seat, steps) = (lap.seat, 2 * (lap.seat.world() - 1));
-    let (next, previous) = (seat.ranks[seat.after(1)], seat.ranks[seat.before(1)]);
-    let last_reduction = seat.world() - 2;
-    let mut gate = lap.start;
-    for step in 0..steps {
-        let reduces = step <= last_reduction;
-        let part = u16::try_from(lap.chunk * steps + step).expect("chunks fit their numbers");
-        plan.send(Outbound {
-            to: next,
-            part,
-            region: lap.shard_sent(step),
-            reliability: Reliability::Lossless,
-            contributors: if reduces {
-                step as u16 + 1
-            } else {
-                seat.contributors()
-            },
-            gate,
-        });
-        let region = lap.shard_sent(step + 1);
-        gate = match step {
-            _ if step == last_reduction => plan.finishing_gate(region),
-            _ if step + 1 == steps => lap.complete,
-            _ => plan.gate(),
-        };
-        plan.receive(Inbound {
-            from: previous,
-            part,
-            region,
-            landing: if reduces {
-                Landing::Reduce
-            } else {
-                Landing::Copy
-            },
-            reliability: Reliability::Lossless,
-            gate,
-        });
-    }
+/// One chunk's way around the ring.
+struct Lap<'a> {
+    seat: Seat<'a>,
+    /// Part number of its next message.
+    first_part: usize,
+    /// The gate of the step before.
+    gate: GateId,
 }
 
 impl Lap<'_> {
-    /// The shard that this rank sends in a step; what it takes in a step it sends in the next. In
-    /// step n - 1 the gather begins with shard r + 1, which is r - (n - 1).
-    fn shard_sent(&self, step: usize) -> Region {
-        let shard = self.seat.before(step);
-        let (offset, bytes) = self.cut.shard(self.chunk, self.seat.world(), shard);
-        Region::buffer(offset, bytes)
+    /// The steps after which every seat has the finished shard of its number.
+    fn add_reduction(&mut self, plan: &mut Plan, shard: impl Fn(usize) -> Region) {
+        let steps = self.seat.world() - 1;
+        for step in 0..steps {
+            let (given, taken) = (self.seat.before(step + 1), self.seat.before(step + 2));
+            self.send(plan, shard(given), step as u16 + 1);
+            self.gate = if step + 1 == steps {
+                plan.finishing_gate(shard(taken))
+            } else {
+                plan.gate()
+            };
+            self.receive(plan, shard(taken), Landing::Reduce);
+        }
+    }
+
+    /// The steps that bring the finished shards to every seat.
+    fn add_gather(&mut self, plan: &mut Plan, shard: impl Fn(usize) -> Region) {
+        for step in 0..self.seat.world() - 1 {
+            let (given, taken) = (self.seat.before(step), self.seat.before(step + 1));
+            self.send(plan, shard(given), self.seat.contributors());
+            self.gate = plan.gate();
+            self.receive(plan, shard(taken), Landing::Copy);
+        }
+    }
+
+    fn part(&self) -> u16 {
+        u16::try_from(self.first_part).expect("chunks fit their numbers")
+    }
+
+    fn send(&self, plan: &mut Plan, region: Region, contributors: u16) {
+        plan.send(Outbound {
+            to: self.seat.ranks[self.seat.after(1)],
+            part: self.part(),
+            region,
+            reliability: Reliability::Lossless,
+            contributors,
+            gate: self.gate,
+        });
+    }
+
+    fn receive(&mut self, plan: &mut Plan, region: Region, landing: Landing) {
+        plan.receive(Inbound {
+            from: self.seat.ranks[self.seat.before(1)],
+            part: self.part(),
+            region,
+            landing,
+            reliability: Reliability::Lossless,
+            gate: self.gate,
+        });
+        self.first_part += 1;
     }
 }
 
@@ -110,38 +150,66 @@ mod tests {
     use gradwire_protocol::units::{ByteCount, Rank};
 
     use super::*;
+    use crate::rehearsal::{Rehearsal, bytes_sent, plans};
 
-    #[test]
-    fn an_all_reduce_takes_two_laps_and_sends_to_the_next_rank_only() {
-        let ranks = [Rank(0), Rank(1), Rank(2), Rank(3)];
-        let bytes = 64 << 10;
-        let cut = Cut::new(bytes, 4, ByteCount::kib(32), chunks_max(4));
-        let plan = all_reduce(
-            Seat {
-                ranks: &ranks,
-                me: 3,
-            },
-            &cut,
-        );
-        assert_eq!(plan.outbounds.len(), cut.chunks * 2 * 3);
-        assert!(plan.outbounds.iter().all(|out| out.to == Rank(0)));
-        assert!(plan.inbounds.iter().all(|inbound| inbound.from == Rank(2)));
-        let sent: usize = plan.outbounds.iter().map(|out| out.region.bytes).sum();
-        assert_eq!(sent, 2 * bytes * 3 / 4);
+    fn cut(bytes: usize, world: usize) -> Cut {
+        Cut::new(bytes, 8, ByteCount::new(4096), chunks_max(world))
     }
 
     #[test]
-    fn what_one_rank_sends_in_a_step_the_next_takes() {
-        let ranks = [Rank(0), Rank(1), Rank(2)];
-        let cut = Cut::new(4000, 4, ByteCount::new(1500), chunks_max(3));
-        let plans = [0, 1, 2].map(|me| all_reduce(Seat { ranks: &ranks, me }, &cut));
-        for me in 0..3 {
-            for out in &plans[me].outbounds {
-                let next = &plans[(me + 1) % 3];
-                let taken = next
-                    .inbound(ranks[me], out.part)
-                    .expect("every message has a taker");
-                assert_eq!(next.inbounds[taken].region, out.region);
+    fn an_all_reduce_takes_two_laps_and_sends_to_the_next_rank_only() {
+        for world in (2..=9).chain([16]) {
+            let (bytes, chunk) = (3 * world * 512, ByteCount::new(world as u64 * 512));
+            let cut = Cut::new(bytes, 8, chunk, chunks_max(world));
+            let all = plans(world, |seat| all_reduce(seat, &cut));
+            for (me, plan) in all.iter().enumerate() {
+                assert_eq!(plan.outbounds.len(), cut.chunks * 2 * (world - 1));
+                let next = Rank(((me + 1) % world) as u16);
+                assert!(plan.outbounds.iter().all(|out| out.to == next));
+                assert_eq!(bytes_sent(plan), 2 * bytes * (world - 1) / world);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduce_scatter_takes_one_lap_and_sends_every_block_but_one() {
+        let block = 8 << 10;
+        for world in (2..=9).chain([16]) {
+            let cut = cut(block, world);
+            for plan in plans(world, |seat| reduce_scatter(seat, &cut, block)) {
+                assert_eq!(plan.outbounds.len(), cut.chunks * (world - 1));
+                assert_eq!(bytes_sent(&plan), block * (world - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn every_ring_ends_with_the_sum_in_any_order_of_arrival() {
+        for world in (2..=9).chain([16]) {
+            for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
+                let cut = cut(elements * 8, world);
+                let plans = plans(world, |seat| all_reduce(seat, &cut));
+                let mut rehearsal = Rehearsal::new(plans, seed as u64);
+                rehearsal.fill_buffers(elements);
+                let expected = vec![rehearsal.finished_sum(elements); world];
+                rehearsal.run();
+                assert!(rehearsal.buffers == expected, "{world} ranks, {elements}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduce_scatter_ends_with_each_ranks_block_in_any_order_of_arrival() {
+        for world in (2..=9).chain([16]) {
+            let elements = 700;
+            let cut = cut(elements * 8, world);
+            let plans = plans(world, |seat| reduce_scatter(seat, &cut, elements * 8));
+            let mut rehearsal = Rehearsal::new(plans, world as u64);
+            rehearsal.fill_inputs(elements * world, elements);
+            let sum = rehearsal.finished_sum(elements * world);
+            rehearsal.run();
+            for (block, buffer) in sum.chunks(elements).zip(&rehearsal.buffers) {
+                assert!(block == buffer, "{world} ranks");
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
 use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome};
-use crate::plan::{GateId, Inbound, Landing, Plan, Reliability};
+use crate::plan::{GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
 /// What is kept of tensors between steps.
@@ -54,6 +54,7 @@ pub(crate) struct Running {
     pub(crate) id: OperationId,
     pub(crate) operation: Operation,
     plan: Plan,
+    scratch: Option<Buffer>,
     contributors: u16,
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
@@ -97,6 +98,7 @@ impl Running {
             outcome: Outcome::default(),
             operation,
             plan,
+            scratch: None,
         }
     }
 
@@ -122,14 +124,18 @@ impl Running {
             desk.endpoint.expect(desk.now, inbound.from, incoming);
         }
         for gate in 0..self.waits.len() {
-            if self.waits[gate] == 0 {
+            if self.plan.gates[gate].waits == 0 {
                 self.open_gate(GateId(gate), desk);
             }
         }
     }
 
-    /// Copies the own block from the input to its place in the result.
-    pub(crate) fn copy_own(&mut self) {
+    /// Copies the own block from the input to its place in the result, and the input to the
+    /// scratch.
+    fn copy_own(&mut self) {
+        if self.plan.scratch == Scratch::CopyOfInput {
+            self.scratch = self.operation.input.as_ref().map(Buffer::duplicate);
+        }
         let Some((from, to)) = self.plan.copy else {
             return;
         };
@@ -176,14 +182,18 @@ impl Running {
             return; // of a message that is longer than posted, which the endpoint reports
         }
         self.received_bytes += length as u64;
-        let Some(buffer) = self.operation.buffer.bytes_mut() else {
+        let memory = match region.place {
+            Place::Scratch => self.scratch.as_mut(),
+            _ => Some(&mut self.operation.buffer),
+        };
+        let Some(memory) = memory.and_then(Buffer::bytes_mut) else {
             return;
         };
         let bytes = payload
             .bytes()
             .expect("buffers of bytes are filled by drivers with bytes");
         let at = region.offset + offset as usize;
-        let target = &mut buffer[at..at + length];
+        let target = &mut memory[at..at + length];
         match landing {
             Landing::Copy => target.copy_from_slice(bytes),
             Landing::Reduce => accumulate(self.operation.dtype, self.operation.op, target, bytes),
@@ -199,12 +209,14 @@ impl Running {
         match region.place {
             Place::Buffer => self.operation.buffer.payload(region.offset, region.bytes),
             Place::Input => {
-                let input = self
-                    .operation
-                    .input
-                    .as_ref()
-                    .expect("validated with the plan");
+                let input = self.operation.input.as_ref();
+                let input = input.expect("validated with the plan");
                 input.payload(region.offset, region.bytes)
+            }
+            Place::Scratch => {
+                let scratch = self.scratch.as_ref();
+                let scratch = scratch.expect("made at the start, from the input");
+                scratch.payload(region.offset, region.bytes)
             }
             Place::Nothing => Payload::Bytes(&[]),
         }
@@ -230,11 +242,15 @@ impl Running {
             }
         }
         self.open -= 1;
-        let waits = &mut self.waits[inbound.gate.0];
-        *waits -= 1;
-        if *waits == 0 {
+        if self.waits_no_more(inbound.gate) {
             self.open_gate(inbound.gate, desk);
         }
+    }
+
+    /// One thing less that a gate waits for; whether it opens now.
+    fn waits_no_more(&mut self, gate: GateId) -> bool {
+        self.waits[gate.0] -= 1;
+        self.waits[gate.0] == 0
     }
 
     /// A message out was received as far as it ever will be.
@@ -264,12 +280,19 @@ impl Running {
     }
 
     fn open_gate(&mut self, gate: GateId, desk: &mut Desk<'_>) {
-        if let Some(region) = self.plan.gates[gate.0].finish {
-            self.finish(gate, region, desk.memory);
-        }
-        let opens = std::mem::take(&mut self.plan.gates[gate.0].opens);
-        for at in opens {
-            self.send(at, desk);
+        let mut opening = vec![gate];
+        while let Some(gate) = opening.pop() {
+            if let Some(region) = self.plan.gates[gate.0].finish {
+                self.finish(gate, region, desk.memory);
+            }
+            for at in std::mem::take(&mut self.plan.gates[gate.0].opens) {
+                self.send(at, desk);
+            }
+            for next in std::mem::take(&mut self.plan.gates[gate.0].next) {
+                if self.waits_no_more(next) {
+                    opening.push(next);
+                }
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use gradwire_netsim::link::{Profile, Queue};
 use gradwire_netsim::network::{Ended, Network};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
@@ -112,6 +112,7 @@ impl Recorder {
                 Event::Sent { to, tag, missing } => {
                     assert_eq!(self.sent.insert((to, tag), missing), None, "sent twice");
                 }
+                Event::Announced { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }
@@ -167,6 +168,12 @@ fn random_job(rng: &mut impl Rng) -> Job {
     job.transport.entropies = rng.random_range(1..=8);
     job.transport.spray_burst = rng.random_range(1..=64);
     job.transport.unscheduled = ByteCount::kib(rng.random_range(1..=256));
+    // In long bursts of loss both ways a peer may be unheard for seconds without being lost.
+    job.transport.peer_timeout = Span::from_millis(60_000);
+    if rng.random_bool(0.5) {
+        let window = ByteCount::kib(rng.random_range(16..=512));
+        job.transport.grant_window = GrantWindow::Bytes(window);
+    }
     job
 }
 
@@ -384,9 +391,21 @@ fn seeds(cases: u64) -> std::ops::Range<u64> {
     }
 }
 
+/// Prints the seed when its case panics.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("GRADWIRE_SEED={} repeats this", self.0);
+        }
+    }
+}
+
 #[test]
 fn messages_complete_within_their_tolerance_on_any_network() {
     for seed in seeds(1500) {
+        let _seed = Seed(seed);
         Scenario::random(seed).check();
     }
 }
@@ -394,6 +413,7 @@ fn messages_complete_within_their_tolerance_on_any_network() {
 #[test]
 fn nothing_is_lost_on_a_path_that_loses_nothing() {
     for seed in seeds(1000) {
+        let _seed = Seed(seed);
         let mut scenario = Scenario::random(seed);
         scenario.profile.drop = Share::NONE;
         scenario.profile.queue = None;

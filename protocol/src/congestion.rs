@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn steady() -> Rtt {
-        let mut rtt = Rtt::default();
+        let mut rtt = Rtt::new(Span::from_millis(1));
         rtt.sample(Span::from_micros(100));
         rtt
     }

@@ -5,17 +5,20 @@
 //! a message means is the collectives' business; what may be lost is decided in
 //! [`crate::receiver`], what goes again in [`crate::sender`].
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
-use crate::job::{Job, Mtu};
+use crate::grants::Grants;
+use crate::incoming::Wants;
+use crate::job::{GrantWindow, Job, Mtu};
 use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
 use crate::priority::{CONTROL, Policy};
 use crate::receiver::{Arrived, Incoming, Placement, Receiver, ReceiverCounters, Scene};
 use crate::rtt::Rtt;
 use crate::segment;
-use crate::sender::{Outgoing, ReportPacket, Sender, SenderCounters};
+use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
 use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span, Tag};
 use crate::wire::{HEADER_BYTES, Header, Kind, Report};
 
@@ -25,6 +28,9 @@ const RUN_BYTES_MAX: u32 = 65_000;
 const MTU_DEFAULT: u32 = 1500;
 /// A window is acknowledged in this many parts.
 const ACKS_PER_WINDOW: u64 = 8;
+
+/// Stands for the grants among the peers that have deadlines.
+const GRANTS: u32 = u32::MAX;
 
 /// Who a rank is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,6 +58,8 @@ pub struct Settings {
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
+    /// Segments that all peers together may have on their way here; `None`: any number.
+    pub grant_segments: Option<u64>,
     /// Most segments of one run.
     pub run_segments: usize,
     /// Paths to each peer.
@@ -81,6 +89,10 @@ impl Settings {
             window: job.transport.window,
             initial_window: job.transport.initial_window,
             unscheduled: job.transport.unscheduled,
+            grant_segments: match job.transport.grant_window {
+                GrantWindow::Unlimited => None,
+                GrantWindow::Bytes(bytes) => Some((bytes.get() / u64::from(segment_bytes)).max(2)),
+            },
             run_segments: run_segments as usize,
             entropies: job.transport.entropies,
             gap: job.transport.gap,
@@ -105,6 +117,15 @@ impl Settings {
 /// What happened, for whoever gave the commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
+    /// A message that is not posted has begun to arrive: as much of it as is unscheduled.
+    Announced {
+        /// Its sender.
+        from: Rank,
+        /// Its tag.
+        tag: Tag,
+        /// Its length in bytes.
+        bytes: u32,
+    },
     /// A posted message is complete.
     Received {
         /// Its sender.
@@ -156,12 +177,18 @@ pub struct Counters {
 
 #[derive(Debug)]
 struct Peer {
+    rank: Rank,
     sender: Sender,
     receiver: Receiver,
     rtt: Rtt,
     heard: Instant,
     forgotten: VecDeque<Header>,
     standing: Standing,
+    /// Whether it is in [`Endpoint::talkers`] and in [`Endpoint::senders`].
+    talks: bool,
+    sends: bool,
+    /// When it is due in [`Endpoint::deadlines`].
+    armed: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -174,15 +201,28 @@ enum Standing {
 }
 
 /// One rank's messages to and from all peers.
+///
+/// Peers exist from the first message or packet on, and only those that have something to do are
+/// looked at: a rank of a thousand costs what its own peers cost.
 #[derive(Debug)]
 pub struct Endpoint {
     settings: Settings,
     seed: u64,
     peers: Vec<Peer>,
+    /// Where each rank's peer is, by rank.
+    places: Vec<(Rank, u32)>,
+    /// Peers with a control packet to send, in turn.
+    talkers: VecDeque<u32>,
+    /// Peers that may have data to send, in turn.
+    senders: VecDeque<u32>,
+    /// When to look at which peer again; may hold times that have become later since.
+    deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
     ledger: Ledger,
+    grants: Grants,
+    /// Whether [`GRANTS`] is in `deadlines`.
+    idle_armed: bool,
     events: VecDeque<Event>,
     body: Vec<u8>,
-    turn: usize,
     /// Counts of peers that were lost, and of packets that belong to no peer.
     past: Counters,
 }
@@ -190,19 +230,71 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without messages. An MTU that the job leaves open is 1,500 bytes.
     pub fn new(identity: Identity, job: &Job, seed: u64) -> Self {
-        let settings = Settings::new(identity, job);
-        let ranks = (0..identity.world_size).map(Rank);
-        let peers = ranks.map(|rank| Peer::new(rank, &settings, seed)).collect();
         let cap = job.loss.step_tolerance.unwrap_or(Share::ALL);
+        let settings = Settings::new(identity, job);
         Self {
+            grants: Grants::new(settings.grant_segments),
             settings,
             seed,
-            peers,
+            peers: Vec::new(),
+            places: Vec::new(),
+            talkers: VecDeque::new(),
+            senders: VecDeque::new(),
+            deadlines: BinaryHeap::new(),
             ledger: Ledger::new(cap),
+            idle_armed: false,
             events: VecDeque::new(),
             body: Vec::new(),
-            turn: 0,
             past: Counters::default(),
+        }
+    }
+
+    fn find(&self, rank: Rank) -> Option<usize> {
+        let place = self.places.binary_search_by_key(&rank, |&(rank, _)| rank);
+        place.ok().map(|at| self.places[at].1 as usize)
+    }
+
+    /// The peer of a rank of the job, new if need be.
+    fn place(&mut self, rank: Rank) -> usize {
+        match self.places.binary_search_by_key(&rank, |&(rank, _)| rank) {
+            Ok(at) => self.places[at].1 as usize,
+            Err(at) => {
+                assert!(
+                    rank.0 < self.settings.identity.world_size,
+                    "a rank of the job"
+                );
+                self.places.insert(at, (rank, self.peers.len() as u32));
+                self.peers.push(Peer::new(rank, &self.settings, self.seed));
+                self.peers.len() - 1
+            }
+        }
+    }
+
+    /// After anything has happened to a peer: puts it where it is looked at again in time.
+    fn touch(&mut self, now: Instant, at: usize) {
+        let peer = &mut self.peers[at];
+        if peer.standing == Standing::Failed {
+            return;
+        }
+        let outlook = peer.outlook(now);
+        if outlook.talks && !peer.talks {
+            peer.talks = true;
+            self.talkers.push_back(at as u32);
+        }
+        if !peer.sends && peer.sender.has_room(&self.settings) {
+            peer.sends = true;
+            self.senders.push_back(at as u32);
+        }
+        if let Some(due) = outlook.due {
+            self.arm(at, due);
+        }
+    }
+
+    fn arm(&mut self, at: usize, due: Instant) {
+        let peer = &mut self.peers[at];
+        if peer.armed.is_none_or(|armed| due < armed) {
+            peer.armed = Some(due);
+            self.deadlines.push(Reverse((due, at as u32)));
         }
     }
 
@@ -215,7 +307,8 @@ impl Endpoint {
             to, self.settings.identity.rank,
             "a rank does not send to itself"
         );
-        let peer = &mut self.peers[usize::from(to.0)];
+        let at = self.place(to);
+        let peer = &mut self.peers[at];
         if peer.standing == Standing::Failed {
             return;
         }
@@ -223,6 +316,7 @@ impl Endpoint {
             peer.heard = peer.heard.max(now);
         }
         peer.sender.send(now, outgoing, &self.settings);
+        self.touch(now, at);
     }
 
     /// Posts a message that `from` sends or will send; [`Event::Received`] tells when it is there.
@@ -234,95 +328,168 @@ impl Endpoint {
             from, self.settings.identity.rank,
             "a rank does not receive from itself"
         );
-        let peer = &mut self.peers[usize::from(from.0)];
+        let at = self.place(from);
+        let peer = &mut self.peers[at];
         let gap = peer.gap(&self.settings);
         let mut scene = Scene {
             now,
             settings: &self.settings,
             ledger: &mut self.ledger,
+            grants: &mut self.grants,
+            place: at as u32,
             gap,
         };
         peer.receiver.expect(incoming, &mut scene);
-        self.collect(from);
+        self.collect(at);
+        self.grant(now);
+        self.touch(now, at);
+    }
+
+    /// Grants as much as may be on its way.
+    fn grant(&mut self, now: Instant) {
+        while let Some((place, message, most)) = self.grants.take() {
+            let at = place as usize;
+            let peer = &mut self.peers[at];
+            let gap = peer.gap(&self.settings);
+            let mut scene = Scene {
+                now,
+                settings: &self.settings,
+                ledger: &mut self.ledger,
+                grants: &mut self.grants,
+                place,
+                gap,
+            };
+            if peer.receiver.grant(message, most, &mut scene) == Wants::More {
+                self.grants.wait(place, message);
+            }
+            self.touch(now, at);
+        }
+        if !self.idle_armed
+            && let Some(idle_at) = self.grants.idle_at(self.settings.gap)
+        {
+            self.idle_armed = true;
+            self.deadlines.push(Reverse((idle_at, GRANTS)));
+        }
+    }
+
+    /// Grants go on when what was granted has not come.
+    fn look_at_grants(&mut self, now: Instant) {
+        self.idle_armed = false;
+        let idle_at = self.grants.idle_at(self.settings.gap);
+        if idle_at.is_some_and(|at| at <= now) {
+            self.grants.give_up();
+        }
+        self.grant(now);
     }
 
     /// Forgets all messages to and from a peer that was lost, and ignores it from now on.
     pub fn fail_peer(&mut self, rank: Rank) {
-        let peer = &mut self.peers[usize::from(rank.0)];
+        let at = self.place(rank);
+        let peer = &mut self.peers[at];
         self.past.sender.add(peer.sender.counters());
         self.past.receiver.add(peer.receiver.counters());
-        *peer = Peer::new(rank, &self.settings, self.seed);
-        peer.standing = Standing::Failed;
+        self.grants.settle(peer.receiver.expected());
+        let (talks, sends, armed) = (peer.talks, peer.sends, peer.armed);
+        *peer = Peer {
+            standing: Standing::Failed,
+            talks,
+            sends,
+            armed,
+            ..Peer::new(rank, &self.settings, self.seed)
+        };
     }
 
     /// Takes a packet; for a new segment gives its place. Exactly once per segment.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
-        let Some(peer) = self.known_peer(header) else {
+        if !self.is_ours(header) {
             self.past.foreign += 1;
             return None;
-        };
-        let peer = &mut self.peers[peer];
-        peer.heard = now;
-        if peer.standing == Standing::Silent {
-            peer.standing = Standing::Well;
         }
+        let at = self.place(header.source);
+        let peer = &mut self.peers[at];
+        match peer.standing {
+            Standing::Failed => {
+                self.past.foreign += 1;
+                return None;
+            }
+            Standing::Silent => peer.standing = Standing::Well,
+            Standing::Well => {}
+        }
+        peer.heard = now;
+        if header.kind == Kind::Data {
+            self.grants.on_arrival(now);
+        }
+        let placement = self.take(now, at, datagram);
+        self.collect(at);
+        self.grant(now);
+        self.touch(now, at);
+        placement
+    }
+
+    fn take(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) -> Option<Placement> {
+        let header = &datagram.header;
+        let peer = &mut self.peers[at];
         match header.kind {
             Kind::Data | Kind::Probe => {
                 let gap = peer.gap(&self.settings);
-                let scene = Scene {
+                let mut scene = Scene {
                     now,
                     settings: &self.settings,
                     ledger: &mut self.ledger,
+                    grants: &mut self.grants,
+                    place: at as u32,
                     gap,
                 };
                 if peer.receiver.forgotten(header) {
                     peer.forgotten.push_back(*header);
                     return None;
                 }
-                let placement = peer.receiver.handle(header, datagram.ecn, &scene);
-                self.collect(header.source);
-                placement
+                if header.kind == Kind::Data {
+                    return peer.receiver.handle_data(header, datagram.ecn, &mut scene);
+                }
+                let body = datagram.payload.bytes().unwrap_or_default();
+                peer.receiver.handle_probe(header, body, &mut scene);
             }
             Kind::Ack | Kind::Bitmap | Kind::Stop => {
-                let body = datagram.payload.bytes().and_then(Report::decode);
-                match body {
+                match datagram.payload.bytes().and_then(Report::decode) {
                     Some((report, bitmap)) => {
                         let packet = ReportPacket {
                             header,
                             report,
                             bitmap,
                         };
-                        peer.sender.handle_report(now, &packet, &mut peer.rtt);
-                        self.collect(header.source);
+                        let rtt = &mut peer.rtt;
+                        peer.sender.handle_report(now, &packet, rtt, &self.settings);
                     }
                     None => self.past.foreign += 1,
                 }
-                None
             }
-            Kind::Close => {
-                peer.receiver.close(header.message);
-                None
-            }
+            Kind::Close => peer.receiver.close(header.message),
         }
+        None
     }
 
-    fn known_peer(&self, header: &Header) -> Option<usize> {
+    fn is_ours(&self, header: &Header) -> bool {
         let us = &self.settings.identity;
         let ours = header.job == us.job
             && header.epoch == us.epoch
             && header.source != us.rank
             && header.source.0 < us.world_size;
         let data = matches!(header.kind, Kind::Data | Kind::Probe);
-        let sound = !data || crate::receiver::is_consistent(header, self.settings.segment_bytes);
-        let peer = usize::from(header.source.0);
-        (ours && sound && self.peers[peer].standing != Standing::Failed).then_some(peer)
+        ours && (!data || crate::receiver::is_consistent(header, self.settings.segment_bytes))
     }
 
-    fn collect(&mut self, rank: Rank) {
-        let peer = &mut self.peers[usize::from(rank.0)];
+    fn collect(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        let rank = peer.rank;
         while let Some(arrived) = peer.receiver.take_arrived() {
             self.events.push_back(match arrived {
+                Arrived::Announced { tag, bytes } => Event::Announced {
+                    from: rank,
+                    tag,
+                    bytes,
+                },
                 Arrived::Complete { tag, holes } => Event::Received {
                     from: rank,
                     tag,
@@ -367,8 +534,13 @@ impl Endpoint {
 
     /// Bytes in flight to a peer and the window that bounds them.
     pub fn in_flight(&self, to: Rank) -> (ByteCount, ByteCount) {
-        let sender = &self.peers[usize::from(to.0)].sender;
-        (sender.in_flight(), sender.window())
+        match self.find(to) {
+            Some(at) => {
+                let sender = &self.peers[at].sender;
+                (sender.in_flight(), sender.window())
+            }
+            None => (ByteCount::new(0), self.settings.initial_window),
+        }
     }
 
     /// Whether any message has not ended.
@@ -389,20 +561,22 @@ impl Endpoint {
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<(usize, Header)> {
-        let count = self.peers.len();
-        for offset in 0..count {
-            let at = (self.turn + offset) % count;
+        while let Some(&at) = self.talkers.front() {
+            let at = at as usize;
             let peer = &mut self.peers[at];
-            if peer.standing == Standing::Failed {
-                continue;
+            if peer.standing != Standing::Failed {
+                if let Some(header) = peer.poll_report(now, &self.settings, &mut self.body) {
+                    return Some((at, header));
+                }
+                let (settings, body) = (&self.settings, &mut self.body);
+                let control = peer.sender.poll_control(now, &peer.rtt, settings, body);
+                if let Some(header) = control {
+                    return Some((at, header));
+                }
             }
-            if let Some(header) = peer.poll_report(now, &self.settings, &mut self.body) {
-                return Some((at, header));
-            }
-            if let Some(header) = peer.sender.poll_control(now, &peer.rtt) {
-                self.body.clear();
-                return Some((at, header));
-            }
+            self.talkers.pop_front();
+            self.peers[at].talks = false;
+            self.touch(now, at);
         }
         None
     }
@@ -411,9 +585,10 @@ impl Endpoint {
         header.source = self.settings.identity.rank;
         header.class = CONTROL;
         header.checksum = 0;
-        header.entropy = self.peers[at].sender.take_entropy();
+        let peer = &mut self.peers[at];
+        header.entropy = peer.sender.take_entropy();
         Transmit {
-            to: Rank(at as u16),
+            to: peer.rank,
             class: CONTROL,
             dscp: self.settings.policy.dscp_of(CONTROL),
             ecn: Ecn::Ect,
@@ -427,17 +602,11 @@ impl Endpoint {
     }
 
     fn data_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        let count = self.peers.len();
-        let (at, burst) = (0..count).find_map(|offset| {
-            let at = (self.turn + offset) % count;
-            let peer = &mut self.peers[at];
-            let burst = peer.sender.poll_data(now, &peer.rtt, &self.settings)?;
-            Some((at, burst))
-        })?;
-        self.turn = (at + 1) % count;
+        let (at, burst) = self.poll_data(now)?;
         let template = burst.template;
+        let peer = &self.peers[at];
         Some(Transmit {
-            to: Rank(at as u16),
+            to: peer.rank,
             class: template.class,
             dscp: self.settings.policy.dscp_of(template.class),
             ecn: burst.ecn,
@@ -445,9 +614,28 @@ impl Endpoint {
             template,
             run: burst.run,
             segment_bytes: self.settings.segment_bytes,
-            tags: self.peers[at].sender.tags(template.message),
+            tags: peer.sender.tags(template.message),
             message: Payload::Length(template.message_bytes as usize),
         })
+    }
+
+    fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
+        while let Some(at) = self.senders.pop_front() {
+            let at = at as usize;
+            let peer = &mut self.peers[at];
+            if let Some(burst) = peer.sender.poll_data(now, &peer.rtt, &self.settings) {
+                self.senders.push_back(at as u32);
+                if burst.probe_at > now {
+                    self.arm(at, burst.probe_at);
+                } else if !peer.talks {
+                    peer.talks = true;
+                    self.talkers.push_back(at as u32);
+                }
+                return Some((at, burst));
+            }
+            peer.sends = false;
+        }
+        None
     }
 }
 
@@ -457,24 +645,39 @@ impl Machine for Endpoint {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        for at in 0..self.peers.len() {
+        while let Some(&Reverse((due, at))) = self.deadlines.peek() {
+            if due > now {
+                return;
+            }
+            self.deadlines.pop();
+            if at == GRANTS {
+                self.look_at_grants(now);
+                continue;
+            }
+            let at = at as usize;
             let peer = &mut self.peers[at];
+            if peer.armed != Some(due) || peer.standing == Standing::Failed {
+                continue;
+            }
+            peer.armed = None;
             let gap = peer.gap(&self.settings);
             let mut scene = Scene {
                 now,
                 settings: &self.settings,
                 ledger: &mut self.ledger,
+                grants: &mut self.grants,
+                place: at as u32,
                 gap,
             };
             peer.receiver.handle_timeout(&mut scene);
-            let silent = now - peer.heard;
-            let rank = Rank(at as u16);
+            let (rank, silent) = (peer.rank, now - peer.heard);
             let waits = peer.standing == Standing::Well && peer.sender.is_busy();
             if waits && silent > self.settings.peer_timeout {
                 peer.standing = Standing::Silent;
                 self.events.push_back(Event::PeerSilent { rank, silent });
             }
-            self.collect(rank);
+            self.collect(at);
+            self.touch(now, at);
         }
     }
 
@@ -486,26 +689,39 @@ impl Machine for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines = self
-            .peers
-            .iter()
-            .filter(|peer| peer.standing != Standing::Failed);
-        deadlines
-            .flat_map(|peer| [peer.sender.poll_timeout(), peer.receiver.poll_timeout()])
-            .flatten()
-            .min()
+        self.deadlines.peek().map(|&Reverse((due, _))| due)
     }
+}
+
+/// What a peer wants next.
+struct Outlook {
+    /// Whether it has a control packet to send.
+    talks: bool,
+    /// When to look at it again, if nothing happens before.
+    due: Option<Instant>,
 }
 
 impl Peer {
     fn new(rank: Rank, settings: &Settings, seed: u64) -> Self {
         Self {
+            rank,
             sender: Sender::new(rank, settings, seed),
             receiver: Receiver::new(rank),
-            rtt: Rtt::default(),
+            rtt: Rtt::new(settings.gap),
             heard: Instant::START,
             forgotten: VecDeque::new(),
             standing: Standing::Well,
+            talks: false,
+            sends: false,
+            armed: None,
+        }
+    }
+
+    fn outlook(&self, now: Instant) -> Outlook {
+        let (receiver, sender) = (self.receiver.outlook(now), self.sender.outlook(now));
+        Outlook {
+            talks: receiver.0 || sender.0 || !self.forgotten.is_empty(),
+            due: receiver.1.into_iter().chain(sender.1).min(),
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::units::Entropy;
 
 /// Turns that a path sits out after a CE mark.
-const MARK_TURNS: u8 = 2;
+const MARK_TURNS: u8 = 1;
 /// Turns that a path sits out after a loss.
 const LOSS_TURNS: u8 = 4;
 const TURNS_MAX: u8 = 32;

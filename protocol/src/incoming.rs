@@ -1,6 +1,7 @@
 //! One message on its way in: what arrived, when it is complete, what to tell its sender.
 
-use crate::bitmap::Bitmap;
+use crate::bitmap::{self, Bitmap};
+use crate::endpoint::Settings;
 use crate::priority::CONTROL;
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, Share, Span, Step, Tag};
@@ -28,6 +29,15 @@ pub(crate) enum State {
     Complete,
 }
 
+/// Whether a message needs more grants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wants {
+    /// It needs more.
+    More,
+    /// All of it is granted.
+    Nothing,
+}
+
 /// A message that has not been closed.
 #[derive(Debug)]
 pub(crate) struct Receiving {
@@ -51,10 +61,17 @@ pub(crate) struct Receiving {
     ce_entropies: u64,
     unreported: u32,
     lowest_unreported: u32,
+    /// Segments, in sending order, that its sender may send.
+    granted: u32,
+    /// Of these, how many are still on their way as far as is known.
+    expected: u32,
+    /// What its sender has found lost and does not repair unasked.
+    lost: Option<Bitmap>,
 }
 
 impl Receiving {
-    pub(crate) fn new(now: Instant, header: &Header, segment_bytes: u32) -> Self {
+    pub(crate) fn new(now: Instant, header: &Header, settings: &Settings) -> Self {
+        let segment_bytes = settings.segment_bytes;
         let cut = Segmentation::new(header.message_bytes, segment_bytes);
         Self {
             id: header.message,
@@ -74,7 +91,71 @@ impl Receiving {
             ce_entropies: 0,
             unreported: 0,
             lowest_unreported: u32::MAX,
+            granted: settings.unscheduled_segments().min(cut.segments()),
+            expected: settings.unscheduled_segments().min(cut.segments()),
+            lost: None,
         }
+    }
+
+    /// Segments that are on their way.
+    pub(crate) fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// Lets the sender send up to `most` segments more; tells how many, and whether it needs still
+    /// more.
+    pub(crate) fn grant(&mut self, now: Instant, most: u32) -> (u32, Wants) {
+        let more = most.min(self.cut.segments() - self.granted);
+        self.granted += more;
+        self.expected += more;
+        if more > 0 && !matches!(self.due, Due::Whole(..)) {
+            self.due = Due::AckBy(now);
+        }
+        let wants = match self.granted < self.cut.segments() {
+            true => Wants::More,
+            false => Wants::Nothing,
+        };
+        (more, wants)
+    }
+
+    /// Nothing more is on its way; tells how much had been thought to be.
+    pub(crate) fn settle(&mut self) -> u32 {
+        std::mem::take(&mut self.expected)
+    }
+
+    /// A new segment has arrived; tells how many less are on their way.
+    pub(crate) fn settle_one(&mut self) -> u32 {
+        let one = self.expected.min(1);
+        self.expected -= one;
+        one
+    }
+
+    /// The sender has found these segments lost. Tells how many less are on their way.
+    pub(crate) fn on_lost(&mut self, report: &Report, encoded: &[u8]) -> u32 {
+        let segments = self.cut.segments();
+        let (received, mut news) = (&self.received, 0);
+        let lost = self.lost.get_or_insert_with(|| Bitmap::new(segments));
+        bitmap::decode_runs(encoded, report.bits, |at, run| {
+            let first = report.first.saturating_add(at).min(segments);
+            for segment in first..first.saturating_add(run).min(segments) {
+                news += u32::from(!received.has(segment) && lost.insert(segment));
+            }
+        });
+        let less = news.min(self.expected);
+        self.expected -= less;
+        less
+    }
+
+    /// Whether all that is missing is lost, as its sender has said: waiting brings nothing.
+    pub(crate) fn is_settled(&self) -> bool {
+        let may_lose = matches!(self.state, State::Posted(share) if !share.is_none());
+        let Some(lost) = self.lost.as_ref().filter(|_| may_lose && self.all_sent) else {
+            return false;
+        };
+        let missing = self.received.zeros();
+        missing > 0
+            && lost.ones() >= missing
+            && self.received.iter_zeros().all(|segment| lost.has(segment))
     }
 
     /// Whether a packet can belong to this message.
@@ -119,6 +200,7 @@ impl Receiving {
     /// The gap is over and the holes are too many: the sender is asked to repair.
     pub(crate) fn ask_repair(&mut self, now: Instant, gap: Span) {
         self.gaps += 1;
+        self.lost = None;
         self.due = Due::Whole(Kind::Bitmap, 0);
         self.restart_gap(now, gap);
     }
@@ -178,7 +260,6 @@ impl Receiving {
     pub(crate) fn poll_report(
         &mut self,
         now: Instant,
-        grant: u32,
         room: usize,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
@@ -198,13 +279,9 @@ impl Receiving {
         let bits = self
             .received
             .encode(first, room - REPORT_BYTES, &mut window);
-        let granted = if self.state == State::Early {
-            grant
-        } else {
-            segments
-        };
+        let granted = self.granted;
         let (received, ce, ce_entropies) = (self.received.ones(), self.ce, self.ce_entropies);
-        let echo = self.newest.sent_at;
+        let (echo, echo_class) = (self.newest.sent_at, self.newest.class);
         let held = (now - self.newest_at).as_micros() as u32;
         body.clear();
         Report {
@@ -217,6 +294,7 @@ impl Receiving {
             cumulative,
             first,
             bits,
+            echo_class,
         }
         .encode(body);
         body.extend_from_slice(&window);

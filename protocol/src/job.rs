@@ -57,6 +57,15 @@ pub enum Mtu {
     Bytes(u32),
 }
 
+/// What all peers together may have on their way to one rank.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GrantWindow {
+    /// Any amount: only each sender's own window bounds it.
+    Unlimited,
+    /// This many bytes; the receiver grants messages in turn.
+    Bytes(ByteCount),
+}
+
 /// Whether packets carry a CRC-32.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Checksum {
@@ -66,15 +75,18 @@ pub enum Checksum {
     Off,
 }
 
-/// How an all-reduce is done.
+/// How an all-reduce or a reduce-scatter is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Algorithm {
     /// Direct where loss is tolerated, else by size and world.
     Auto,
     /// Each rank sends each shard straight to its owner.
     Direct,
-    /// Around the ring of ranks.
+    /// Around the ring of ranks; lossless.
     Ring,
+    /// In pairs of ranks at halved, then doubled distances; lossless. A reduce-scatter is done as
+    /// by [`Algorithm::Auto`].
+    HalvingDoubling,
 }
 
 /// Sockets, windows and timers.
@@ -88,6 +100,8 @@ pub struct Transport {
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
+    /// Bytes that all peers together may have on their way to one rank.
+    pub grant_window: GrantWindow,
     /// Paths per peer: UDP source ports.
     pub entropies: u8,
     /// Packets sent in a row over one path.
@@ -125,7 +139,7 @@ pub struct Priority {
 /// Choice of algorithms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collectives {
-    /// How an all-reduce is done.
+    /// How an all-reduce or a reduce-scatter is done.
     pub algorithm: Algorithm,
     /// Bytes of a tensor that are reduced at a time.
     pub chunk: ByteCount,
@@ -311,6 +325,7 @@ impl Default for Transport {
             window: ByteCount::mib(1),
             initial_window: ByteCount::kib(256),
             unscheduled: ByteCount::kib(256),
+            grant_window: GrantWindow::Unlimited,
             entropies: 8,
             spray_burst: 46,
             gap: Span::from_millis(1),

@@ -9,7 +9,8 @@
 //! - [`endpoint`]: one rank's messages to and from all peers; it routes to
 //!   [`sender`] (window, repair, probes) and [`receiver`] (holes, acknowledgements).
 //! - [`budget`]: how much of a step may be missing, and how much is.
-//! - [`congestion`], [`rtt`], [`entropy`]: how fast, how long to wait, over which path.
+//! - [`congestion`], [`grants`], [`rtt`], [`entropy`]: how fast, how much from all peers together,
+//!   how long to wait, over which path.
 //! - [`job`]: every parameter that a job can set.
 //!
 //! What is not here: collectives (`gradwire-collectives`), checksums, encryption and batching of
@@ -20,6 +21,7 @@ pub mod budget;
 pub mod congestion;
 pub mod endpoint;
 pub mod entropy;
+pub mod grants;
 mod incoming;
 pub mod job;
 pub mod loss;

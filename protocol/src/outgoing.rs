@@ -6,13 +6,18 @@ use crate::bitmap::Bitmap;
 use crate::endpoint::Settings;
 use crate::machine::{Ecn, Run};
 use crate::priority::Tags;
-use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
-    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, Rank, Share, Step, Tag,
+    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, Rank, Share, Span, Step, Tag,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
+use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report};
+
+/// Holes after which a message that is still being sent tells them.
+const UNSAID_HOLES_MAX: u32 = 8;
+
+/// A message that only waits for a grant is probed this much later: the grant may have been lost.
+const GRANT_WAITS: u64 = 16;
 
 /// A segment on its way. It is current as long as the segment was not sent again and has not
 /// landed.
@@ -45,6 +50,8 @@ pub(crate) struct Sending {
     /// Probes since the last report.
     pub(crate) unanswered: u32,
     said_all_sent: bool,
+    /// How many holes the last probe named.
+    said_holes: u32,
     pub(crate) probe_at: Instant,
     /// What STOP said was missing, as far as it was heard.
     pub(crate) missing: Option<Bitmap>,
@@ -85,6 +92,7 @@ impl Sending {
             marks: 0,
             unanswered: 0,
             said_all_sent: false,
+            said_holes: 0,
             probe_at,
             missing: None,
             tag: outgoing.tag,
@@ -130,21 +138,51 @@ impl Sending {
     }
 
     /// When to probe if nothing is heard. A message that tolerates loss is probed as soon as all
-    /// of it was sent, since its receiver waits for that word.
-    pub(crate) fn next_probe(&self, now: Instant, rtt: &Rtt) -> Instant {
-        let has_to_say = !self.tolerance.is_none() && self.all_sent() && !self.said_all_sent;
-        if has_to_say && self.acked.zeros() > 0 {
+    /// of it was sent and whenever it then turns out that more of it is lost, since its receiver
+    /// waits for that word. Before, a few holes at a time are told, so that the receiver grants
+    /// other segments in their place.
+    pub(crate) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
+        let unsaid = self.holes.ones().saturating_sub(self.said_holes);
+        let news = match self.all_sent() {
+            true => !self.said_all_sent || unsaid > 0,
+            false => unsaid >= UNSAID_HOLES_MAX,
+        };
+        if !self.tolerance.is_none() && news && self.acked.zeros() > 0 {
             now
+        } else if self.waits_for_grant() {
+            now + wait * GRANT_WAITS
         } else {
-            now + rtt.probe_wait()
+            now + wait
         }
     }
 
-    /// A probe goes out; the next one is due at `next`.
-    pub(crate) fn on_probe(&mut self, next: Instant) {
+    /// Whether all that may be sent was sent and is accounted for: the receiver's turn will come.
+    fn waits_for_grant(&self) -> bool {
+        let sent_all_granted = self.next == self.granted.min(self.segments());
+        sent_all_granted && !self.all_sent() && self.in_flight.ones() == 0
+    }
+
+    /// A probe goes out; the next one is due at `next`. Writes into `body` which segments are lost
+    /// and not repaired, if any is, in at most `room` bytes.
+    pub(crate) fn on_probe(&mut self, next: Instant, room: usize, body: &mut Vec<u8>) {
         self.said_all_sent |= self.all_sent();
         self.unanswered += 1;
         self.probe_at = next;
+        body.clear();
+        self.said_holes = self.holes.ones();
+        if self.said_holes == 0 {
+            return;
+        }
+        let first = self.holes.first_one(0);
+        let mut window = Vec::with_capacity(64);
+        let bits = self.holes.encode(first, room - REPORT_BYTES, &mut window);
+        Report {
+            first,
+            bits,
+            ..Report::default()
+        }
+        .encode(body);
+        body.extend_from_slice(&window);
     }
 
     /// The class of what would be sent next; `None` when there is nothing to send.
@@ -194,11 +232,11 @@ impl Sending {
 
     fn take_repairs(&mut self, most: usize, settings: &Settings) -> Taken {
         let first = *self.repairs.front().expect("the caller saw a repair");
-        let (class, ecn) = self.tags.class_and_ecn(&settings.policy, first);
+        let (class, ecn) = self.tags.class_and_ecn_again(&settings.policy, first);
         let mut run = Run::default();
         let last = self.segments() - 1;
         while let Some(&segment) = self.repairs.front() {
-            let alike = self.tags.class_and_ecn(&settings.policy, segment) == (class, ecn);
+            let alike = self.tags.class_and_ecn_again(&settings.policy, segment) == (class, ecn);
             if !alike || run.as_slice().len() == most {
                 break;
             }

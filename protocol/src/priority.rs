@@ -181,6 +181,12 @@ impl Tags {
         (policy.class_of(self.layer(segment), self.layer_count), ecn)
     }
 
+    /// The class and ECN bits of a segment that is sent again: it is needed, so no queue may drop it
+    /// early a second time.
+    pub fn class_and_ecn_again(&self, policy: &Policy, segment: u32) -> (Class, Ecn) {
+        (self.class_and_ecn(policy, segment).0, Ecn::Ect)
+    }
+
     /// Sorts the segments by class, protected ones first, so that runs of equal packets are long.
     fn arrange(&mut self, policy: &Policy, shape: Shape) {
         let key = |segment: u32| {

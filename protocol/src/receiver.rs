@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::bitmap::Bitmap;
 use crate::budget::{Ledger, Verdict};
 use crate::endpoint::Settings;
-use crate::incoming::{Due, Receiving, State};
+use crate::grants::Grants;
+use crate::incoming::{Due, Receiving, State, Wants};
 use crate::machine::Ecn;
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, Rank, Share, Span, Step, Tag};
-use crate::wire::{Header, Kind};
+use crate::wire::{Flags, Header, Kind, Report};
 
 /// An acknowledgement waits at most this long for more segments to report.
 const ACK_WAIT: Span = Span::from_micros(50);
@@ -73,6 +74,13 @@ pub enum Posting {
 /// What happened at a receiver.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Arrived {
+    /// A message that is not posted has begun to arrive.
+    Announced {
+        /// Its tag.
+        tag: Tag,
+        /// Its length in bytes.
+        bytes: u32,
+    },
     /// A posted message is complete, apart from these holes if any.
     Complete {
         /// Its tag.
@@ -171,6 +179,11 @@ impl Receiver {
                 .any(|receiving| matches!(receiving.state, State::Posted(_)))
     }
 
+    /// Segments that are on their way.
+    pub(crate) fn expected(&self) -> u32 {
+        self.messages.iter().map(Receiving::expected).sum()
+    }
+
     /// Posts a message. It may have arrived already, in part or whole.
     pub fn expect(&mut self, incoming: Incoming, scene: &mut Scene<'_>) {
         if !incoming.tolerance.is_none() {
@@ -189,7 +202,7 @@ impl Receiver {
         }
     }
 
-    fn post(&mut self, at: usize, incoming: &Incoming, scene: &Scene<'_>) {
+    fn post(&mut self, at: usize, incoming: &Incoming, scene: &mut Scene<'_>) {
         let receiving = &mut self.messages[at];
         self.early_segments -= u64::from(receiving.cut.segments());
         let (ours, theirs) = (incoming.bytes, receiving.cut.bytes());
@@ -206,11 +219,59 @@ impl Receiver {
         receiving.step = incoming.step;
         receiving.due = Due::AckBy(scene.now);
         receiving.restart_gap(scene.now, scene.gap);
+        if scene.grants.is_unlimited() {
+            receiving.grant(scene.now, u32::MAX);
+        } else {
+            scene.grants.wait(scene.place, receiving.id);
+        }
         self.complete_if_whole(at, scene);
     }
 
-    /// Takes a DATA or PROBE packet whose header is consistent; for a new segment gives its place.
-    pub fn handle(&mut self, header: &Header, ecn: Ecn, scene: &Scene<'_>) -> Option<Placement> {
+    /// Grants a message up to `most` segments more; tells whether it needs still more.
+    pub(crate) fn grant(&mut self, id: MessageId, most: u32, scene: &mut Scene<'_>) -> Wants {
+        let Some(at) = self.find(id) else {
+            return Wants::Nothing;
+        };
+        let receiving = &mut self.messages[at];
+        if !matches!(receiving.state, State::Posted(_)) {
+            return Wants::Nothing;
+        }
+        let (more, wants) = receiving.grant(scene.now, most);
+        scene.grants.expect(more);
+        wants
+    }
+
+    /// Takes a DATA packet whose header is consistent; for a new segment gives its place.
+    pub fn handle_data(
+        &mut self,
+        header: &Header,
+        ecn: Ecn,
+        scene: &mut Scene<'_>,
+    ) -> Option<Placement> {
+        let at = self.message_of(header, scene)?;
+        self.on_data(at, header, ecn, scene)
+    }
+
+    /// Takes a PROBE packet whose header is consistent, and what it says is lost.
+    pub fn handle_probe(&mut self, header: &Header, body: &[u8], scene: &mut Scene<'_>) {
+        let Some(at) = self.message_of(header, scene) else {
+            return;
+        };
+        if let Some((report, lost)) = Report::decode(body) {
+            let less = self.messages[at].on_lost(&report, lost);
+            scene.grants.settle(less);
+        }
+        if !header.flags.has(Flags::ALL_SENT) {
+            // It has heard nothing for as long as what it sent would have taken.
+            scene.grants.settle(self.messages[at].settle());
+        }
+        self.on_probe(at, header, scene);
+        if self.messages[at].is_settled() {
+            self.on_gap_over(at, scene);
+        }
+    }
+
+    fn message_of(&mut self, header: &Header, scene: &mut Scene<'_>) -> Option<usize> {
         let at = match self.find(header.message) {
             Some(at) => at,
             None if self.is_closed(header.message) => return None,
@@ -221,11 +282,7 @@ impl Receiver {
             self.counters.refused += 1;
             return None;
         }
-        if header.kind == Kind::Probe {
-            self.on_probe(at, header, scene);
-            return None;
-        }
-        self.on_data(at, header, ecn, scene)
+        Some(at)
     }
 
     fn find(&self, id: MessageId) -> Option<usize> {
@@ -245,9 +302,9 @@ impl Receiver {
         id.0 <= self.closed_floor || self.closed.contains(&id)
     }
 
-    fn open(&mut self, header: &Header, scene: &Scene<'_>) -> Option<usize> {
+    fn open(&mut self, header: &Header, scene: &mut Scene<'_>) -> Option<usize> {
         let segments = u64::from(header.segments);
-        let mut receiving = Receiving::new(scene.now, header, scene.settings.segment_bytes);
+        let mut receiving = Receiving::new(scene.now, header, scene.settings);
         let consistent = receiving.fits(header) && header.message.0 != 0;
         let early = !self.expected.contains_key(&header.tag);
         let excess = self.messages.len() >= EARLY_MESSAGES_MAX
@@ -258,10 +315,14 @@ impl Receiver {
         }
         receiving.due = Due::AckBy(scene.now + ACK_WAIT);
         self.early_segments += segments;
+        scene.grants.expect(receiving.expected());
         self.messages.push(receiving);
         let at = self.messages.len() - 1;
         if let Some(incoming) = self.expected.remove(&header.tag) {
             self.post(at, &incoming, scene);
+        } else {
+            let (tag, bytes) = (header.tag, header.message_bytes);
+            self.arrived.push_back(Arrived::Announced { tag, bytes });
         }
         Some(at)
     }
@@ -271,7 +332,7 @@ impl Receiver {
         at: usize,
         header: &Header,
         ecn: Ecn,
-        scene: &Scene<'_>,
+        scene: &mut Scene<'_>,
     ) -> Option<Placement> {
         let receiving = &mut self.messages[at];
         if ecn == Ecn::Ce {
@@ -298,6 +359,7 @@ impl Receiver {
             return None;
         }
         self.counters.received_segments += 1;
+        scene.grants.settle(receiving.settle_one());
         receiving.restart_gap(scene.now, scene.gap);
         let posting = if receiving.state == State::Early {
             Posting::Early
@@ -313,7 +375,11 @@ impl Receiver {
             contributors: header.contributors,
             posting,
         };
-        self.complete_if_whole(at, scene);
+        if self.messages[at].is_settled() {
+            self.on_gap_over(at, scene);
+        } else {
+            self.complete_if_whole(at, scene);
+        }
         Some(placement)
     }
 
@@ -333,12 +399,13 @@ impl Receiver {
         }
     }
 
-    fn complete_if_whole(&mut self, at: usize, scene: &Scene<'_>) {
+    fn complete_if_whole(&mut self, at: usize, scene: &mut Scene<'_>) {
         let receiving = &mut self.messages[at];
         if receiving.received.zeros() > 0 || !matches!(receiving.state, State::Posted(_)) {
             return;
         }
         receiving.complete(scene.now, scene.gap);
+        scene.grants.settle(receiving.settle());
         let (tag, id) = (receiving.tag, receiving.id);
         self.arrived
             .push_back(Arrived::Complete { tag, holes: None });
@@ -394,6 +461,7 @@ impl Receiver {
             holes.insert(segment);
         }
         receiving.complete(scene.now, scene.gap);
+        scene.grants.settle(receiving.settle());
         let (tag, id) = (receiving.tag, receiving.id);
         self.counters.lost_segments += u64::from(missing);
         self.arrived.push_back(Arrived::Complete {
@@ -403,21 +471,22 @@ impl Receiver {
         self.remember_complete(id);
     }
 
-    /// When the next report or the end of a gap is due.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let due = self
-            .messages
-            .iter()
-            .filter_map(|receiving| match receiving.due {
+    /// Whether a report is to be sent now, and when the next report or the end of a gap is due.
+    pub fn outlook(&self, now: Instant) -> (bool, Option<Instant>) {
+        let (mut talks, mut next) = (false, None::<Instant>);
+        for receiving in &self.messages {
+            let due = match receiving.due {
+                Due::AckBy(by) if by > now => Some(by),
                 Due::Nothing => None,
-                Due::AckBy(by) => Some(by),
-                Due::Whole(..) => Some(Instant::START),
-            });
-        let gaps = self
-            .messages
-            .iter()
-            .filter_map(|receiving| receiving.gap_ends);
-        due.chain(gaps).min()
+                Due::AckBy(_) | Due::Whole(..) => {
+                    talks = true;
+                    None
+                }
+            };
+            let both = [due, receiving.gap_ends];
+            next = both.into_iter().chain([next]).flatten().min();
+        }
+        (talks, next)
     }
 
     /// Writes the next report that is due into `body` and gives its header.
@@ -433,11 +502,10 @@ impl Receiver {
         if !self.messages.iter().any(|receiving| receiving.is_due(now)) {
             return None;
         }
-        let grant = settings.unscheduled_segments();
         let room = settings.segment_bytes as usize;
         self.messages
             .iter_mut()
-            .find_map(|receiving| receiving.poll_report(now, grant, room, body))
+            .find_map(|receiving| receiving.poll_report(now, room, body))
     }
 
     /// Takes CLOSE: the sender heard STOP.
@@ -476,6 +544,10 @@ pub struct Scene<'a> {
     pub settings: &'a Settings,
     /// The rank's loss budget.
     pub ledger: &'a mut Ledger,
+    /// The rank's grants.
+    pub grants: &'a mut Grants,
+    /// The peer's place, by which grants know it.
+    pub place: u32,
     /// How long nothing must have arrived before holes are accepted.
     pub gap: Span,
 }

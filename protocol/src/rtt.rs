@@ -7,17 +7,30 @@ use crate::units::Span;
 
 /// Nothing on a network or a host reacts faster than this to be worth a shorter wait.
 const PROBE_WAIT_MIN: Span = Span::from_micros(300);
-const FIRST_GUESS: Span = Span::from_millis(2);
+/// Before the first sample a round trip is guessed to take this many of the job's gaps: 2 ms by
+/// default.
+const GAPS_GUESSED: u64 = 2;
 
 /// Round-trip time to one peer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rtt {
+    guess: Span,
     smoothed: Option<Span>,
     deviation: Span,
     least: Option<Span>,
 }
 
 impl Rtt {
+    /// The round trip to a peer that was not heard yet, in a job with this gap.
+    pub fn new(gap: Span) -> Self {
+        Self {
+            guess: gap * GAPS_GUESSED,
+            smoothed: None,
+            deviation: (gap * GAPS_GUESSED).divided(2),
+            least: None,
+        }
+    }
+
     /// Takes a sample.
     pub fn sample(&mut self, sample: Span) {
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
@@ -33,14 +46,19 @@ impl Rtt {
         ));
     }
 
+    /// Whether there was a sample.
+    pub fn is_known(&self) -> bool {
+        self.smoothed.is_some()
+    }
+
     /// The smoothed round-trip time; a guess before the first sample.
     pub fn smoothed(&self) -> Span {
-        self.smoothed.unwrap_or(FIRST_GUESS)
+        self.smoothed.unwrap_or(self.guess)
     }
 
     /// The least sample so far: the path without queues. The smoothed time before any sample.
     pub fn least(&self) -> Span {
-        self.least.unwrap_or(FIRST_GUESS)
+        self.least.unwrap_or(self.guess)
     }
 
     /// By then an answer should have come: smoothed plus four deviations.
@@ -48,16 +66,17 @@ impl Rtt {
         self.smoothed() + self.deviation * 4
     }
 
-    /// How long a sender waits for an acknowledgement before it probes.
-    pub fn probe_wait(&self) -> Span {
-        self.answer_wait().max(PROBE_WAIT_MIN)
+    /// How long a sender waits for an acknowledgement before it probes: until an answer should have
+    /// come, but not less than the job's gap where that is shorter than hosts take to react.
+    pub fn probe_wait(&self, gap: Span) -> Span {
+        self.answer_wait().max(gap.min(PROBE_WAIT_MIN))
     }
 
     /// A segment sent this much before one that has arrived is lost, not late. Sprayed packets
-    /// overtake each other by as much as queues differ, so this is a share of the round trip and
-    /// not a count of packets.
+    /// overtake each other by as much as queues differ, so this is a time, a round trip with its
+    /// deviation, and not a count of packets.
     pub fn reordering(&self) -> Span {
-        self.smoothed().divided(2) + self.deviation * 2
+        self.answer_wait()
     }
 }
 
@@ -67,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_steady_path_needs_little_more_than_its_round_trip() {
-        let mut rtt = Rtt::default();
+        let mut rtt = Rtt::new(Span::from_millis(1));
         for _ in 0..50 {
             rtt.sample(Span::from_micros(100));
         }
@@ -77,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_varying_path_widens_the_wait() {
-        let mut rtt = Rtt::default();
+        let mut rtt = Rtt::new(Span::from_millis(1));
         for n in 0..50 {
             rtt.sample(Span::from_micros(100 + 900 * (n % 2)));
         }

@@ -16,6 +16,7 @@ use crate::endpoint::Settings;
 use crate::entropy::Spray;
 use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
+use crate::priority::CONTROL;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Span, Step, Tag};
 use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
@@ -62,6 +63,8 @@ pub struct Burst {
     pub run: Run,
     /// ECN bits.
     pub ecn: Ecn,
+    /// When their message is to be probed.
+    pub probe_at: Instant,
 }
 
 /// Counts of what a sender did.
@@ -90,16 +93,27 @@ impl SenderCounters {
     }
 }
 
+/// The packets of one class on their way to one peer.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// In the order of sending; those that have landed stay until they are first.
+    flights: VecDeque<Flight>,
+    /// The stamp of the newest one that is known to have arrived.
+    newest: Option<u32>,
+}
+
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
     messages: Vec<Sending>,
-    flights: VecDeque<Flight>,
+    /// By class: packets of one class stay behind each other in queues, others overtake them.
+    lanes: Vec<Lane>,
+    /// The stamp of the newest probe that is known to have arrived.
+    newest_probe: Option<u32>,
     in_flight: u64,
     window: Window,
     spray: Spray,
     next_id: u32,
-    newest_echo: Option<u32>,
     closes: Vec<Header>,
     sent: VecDeque<Sent>,
     counters: SenderCounters,
@@ -116,12 +130,12 @@ impl Sender {
         };
         Self {
             messages: Vec::new(),
-            flights: VecDeque::new(),
+            lanes: vec![Lane::default(); settings.policy.dscps.len()],
+            newest_probe: None,
             in_flight: 0,
             window: Window::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next_id: 1,
-            newest_echo: None,
             closes: Vec::new(),
             sent: VecDeque::new(),
             counters: SenderCounters::default(),
@@ -178,15 +192,25 @@ impl Sender {
             .ok()
     }
 
-    /// The next control packet: CLOSE for what has ended, PROBE for what is in doubt.
-    pub fn poll_control(&mut self, now: Instant, rtt: &Rtt) -> Option<Header> {
+    /// The next control packet, whose body is written into `body`: CLOSE for what has ended, PROBE
+    /// for what is in doubt.
+    pub fn poll_control(
+        &mut self,
+        now: Instant,
+        rtt: &Rtt,
+        settings: &Settings,
+        body: &mut Vec<u8>,
+    ) -> Option<Header> {
+        body.clear();
         if let Some(close) = self.closes.pop() {
             return Some(close);
         }
         let due = |sending: &&mut Sending| sending.has_started() && sending.probe_at <= now;
         let sending = self.messages.iter_mut().find(due)?;
-        let doubled = rtt.probe_wait() * (1 << sending.unanswered.min(6));
-        sending.on_probe(now + doubled.min(PROBE_WAIT_MAX.max(rtt.probe_wait())));
+        let wait = rtt.probe_wait(settings.gap);
+        let doubled = wait * (1 << sending.unanswered.min(6));
+        let next = now + doubled.min(PROBE_WAIT_MAX.max(wait));
+        sending.on_probe(next, settings.segment_bytes as usize, body);
         self.counters.probes += 1;
         if sending.unanswered == SILENT_PROBES && self.in_flight > 0 {
             self.window.on_silence();
@@ -199,14 +223,27 @@ impl Sender {
         Some(Header {
             kind: Kind::Probe,
             flags,
+            length: body.len() as u16,
             ..sending.template(now)
         })
     }
 
-    /// When the next probe is due.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    /// Whether a control packet is to be sent now, and when the next one will be.
+    pub fn outlook(&self, now: Instant) -> (bool, Option<Instant>) {
         let started = self.messages.iter().filter(|sending| sending.has_started());
-        started.map(|sending| sending.probe_at).min()
+        let probe_at = started.map(|sending| sending.probe_at).min();
+        let probes = probe_at.is_some_and(|at| at <= now);
+        (
+            probes || !self.closes.is_empty(),
+            probe_at.filter(|&at| at > now),
+        )
+    }
+
+    /// Whether the window would let something go, if there is something.
+    pub fn has_room(&self, settings: &Settings) -> bool {
+        let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
+        let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
+        !self.messages.is_empty() && room >= self.least_run(packet, settings)
     }
 
     /// The next run of segments that the window allows, highest class first, oldest message first.
@@ -238,8 +275,10 @@ impl Sender {
         } else {
             self.counters.sent_segments += segments;
         }
-        self.in_flight += sending.on_sent(&taken.run, &template, &mut self.flights);
-        sending.probe_at = sending.next_probe(now, rtt);
+        let flights = &mut self.lanes[usize::from(class.0)].flights;
+        self.in_flight += sending.on_sent(&taken.run, &template, flights);
+        sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
+        let probe_at = sending.probe_at;
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
@@ -248,6 +287,7 @@ impl Sender {
             template,
             run: taken.run,
             ecn: taken.ecn,
+            probe_at,
         })
     }
 
@@ -264,7 +304,13 @@ impl Sender {
     }
 
     /// Takes an ACK, BITMAP or STOP.
-    pub fn handle_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &mut Rtt) {
+    pub fn handle_report(
+        &mut self,
+        now: Instant,
+        packet: &ReportPacket<'_>,
+        rtt: &mut Rtt,
+        settings: &Settings,
+    ) {
         let header = packet.header;
         let Some(at) = self.position(header.message) else {
             if header.kind == Kind::Stop {
@@ -273,8 +319,8 @@ impl Sender {
             return;
         };
         let report = &packet.report;
-        let news = report.echo != 0 && self.note_echo(report.echo);
-        if news {
+        let news = report.echo != 0 && self.note_echo(report);
+        if news && (report.echo_class != CONTROL || !rtt.is_known()) {
             let micros = now
                 .wire_micros()
                 .wrapping_sub(report.echo)
@@ -293,7 +339,7 @@ impl Sender {
             self.repair_missing(at, packet);
         }
         let acked = ByteCount::new(acked_bytes);
-        let lost = self.find_lost(rtt);
+        let lost = self.find_lost(now, rtt);
         self.window.on_feedback(
             now,
             Feedback {
@@ -307,19 +353,24 @@ impl Sender {
         let sending = &mut self.messages[at];
         if news || segments > 0 {
             sending.unanswered = 0;
-            sending.probe_at = sending.next_probe(now, rtt);
+            sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         }
         if header.kind == Kind::Stop && sending.on_stop(report, packet.bitmap) {
             self.end(at, close_of(header, now));
         }
     }
 
-    /// Remembers the stamp of the newest packet that is known to have arrived; tells whether this
-    /// one is newer.
-    fn note_echo(&mut self, echo: u32) -> bool {
-        let newer = self.newest_echo.is_none_or(|newest| after(echo, newest));
+    /// Remembers the stamp of the newest packet of a class that is known to have arrived; tells
+    /// whether this one is newer.
+    fn note_echo(&mut self, report: &Report) -> bool {
+        let newest = match self.lanes.get_mut(usize::from(report.echo_class.0)) {
+            _ if report.echo_class == CONTROL => &mut self.newest_probe,
+            Some(lane) => &mut lane.newest,
+            None => return false,
+        };
+        let newer = newest.is_none_or(|newest| after(report.echo, newest));
         if newer {
-            self.newest_echo = Some(echo);
+            *newest = Some(report.echo);
         }
         newer
     }
@@ -338,33 +389,46 @@ impl Sender {
         }
     }
 
-    /// Finds segments that are lost because clearly later ones have arrived.
-    fn find_lost(&mut self, rtt: &Rtt) -> u32 {
-        let Some(newest) = self.newest_echo else {
-            return 0;
-        };
-        let reordering = rtt.reordering().as_micros() as u32;
+    /// Finds segments that are lost because clearly later packets have arrived: of their own class,
+    /// or a probe, which overtakes whatever waits in queues.
+    fn find_lost(&mut self, now: Instant, rtt: &Rtt) -> u32 {
+        let in_order = rtt.reordering().as_micros() as u32;
+        let probed = rtt.answer_wait().as_micros() as u32;
+        let by_probe = self.newest_probe.map(|stamp| stamp.wrapping_sub(probed));
         let mut lost = 0;
-        while let Some(&flight) = self.flights.front() {
+        for lane in 0..self.lanes.len() {
+            let newest = self.lanes[lane].newest;
+            let by_data = newest.map(|stamp| stamp.wrapping_sub(in_order));
+            let later = |a: u32, b: u32| if after(a, b) { a } else { b };
+            if let Some(horizon) = by_data.into_iter().chain(by_probe).reduce(later) {
+                lost += self.find_lost_before(now, lane, horizon);
+            }
+        }
+        self.counters.found_lost += u64::from(lost);
+        lost
+    }
+
+    fn find_lost_before(&mut self, now: Instant, lane: usize, horizon: u32) -> u32 {
+        let mut lost = 0;
+        while let Some(&flight) = self.lanes[lane].flights.front() {
             let sending = self
                 .position(flight.message)
                 .map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
-            let Some(sending) = alive else {
-                self.flights.pop_front();
-                continue;
-            };
-            let late = newest.wrapping_sub(flight.sent_at);
-            if !after(newest, flight.sent_at) || late <= reordering {
-                break;
+            if let Some(sending) = alive {
+                if !after(horizon, flight.sent_at) {
+                    break;
+                }
+                self.in_flight -= sending.land(flight.segment);
+                sending.on_lost(flight.segment);
+                sending.probe_at = sending
+                    .probe_at
+                    .min(sending.next_probe(now, PROBE_WAIT_MAX));
+                self.spray.on_loss(flight.entropy);
+                lost += 1;
             }
-            self.in_flight -= sending.land(flight.segment);
-            sending.on_lost(flight.segment);
-            self.spray.on_loss(flight.entropy);
-            self.flights.pop_front();
-            lost += 1;
+            self.lanes[lane].flights.pop_front();
         }
-        self.counters.found_lost += u64::from(lost);
         lost
     }
 

@@ -284,7 +284,8 @@ impl Header {
 ///    28  cumulative      u32, every segment before this one arrived
 ///    32  first           u32, segment of the bitmap's first bit
 ///    36  bits            u32, length of the bitmap in bits
-///    40  bitmap          of the segments that arrived; see crate::bitmap
+///    40  echo class      u32, traffic class of the packet whose `sent at` is echoed
+///    44  bitmap          of the segments that arrived; see crate::bitmap
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Report {
@@ -306,10 +307,13 @@ pub struct Report {
     pub first: u32,
     /// Length of the bitmap in bits.
     pub bits: u32,
+    /// Traffic class of the packet whose `sent at` is echoed: packets of different classes overtake
+    /// each other in every queue.
+    pub echo_class: Class,
 }
 
 /// Bytes of a [`Report`] before its bitmap.
-pub const REPORT_BYTES: usize = 40;
+pub const REPORT_BYTES: usize = 44;
 
 impl Report {
     /// Appends the report to `out`.
@@ -325,6 +329,7 @@ impl Report {
         put32(&mut bytes, 28, self.cumulative);
         put32(&mut bytes, 32, self.first);
         put32(&mut bytes, 36, self.bits);
+        put32(&mut bytes, 40, u32::from(self.echo_class.0));
         out.extend_from_slice(&bytes);
     }
 
@@ -341,6 +346,7 @@ impl Report {
             cumulative: get32(bytes, 28),
             first: get32(bytes, 32),
             bits: get32(bytes, 36),
+            echo_class: Class(bytes[40]),
         };
         Some((report, bitmap))
     }

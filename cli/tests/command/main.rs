@@ -4,3 +4,5 @@ mod command_line;
 mod failing;
 mod measuring;
 mod processes;
+mod sim;
+mod sweep;

@@ -88,11 +88,44 @@ fn buffers_that_do_not_fit_the_operation_are_refused() {
                 input: input(),
                 ..doing(Collective::AllReduce)
             },
-            "only all_gather and reduce_scatter have an input",
+            "only all_gather, reduce_scatter, all_to_all, gather and scatter have an input",
         ),
         (
             layered(&[4, 0]),
             "start at bytes 4 and then 0; they must ascend",
+        ),
+    ]);
+}
+
+#[test]
+fn inputs_that_do_not_fit_a_rank_of_a_gather_or_scatter_are_refused() {
+    let with_input = |collective, bytes| Operation {
+        input: Some(Buffer::Owned(vec![0; bytes])),
+        ..doing(collective)
+    };
+    let (ours, theirs) = (Rank(0), Rank(1));
+    let gather = "the root's buffer is as long as one block per rank, its input, if any, as one";
+    let scatter = "the root's input is as long as the buffers of all ranks";
+    let others = "of the ranks of a gather or scatter, only the root has an input";
+    let exchange = "input and buffer are equally long, one block per rank";
+    assert_refused([
+        (with_input(Collective::Gather { root: ours }, 8), gather),
+        (with_input(Collective::Gather { root: theirs }, 8), others),
+        (with_input(Collective::Scatter { root: ours }, 8), scatter),
+        (doing(Collective::Scatter { root: ours }), scatter),
+        (with_input(Collective::Scatter { root: theirs }, 16), others),
+        (with_input(Collective::AllToAll, 16), exchange),
+        (doing(Collective::AllToAll), exchange),
+        (
+            Operation {
+                dtype: DType::F64,
+                ..doing(Collective::Gather { root: ours })
+            },
+            "gather to rank 0, group 0, sequence 4 of 4 bytes: not a multiple of the 8 bytes",
+        ),
+        (
+            doing(Collective::Reduce { root: Rank(3) }),
+            "rank 3 is not in group 0",
         ),
     ]);
 }
@@ -110,6 +143,13 @@ fn reductions_that_a_type_does_not_have_are_refused() {
             "bor is not defined for f32",
         ),
         (reduced(ReduceOp::Avg, DType::I32), "avg needs a float type"),
+        (
+            Operation {
+                collective: Collective::Reduce { root: Rank(1) },
+                ..reduced(ReduceOp::BitXor, DType::F16)
+            },
+            "bxor is not defined for f16",
+        ),
     ]);
 }
 
@@ -175,10 +215,12 @@ fn a_rank_that_answers_nothing_is_lost() {
 
 #[test]
 fn a_rank_that_fails_an_operation_keeps_its_word_to_the_others() {
-    let mut world = World::new(3, &small_job(), Profile::perfect(Span::from_micros(500)), 5);
+    let mut job = small_job();
+    job.transport.initial_window = ByteCount::kib(64);
+    let mut world = World::new(3, &job, Profile::perfect(Span::from_micros(500)), 5);
     let broadcast = || Operation {
         collective: Collective::Broadcast { root: Rank(0) },
-        ..all_reduce(3, 0, vec![7; 300_000])
+        ..all_reduce(3, 0, vec![7; 200_000])
     };
     for rank in [0, 2] {
         world.submit(rank, broadcast()).expect("a valid operation");
@@ -188,7 +230,7 @@ fn a_rank_that_fails_an_operation_keeps_its_word_to_the_others() {
     });
     assert!(error(&mut world, 0).contains("rank 1 was lost"));
     world.run();
-    assert_eq!(world.result(2).0, vec![7; 300_000]);
+    assert_eq!(world.result(2).0, vec![7; 200_000]);
 }
 
 #[test]

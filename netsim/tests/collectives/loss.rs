@@ -189,13 +189,17 @@ fn the_previous_result_stands_in_for_what_is_missing() {
 }
 
 #[test]
-fn integers_products_and_rings_lose_nothing_under_any_tolerance() {
-    let mut ring = large_chunks();
-    ring.collectives.algorithm = Algorithm::Ring;
+fn integers_products_and_sums_of_many_lose_nothing_under_any_tolerance() {
+    let by = |algorithm| {
+        let mut job = large_chunks();
+        job.collectives.algorithm = algorithm;
+        job
+    };
     let cases = [
         (large_chunks(), DType::I32, ReduceOp::Sum),
         (large_chunks(), DType::F32, ReduceOp::Product),
-        (ring, DType::F32, ReduceOp::Sum),
+        (by(Algorithm::Ring), DType::F32, ReduceOp::Sum),
+        (by(Algorithm::HalvingDoubling), DType::F32, ReduceOp::Sum),
     ];
     for (job, dtype, op) in cases {
         let mut world = World::new(3, &job, rough(0.1), 41);

@@ -85,6 +85,40 @@ pub(crate) fn tensor(dtype: DType, values: impl IntoIterator<Item = f64>) -> Vec
     values.into_iter().flat_map(bytes).collect()
 }
 
+/// Small whole numbers that differ by rank and place.
+pub(crate) fn value(rank: u16, index: usize) -> f64 {
+    ((index * 5 + usize::from(rank) * 3) % 4 + 1) as f64
+}
+
+/// The first values of a rank.
+pub(crate) fn values(rank: u16, elements: usize) -> impl Iterator<Item = f64> {
+    (0..elements).map(move |index| value(rank, index))
+}
+
+/// What the reduction of the values of all ranks is, at one place.
+pub(crate) fn reduced(op: ReduceOp, ranks: u16, index: usize) -> f64 {
+    let all = (0..ranks).map(|rank| value(rank, index));
+    let bits = |combine: fn(i64, i64) -> i64| {
+        let bits = (0..ranks).map(|rank| value(rank, index) as i64);
+        bits.reduce(combine).expect("a rank") as f64
+    };
+    match op {
+        ReduceOp::Sum => all.sum(),
+        ReduceOp::Avg => all.sum::<f64>() / f64::from(ranks),
+        ReduceOp::Product => all.product(),
+        ReduceOp::Min => all.fold(f64::INFINITY, f64::min),
+        ReduceOp::Max => all.fold(0.0, f64::max),
+        ReduceOp::BitAnd => bits(|a, b| a & b),
+        ReduceOp::BitOr => bits(|a, b| a | b),
+        ReduceOp::BitXor => bits(|a, b| a ^ b),
+    }
+}
+
+/// The reduction of the first values of all ranks, as a tensor.
+pub(crate) fn reduction(dtype: DType, op: ReduceOp, ranks: u16, elements: usize) -> Vec<u8> {
+    tensor(dtype, (0..elements).map(|index| reduced(op, ranks, index)))
+}
+
 /// The values of a tensor of f32.
 pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     let (elements, _) = bytes.as_chunks::<4>();

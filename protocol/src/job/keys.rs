@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 use super::notation::{self, show_share, show_size, show_span};
-use super::{Algorithm, Checksum, Holes, Job, JobError, Mtu};
+use super::{Algorithm, Checksum, GrantWindow, Holes, Job, JobError, Mtu};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
@@ -53,6 +53,9 @@ pub(super) const KEYS: &[Key] = keys! {
         "Bytes in flight to one peer at first.";
     "transport.unscheduled": transport.unscheduled = Size(ByteCount::new(1)..=GIB),
         "Bytes of a message that may be sent before its receiver is ready.";
+    "transport.grant_window":
+        transport.grant_window = Grantable(Size(ByteCount::kib(16)..=GIB)),
+        "Bytes that all peers together may have on their way to one rank.";
     "transport.entropies": transport.entropies = whole::<u8>(1..=64), "Paths per peer.";
     "transport.spray_burst": transport.spray_burst = whole::<u16>(1..=64),
         "Packets in a row over one path.";
@@ -76,7 +79,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "priority.dscps": priority.dscps = Dscps,
         "DSCP of each class, highest first; the first is for control packets.";
     "collectives.algorithm": collectives.algorithm = OneOf(ALGORITHMS),
-        "How an all-reduce is done.";
+        "How an all-reduce or a reduce-scatter is done.";
     "collectives.chunk": collectives.chunk = Size(ByteCount::kib(64)..=GIB),
         "Bytes of a tensor that are reduced at a time.";
     "faults.seed": faults.seed = whole::<u64>(0..=i64::MAX as u64), "Seed of all draws.";
@@ -101,6 +104,7 @@ const ALGORITHMS: &[(&str, Algorithm)] = &[
     ("auto", Algorithm::Auto),
     ("direct", Algorithm::Direct),
     ("ring", Algorithm::Ring),
+    ("halving-doubling", Algorithm::HalvingDoubling),
 ];
 
 /// What is known of a key: its dotted name, what it is for, what may be written.
@@ -305,6 +309,27 @@ impl Notation for AutoShare {
     }
     fn allowed(&self) -> String {
         format!("\"auto\", {}", AnyShare.allowed())
+    }
+}
+
+struct Grantable(Size);
+
+impl Notation for Grantable {
+    type Value = GrantWindow;
+    fn read(&self, value: &Value) -> Option<GrantWindow> {
+        if value.as_str() == Some("unlimited") {
+            return Some(GrantWindow::Unlimited);
+        }
+        self.0.read(value).map(GrantWindow::Bytes)
+    }
+    fn show(&self, value: &GrantWindow) -> String {
+        match value {
+            GrantWindow::Unlimited => quoted("unlimited"),
+            GrantWindow::Bytes(bytes) => self.0.show(bytes),
+        }
+    }
+    fn allowed(&self) -> String {
+        format!("\"unlimited\", {}", self.0.allowed())
     }
 }
 

@@ -1,0 +1,28 @@
+//! `gradwire sim`: simulated fabrics from the command line.
+//!
+//! Start here:
+//! - [`scenario`]: what is simulated: the options that all commands share, and how they become a
+//!   setup of the simulator; [`files`]: fabrics and workloads as they are given.
+//! - [`run`], [`compare`], [`sweep`], [`report`]: the commands.
+//! - [`summary`]: the numbers of one run, for programs.
+//! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
+//! - [`svg`], [`chart`], [`timeline`], [`map`], [`page`]: the pictures of a report.
+//! - [`output`]: files that are there whole or not at all.
+//!
+//! What is not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
+
+pub mod chart;
+pub mod compare;
+pub mod cost;
+pub mod files;
+pub mod map;
+pub mod output;
+pub mod page;
+pub mod progress;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod summary;
+pub mod svg;
+pub mod sweep;
+pub mod timeline;

@@ -1,0 +1,218 @@
+//! `gradwire sim sweep`: every combination of a plan is run once, on all cores, and what is
+//! finished is never run again.
+//!
+//! Start here:
+//! - [`options`]: what can be typed, what a plan looks like, what is written.
+//! - [`plan`]: what a plan says, and on which line.
+//! - [`cells`]: which cells follow from it, and their ids; [`inputs`]: the files that they name.
+//! - [`crew`]: processes that run them; [`worker`]: one of those.
+//! - [`record`]: what is known of a cell that has run; [`folder`]: where that is kept.
+//! - [`parquet`]: results as columns. [`slurm`]: a sweep as a job array.
+//!
+//! What is not here: Ray, which `python/gradwire/sweep.py` drives with the same workers.
+
+pub mod cells;
+pub mod crew;
+pub mod folder;
+pub mod inputs;
+pub mod options;
+pub mod parquet;
+pub mod plan;
+pub mod record;
+pub mod slurm;
+pub mod worker;
+
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::run::json;
+use crate::exit::Failure;
+use cells::Cell;
+use folder::Folder;
+use options::{Format, Part, Sweep};
+use plan::Plan;
+use record::Record;
+use worker::Order;
+
+/// Cells that a message names at most.
+const NAMED_MOST: usize = 4;
+
+/// Runs a plan, or the part of it that was asked for.
+///
+/// # Errors
+/// [`Failure`] when the plan is wrong, and nothing was written then; when a file cannot be written;
+/// at the end, when cells have failed.
+pub fn run(options: &Sweep) -> Result<(), Failure> {
+    let Some(path) = &options.plan else {
+        return worker::run();
+    };
+    let path = absolute(path)?;
+    let folder = match &options.out {
+        Some(out) => Some(Folder::at(absolute(out)?)),
+        None => None,
+    };
+    let cells = cells_of(&path)?;
+    match (options.part(), folder) {
+        (Part::List, folder) => {
+            list(&cells, folder.as_ref(), options);
+            Ok(())
+        }
+        (Part::Cell(id), folder) => one(&cells, id, folder.as_ref()),
+        (Part::Slurm(tasks), Some(folder)) => {
+            let tasks = tasks.map_or_else(|| cells.len().min(slurm::TASKS_MOST), usize::from);
+            print!("{}", slurm::script(&path, &folder.path(""), tasks));
+            Ok(())
+        }
+        (Part::Gather, Some(folder)) => gather(&cells, &folder, options.format),
+        (Part::Shard(shard), Some(folder)) => {
+            let share: Vec<&Cell> = cells
+                .iter()
+                .skip(shard.index)
+                .step_by(shard.count)
+                .collect();
+            run_missing(&share, &folder, options)?;
+            verdict(&share, &folder)
+        }
+        (Part::Whole, Some(folder)) => {
+            run_missing(&cells.iter().collect::<Vec<_>>(), &folder, options)?;
+            gather(&cells, &folder, options.format)
+        }
+        (_, None) => Err(Failure::Usage("--out is missing".to_owned())),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|source| Failure::System {
+        what: path.display().to_string(),
+        source,
+    })
+}
+
+/// The cells of the plan at a path. This process is in the folder of the plan from here on: the
+/// files that a plan names are relative to it.
+fn cells_of(path: &Path) -> Result<Vec<Cell>, Failure> {
+    let unread = |error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(unread)?;
+    if let Some(folder) = path.parent() {
+        std::env::set_current_dir(folder).map_err(unread)?;
+    }
+    let wrong = |error| Failure::Usage(format!("{}: {error}", path.display()));
+    let plan = Plan::from_toml(&text).map_err(wrong)?;
+    let cells = cells::of(&plan).map_err(wrong)?;
+    cells::check(&plan).map_err(wrong)?;
+    Ok(cells)
+}
+
+fn list(cells: &[Cell], folder: Option<&Folder>, options: &Sweep) {
+    for cell in cells {
+        let finished = folder.is_some_and(|folder| folder.is_finished(&cell.id));
+        if options.json {
+            // What another program needs to run the cell: the order for a worker, and the files
+            // to give it.
+            let listed = json!({
+                "id": cell.id,
+                "label": cell.label,
+                "finished": finished,
+                "files": cell.files,
+                "order": Order::new(&cell.id, &cell.scenario),
+            });
+            println!("{listed}");
+        } else {
+            let state = if finished { "finished" } else { "to run" };
+            println!("{}  {state:<8}  {}", cell.id, cell.label);
+        }
+    }
+}
+
+fn one(cells: &[Cell], id: &str, folder: Option<&Folder>) -> Result<(), Failure> {
+    let cell = cells.iter().find(|cell| cell.id == id);
+    let unknown = || Failure::Usage(format!("--cell {id}: no such cell; --list names them all"));
+    let cell = cell.ok_or_else(unknown)?;
+    crew::run(&[cell], 1, &|record| match folder {
+        Some(folder) => folder.keep(&record),
+        None => {
+            println!("{}", json(&record));
+            record
+                .error
+                .map_or(Ok(()), |error| Err(Failure::Check(error)))
+        }
+    })?;
+    folder.map_or(Ok(()), |folder| verdict(&[cell], folder))
+}
+
+/// Runs those of the cells that have no result yet.
+fn run_missing(cells: &[&Cell], folder: &Folder, options: &Sweep) -> Result<(), Failure> {
+    let missing = cells
+        .iter()
+        .copied()
+        .filter(|cell| !folder.is_finished(&cell.id));
+    let missing: Vec<&Cell> = missing.collect();
+    let progress = progress_bar(cells.len(), cells.len() - missing.len());
+    let at_once = options.parallel.map_or_else(cores, usize::from);
+    let ran = crew::run(&missing, at_once, &|record| {
+        folder.keep(&record)?;
+        progress.inc(1);
+        Ok(())
+    });
+    progress.finish_and_clear();
+    ran
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn progress_bar(cells: usize, finished: usize) -> ProgressBar {
+    let style = "{bar:30} {pos}/{len} cells, {elapsed} gone, about {eta} left";
+    let style = ProgressStyle::with_template(style);
+    let style = style.expect("the template is constant and well-formed");
+    let progress = ProgressBar::new(cells as u64).with_style(style);
+    // What was finished before says nothing about the time that the rest takes.
+    progress.set_position(finished as u64);
+    progress.reset_eta();
+    progress
+}
+
+/// Writes the results of all cells in the order of the plan.
+fn gather(cells: &[Cell], folder: &Folder, format: Format) -> Result<(), Failure> {
+    let cells: Vec<&Cell> = cells.iter().collect();
+    let records: Vec<_> = cells.iter().map(|cell| folder.record(&cell.id)).collect();
+    if let Some(records) = records.into_iter().collect::<Option<Vec<Record>>>() {
+        let lines = |line: fn(&Record) -> String| records.iter().map(line).collect::<String>();
+        folder.write("costs.jsonl", lines(Record::cost_line).as_bytes())?;
+        folder.write("results.jsonl", lines(Record::result_line).as_bytes())?;
+        if format == Format::Parquet {
+            let rows: Vec<Value> = records.iter().map(|record| json!(record)).collect();
+            folder.write("results.parquet", &parquet::file(&rows))?;
+        }
+        println!(
+            "{} cells: {}",
+            cells.len(),
+            folder.path("results.jsonl").display()
+        );
+    }
+    verdict(&cells, folder)
+}
+
+/// The failure that a sweep is in which cells have failed or did not run.
+fn verdict(cells: &[&Cell], folder: &Folder) -> Result<(), Failure> {
+    let fault = |cell: &&Cell| match folder.record(&cell.id) {
+        Some(record) => Some(format!("{} ({}): {}", cell.id, cell.label, record.error?)),
+        None => Some(format!("{} ({}) has not run", cell.id, cell.label)),
+    };
+    let faults: Vec<String> = cells.iter().filter_map(fault).collect();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let named = faults[..faults.len().min(NAMED_MOST)].join("; ");
+    let more = match faults.len().checked_sub(NAMED_MOST) {
+        Some(more) if more > 0 => format!("; and {more} more"),
+        _ => String::new(),
+    };
+    let (failed, all) = (faults.len(), cells.len());
+    Err(Failure::Check(format!(
+        "{failed} of {all} cells: {named}{more}"
+    )))
+}

@@ -1,0 +1,242 @@
+//! Which cells a plan has: every case with every combination of the ranges, each with an id that
+//! is made of all that its result depends on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::super::scenario::Scenario;
+use super::inputs::{self, Digests};
+use super::plan::{Entry, Key, Plan, PlanError};
+
+/// Most cells of a plan.
+pub const MOST: usize = 1_000_000;
+
+/// One run of a sweep.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// A hash of the version, the scenario and the content of the files that it names.
+    pub id: String,
+    /// What the plan varies, and which value this cell has: `seed=3 tolerance=10%`.
+    pub label: String,
+    /// What is run.
+    pub scenario: Scenario,
+    /// The files that the scenario names.
+    pub files: Vec<PathBuf>,
+}
+
+/// The cells of a plan: cases outermost, then the ranges in the order of the plan, the last one
+/// varying fastest.
+///
+/// # Errors
+/// [`PlanError`] when a key or the kind of a value is wrong, something is missing, or two cells are
+/// the same.
+pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
+    let mut digests = Digests::new();
+    let mut cells = Vec::new();
+    let mut ids = BTreeSet::new();
+    for choice in choices(plan)? {
+        let label = label(&choice);
+        let scenario = scenario(plan, &choice)?;
+        let files = inputs::files(&scenario);
+        let id = id(&scenario, &inputs::digests(&files, &mut digests));
+        if !ids.insert(id.clone()) {
+            return Err(PlanError::Same { cell: label });
+        }
+        cells.push(Cell {
+            id,
+            label,
+            scenario,
+            files,
+        });
+    }
+    Ok(cells)
+}
+
+/// Tries every value of the plan once, in the first cell that has it: what can only be known by
+/// loading the scenario is said with the line of the value.
+///
+/// # Errors
+/// [`PlanError::Entry`].
+pub fn check(plan: &Plan) -> Result<(), PlanError> {
+    let mut tried = BTreeSet::new();
+    for choice in choices(plan)? {
+        let entries = choice.iter().copied();
+        let new: Vec<&Entry> = entries
+            .filter(|entry| tried.insert(std::ptr::from_ref(*entry)))
+            .collect();
+        if new.is_empty() && !choice.is_empty() {
+            continue;
+        }
+        let Err(failure) = scenario(plan, &choice)?.load() else {
+            continue;
+        };
+        let suspects: Vec<&Entry> = new.into_iter().chain(&plan.base).collect();
+        return Err(refused(&suspects, failure.to_string()));
+    }
+    Ok(())
+}
+
+/// The entry that a message is about: the first that it names, else the first of all.
+fn refused(suspects: &[&Entry], message: String) -> PlanError {
+    let named = |entry: &&&Entry| match &entry.key {
+        Key::Field(_) => entry
+            .value
+            .as_str()
+            .is_some_and(|text| message.contains(text)),
+        Key::Set(key) => message.contains(key.rsplit('.').next().unwrap_or(key)),
+    };
+    let about = suspects.iter().find(named).or_else(|| suspects.first());
+    match about {
+        Some(entry) => PlanError::Entry {
+            line: entry.line,
+            message,
+        },
+        None => PlanError::Missing { message },
+    }
+}
+
+/// What the cells have beyond the base, cell by cell.
+fn choices(plan: &Plan) -> Result<impl Iterator<Item = Vec<&Entry>>, PlanError> {
+    let cases = plan.cases.len().max(1);
+    let sizes: Vec<usize> = plan.ranges.iter().map(Vec::len).collect();
+    let product = sizes.iter().map(|size| *size as u128);
+    let total = product.fold(cases as u128, u128::saturating_mul);
+    if total > MOST as u128 {
+        return Err(PlanError::Size {
+            cells: total,
+            most: MOST,
+        });
+    }
+    Ok((0..total as usize).map(move |number| {
+        let mut rest = number;
+        let mut choice: Vec<&Entry> = Vec::new();
+        for range in plan.ranges.iter().rev() {
+            choice.push(&range[rest % range.len()]);
+            rest /= range.len();
+        }
+        choice.extend(plan.cases.get(rest).into_iter().flatten().rev());
+        choice.reverse();
+        choice
+    }))
+}
+
+fn scenario(plan: &Plan, choice: &[&Entry]) -> Result<Scenario, PlanError> {
+    let mut written = json!({});
+    let entries = || plan.base.iter().chain(choice.iter().copied());
+    for entry in entries() {
+        entry.put(&mut written);
+    }
+    serde_json::from_value(written).map_err(|error| {
+        let wrong = entries().find_map(|entry| Some((entry, fault(entry)?)));
+        match wrong {
+            Some((entry, message)) => PlanError::Entry {
+                line: entry.line,
+                message,
+            },
+            None => PlanError::Missing {
+                message: error.to_string(),
+            },
+        }
+    })
+}
+
+/// What is wrong with an entry by itself: its key, or the kind of its value.
+fn fault(entry: &Entry) -> Option<String> {
+    let mut alone = json!({});
+    entry.put(&mut alone);
+    let error = serde_json::from_value::<Scenario>(alone).err()?.to_string();
+    if error.starts_with("missing field") {
+        return None;
+    }
+    Some(match error.strip_prefix("unknown field") {
+        Some(rest) => format!(
+            "unknown key{}",
+            rest.replace(", expected one of", "; known keys are")
+        ),
+        None => format!("{} = {}: {error}", entry.key, entry.value),
+    })
+}
+
+fn id(scenario: &Scenario, files: &BTreeMap<String, String>) -> String {
+    let content = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "scenario": scenario,
+        "files": files,
+    });
+    inputs::digest(content.to_string().as_bytes())[..12].to_owned()
+}
+
+fn label(choice: &[&Entry]) -> String {
+    let words = choice
+        .iter()
+        .map(|entry| format!("{}={}", entry.key, shown(&entry.value)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn shown(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "[base]\nfabric = \"single:4@25G\"\nworkload = \"incast:3x64KB\"\n\
+                        [ranges]\ntolerance = [\"0%\", \"5%\"]\nseed = \"1..=2\"\n\
+                        [[cases]]\ntransport = \"ndp\"\n\
+                        [[cases]]\nset.\"transport.entropies\" = 4\n";
+
+    fn cells(text: &str) -> Vec<Cell> {
+        let plan = Plan::from_toml(text).expect("it can be read");
+        of(&plan).expect("its cells make sense")
+    }
+
+    #[test]
+    fn cells_are_in_the_order_in_which_the_plan_is_written() {
+        let labels: Vec<String> = cells(PLAN).into_iter().map(|cell| cell.label).collect();
+        assert_eq!(
+            labels,
+            [
+                "transport=ndp tolerance=0% seed=1",
+                "transport=ndp tolerance=0% seed=2",
+                "transport=ndp tolerance=5% seed=1",
+                "transport=ndp tolerance=5% seed=2",
+                "set.\"transport.entropies\"=4 tolerance=0% seed=1",
+                "set.\"transport.entropies\"=4 tolerance=0% seed=2",
+                "set.\"transport.entropies\"=4 tolerance=5% seed=1",
+                "set.\"transport.entropies\"=4 tolerance=5% seed=2",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_id_depends_on_what_a_cell_is_and_not_on_how_it_is_written() {
+        let ids = |text: &str| {
+            cells(text)
+                .into_iter()
+                .map(|cell| cell.id)
+                .collect::<Vec<_>>()
+        };
+        let written = ids(PLAN);
+        let otherwise = PLAN
+            .replace("\"1..=2\"", "[2, 1]")
+            .replace("\"5%\"", "0.05")
+            .replace("[ranges]", "limit = \"10s\"\n[ranges]");
+        assert_eq!(
+            ids(&otherwise).into_iter().collect::<BTreeSet<_>>(),
+            written.iter().cloned().collect()
+        );
+        assert!(written.iter().all(|id| id.len() == 12), "{written:?}");
+    }
+
+    #[test]
+    fn a_plan_without_anything_to_vary_is_one_cell() {
+        let text = "[base]\nfabric = \"single:4@25G\"\nworkload = \"incast:3x64KB\"\n";
+        let cells = cells(text);
+        assert_eq!((cells.len(), &*cells[0].label), (1, ""));
+    }
+}

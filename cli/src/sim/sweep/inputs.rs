@@ -1,0 +1,59 @@
+//! The files that a scenario names: they are part of what its result depends on.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::super::scenario::Scenario;
+
+/// Fields of a scenario in which a file may be named.
+const NAMING: [&str; 4] = ["fabric", "workload", "background", "job"];
+
+/// Digests of files that were read already.
+pub type Digests = BTreeMap<PathBuf, String>;
+
+/// The files that a scenario names, and those that are read with them: of a trace of rank 0 those
+/// of the other ranks.
+pub fn files(scenario: &Scenario) -> Vec<PathBuf> {
+    let fields = json!(scenario);
+    let named = NAMING.iter().filter_map(|field| fields[field].as_str());
+    named.flat_map(read_with).collect()
+}
+
+fn read_with(name: &str) -> Vec<PathBuf> {
+    let is_file = |path: &PathBuf| path.is_file();
+    match name.strip_suffix(".0.et") {
+        Some(stem) => (0..)
+            .map(|rank| PathBuf::from(format!("{stem}.{rank}.et")))
+            .take_while(is_file)
+            .collect(),
+        None => Some(PathBuf::from(name))
+            .into_iter()
+            .filter(is_file)
+            .collect(),
+    }
+}
+
+/// The digest of each file by its name; files that cannot be read have none, and fail when the
+/// scenario is loaded.
+pub fn digests(files: &[PathBuf], known: &mut Digests) -> BTreeMap<String, String> {
+    let mut digests = BTreeMap::new();
+    for path in files {
+        if !known.contains_key(path) {
+            let Ok(bytes) = std::fs::read(path) else {
+                continue;
+            };
+            known.insert(path.clone(), digest(&bytes));
+        }
+        digests.insert(path.display().to_string(), known[path].clone());
+    }
+    digests
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}

@@ -1,0 +1,137 @@
+//! What can be typed after `gradwire sim sweep`. Doc comments on options are the help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Shown below the options.
+pub const EXAMPLES: &str = "\
+Examples:
+  gradwire sim sweep plan.toml --list
+  gradwire sim sweep plan.toml --out results
+  gradwire sim sweep plan.toml --out results --format parquet
+
+A plan says what all cells have in common, and what is varied; a cell is one simulated run:
+  [base]                              # anything that `gradwire sim run` takes, by the same name
+  fabric = \"leaf-spine:4x4x2@25G\"
+  workload = \"incast:15x64KB\"
+  [ranges]                            # every combination is a cell, the last key varying fastest
+  tolerance = [\"0%\", \"5%\", \"10%\"]
+  set.\"transport.gap\" = [\"20us\", \"1ms\"]
+  seed = \"1..=10\"
+  [[cases]]                           # keys that change together; each case with all the ranges
+  transport = \"gradwire\"
+  [[cases]]
+  transport = \"dctcp\"
+Files are named relative to the plan; GRADWIRE_JOB is not looked at.
+
+What is written:
+  DIR/cells/ID.json   a finished cell; ID is a hash of all that its result depends on
+  DIR/results.jsonl   all cells in the order of the plan, equal byte for byte in every sweep
+  DIR/costs.jsonl     time and memory that each cell took
+
+A sweep that was stopped or killed goes on where it was: finished cells are not run again, also
+when the plan has changed since. A cell that fails says why under \"error\"; the others are run,
+the exit code is 1, and the next sweep tries it again.
+
+Several machines that share a disk: `--shard 0/4` to `--shard 3/4`, then `--gather`; `--slurm`
+prints the job array that does so. For Ray, see `gradwire.sweep` in Python.";
+
+/// Options of `gradwire sim sweep`.
+#[derive(Args, Clone, Debug)]
+pub struct Sweep {
+    /// The plan: base, ranges and cases.
+    #[arg(required_unless_present = "told")]
+    pub plan: Option<PathBuf>,
+    /// Folder of the results; made where it is missing.
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["list", "cell", "told"])]
+    pub out: Option<PathBuf>,
+    /// Cells that run at the same time; without it, one per core.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub parallel: Option<u16>,
+    /// What the results are written as.
+    #[arg(long, default_value = "jsonl", value_name = "FORMAT")]
+    pub format: Format,
+    /// Only list the cells, and whether they are finished.
+    #[arg(long, group = "part")]
+    pub list: bool,
+    /// List as one JSON object a line.
+    #[arg(long, requires = "list")]
+    pub json: bool,
+    /// Run one cell; without --out, print it.
+    #[arg(long, group = "part", value_name = "ID")]
+    pub cell: Option<String>,
+    /// Run the cells I, I + N, I + 2 N and so on, counted from 0, and write no results.
+    #[arg(long, group = "part", value_name = "I/N", value_parser = shard)]
+    pub shard: Option<Shard>,
+    /// Run nothing: only write the results of cells that are all finished.
+    #[arg(long, group = "part")]
+    pub gather: bool,
+    /// Run nothing: print a Slurm job array of as many tasks; without a number, one per cell.
+    #[arg(long, group = "part", value_name = "TASKS", num_args = 0..=1, require_equals = true)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub slurm: Option<Option<u16>>,
+    /// One cell, told over standard input by the sweep that started this process.
+    #[arg(long, group = "part", hide = true, conflicts_with = "plan")]
+    pub told: bool,
+}
+
+/// What is to be done with the cells of a plan.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part<'a> {
+    /// Run them all and write the results.
+    Whole,
+    /// List them.
+    List,
+    /// Run one.
+    Cell(&'a str),
+    /// Run a share.
+    Shard(Shard),
+    /// Write the results.
+    Gather,
+    /// Print a job array of so many tasks; without a number, one per cell.
+    Slurm(Option<u16>),
+}
+
+impl Sweep {
+    /// What was asked for.
+    pub fn part(&self) -> Part<'_> {
+        if self.list {
+            return Part::List;
+        }
+        if self.gather {
+            return Part::Gather;
+        }
+        let cell = self.cell.as_deref().map(Part::Cell);
+        let shard = || self.shard.map(Part::Shard);
+        let slurm = || self.slurm.map(Part::Slurm);
+        cell.or_else(shard).or_else(slurm).unwrap_or(Part::Whole)
+    }
+}
+
+/// What results are written as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Format {
+    /// JSON lines.
+    Jsonl,
+    /// JSON lines, and a Parquet file of the same rows with a column per value.
+    Parquet,
+}
+
+/// A share of the cells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shard {
+    /// Which one, from 0.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+fn shard(text: &str) -> Result<Shard, String> {
+    let parts = text.split_once('/');
+    let numbers = parts.and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    match numbers {
+        Some((index, count)) if index < count => Ok(Shard { index, count }),
+        _ => Err("allowed are 0/N to N-1/N, such as 0/4".to_owned()),
+    }
+}

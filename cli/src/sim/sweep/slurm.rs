@@ -1,0 +1,53 @@
+//! A sweep as a Slurm job array: the text of its batch script.
+
+use std::path::Path;
+
+/// Most tasks of an array where a cluster's `MaxArraySize` is Slurm's default.
+pub const TASKS_MOST: usize = 1_000;
+
+/// The script whose tasks each run a share of the plan; both paths are absolute.
+pub fn script(plan: &Path, out: &Path, tasks: usize) -> String {
+    let command = format!("gradwire sim sweep {} --out {}", quoted(plan), quoted(out));
+    format!(
+        "#!/bin/sh
+#SBATCH --job-name=gradwire-sweep
+#SBATCH --array=0-{last}
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=1
+#SBATCH --requeue
+# Submit with sbatch. When all tasks have ended:
+#   {command} --gather
+exec {command} \\
+    --parallel 1 --shard \"$SLURM_ARRAY_TASK_ID/{tasks}\"
+",
+        last = tasks - 1
+    )
+}
+
+/// A path as a word of the shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shards_of_a_job_array_are_all_there_are() {
+        let script = script(
+            Path::new("/data/it's a plan.toml"),
+            Path::new("/data/out"),
+            16,
+        );
+        assert!(script.contains("#SBATCH --array=0-15\n"), "{script}");
+        assert!(
+            script.contains("--shard \"$SLURM_ARRAY_TASK_ID/16\"\n"),
+            "{script}"
+        );
+        assert!(
+            script.contains(r"'/data/it'\''s a plan.toml' --out '/data/out'"),
+            "{script}"
+        );
+    }
+}

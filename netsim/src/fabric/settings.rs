@@ -1,0 +1,283 @@
+//! What every switch and link of a fabric has unless something else is said, and how it is written.
+//!
+//! The same settings are options of the one-line forms ([`super::shape`]) and keys of
+//! `fabric.toml` ([`mod@super::file`]).
+
+use gradwire_protocol::job::notation;
+use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
+use gradwire_switch_config::policy::Balance;
+
+use super::graph::Graph;
+use super::{Buffer, FRAMING, Fabric, MTU, PORT_BUFFER};
+
+/// Packets that a fabric can be asked to carry, in bytes.
+pub(crate) const MTU_RANGE: std::ops::RangeInclusive<u32> = 256..=65_000;
+/// Bytes that a packet can be asked to take beyond itself.
+pub(crate) const FRAMING_RANGE: std::ops::RangeInclusive<u32> = 0..=1_000;
+/// Most hosts that a fabric can have: as many as there are ranks.
+pub(crate) const HOSTS_MAX: u64 = 65_536;
+/// Most links that a fabric can have.
+pub(crate) const LINKS_MAX: u64 = 1 << 22;
+/// What may be written as a rate.
+pub const RATE_ALLOWED: &str = "1M to 10T bits per second, such as 100G, 2.5Gbps or 400Gb/s";
+/// What may be written as a latency.
+pub(crate) const LATENCY_ALLOWED: &str = "0us to 1s, with a unit of s, ms, us, ns or ps";
+/// What may be written as a share of lost packets.
+pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.000001";
+
+/// The settings of a fabric.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Time on the wire of every link.
+    pub(crate) latency: Span,
+    mtu: u32,
+    framing: u32,
+    pub(crate) buffer: Buffer,
+    balance: Option<Balance>,
+    marks_above: Option<Share>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            latency: Span::from_micros(1),
+            mtu: MTU,
+            framing: FRAMING,
+            buffer: Buffer::PerPort(PORT_BUFFER),
+            balance: None,
+            marks_above: Some(Share::ALL),
+        }
+    }
+}
+
+impl Settings {
+    /// A fabric of these settings.
+    pub(crate) fn fabric(&self, name: String, graph: Graph) -> Fabric {
+        Fabric {
+            name,
+            hosts: graph.hosts,
+            switches: graph.switches,
+            links: graph.links,
+            changes: Vec::new(),
+            buffer: self.buffer,
+            mtu: self.mtu,
+            framing: self.framing,
+            balance: self.balance,
+            marks_above: self.marks_above,
+        }
+    }
+}
+
+/// One setting: what it is for, what may be written, where the value goes.
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) allowed: &'static str,
+    /// Puts a value into its place; tells whether it is allowed.
+    pub(crate) set: fn(&mut Settings, &str) -> Option<()>,
+}
+
+/// All settings.
+pub(crate) const SETTINGS: [Setting; 6] = [
+    Setting {
+        name: "latency",
+        doc: "Time on the wire of every link; 1us by default.",
+        allowed: LATENCY_ALLOWED,
+        set: |settings, text| {
+            settings.latency = latency(text)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "mtu",
+        doc: "Largest packet of a transport in bytes, its header included; 4096 by default.",
+        allowed: "256 to 65000 bytes",
+        set: |settings, text| {
+            settings.mtu = text.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu))?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "framing",
+        doc: "Bytes that a packet takes on a wire beyond itself: Ethernet, IPv4 and UDP; 66 by \
+              default.",
+        allowed: "0 to 1000 bytes",
+        set: |settings, text| {
+            let bytes = text.parse().ok();
+            settings.framing = bytes.filter(|bytes| FRAMING_RANGE.contains(bytes))?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "buffer",
+        doc: "Packet memory: of every port, or shared by the ports of a switch with a dynamic \
+              threshold factor; 512KiB of every port by default.",
+        allowed: "1KiB to 64GiB of every port, such as 512KiB, or shared with a factor from 0.001 \
+                  to 1000, such as 16MiB*1.0",
+        set: |settings, text| {
+            settings.buffer = buffer(text)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "mark",
+        doc: "Queue depth, as a share of rate x round trip, above which switches mark protected \
+              packets and drop droppable ones; 100% by default, off for plain tail drop.",
+        allowed: "off, 0 to 1, or 0% to 100%",
+        set: |settings, text| {
+            settings.marks_above = match text {
+                "off" => None,
+                share => Some(notation::share(share)?),
+            };
+            Some(())
+        },
+    },
+    Setting {
+        name: "balance",
+        doc: "How switches choose among equally short paths, unless the command line says.",
+        allowed: "ecmp, random, adaptive",
+        set: |settings, text| {
+            settings.balance = Some(balance(text)?);
+            Some(())
+        },
+    },
+];
+
+/// Reads a rate in bits per second with its unit: `100G`, `2.5Gbps`, `400Gb/s`. Units are powers
+/// of 1,000.
+pub fn rate(text: &str) -> Option<Rate> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = (text[..end].trim_end(), &text[end..]);
+    let short = unit.strip_suffix("bps");
+    let short = short.or_else(|| unit.strip_suffix("b/s"));
+    let unit: f64 = match short.unwrap_or(unit) {
+        "K" | "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return None,
+    };
+    let plain = number
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let bits = number.parse::<f64>().ok().filter(|_| plain)? * unit;
+    (1e6..=1e13)
+        .contains(&bits)
+        .then(|| Rate::from_bits_per_second(bits.round() as u64))
+}
+
+/// Writes a rate so that [`rate`] reads it back, in the largest unit of which it is a whole number.
+pub fn show_rate(rate: Rate) -> String {
+    let bits = rate.as_bits_per_second();
+    let units = [
+        ("T", 1_000_000_000_000),
+        ("G", 1_000_000_000),
+        ("M", 1_000_000),
+        ("K", 1_000),
+    ];
+    let whole = units
+        .iter()
+        .find(|(_, unit)| bits != 0 && bits.is_multiple_of(*unit));
+    whole.map_or_else(
+        || format!("{bits}bps"),
+        |(name, unit)| format!("{}{name}", bits / unit),
+    )
+}
+
+/// Reads the latency of a link: a length of time of at most a second.
+pub(crate) fn latency(text: &str) -> Option<Span> {
+    notation::span(text).filter(|span| *span <= Span::from_millis(1_000))
+}
+
+/// Reads the share of packets that a link loses; none that is so small that it would count as
+/// nothing.
+pub(crate) fn loss(text: &str) -> Option<Share> {
+    let share = notation::share(text)?;
+    let nothing = text
+        .bytes()
+        .all(|byte| matches!(byte, b'0' | b'.' | b'%' | b' '));
+    (nothing || !share.is_none()).then_some(share)
+}
+
+/// Reads `512KiB`, memory of a port, or `16MiB*1.0`, memory of a switch and its threshold factor.
+fn buffer(text: &str) -> Option<Buffer> {
+    match text.split_once('*') {
+        Some((bytes, alpha)) => shared_buffer(bytes, alpha.trim().parse().ok()?),
+        None => Some(Buffer::PerPort(memory(text)?)),
+    }
+}
+
+/// A buffer that the ports of a switch share.
+pub(crate) fn shared_buffer(bytes: &str, alpha: f64) -> Option<Buffer> {
+    let bytes = memory(bytes)?;
+    (0.001..=1000.0)
+        .contains(&alpha)
+        .then_some(Buffer::Shared { bytes, alpha })
+}
+
+fn memory(text: &str) -> Option<ByteCount> {
+    let range = ByteCount::kib(1)..=ByteCount::mib(64 << 10);
+    notation::size(text).filter(|bytes| range.contains(bytes))
+}
+
+/// Reads how a switch balances: `ecmp`, `random`, `adaptive`.
+pub fn balance(text: &str) -> Option<Balance> {
+    match text {
+        "ecmp" => Some(Balance::Ecmp),
+        "random" => Some(Balance::Random),
+        "adaptive" => Some(Balance::Adaptive),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_powers_of_1000_and_read_back() {
+        for text in ["100G", "100Gbps", "100 Gb/s", "0.1T", "100000M"] {
+            assert_eq!(rate(text), Some(Rate::from_gbps(100)), "{text}");
+        }
+        assert_eq!(
+            rate("2.5G"),
+            Some(Rate::from_bits_per_second(2_500_000_000))
+        );
+        assert_eq!(
+            show_rate(Rate::from_bits_per_second(2_500_000_000)),
+            "2500M"
+        );
+        assert_eq!(
+            rate(&show_rate(Rate::from_gbps(400))),
+            Some(Rate::from_gbps(400))
+        );
+        for text in [
+            "",
+            "100",
+            "G",
+            "0G",
+            "-1G",
+            "1e3G",
+            "100GB",
+            "infG",
+            "11T",
+            "100 G b/s",
+        ] {
+            assert_eq!(rate(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shared_buffer_is_written_with_its_factor() {
+        let shared = Buffer::Shared {
+            bytes: ByteCount::mib(16),
+            alpha: 0.5,
+        };
+        assert_eq!(buffer("16MiB*0.5"), Some(shared));
+        assert_eq!(buffer("512KiB"), Some(Buffer::PerPort(ByteCount::kib(512))));
+        for text in ["0", "16MiB*", "16MiB*0", "16MiB*nan", "*1.0", "16MiB*1*1"] {
+            assert_eq!(buffer(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Which ports lead to a host: all shortest paths, found once for every edge switch.
+//!
+//! Hosts of one switch share their routes, so what is stored grows with switches times edge
+//! switches, a few megabytes at 8,192 hosts. A port set is stored once per switch however many
+//! destinations share it.
+
+use std::collections::VecDeque;
+
+use crate::fabric::{Device, Fabric};
+
+/// No route.
+const NONE: u32 = u32::MAX;
+
+/// The routes of a fabric.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// Number of the edge switch of each host, among edge switches.
+    edge_of: Vec<u32>,
+    /// The edge switch's port to each host.
+    down_port: Vec<u32>,
+    /// Number of each switch among edge switches.
+    edge_number: Vec<u32>,
+    edges: usize,
+    /// Port set for (switch, edge switch).
+    next: Vec<u32>,
+    /// First port and number of ports of each set.
+    sets: Vec<(u32, u32)>,
+    ports: Vec<u32>,
+}
+
+/// Ports of the switches: (port, switch at its other end), by switch.
+struct Neighbours {
+    first: Vec<u32>,
+    all: Vec<(u32, u32)>,
+}
+
+impl Neighbours {
+    fn of(fabric: &Fabric) -> Self {
+        let mut by_switch = vec![Vec::new(); fabric.switches.len()];
+        for (index, link) in fabric.links.iter().enumerate() {
+            if let [Device::Switch(a), Device::Switch(b)] = link.ends {
+                by_switch[a as usize].push((2 * index as u32, b));
+                by_switch[b as usize].push((2 * index as u32 + 1, a));
+            }
+        }
+        let (mut first, mut all) = (vec![0], Vec::new());
+        for ports in by_switch {
+            all.extend(ports);
+            first.push(all.len() as u32);
+        }
+        Self { first, all }
+    }
+
+    fn of_switch(&self, switch: u32) -> &[(u32, u32)] {
+        let at = switch as usize;
+        &self.all[self.first[at] as usize..self.first[at + 1] as usize]
+    }
+}
+
+impl Routes {
+    /// The routes of a fabric in which every host has one link.
+    pub fn new(fabric: &Fabric) -> Self {
+        let mut routes = Self {
+            edge_of: vec![NONE; fabric.hosts as usize],
+            down_port: vec![NONE; fabric.hosts as usize],
+            edge_number: vec![NONE; fabric.switches.len()],
+            edges: 0,
+            next: Vec::new(),
+            sets: Vec::new(),
+            ports: Vec::new(),
+        };
+        let edges = routes.find_edges(fabric);
+        routes.edges = edges.len();
+        routes.next = vec![NONE; fabric.switches.len() * edges.len()];
+        let neighbours = Neighbours::of(fabric);
+        let mut sets_of: Vec<Vec<u32>> = vec![Vec::new(); fabric.switches.len()];
+        for (number, &edge) in edges.iter().enumerate() {
+            let distances = distances(&neighbours, edge, fabric.switches.len());
+            for switch in 0..fabric.switches.len() as u32 {
+                if distances[switch as usize] == NONE || switch == edge {
+                    continue;
+                }
+                let closer = |to: u32| distances[to as usize] + 1 == distances[switch as usize];
+                let ports = neighbours.of_switch(switch).iter();
+                let ports = ports.filter(|&&(_, to)| closer(to)).map(|&(port, _)| port);
+                let set = routes.set_of(&mut sets_of[switch as usize], ports.collect());
+                routes.next[switch as usize * edges.len() + number] = set;
+            }
+        }
+        routes
+    }
+
+    fn find_edges(&mut self, fabric: &Fabric) -> Vec<u32> {
+        let mut edges = Vec::new();
+        for (index, link) in fabric.links.iter().enumerate() {
+            let (host, switch, down) = match link.ends {
+                [Device::Host(host), Device::Switch(switch)] => (host, switch, 2 * index + 1),
+                [Device::Switch(switch), Device::Host(host)] => (host, switch, 2 * index),
+                _ => continue,
+            };
+            if self.edge_number[switch as usize] == NONE {
+                self.edge_number[switch as usize] = edges.len() as u32;
+                edges.push(switch);
+            }
+            self.edge_of[host as usize] = self.edge_number[switch as usize];
+            self.down_port[host as usize] = down as u32;
+        }
+        edges
+    }
+
+    fn set_of(&mut self, known: &mut Vec<u32>, ports: Vec<u32>) -> u32 {
+        let same = known.iter().copied().find(|&set| self.set(set) == ports);
+        same.unwrap_or_else(|| {
+            let set = self.sets.len() as u32;
+            self.sets
+                .push((self.ports.len() as u32, ports.len() as u32));
+            self.ports.extend(ports);
+            known.push(set);
+            set
+        })
+    }
+
+    #[inline]
+    fn set(&self, set: u32) -> &[u32] {
+        let (first, count) = self.sets[set as usize];
+        &self.ports[first as usize..(first + count) as usize]
+    }
+
+    /// The ports of a switch that lead to a host on shortest paths, in ascending order; empty when
+    /// none does.
+    #[inline]
+    pub fn ports(&self, switch: u32, host: u32) -> &[u32] {
+        let edge = self.edge_of[host as usize];
+        if self.edge_number[switch as usize] == edge {
+            return std::slice::from_ref(&self.down_port[host as usize]);
+        }
+        match self.next[switch as usize * self.edges + edge as usize] {
+            NONE => &[],
+            set => self.set(set),
+        }
+    }
+}
+
+/// Hops from every switch to `edge`.
+fn distances(neighbours: &Neighbours, edge: u32, switches: usize) -> Vec<u32> {
+    let mut distances = vec![NONE; switches];
+    distances[edge as usize] = 0;
+    let mut queue = VecDeque::from([edge]);
+    while let Some(switch) = queue.pop_front() {
+        for &(_, to) in neighbours.of_switch(switch) {
+            if distances[to as usize] == NONE {
+                distances[to as usize] = distances[switch as usize] + 1;
+                queue.push_back(to);
+            }
+        }
+    }
+    distances
+}

@@ -1,0 +1,71 @@
+//! How long to wait for an ACK: the retransmission timeout of TCP (RFC 6298).
+
+use gradwire_protocol::units::Span;
+
+/// Least timeout. Data centres run TCP far below the 1 s of RFC 6298 (Vasudevan et al., SIGCOMM
+/// 2009). A longer one makes every loss that no later packet shows (the end of a flow) that much
+/// dearer; a much shorter one takes the full queues of an incast for losses.
+const LEAST: Span = Span::from_micros(200);
+/// The timeout doubles at most this often.
+const DOUBLINGS: u32 = 6;
+
+/// Running estimate of a flow's round trip.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RoundTrip {
+    smoothed: u64,
+    deviation: u64,
+    timeouts: u32,
+}
+
+impl RoundTrip {
+    /// Takes note of a round trip.
+    pub(crate) fn sample(&mut self, span: Span) {
+        let sample = span.as_picos();
+        self.timeouts = 0;
+        if self.smoothed == 0 {
+            (self.smoothed, self.deviation) = (sample, sample / 2);
+            return;
+        }
+        let error = self.smoothed.abs_diff(sample);
+        self.deviation = (3 * self.deviation + error) / 4;
+        self.smoothed = (7 * self.smoothed + sample) / 8;
+    }
+
+    /// Takes note that the timeout has passed: the next one is twice as long.
+    pub(crate) fn timed_out(&mut self) {
+        self.timeouts = (self.timeouts + 1).min(DOUBLINGS);
+    }
+
+    /// How long to wait.
+    pub(crate) fn timeout(&self) -> Span {
+        let estimate = Span::from_picos(self.smoothed + 4 * self.deviation);
+        estimate.max(LEAST) * (1 << self.timeouts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_is_the_least_one_until_round_trips_are_long() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.sample(Span::from_micros(14));
+        assert_eq!(round_trip.timeout(), LEAST);
+        for _ in 0..100 {
+            round_trip.sample(Span::from_micros(500));
+        }
+        let timeout = round_trip.timeout();
+        assert!(timeout >= Span::from_micros(499) && timeout < Span::from_micros(520));
+    }
+
+    #[test]
+    fn the_timeout_doubles_until_something_comes_back() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.timed_out();
+        round_trip.timed_out();
+        assert_eq!(round_trip.timeout(), LEAST * 4);
+        round_trip.sample(Span::from_micros(14));
+        assert_eq!(round_trip.timeout(), LEAST);
+    }
+}

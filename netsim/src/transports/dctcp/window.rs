@@ -1,0 +1,164 @@
+//! How much of a flow may be on its way: the window of DCTCP.
+//!
+//! Slow start, then one packet more per round trip. A mark shrinks the window once per round trip
+//! by half of alpha, the running share of marked packets (Alizadeh et al., section 3.1; constants
+//! of RFC 8257); a loss halves it, a timeout starts it anew, as in TCP (RFC 5681).
+
+/// Weight of the newest round trip in alpha (g of the paper).
+const GAIN: f64 = 1.0 / 16.0;
+
+/// What an ACK says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    /// Transmission that it is about.
+    pub(crate) number: u32,
+    /// Whether that one was marked.
+    pub(crate) marked: bool,
+    /// Transmissions that it shows to be lost.
+    pub(crate) lost: u32,
+    /// Number of the next transmission.
+    pub(crate) next_number: u32,
+    /// Packets that were on their way before it came.
+    pub(crate) in_flight: u32,
+}
+
+/// The window of a flow, in packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    size: f64,
+    slow_start_below: f64,
+    alpha: f64,
+    answered: u32,
+    marked: u32,
+    /// The round trip that is counted ends with this transmission.
+    round_ends: u32,
+    /// Marks and losses of earlier transmissions have been answered already.
+    answered_until: u32,
+}
+
+impl Window {
+    /// A window that starts with so many packets.
+    pub(crate) fn new(packets: u32) -> Self {
+        Self {
+            size: f64::from(packets.max(1)),
+            slow_start_below: f64::INFINITY,
+            alpha: 1.0,
+            answered: 0,
+            marked: 0,
+            round_ends: 0,
+            answered_until: 0,
+        }
+    }
+
+    /// Whether one packet more may be on its way.
+    pub(crate) fn admits(&self, in_flight: u32) -> bool {
+        f64::from(in_flight) + 1.0 <= self.size
+    }
+
+    /// Takes note of an ACK.
+    pub(crate) fn on_ack(&mut self, news: &News) {
+        self.count(news);
+        if news.lost > 0 && news.number >= self.answered_until {
+            self.shrink_to(self.size / 2.0, news.next_number);
+        } else if news.marked && news.number >= self.answered_until {
+            self.shrink_to(self.size * (1.0 - self.alpha / 2.0), news.next_number);
+        } else if !news.marked && !self.admits(news.in_flight) {
+            let slow_start = self.size < self.slow_start_below;
+            self.size += if slow_start { 1.0 } else { 1.0 / self.size };
+        }
+    }
+
+    /// Takes note that nothing has come back for too long.
+    pub(crate) fn on_timeout(&mut self, next_number: u32) {
+        self.shrink_to(self.size / 2.0, next_number);
+        self.size = 1.0;
+    }
+
+    fn count(&mut self, news: &News) {
+        self.answered += 1;
+        self.marked += u32::from(news.marked);
+        if news.number >= self.round_ends {
+            let share = f64::from(self.marked) / f64::from(self.answered);
+            self.alpha += GAIN * (share - self.alpha);
+            (self.answered, self.marked) = (0, 0);
+            self.round_ends = news.next_number;
+        }
+    }
+
+    fn shrink_to(&mut self, size: f64, next_number: u32) {
+        self.size = size.max(1.0);
+        self.slow_start_below = size.max(2.0);
+        self.answered_until = next_number;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(number: u32) -> News {
+        News {
+            number,
+            marked: false,
+            lost: 0,
+            next_number: number + 10,
+            in_flight: 10,
+        }
+    }
+
+    #[test]
+    fn the_first_mark_halves_and_the_next_one_of_the_round_trip_does_nothing() {
+        let mut window = Window::new(10);
+        window.on_ack(&News {
+            marked: true,
+            ..news(0)
+        });
+        assert_eq!(window.size, 5.0);
+        window.on_ack(&News {
+            marked: true,
+            ..news(5)
+        });
+        assert_eq!(window.size, 5.0);
+    }
+
+    #[test]
+    fn alpha_follows_the_share_of_marks() {
+        let mut window = Window::new(10);
+        for number in 0..4000 {
+            window.on_ack(&News {
+                marked: number % 4 == 0,
+                ..news(number)
+            });
+        }
+        assert!(
+            (window.alpha - 0.25).abs() < 0.05,
+            "alpha is {}",
+            window.alpha
+        );
+    }
+
+    #[test]
+    fn a_window_that_is_not_full_does_not_grow() {
+        let mut window = Window::new(10);
+        window.on_ack(&News {
+            in_flight: 8,
+            ..news(0)
+        });
+        assert!(window.admits(9) && !window.admits(10));
+        window.on_ack(&news(1));
+        assert!(window.admits(10) && !window.admits(11));
+    }
+
+    #[test]
+    fn a_timeout_starts_at_one_packet_and_slows_at_half_of_what_was() {
+        let mut window = Window::new(16);
+        window.on_timeout(20);
+        assert!(window.admits(0) && !window.admits(1));
+        for number in 20..27 {
+            window.on_ack(&news(number));
+        }
+        assert_eq!(window.size, 8.0);
+        window.on_ack(&news(27));
+        assert_eq!(window.size, 8.125);
+    }
+}

@@ -1,0 +1,347 @@
+//! gradwire as a host of a simulated fabric: the machines that ship, and nothing of the protocol.
+//!
+//! Flows are messages of an [`Endpoint`], posted when their first packet arrives; a flow beyond
+//! [`PIECE_BYTES`] is several messages. A program runs on a `Communicator` ([`super::program`]).
+//! Both are jobs of their own on the same link. No payload exists: a message is its length.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::priority::{Policy, Shape};
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{ByteCount, Instant, JobId, Layer, Rank, Share, Step, Tag};
+use gradwire_protocol::wire::{Header, Kind};
+
+use super::program::Player;
+use crate::host::{Begin, Envelope, Host, Load, Progress};
+use crate::outcome::{TaskOutcome, TransportCounts};
+use crate::simulation::Setup;
+
+/// Longer flows are cut into messages of this many bytes.
+const PIECE_BYTES: u64 = 16 << 20;
+const FLOWS: JobId = JobId(1);
+/// The job of programs.
+pub(super) const PROGRAMS: JobId = JobId(2);
+
+/// What a packet carries: its header, and the body where it is a control packet.
+#[derive(Debug, Default)]
+pub struct Cargo {
+    header: Option<Header>,
+    body: Vec<u8>,
+}
+
+/// A host that speaks gradwire.
+#[derive(Debug)]
+pub struct Gradwire {
+    host: u32,
+    framing: u32,
+    flows: Messages,
+    player: Option<Box<Player>>,
+    /// Which of the two is asked first for a packet.
+    turn: Turn,
+    /// Packets of the last run that have not left.
+    rest: VecDeque<(Header, Envelope)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    Flows,
+    Program,
+}
+
+impl Gradwire {
+    /// Host `host` of a setup.
+    pub fn new(host: u32, setup: &Setup) -> Self {
+        let programs = setup.workload.programs.iter();
+        let program = programs.clone().find(|program| program.host == host);
+        Self {
+            host,
+            framing: setup.fabric.framing,
+            flows: Messages::new(host, setup),
+            player: program.map(|program| Box::new(Player::new(program, setup))),
+            turn: Turn::Flows,
+            rest: VecDeque::new(),
+        }
+    }
+}
+
+/// The next packet of a machine; further packets of its run go to `rest`.
+fn take(
+    transmit: &Transmit<'_>,
+    place: (u32, u32),
+    cargo: &mut Cargo,
+    rest: &mut VecDeque<(Header, Envelope)>,
+) -> Envelope {
+    let (source, framing) = place;
+    let header = transmit.header(0);
+    let mut envelope = Envelope {
+        source,
+        destination: u32::from(transmit.to.0),
+        bytes: header.packet_bytes().get() as u32 + framing,
+        dscp: transmit.dscp,
+        ecn: transmit.ecn,
+        entropy: u16::from(transmit.entropy.0),
+        load: Load::Control,
+        urgency: 0,
+    };
+    cargo.body.clear();
+    cargo.header = Some(header);
+    if header.kind == Kind::Data {
+        envelope.load = Load::Data;
+    } else if let Payload::Bytes(body) = transmit.message {
+        cargo.body.extend_from_slice(body);
+    }
+    for index in 1..transmit.packets() {
+        let header = transmit.header(index);
+        let bytes = header.packet_bytes().get() as u32 + framing;
+        rest.push_back((header, Envelope { bytes, ..envelope }));
+    }
+    envelope
+}
+
+impl Host for Gradwire {
+    type Cargo = Cargo;
+
+    fn begin(&mut self, now: Instant, begin: Begin) {
+        self.flows.begin(now, begin);
+    }
+
+    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
+        let Some(header) = cargo.header.take() else {
+            return;
+        };
+        let data = header.kind == Kind::Data;
+        if data && envelope.load != Load::Data {
+            return;
+        }
+        let payload = if data {
+            Payload::Length(usize::from(header.length))
+        } else {
+            Payload::Bytes(&cargo.body)
+        };
+        let datagram = Datagram {
+            header,
+            payload,
+            ecn: envelope.ecn,
+        };
+        match &mut self.player {
+            Some(player) if header.job == PROGRAMS => player.receive(now, datagram),
+            _ => self.flows.receive(now, &datagram),
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        if is_due(self.flows.endpoint.poll_timeout(), now) {
+            self.flows.wake(now);
+        }
+        if let Some(player) = &mut self.player
+            && is_due(player.wakes_at(), now)
+        {
+            player.wake(now);
+        }
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        let player = self.player.as_ref().and_then(|player| player.wakes_at());
+        let flows = self.flows.endpoint.poll_timeout();
+        flows.into_iter().chain(player).min()
+    }
+
+    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
+        if let Some((header, envelope)) = self.rest.pop_front() {
+            cargo.header = Some(header);
+            return Some(envelope);
+        }
+        let place = (self.host, self.framing);
+        let Some(player) = &mut self.player else {
+            let transmit = self.flows.endpoint.poll_transmit(now)?;
+            return Some(take(&transmit, place, cargo, &mut self.rest));
+        };
+        for _ in 0..2 {
+            let (transmit, next) = match self.turn {
+                Turn::Flows => (self.flows.endpoint.poll_transmit(now), Turn::Program),
+                Turn::Program => (player.poll_transmit(now), Turn::Flows),
+            };
+            self.turn = next;
+            if let Some(transmit) = transmit {
+                return Some(take(&transmit, place, cargo, &mut self.rest));
+            }
+        }
+        None
+    }
+
+    fn progress(&mut self) -> Option<Progress> {
+        let task = self.player.as_mut().and_then(|player| player.progress());
+        task.or_else(|| self.flows.told.pop_front())
+    }
+
+    fn tasks(&self) -> Vec<TaskOutcome> {
+        let player = self.player.as_ref();
+        player.map_or_else(Vec::new, |player| player.outcomes())
+    }
+
+    fn counts(&self) -> TransportCounts {
+        let mut sum = TransportCounts::default();
+        let player = self.player.as_ref().map(|player| player.counters());
+        for counters in [self.flows.endpoint.counters()].into_iter().chain(player) {
+            sum.sent += counters.sender.sent_segments;
+            sum.repaired += counters.sender.repaired_segments;
+            sum.duplicates += counters.receiver.duplicate_segments;
+            sum.lost_within_tolerance += counters.receiver.lost_segments;
+            sum.marks += counters.receiver.marks;
+        }
+        sum
+    }
+}
+
+fn is_due(at: Option<Instant>, now: Instant) -> bool {
+    at.is_some_and(|at| at <= now)
+}
+
+/// The identity of a host in one of its jobs.
+pub(super) fn identity(host: u32, setup: &Setup, job: JobId) -> Identity {
+    Identity {
+        rank: Rank(host as u16),
+        world_size: setup.fabric.hosts as u16,
+        job,
+        epoch: 0,
+    }
+}
+
+/// Flows as messages. The tag of a message says which flow it is of (sequence), which of its
+/// messages (part) and how many there are (group).
+#[derive(Debug)]
+struct Messages {
+    endpoint: Endpoint,
+    policy: Policy,
+    tolerance: Share,
+    min_lossy: ByteCount,
+    /// Bytes of messages on their way in.
+    arriving: BTreeMap<(Rank, Tag), u32>,
+    /// Messages received and bytes lost, of flows of several messages.
+    received: BTreeMap<u32, (u16, u64)>,
+    /// Messages acknowledged, of flows of several messages.
+    sent: BTreeMap<u32, u16>,
+    /// What has happened and was not told yet.
+    told: VecDeque<Progress>,
+}
+
+impl Messages {
+    fn new(host: u32, setup: &Setup) -> Self {
+        let job: &Job = &setup.job;
+        let seed = setup.seed ^ u64::from(host).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self {
+            endpoint: Endpoint::new(identity(host, setup, FLOWS), job, seed),
+            policy: job.policy(),
+            tolerance: job.tolerance,
+            min_lossy: job.loss.min_message,
+            arriving: BTreeMap::new(),
+            received: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            told: VecDeque::new(),
+        }
+    }
+
+    fn tolerance_of(&self, bytes: u32) -> Share {
+        if u64::from(bytes) < self.min_lossy.get() {
+            Share::NONE
+        } else {
+            self.tolerance
+        }
+    }
+
+    fn begin(&mut self, now: Instant, begin: Begin) {
+        let pieces = begin.bytes.get().div_ceil(PIECE_BYTES).max(1);
+        let (layer, layer_count) = (Layer(begin.layer.0), begin.layer.1);
+        for piece in 0..pieces {
+            let bytes = (begin.bytes.get() - piece * PIECE_BYTES).min(PIECE_BYTES) as u32;
+            let tolerance = self.tolerance_of(bytes);
+            let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
+            let shape = Shape {
+                segments: cut.segments(),
+                layer_count,
+            };
+            let tags = if tolerance.is_none() {
+                self.policy.lossless(shape, &[(0, layer)])
+            } else {
+                self.policy.lossy(shape, &[(0, layer)], Vec::new())
+            };
+            let outgoing = Outgoing {
+                tag: Tag::new(pieces as u16, begin.flow, piece as u16),
+                step: Step(0),
+                bytes,
+                tolerance,
+                contributors: 1,
+                tags,
+            };
+            let to = Rank(begin.destination as u16);
+            self.endpoint.send(now, to, outgoing);
+        }
+    }
+
+    fn receive(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        self.endpoint.accept(now, datagram);
+        while let Some(event) = self.endpoint.poll_event() {
+            self.take_event(now, event);
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.endpoint.handle_timeout(now);
+        while let Some(event) = self.endpoint.poll_event() {
+            self.take_event(now, event);
+        }
+    }
+
+    fn take_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Announced { from, tag, bytes } => self.post(now, from, tag, bytes),
+            Event::Received { from, tag, holes } => {
+                let bytes = self.arriving.remove(&(from, tag)).unwrap_or(0);
+                let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
+                let holes = holes.iter().flat_map(|holes| holes.iter_ones());
+                let lost = holes.map(|segment| u64::from(cut.length(segment))).sum();
+                self.on_received(tag, lost);
+            }
+            Event::Sent { tag, .. } => self.on_sent(tag),
+            Event::Mismatch { .. } | Event::PeerSilent { .. } => {}
+        }
+    }
+
+    /// A receiver is always ready.
+    fn post(&mut self, now: Instant, from: Rank, tag: Tag, bytes: u32) {
+        self.arriving.insert((from, tag), bytes);
+        let incoming = Incoming {
+            tag,
+            step: Step(0),
+            bytes,
+            tolerance: self.tolerance_of(bytes),
+        };
+        self.endpoint.expect(now, from, incoming);
+    }
+
+    fn on_received(&mut self, tag: Tag, lost: u64) {
+        let (pieces, flow, _) = tag.parts();
+        let entry = self.received.entry(flow).or_default();
+        *entry = (entry.0 + 1, entry.1 + lost);
+        let (received, lost_bytes) = *entry;
+        if received == pieces {
+            self.received.remove(&flow);
+            self.told.push_back(Progress::Received { flow, lost_bytes });
+        }
+    }
+
+    fn on_sent(&mut self, tag: Tag) {
+        let (pieces, flow, _) = tag.parts();
+        let sent = self.sent.entry(flow).or_default();
+        *sent += 1;
+        if *sent == pieces {
+            self.sent.remove(&flow);
+            self.told.push_back(Progress::Acknowledged { flow });
+        }
+    }
+}

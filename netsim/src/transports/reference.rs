@@ -1,0 +1,19 @@
+//! What the reference transports are made of.
+//!
+//! - [`cargo`]: what their packets carry.
+//! - `outbox`: answers on their way out, and what is reported to the simulator.
+//! - `scoreboard`: what became of every packet of a flow, at its sender.
+//! - `incoming`: which packets of a flow have arrived, at its receiver.
+//! - `turns`: flows that may send, one packet each in turn.
+//! - `alarms`: one timer per flow, cheap to push back.
+//!
+//! Rules of congestion are not here: each transport has its own.
+
+pub(crate) mod alarms;
+pub mod cargo;
+pub(crate) mod incoming;
+pub(crate) mod outbox;
+pub(crate) mod scoreboard;
+#[cfg(test)]
+pub(crate) mod star;
+pub(crate) mod turns;

@@ -1,0 +1,66 @@
+//! One timer per flow, made to be pushed back with every ACK at no cost.
+//!
+//! A flow remembers its true deadline itself. The entry here may be earlier, never later: when it
+//! comes due, the flow either acts or is entered again for its true deadline.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use gradwire_protocol::units::Instant;
+
+/// The earliest entry of a flow in [`Alarms`], if it has one; kept by the flow.
+pub(crate) type Alarm = Option<Instant>;
+
+/// Timers of a host's flows.
+#[derive(Debug, Default)]
+pub(crate) struct Alarms {
+    entries: BinaryHeap<Reverse<(Instant, u32)>>,
+}
+
+impl Alarms {
+    /// Makes sure that `flow` comes due no later than at `at`.
+    pub(crate) fn no_later_than(&mut self, at: Instant, flow: u32, alarm: &mut Alarm) {
+        if alarm.is_none_or(|set| at < set) {
+            *alarm = Some(at);
+            self.entries.push(Reverse((at, flow)));
+        }
+    }
+
+    /// When the next flow comes due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.entries.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes out a flow that has come due, and the time of its entry. Entries that are not a
+    /// flow's own alarm any more are to be ignored.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Instant, u32)> {
+        let due = self.next().is_some_and(|at| at <= now);
+        due.then(|| self.entries.pop())
+            .flatten()
+            .map(|Reverse(entry)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_deadline_needs_no_new_entry_and_an_earlier_one_does() {
+        let (mut alarms, mut alarm) = (Alarms::default(), None);
+        for at in [50, 80, 30] {
+            alarms.no_later_than(Instant::from_picos(at), 7, &mut alarm);
+        }
+        assert_eq!(alarm, Some(Instant::from_picos(30)));
+        assert_eq!(alarms.take_due(Instant::from_picos(29)), None);
+        assert_eq!(
+            alarms.take_due(Instant::from_picos(60)),
+            Some((Instant::from_picos(30), 7))
+        );
+        assert_eq!(
+            alarms.take_due(Instant::from_picos(60)),
+            Some((Instant::from_picos(50), 7))
+        );
+        assert_eq!(alarms.next(), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! What a packet of a reference transport carries.
+
+use gradwire_protocol::units::{ByteCount, Instant};
+
+use super::scoreboard::Transmission;
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Kind {
+    /// Bytes of a flow.
+    #[default]
+    Data,
+    /// A data packet has arrived.
+    Ack,
+    /// A data packet has not arrived: it was trimmed, or another one came in its place.
+    Nack,
+    /// Permission to send more (NDP).
+    Pull,
+    /// Congestion notification (RoCE).
+    Congestion,
+    /// Asks for an answer (pFabric).
+    Probe,
+    /// Answers a probe.
+    Alive,
+}
+
+/// Header fields of all reference transports; each uses those that it needs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Cargo {
+    /// What it is.
+    pub kind: Kind,
+    /// Whether the packet that it answers was marked.
+    pub marked: bool,
+    /// The flow.
+    pub flow: u32,
+    /// The packet of the flow: of data its own, of an answer the one that it is about.
+    pub packet: u32,
+    /// Of an answer: every packet of the flow before this one has arrived.
+    pub before: u32,
+    /// Counts the transmissions of a flow; an answer repeats it.
+    pub number: u32,
+    /// Pulls that the receiver has sent for the flow.
+    pub pulls: u32,
+    /// Bytes of the whole flow.
+    pub flow_bytes: ByteCount,
+    /// When the data packet left; an answer repeats it.
+    pub sent: Instant,
+}
+
+impl Cargo {
+    /// A packet of a flow that leaves now.
+    pub(crate) fn data(flow: u32, flow_bytes: ByteCount, now: Instant, sent: Transmission) -> Self {
+        let Transmission { packet, number, .. } = sent;
+        Self {
+            flow,
+            packet,
+            number,
+            flow_bytes,
+            sent: now,
+            ..Self::default()
+        }
+    }
+
+    /// An answer to this packet.
+    pub fn answer(&self, kind: Kind) -> Self {
+        Self { kind, ..*self }
+    }
+}

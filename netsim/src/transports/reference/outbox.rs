@@ -1,0 +1,125 @@
+//! Answers on their way out, and what is reported to the simulator.
+//!
+//! Answers leave before data, in the queue of control packets, and with the entropy of what they
+//! answer. Nothing that a reference transport sends is droppable by a threshold: all is ECT.
+
+use std::collections::VecDeque;
+
+use gradwire_protocol::machine::Ecn;
+use gradwire_protocol::units::{ByteCount, Dscp};
+
+use super::cargo::Cargo;
+use super::incoming::Arrival;
+use super::scoreboard::Attempt;
+use crate::host::{Envelope, Load, Progress};
+use crate::outcome::TransportCounts;
+use crate::transports::settings::Settings;
+
+/// DSCP of control packets: leads to the highest queue.
+pub(crate) const CONTROL: Dscp = Dscp(40);
+/// DSCP of data packets: leads to the queue below it.
+pub(crate) const DATA: Dscp = Dscp(34);
+
+/// What waits to leave a host, and what it has to say.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    host: u32,
+    settings: Settings,
+    answers: VecDeque<(u32, u16, Cargo)>,
+    progress: VecDeque<Progress>,
+    /// What the host has counted.
+    pub(crate) counts: TransportCounts,
+}
+
+/// Where a data packet goes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// The host that receives.
+    pub(crate) destination: u32,
+    /// Its path.
+    pub(crate) entropy: u16,
+    /// Its place in queues that serve the least first.
+    pub(crate) urgency: u32,
+}
+
+impl Outbox {
+    pub(crate) fn new(host: u32, settings: Settings) -> Self {
+        Self {
+            host,
+            settings,
+            answers: VecDeque::new(),
+            progress: VecDeque::new(),
+            counts: TransportCounts::default(),
+        }
+    }
+
+    /// Sends an answer to whoever sent `to`, the way it came.
+    pub(crate) fn answer(&mut self, to: &Envelope, cargo: Cargo) {
+        self.answers.push_back((to.source, to.entropy, cargo));
+    }
+
+    /// The next answer.
+    pub(crate) fn transmit(&mut self, cargo: &mut Cargo) -> Option<Envelope> {
+        let (destination, entropy, answer) = self.answers.pop_front()?;
+        *cargo = answer;
+        Some(self.control(Route {
+            destination,
+            entropy,
+            urgency: 0,
+        }))
+    }
+
+    /// A packet without data.
+    pub(crate) fn control(&self, route: Route) -> Envelope {
+        Envelope {
+            source: self.host,
+            destination: route.destination,
+            bytes: self.settings.control + self.settings.framing,
+            dscp: CONTROL,
+            ecn: Ecn::Ect,
+            entropy: route.entropy,
+            load: Load::Control,
+            urgency: route.urgency,
+        }
+    }
+
+    /// A packet of a flow of so many bytes.
+    pub(crate) fn data(&self, route: Route, flow_bytes: ByteCount, packet: u32) -> Envelope {
+        Envelope {
+            bytes: self.settings.packet_bytes(flow_bytes, packet),
+            dscp: DATA,
+            load: Load::Data,
+            ..self.control(route)
+        }
+    }
+
+    /// Counts a data packet that leaves.
+    pub(crate) fn count(&mut self, attempt: Attempt) {
+        match attempt {
+            Attempt::First => self.counts.sent += 1,
+            Attempt::Again => self.counts.repaired += 1,
+        }
+    }
+
+    /// Counts a data packet that has arrived, and reports the flow when it was the last one.
+    pub(crate) fn arrived(&mut self, flow: u32, arrival: Arrival) {
+        match arrival {
+            Arrival::New => {}
+            Arrival::Last => self.report(Progress::Received {
+                flow,
+                lost_bytes: 0,
+            }),
+            Arrival::Again => self.counts.duplicates += 1,
+        }
+    }
+
+    /// Says what has happened to a flow.
+    pub(crate) fn report(&mut self, progress: Progress) {
+        self.progress.push_back(progress);
+    }
+
+    /// What has happened, oldest first.
+    pub(crate) fn progress(&mut self) -> Option<Progress> {
+        self.progress.pop_front()
+    }
+}

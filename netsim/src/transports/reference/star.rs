@@ -1,0 +1,224 @@
+//! A network for tests of single transports: hosts around one switch, a verdict on each packet.
+//!
+//! Every host has a link of 100 Gb/s and 1 us to the switch and back. The switch serves control
+//! packets first, then data by urgency, then by arrival.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gradwire_protocol::machine::Ecn;
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
+
+use super::cargo::Cargo;
+use crate::host::{Begin, Envelope, Host, Load, Progress};
+use crate::transports::settings::Settings;
+
+const RATE: Rate = Rate::from_gbps(100);
+const LATENCY: Span = Span::from_micros(1);
+
+/// What the settings of a host of the star are.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        payload: 4086,
+        header: 64,
+        control: 64,
+        framing: 0,
+        // Two links: 2 x (332 ns + 1 us) there, 2 x (5.12 ns + 1 us) back.
+        base_rtt: Span::from_picos(4_674_240),
+        rate: RATE,
+        seed: 1,
+    }
+}
+
+/// Time of a flow alone, to its sender, over two links: (n-1) S + S + S_last + 2 d + 2 (A + d).
+pub(crate) fn alone(bytes: u64) -> Instant {
+    let settings = settings();
+    let packets = settings.packets(ByteCount::new(bytes));
+    let last = settings.packet_bytes(ByteCount::new(bytes), packets - 1);
+    let last = RATE.transmit_time(ByteCount::new(u64::from(last)));
+    let answer = RATE.transmit_time(ByteCount::new(64));
+    Instant::START + settings.packet_time() * u64::from(packets) + last + (answer + LATENCY * 2) * 2
+}
+
+/// What the switch does with a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    Pass,
+    Mark,
+    Trim,
+    Drop,
+}
+
+/// Decides about a packet, knowing how many packets of data wait for its port.
+pub(crate) type Judge = Box<dyn FnMut(&Envelope, &Cargo, usize) -> Verdict>;
+
+#[derive(Debug)]
+enum Event {
+    HostLinkFree(usize),
+    Wake(usize),
+    AtSwitch(Envelope, Cargo),
+    PortFree(usize),
+    Arrives(Envelope, Cargo),
+}
+
+/// A packet's place in a queue: control first, then urgency, then arrival.
+type Place = (bool, u32, u64);
+
+#[derive(Default)]
+struct Wire {
+    busy: bool,
+    queue: BTreeMap<Place, (Envelope, Cargo)>,
+}
+
+/// The network.
+pub(crate) struct Star<H> {
+    pub(crate) hosts: Vec<H>,
+    pub(crate) now: Instant,
+    /// What hosts reported, and when.
+    pub(crate) log: Vec<(Instant, Progress)>,
+    /// Most packets of data that waited for one port.
+    pub(crate) deepest: usize,
+    judge: Judge,
+    links: Vec<bool>,
+    ports: Vec<Wire>,
+    events: BTreeMap<(Instant, u64), Event>,
+    wakes: BTreeSet<(Instant, usize)>,
+    count: u64,
+}
+
+impl<H: Host<Cargo = Cargo>> Star<H> {
+    pub(crate) fn new(hosts: Vec<H>, judge: Judge) -> Self {
+        Self {
+            now: Instant::START,
+            log: Vec::new(),
+            deepest: 0,
+            judge,
+            links: vec![false; hosts.len()],
+            ports: hosts.iter().map(|_| Wire::default()).collect(),
+            events: BTreeMap::new(),
+            wakes: BTreeSet::new(),
+            count: 0,
+            hosts,
+        }
+    }
+
+    /// Begins a flow now.
+    pub(crate) fn begin(&mut self, source: usize, flow: u32, destination: u32, bytes: u64) {
+        let bytes = ByteCount::new(bytes);
+        let begin = Begin {
+            flow,
+            destination,
+            bytes,
+            layer: (0, 0),
+        };
+        self.hosts[source].begin(self.now, begin);
+        self.after(source);
+    }
+
+    /// Runs until nothing happens any more or `limit` has come.
+    pub(crate) fn run(&mut self, limit: Instant) {
+        while let Some(event) = self
+            .events
+            .first_entry()
+            .filter(|event| event.key().0 <= limit)
+        {
+            let ((at, _), event) = event.remove_entry();
+            self.now = at;
+            self.handle(event);
+        }
+        self.now = limit;
+    }
+
+    /// When a flow's sender knew that it had arrived.
+    pub(crate) fn acknowledged(&self, flow: u32) -> Instant {
+        let entry = self
+            .log
+            .iter()
+            .find(|(_, said)| *said == Progress::Acknowledged { flow });
+        entry
+            .unwrap_or_else(|| panic!("flow {flow} is acknowledged: {:?}", self.log))
+            .0
+    }
+
+    fn at(&mut self, at: Instant, event: Event) {
+        self.count += 1;
+        self.events.insert((at, self.count), event);
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::HostLinkFree(host) => {
+                self.links[host] = false;
+                self.after(host);
+            }
+            Event::Wake(host) => {
+                self.wakes.remove(&(self.now, host));
+                self.hosts[host].wake(self.now);
+                self.after(host);
+            }
+            Event::AtSwitch(envelope, cargo) => self.switch(envelope, cargo),
+            Event::PortFree(port) => {
+                self.ports[port].busy = false;
+                self.serve(port);
+            }
+            Event::Arrives(envelope, mut cargo) => {
+                let host = envelope.destination as usize;
+                self.hosts[host].receive(self.now, &envelope, &mut cargo);
+                self.after(host);
+            }
+        }
+    }
+
+    fn after(&mut self, host: usize) {
+        let mut cargo = Cargo::default();
+        if !self.links[host]
+            && let Some(envelope) = self.hosts[host].transmit(self.now, &mut cargo)
+        {
+            self.links[host] = true;
+            let left = self.now + RATE.transmit_time(ByteCount::new(u64::from(envelope.bytes)));
+            self.at(left, Event::HostLinkFree(host));
+            self.at(left + LATENCY, Event::AtSwitch(envelope, cargo));
+        }
+        while let Some(progress) = self.hosts[host].progress() {
+            self.log.push((self.now, progress));
+        }
+        if let Some(at) = self.hosts[host].wakes_at() {
+            assert!(at >= self.now, "host {host} wants to be woken in the past");
+            if self.wakes.insert((at, host)) {
+                self.at(at, Event::Wake(host));
+            }
+        }
+    }
+
+    fn switch(&mut self, mut envelope: Envelope, cargo: Cargo) {
+        let port = envelope.destination as usize;
+        let waiting = self.ports[port]
+            .queue
+            .keys()
+            .filter(|place| place.0)
+            .count();
+        match (self.judge)(&envelope, &cargo, waiting) {
+            Verdict::Pass => {}
+            Verdict::Mark => envelope.ecn = Ecn::Ce,
+            Verdict::Trim => (envelope.load, envelope.bytes) = (Load::Trimmed, 64),
+            Verdict::Drop => return,
+        }
+        self.count += 1;
+        let place = (envelope.load == Load::Data, envelope.urgency, self.count);
+        self.ports[port].queue.insert(place, (envelope, cargo));
+        self.deepest = self.deepest.max(waiting);
+        self.serve(port);
+    }
+
+    fn serve(&mut self, port: usize) {
+        if self.ports[port].busy {
+            return;
+        }
+        let Some((_, (envelope, cargo))) = self.ports[port].queue.pop_first() else {
+            return;
+        };
+        self.ports[port].busy = true;
+        let left = self.now + RATE.transmit_time(ByteCount::new(u64::from(envelope.bytes)));
+        self.at(left, Event::PortFree(port));
+        self.at(left + LATENCY, Event::Arrives(envelope, cargo));
+    }
+}

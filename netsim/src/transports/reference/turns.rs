@@ -1,0 +1,39 @@
+//! Flows of a host that may send, one packet each in turn.
+
+use std::collections::VecDeque;
+
+/// Whether a flow stands in the row; kept by the flow.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Turn {
+    /// It does not.
+    #[default]
+    Waits,
+    /// It does.
+    Comes,
+}
+
+/// The row.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    row: VecDeque<u32>,
+}
+
+impl Turns {
+    /// Puts a flow at the end of the row, unless it stands in it.
+    pub(crate) fn line_up(&mut self, flow: u32, turn: &mut Turn) {
+        if *turn == Turn::Waits {
+            *turn = Turn::Comes;
+            self.row.push_back(flow);
+        }
+    }
+
+    /// Takes out the flow whose turn it is; its [`Turn`] is to be set by whoever keeps it.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        self.row.pop_front()
+    }
+
+    /// Whether nobody stands in the row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.row.is_empty()
+    }
+}

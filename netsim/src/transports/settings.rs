@@ -1,0 +1,73 @@
+//! What all reference transports are told: sizes on the wire, the round trip, the rate of a host.
+
+use gradwire_protocol::units::{ByteCount, Rate, Span};
+
+/// Sizes and times that a reference transport goes by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// Bytes of a flow in a full packet; at least 1.
+    pub payload: u32,
+    /// Bytes of the transport's own header on data packets.
+    pub header: u32,
+    /// Bytes of a packet without data: ACK, NACK, PULL, CNP, probe.
+    pub control: u32,
+    /// Bytes on the wire around every packet.
+    pub framing: u32,
+    /// Time from the first bit of a full packet to the arrival of its ACK, on the longest path of
+    /// an idle fabric.
+    pub base_rtt: Span,
+    /// Rate of the host's link.
+    pub rate: Rate,
+    /// Seed of everything that is random.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Data packets of a flow.
+    pub fn packets(&self, bytes: ByteCount) -> u32 {
+        bytes.get().div_ceil(u64::from(self.payload)) as u32
+    }
+
+    /// Bytes on the wire of a flow's packet.
+    pub fn packet_bytes(&self, bytes: ByteCount, packet: u32) -> u32 {
+        let before = u64::from(packet) * u64::from(self.payload);
+        let payload = (bytes.get() - before).min(u64::from(self.payload));
+        payload as u32 + self.header + self.framing
+    }
+
+    /// Time that a full packet takes on the host's link.
+    pub fn packet_time(&self) -> Span {
+        let bytes = self.payload + self.header + self.framing;
+        self.rate.transmit_time(ByteCount::new(u64::from(bytes)))
+    }
+
+    /// Full packets that are on their way in a round trip at line rate, rounded up.
+    pub fn bandwidth_delay(&self) -> u32 {
+        let picos = self.base_rtt.as_picos();
+        picos.div_ceil(self.packet_time().as_picos().max(1)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_cut_into_full_packets_and_a_rest() {
+        let settings = Settings {
+            payload: 4086,
+            header: 64,
+            control: 64,
+            framing: 0,
+            base_rtt: Span::from_micros(14),
+            rate: Rate::from_gbps(100),
+            seed: 1,
+        };
+        let bytes = ByteCount::new(2_000_000);
+        assert_eq!(settings.packets(bytes), 490);
+        assert_eq!(settings.packet_bytes(bytes, 488), 4150);
+        assert_eq!(settings.packet_bytes(bytes, 489), 1946 + 64);
+        assert_eq!(settings.packet_time(), Span::from_nanos(332));
+        assert_eq!(settings.bandwidth_delay(), 43);
+    }
+}

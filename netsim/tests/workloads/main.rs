@@ -1,0 +1,10 @@
+//! Workloads: what every pattern and file becomes, and what is said of those that are wrong.
+
+mod arrivals;
+mod checks;
+mod connection_matrices;
+mod layers;
+mod patterns;
+mod samples;
+mod schedules;
+mod traces;

@@ -1,0 +1,141 @@
+//! Queues, thresholds and load balancing of every switch port, from a job and a round trip.
+//!
+//! Each class of the job has a DSCP and a strict-priority queue of its own, control packets the
+//! highest. In every queue one depth decides, `marks_above`: deeper than that, a protected packet
+//! (ECT) is marked and a droppable one (not-ECT) is dropped. It is the depth that keeps a link busy
+//! while senders react, K = share x rate x RTT; a share of 1/7 is what DCTCP needs at least
+//! (Alizadeh et al., SIGCOMM 2010, section 3.3), more tolerates the bursts of sprayed packets.
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
+
+/// DSCPs there are: six bits.
+pub const DSCPS: usize = 64;
+
+/// How a switch chooses among equally short paths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Balance {
+    /// By a hash of addresses and ports: one entropy, one path. Sprays where senders change the
+    /// entropy from packet to packet.
+    Ecmp,
+    /// Each packet takes a random path.
+    Random,
+    /// Each packet takes the port with the shortest queue.
+    Adaptive,
+}
+
+/// When a queue asks the port before it to stop (PFC, IEEE 802.1Qbb).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Pause {
+    /// Bytes of one ingress port and class above which it pauses.
+    pub above: ByteCount,
+    /// Bytes at which it resumes.
+    pub below: ByteCount,
+}
+
+/// Which packet of a queue is served first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Order {
+    /// The one that came first.
+    Arrival,
+    /// One of the flow with the least left to send, as its packets say; a full queue drops the one
+    /// with the most. No commodity switch does this; it is here for comparison.
+    Urgency,
+}
+
+/// One strict-priority queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Queue {
+    /// The class that it carries.
+    pub class: Class,
+    /// The DSCP that leads to it.
+    pub dscp: Dscp,
+    /// Where it marks ECT and drops not-ECT packets: a share of rate x RTT. `None`: never.
+    pub marks_above: Option<Share>,
+}
+
+/// What every switch of a fabric does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct QosPolicy {
+    /// The queues, highest first. Packets of other DSCPs go to the last one.
+    pub queues: Vec<Queue>,
+    /// The round trip that thresholds are meant for.
+    pub rtt: Span,
+    /// How paths are chosen.
+    pub balance: Balance,
+    /// How queues are served.
+    pub order: Order,
+    /// PFC; `None`: off, packets are dropped.
+    pub pause: Option<Pause>,
+    /// Packets that a full data queue would drop are cut to this many bytes and sent in the
+    /// highest queue instead; `None`: they are dropped.
+    pub trims_to: Option<ByteCount>,
+    /// Data queue depth above which packets are trimmed, where they are.
+    pub trims_above: ByteCount,
+}
+
+impl QosPolicy {
+    /// The policy that a job's tags are made for, on a fabric whose round trip without queues
+    /// takes `rtt`. Control packets are never marked: they are few, and their sender does not
+    /// slow down.
+    pub fn of_job(job: &Job, rtt: Span) -> Self {
+        let mark = Share::ALL;
+        let queues = job.priority.dscps.iter().enumerate();
+        let queues = queues.map(|(class, &dscp)| Queue {
+            class: Class(class as u8),
+            dscp,
+            marks_above: (class > 0).then_some(mark),
+        });
+        Self {
+            queues: queues.collect(),
+            rtt,
+            balance: Balance::Ecmp,
+            order: Order::Arrival,
+            pause: None,
+            trims_to: None,
+            trims_above: ByteCount::new(0),
+        }
+    }
+
+    /// The queue of each DSCP.
+    pub fn queue_of_dscp(&self) -> [u8; DSCPS] {
+        let last = self.queues.len().saturating_sub(1) as u8;
+        let mut map = [last; DSCPS];
+        for (queue, row) in self.queues.iter().enumerate() {
+            map[usize::from(row.dscp.0) % DSCPS] = queue as u8;
+        }
+        map
+    }
+
+    /// Depth in bytes above which a queue of a port of this rate marks and drops; `u64::MAX` when
+    /// it never does. K = share x rate x RTT, rounded down to a byte.
+    pub fn marks_above(&self, queue: usize, rate: Rate) -> u64 {
+        let bits = u128::from(rate.as_bits_per_second()) * u128::from(self.rtt.as_picos());
+        let product = (bits / 8_000_000_000_000) as u64;
+        let share = self.queues.get(queue).and_then(|row| row.marks_above);
+        share.map_or(u64::MAX, |share| share.of(product))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_its_queue_and_strangers_the_last() {
+        let policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
+        let map = policy.queue_of_dscp();
+        assert_eq!(
+            [40, 34, 26, 18, 10, 8, 0].map(|dscp| map[dscp]),
+            [0, 1, 2, 3, 4, 5, 6]
+        );
+        assert_eq!(map[63], 6);
+    }
+
+    #[test]
+    fn a_threshold_is_a_share_of_the_bandwidth_delay_product() {
+        let policy = QosPolicy::of_job(&Job::default(), Span::from_micros(16));
+        assert_eq!(policy.marks_above(1, Rate::from_gbps(100)), 100_000);
+        assert_eq!(policy.marks_above(0, Rate::from_gbps(100)), u64::MAX);
+    }
+}
