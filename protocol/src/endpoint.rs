@@ -377,7 +377,7 @@ impl Endpoint {
         self.idle_armed = false;
         let idle_at = self.grants.idle_at(self.settings.gap);
         if idle_at.is_some_and(|at| at <= now) {
-            self.grants.give_up();
+            self.grants.give_up(now);
         }
         self.grant(now);
     }

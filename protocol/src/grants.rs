@@ -49,9 +49,10 @@ impl Grants {
         waits.then(|| self.arrived + gap)
     }
 
-    /// What was on its way is lost: grants go on without it.
-    pub fn give_up(&mut self) {
+    /// What was on its way is lost: grants go on without it, and are waited for as long.
+    pub fn give_up(&mut self, now: Instant) {
         self.expected = 0;
+        self.arrived = now;
     }
 
     /// Whether everything is granted at once.

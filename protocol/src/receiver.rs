@@ -16,7 +16,7 @@ use crate::incoming::{Due, Receiving, State, Wants};
 use crate::machine::Ecn;
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, Rank, Share, Span, Step, Tag};
-use crate::wire::{Flags, Header, Kind, Report};
+use crate::wire::{Header, Kind, Report};
 
 /// An acknowledgement waits at most this long for more segments to report.
 const ACK_WAIT: Span = Span::from_micros(50);
@@ -261,10 +261,6 @@ impl Receiver {
             let less = self.messages[at].on_lost(&report, lost);
             scene.grants.settle(less);
         }
-        if !header.flags.has(Flags::ALL_SENT) {
-            // It has heard nothing for as long as what it sent would have taken.
-            scene.grants.settle(self.messages[at].settle());
-        }
         self.on_probe(at, header, scene);
         if self.messages[at].is_settled() {
             self.on_gap_over(at, scene);
@@ -315,6 +311,10 @@ impl Receiver {
         }
         receiving.due = Due::AckBy(scene.now + ACK_WAIT);
         self.early_segments += segments;
+        if header.kind == Kind::Probe {
+            // Its sender would not probe if what it sent before were on its way.
+            receiving.settle();
+        }
         scene.grants.expect(receiving.expected());
         self.messages.push(receiving);
         let at = self.messages.len() - 1;

@@ -10,12 +10,14 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from gradwire.sweep import SweepError, sweep
+
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import _DistributedBackendOptions
 
     from gradwire import _binding
 
-__all__ = ["autoload", "register"]
+__all__ = ["SweepError", "autoload", "register", "sweep"]
 __version__ = version("gradwire")
 
 

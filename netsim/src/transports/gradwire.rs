@@ -13,7 +13,9 @@ use gradwire_protocol::priority::{Policy, Shape};
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{ByteCount, Instant, JobId, Layer, Rank, Share, Step, Tag};
+use gradwire_protocol::units::{
+    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Share, Step, Tag,
+};
 use gradwire_protocol::wire::{Header, Kind};
 
 use super::program::Player;
@@ -268,7 +270,10 @@ impl Messages {
             let tags = if tolerance.is_none() {
                 self.policy.lossless(shape, &[(0, layer)])
             } else {
-                self.policy.lossy(shape, &[(0, layer)], Vec::new())
+                // No bytes, so no magnitudes: all are equal, and the first ones stand for the
+                // share that the job protects.
+                let magnitudes = vec![Magnitude(1); shape.segments as usize];
+                self.policy.lossy(shape, &[(0, layer)], magnitudes)
             };
             let outgoing = Outgoing {
                 tag: Tag::new(pieces as u16, begin.flow, piece as u16),

@@ -1,0 +1,17 @@
+//! The engine does what queueing theory, the switches' manuals and published runs say it must.
+//!
+//! Every test runs whole fabrics. Facts of gradwire on a fabric are run through
+//! `simulation::run`; facts of switches alone are run with hosts that send just what they are told
+//! ([`world::Talker`]), so that no protocol stands between a formula and its queue.
+//! `GRADWIRE_SLOW=1` adds the runs that take long.
+
+mod all_reduce;
+mod alone;
+mod paths;
+mod published;
+mod queueing;
+mod repeatable;
+mod sharing;
+mod small_tensors;
+mod switch;
+mod world;

@@ -1,0 +1,263 @@
+//! The same setup and seed give the same outcome: again, on any number of threads, in any build.
+
+use gradwire_netsim::fabric::{Buffer, Change, Fabric, LinkState};
+use gradwire_netsim::outcome::Outcome;
+use gradwire_netsim::simulation::{self, Setup, Transport};
+use gradwire_netsim::statistics::digest;
+use gradwire_protocol::units::{ByteCount, Instant, Span};
+use gradwire_switch_config::policy::Balance;
+
+use crate::world::{fabric, lines, pattern, run, setup, share, slow};
+
+const SHAPE: &str = "fat-tree:k=8@100G";
+const PATTERNS: [&str; 3] = [
+    "permutation:30KB",
+    "incast:31x30KB",
+    "all-to-all:6KB@hosts=0-3,16-19,32-35,112-115",
+];
+
+/// What may happen in a fabric beside packets that pass.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Nothing,
+    GrayLinks,
+    SharedBuffers,
+    Flaps,
+    Samples,
+    Marks,
+    Random,
+    Adaptive,
+    /// Of one link, which belongs to one thread.
+    AdaptiveFlap,
+}
+
+const TROUBLES: [Trouble; 9] = [
+    Trouble::Nothing,
+    Trouble::GrayLinks,
+    Trouble::SharedBuffers,
+    Trouble::Flaps,
+    Trouble::Samples,
+    Trouble::Marks,
+    Trouble::Random,
+    Trouble::Adaptive,
+    Trouble::AdaptiveFlap,
+];
+
+/// Every `every`-th link between switches fails and comes back.
+fn flapping(fabric: &mut Fabric, every: usize) {
+    let links = fabric.links.len() as u32;
+    for (micros, state) in [(3, LinkState::Down), (20, LinkState::Up)] {
+        let at = Instant::START + Span::from_micros(micros);
+        let links = (0..links).filter(|link| !fabric.links[*link as usize].has_host());
+        let changes: Vec<_> = links
+            .step_by(every)
+            .map(|link| Change { at, link, state })
+            .collect();
+        fabric.changes.extend(changes);
+    }
+}
+
+fn with(trouble: Trouble, mut setup: Setup) -> Setup {
+    let fabric = &mut setup.fabric;
+    match trouble {
+        Trouble::Nothing => {}
+        Trouble::GrayLinks => {
+            for link in fabric.links.iter_mut().step_by(3) {
+                link.loss = share(0.01);
+            }
+        }
+        Trouble::SharedBuffers => {
+            let bytes = ByteCount::kib(256);
+            fabric.buffer = Buffer::Shared { bytes, alpha: 1.0 };
+        }
+        Trouble::Flaps => flapping(fabric, 7),
+        Trouble::Samples => setup.sample_every = Some(Span::from_nanos(700)),
+        Trouble::Marks => fabric.marks_above = Some(share(0.02)),
+        Trouble::Random => fabric.balance = Some(Balance::Random),
+        Trouble::Adaptive => fabric.balance = Some(Balance::Adaptive),
+        Trouble::AdaptiveFlap => {
+            fabric.balance = Some(Balance::Adaptive);
+            flapping(fabric, 1_000);
+        }
+    }
+    setup
+}
+
+/// An outcome without what depends on the machine and on how the work was shared out.
+fn essence(outcome: Outcome) -> Outcome {
+    Outcome {
+        events_per_thread: Vec::new(),
+        cpu_per_thread: Vec::new(),
+        ..outcome
+    }
+}
+
+/// What first differs, in words.
+fn difference(one: &Outcome, other: &Outcome) -> String {
+    let flow = one.flows.iter().zip(&other.flows).find(|(a, b)| a != b);
+    let link = one.links.iter().zip(&other.links).find(|(a, b)| a != b);
+    let sample = one.samples.iter().zip(&other.samples).find(|(a, b)| a != b);
+    format!(
+        "events {} {}, ended {:?} {:?}, samples {} {}, {:?} {:?}\n{flow:?}\n{link:?}\n{sample:?}",
+        one.events,
+        other.events,
+        one.ended,
+        other.ended,
+        one.samples.len(),
+        other.samples.len(),
+        one.transport,
+        other.transport,
+    )
+}
+
+fn check(what: &str, setup: &Setup, threads: &[usize]) {
+    let first = essence(run(setup));
+    assert!(first.events > 1000, "{what}");
+    for &threads in threads {
+        let again = essence(run(&Setup {
+            threads,
+            ..setup.clone()
+        }));
+        assert!(
+            first == again,
+            "{what}, seed {}, {threads} threads: {}",
+            setup.seed,
+            difference(&first, &again)
+        );
+    }
+}
+
+/// Every trouble with two of the patterns, and with all of them where time plays no part.
+fn repeats(transport: Transport) {
+    for (number, trouble) in TROUBLES.into_iter().enumerate() {
+        for (index, text) in PATTERNS.into_iter().enumerate() {
+            if index == number % PATTERNS.len() && !slow() {
+                continue;
+            }
+            let lines = lines(SHAPE, text, 3);
+            let setup = with(trouble, Setup { transport, ..lines });
+            check(
+                &format!("{transport}, {text}, {trouble:?}"),
+                &setup,
+                &[1, 2, 3],
+            );
+        }
+    }
+}
+
+#[test]
+fn gradwire_gives_the_same_bytes_again_and_on_any_number_of_threads() {
+    repeats(Transport::Gradwire);
+}
+
+#[test]
+fn dctcp_does() {
+    repeats(Transport::Dctcp);
+}
+
+#[test]
+fn pfabric_does() {
+    repeats(Transport::PFabric);
+}
+
+#[test]
+fn ndp_does() {
+    repeats(Transport::Ndp);
+}
+
+#[test]
+fn roce_with_pfc_does() {
+    repeats(Transport::Roce);
+}
+
+#[test]
+fn collectives_do() {
+    for text in [
+        "ring:1MiB@hosts=0-3,16-19",
+        "direct:256KiB@hosts=0,16,32,48,64",
+        "ps:2@256KiB@hosts=0-7,64-71",
+    ] {
+        let mut setup = with(Trouble::GrayLinks, lines(SHAPE, text, 3));
+        setup.job.tolerance = share(0.1);
+        check(text, &setup, &[1, 2, 3]);
+    }
+}
+
+#[test]
+fn other_shapes_do() {
+    for shape in [
+        "leaf-spine:16x8x4@100G/200G,latency=700ns",
+        "rail:16x8@100G,balance=random",
+        "fat-tree:k=8,over=2@100G,buffer=1MiB*1",
+    ] {
+        let setup = with(Trouble::GrayLinks, lines(shape, PATTERNS[0], 3));
+        check(shape, &setup, &[1, 2, 3]);
+    }
+}
+
+#[test]
+fn runs_that_are_stopped_in_the_middle_do() {
+    for transport in [Transport::Gradwire, Transport::Roce] {
+        let setup = Setup {
+            transport,
+            limit: Instant::START + Span::from_micros(23),
+            ..with(Trouble::Samples, lines(SHAPE, "incast:64x60KB", 3))
+        };
+        let stopped = |threads| {
+            let setup = Setup {
+                threads,
+                ..setup.clone()
+            };
+            let outcome = simulation::run(&setup, &mut |_| ());
+            essence(outcome.expect("the setup makes sense"))
+        };
+        let first = stopped(1);
+        assert!(first.timed_out, "{transport}");
+        for threads in [2, 3] {
+            let again = stopped(threads);
+            assert!(
+                first == again,
+                "{transport}, {threads} threads: {}",
+                difference(&first, &again)
+            );
+        }
+    }
+}
+
+#[test]
+fn other_seeds_give_other_bytes() {
+    let digest_of = |seed| {
+        let setup = lines(SHAPE, PATTERNS[0], 1);
+        digest(&run(&Setup { seed, ..setup }))
+    };
+    assert_ne!(digest_of(1), digest_of(2));
+}
+
+/// Digest of the flows of the run below, in every build on every machine.
+const DIGEST: u64 = 0x9523_15e8_2314_8fb4;
+
+#[test]
+fn a_debug_build_and_a_release_build_give_the_same_bytes() {
+    let fabric = fabric("fat-tree:k=4@100G,balance=random");
+    let workload = pattern("permutation:300KB", &fabric, 5);
+    let setup = with(Trouble::GrayLinks, setup(fabric, workload));
+    let digest = digest(&run(&setup));
+    assert_eq!(
+        digest,
+        DIGEST,
+        "this build gives {digest:#x}: write it into DIGEST in {} if the protocol or the engine \
+         was changed on purpose, and see that debug and release give the same",
+        file!()
+    );
+}
+
+#[test]
+fn a_large_fabric_gives_the_same_bytes_on_any_number_of_threads() {
+    let text = if slow() {
+        "permutation:200KB"
+    } else {
+        "permutation:4KB"
+    };
+    let setup = lines("fat-tree:k=16@100G,balance=random", text, 3);
+    check(text, &setup, if slow() { &[2, 3, 4, 7] } else { &[3] });
+}

@@ -1,0 +1,124 @@
+//! Flows that meet on a link fill it, and share it.
+
+use gradwire_netsim::fabric::Device;
+use gradwire_netsim::outcome::Outcome;
+use gradwire_netsim::simulation::{self, Setup};
+use gradwire_netsim::workload::{Flow, Start};
+use gradwire_protocol::units::{ByteCount, Instant, Span};
+
+use crate::world::{
+    HEADER, SEED, dropped, fabric, flow, flows, lines, micros, run, setup, tail, took,
+};
+
+/// Time of all bytes of these flows on one link, in microseconds, and of the first of them over
+/// the links before.
+fn wire_bound(setup: &Setup) -> f64 {
+    let fabric = &setup.fabric;
+    let framing = u64::from(fabric.framing);
+    let segment = (u64::from(fabric.mtu) - HEADER) / 16 * 16;
+    let on_wire = |bytes: u64| bytes + bytes.div_ceil(segment) * (HEADER + framing);
+    let bytes = setup
+        .workload
+        .flows
+        .iter()
+        .map(|flow| on_wire(flow.bytes.get()));
+    let all = fabric
+        .host_rate()
+        .transmit_time(ByteCount::new(bytes.sum()));
+    let first = &setup.workload.flows[0];
+    let full = fabric
+        .host_rate()
+        .transmit_time(ByteCount::new(segment + HEADER + framing));
+    let hops = fabric.path(first.source, first.destination).len() as u64;
+    micros(all + full * (hops - 1) + Span::from_micros(1) * hops)
+}
+
+/// Bytes of the flows that meet / rate of the last link + one-way path. The bound of the 127
+/// senders is htsim's incast_128, in which its UEC and EQDS take 1.9 % and 1.5 % more. All that can
+/// be dropped is what is sent before the receiver has said anything: two packets of each.
+#[test]
+fn an_incast_ends_within_1_percent_of_its_wire_bound() {
+    for (shape, text) in [
+        ("single:8@100G", "incast:7x1MB"),
+        ("fat-tree:k=4@100G", "incast:15x500KB"),
+        ("leaf-spine:8x8x4@100G", "incast:63x1MB"),
+        ("fat-tree:k=8@100G", "incast:127x2MB"),
+    ] {
+        let setup = lines(shape, text, SEED);
+        let outcome = run(&setup);
+        let (tail, bound) = (tail(&outcome), wire_bound(&setup));
+        let what = format!("{text} on {shape}, seed {SEED}: {tail:.1} us of {bound:.1} us");
+        assert!(tail > bound * 0.999 && tail < bound * 1.01, "{what}");
+        assert!(
+            outcome.flows.iter().all(|flow| flow.lost_bytes == 0),
+            "{what}"
+        );
+        let dropped = dropped(&outcome);
+        let unasked = 2 * setup.workload.flows.len() as u64;
+        assert!(dropped <= unasked, "{what}: {dropped} packets dropped");
+        println!("{what}, {dropped} packets dropped");
+    }
+}
+
+fn sent_by(outcome: &Outcome, host: u32) -> f64 {
+    let link = outcome
+        .links
+        .iter()
+        .find(|link| link.from == Device::Host(host));
+    link.expect("every host has a link").bytes as f64
+}
+
+/// Bytes that hosts 0 and 1 sent between two times, as shares of the last link's capacity.
+fn shares(setup: &Setup, from: Span, until: Span) -> [f64; 2] {
+    let at = |time| {
+        let limit = Instant::START + time;
+        let setup = Setup {
+            limit,
+            ..setup.clone()
+        };
+        let outcome = simulation::run(&setup, &mut |_| ()).expect("the setup makes sense");
+        [0, 1].map(|host| sent_by(&outcome, host))
+    };
+    let (before, after) = (at(from), at(until));
+    let capacity = 100e9 / 8.0 * until.beyond(from).as_secs_f64();
+    [0, 1].map(|host| (after[host] - before[host]) / capacity)
+}
+
+#[test]
+fn two_flows_get_half_of_their_link_each_and_end_when_both_have_passed() {
+    for shape in ["single:3@100G", "leaf-spine:3x1x2@100G"] {
+        let both = vec![flow(0, 2, 10_000_000), flow(1, 2, 10_000_000)];
+        let setup = setup(fabric(shape), flows(both));
+        let [first, second] = shares(&setup, Span::from_micros(200), Span::from_micros(1200));
+        assert!(
+            (first - 0.5).abs() < 0.01 && (second - 0.5).abs() < 0.01,
+            "{shape}: {first} and {second}"
+        );
+        let outcome = run(&setup);
+        let bound = wire_bound(&setup);
+        for flow in &outcome.flows {
+            let took = micros(took(flow));
+            assert!(
+                (took / bound - 1.0).abs() < 0.02,
+                "{shape}: {took} us of {bound} us"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_late_flow_gets_its_half_at_once() {
+    let late = Flow {
+        start: Start::At(Instant::START + Span::from_micros(400)),
+        ..flow(1, 2, 10_000_000)
+    };
+    let setup = setup(
+        fabric("single:3@100G"),
+        flows(vec![flow(0, 2, 10_000_000), late]),
+    );
+    let [first, second] = shares(&setup, Span::from_micros(450), Span::from_micros(850));
+    assert!(
+        (first - 0.5).abs() < 0.01 && (second - 0.5).abs() < 0.01,
+        "{first} and {second}"
+    );
+}
