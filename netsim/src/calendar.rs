@@ -31,11 +31,19 @@ pub struct Event {
     pub data: u32,
 }
 
+/// Some events of one slot. Together, because a large fabric's events do not fit the processor's
+/// caches, and following a link from one event to the next would wait for memory every time.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    event: Event,
+#[repr(align(64))]
+struct Chunk {
+    events: [Event; CHUNK_EVENTS],
+    count: u32,
+    /// The chunk filled before, or the next free one.
     next: u32,
 }
+
+/// With the two numbers behind them they fill two cache lines.
+const CHUNK_EVENTS: usize = 7;
 
 /// Events in order.
 #[derive(Debug)]
@@ -49,7 +57,7 @@ pub struct Calendar {
     opened: bool,
     heads: Vec<u32>,
     occupied: Vec<u64>,
-    entries: Vec<Entry>,
+    chunks: Vec<Chunk>,
     free: u32,
     far: BinaryHeap<Reverse<Event>>,
 }
@@ -65,7 +73,7 @@ impl Calendar {
             opened: false,
             heads: vec![NONE; SLOTS as usize],
             occupied: vec![0; SLOTS as usize / 64],
-            entries: Vec::new(),
+            chunks: Vec::new(),
             free: NONE,
             far: BinaryHeap::new(),
         }
@@ -88,20 +96,36 @@ impl Calendar {
     #[inline]
     fn link(&mut self, slot: u64, event: Event) {
         let at = (slot % SLOTS) as usize;
-        let entry = Entry {
-            event,
-            next: self.heads[at],
-        };
-        let index = self.free;
-        if index == NONE {
-            self.heads[at] = self.entries.len() as u32;
-            self.entries.push(entry);
-        } else {
-            self.free = self.entries[index as usize].next;
-            self.entries[index as usize] = entry;
-            self.heads[at] = index;
+        let mut head = self.heads[at];
+        if head == NONE || self.chunks[head as usize].count as usize == CHUNK_EVENTS {
+            head = self.fresh_chunk(head);
+            self.heads[at] = head;
+            self.occupied[at / 64] |= 1 << (at % 64);
         }
-        self.occupied[at / 64] |= 1 << (at % 64);
+        let chunk = &mut self.chunks[head as usize];
+        chunk.events[chunk.count as usize] = event;
+        chunk.count += 1;
+    }
+
+    fn fresh_chunk(&mut self, next: u32) -> u32 {
+        let index = self.free;
+        if index != NONE {
+            let chunk = &mut self.chunks[index as usize];
+            self.free = chunk.next;
+            (chunk.count, chunk.next) = (0, next);
+            return index;
+        }
+        let nothing = Event {
+            at: 0,
+            key: 0,
+            data: 0,
+        };
+        self.chunks.push(Chunk {
+            events: [nothing; CHUNK_EVENTS],
+            count: 0,
+            next,
+        });
+        (self.chunks.len() - 1) as u32
     }
 
     /// Takes the first event if it lies before `end`.
@@ -184,9 +208,10 @@ impl Calendar {
         let mut index = std::mem::replace(&mut self.heads[at], NONE);
         self.occupied[at / 64] &= !(1 << (at % 64));
         while index != NONE {
-            let entry = &mut self.entries[index as usize];
-            self.sorted.push(entry.event);
-            let next = std::mem::replace(&mut entry.next, self.free);
+            let chunk = &mut self.chunks[index as usize];
+            self.sorted
+                .extend_from_slice(&chunk.events[..chunk.count as usize]);
+            let next = std::mem::replace(&mut chunk.next, self.free);
             self.free = index;
             index = next;
         }

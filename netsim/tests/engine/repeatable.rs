@@ -71,7 +71,7 @@ fn with(trouble: Trouble, mut setup: Setup) -> Setup {
             fabric.buffer = Buffer::Shared { bytes, alpha: 1.0 };
         }
         Trouble::Flaps => flapping(fabric, 7),
-        Trouble::Samples => setup.sample_every = Some(Span::from_nanos(700)),
+        Trouble::Samples => setup.sample_every = Some(Span::from_nanos(70)),
         Trouble::Marks => fabric.marks_above = Some(share(0.02)),
         Trouble::Random => fabric.balance = Some(Balance::Random),
         Trouble::Adaptive => fabric.balance = Some(Balance::Adaptive),
