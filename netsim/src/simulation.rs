@@ -162,29 +162,39 @@ pub enum SetupError {
 /// What a job is on a fabric: what `written` does not name is fitted to the fabric's rate and round
 /// trip. The defaults of a job are made for hosts whose kernel delays packets by milliseconds; a
 /// simulated host has none.
-pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric) -> Job {
+///
+/// A message may begin with two packets before its receiver grants more where many hosts may send
+/// to one unannounced (flows, and reductions to a root); where ranks send in turns, as in the
+/// other collectives, with a whole bandwidth-delay product.
+pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: &Workload) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
-    let rtt = round_trip(fabric);
+    let rtt = Span::from_micros(round_trip(fabric).as_micros() + 1);
     let bits = u128::from(fabric.host_rate().as_bits_per_second());
     let bdp = (bits * u128::from(rtt.as_picos()) / 8_000_000_000_000) as u64;
+    let of_bdp = |times: u64, least: u64| {
+        let bytes = (bdp * times / 4).max(least);
+        ByteCount::new(bytes.next_multiple_of(1 << 10))
+    };
     let transport = &mut job.transport;
     if open("transport.mtu") {
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
     }
     if open("transport.window") {
-        transport.window = ByteCount::new((bdp * 2).max(64 << 10));
+        transport.window = of_bdp(8, 64 << 10);
     }
     if open("transport.initial_window") {
-        let window = transport.window.get();
-        transport.initial_window = ByteCount::new((bdp * 5 / 4).clamp(16 << 10, window));
+        transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
     }
     if open("transport.unscheduled") {
-        transport.unscheduled = ByteCount::new(2 * u64::from(fabric.mtu));
+        let in_turns = workload.flows.is_empty() && !workload.has_roots();
+        transport.unscheduled = match in_turns {
+            true => of_bdp(4, 16 << 10),
+            false => ByteCount::new(2 * u64::from(fabric.mtu)),
+        };
     }
     if open("transport.grant_window") {
-        let window = (bdp * 3 / 2).max(16 << 10);
-        transport.grant_window = GrantWindow::Bytes(ByteCount::new(window));
+        transport.grant_window = GrantWindow::Bytes(of_bdp(6, 16 << 10));
     }
     if open("transport.spray_burst") {
         transport.spray_burst = 1;

@@ -584,6 +584,7 @@ mod tests {
             mtu: MTU,
             framing: FRAMING,
             balance: None,
+            marks_above: None,
         };
         let named = |names: [&str; 3]| {
             let tiers = names.into_iter().zip([0, 0, 1]);
@@ -623,6 +624,7 @@ mod tests {
             mtu: MTU,
             framing: FRAMING,
             balance: None,
+            marks_above: None,
         };
         let mut links = vec![link(leaf, host), link(host, leaf), link(spine, leaf)];
         links.push(LinkOutcome {

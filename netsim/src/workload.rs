@@ -188,6 +188,19 @@ pub struct Workload {
     pub algorithm: Option<Algorithm>,
 }
 
+impl Workload {
+    /// Whether any program has a collective in which many send to one, or messages of which nobody
+    /// knows how many meet.
+    pub fn has_roots(&self) -> bool {
+        let mut tasks = self.programs.iter().flat_map(|program| &program.tasks);
+        tasks.any(|task| match task.work {
+            Work::Collective { kind, .. } => matches!(kind, CollectiveKind::Reduce { .. }),
+            Work::Send { .. } => true,
+            Work::Compute { .. } | Work::Receive { .. } => false,
+        })
+    }
+}
+
 impl Flow {
     /// A flow that begins at once and tells nobody.
     pub fn new(source: u32, destination: u32, bytes: ByteCount) -> Self {

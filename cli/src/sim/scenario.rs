@@ -169,7 +169,7 @@ impl Scenario {
             workload = workload.with_background(background);
         }
         let setup = Setup {
-            job: simulation::fitted(&job, &written, &fabric),
+            job: simulation::fitted(&job, &written, &fabric, &workload),
             fabric,
             workload,
             transport,

@@ -95,19 +95,17 @@ fn essence(outcome: Outcome) -> Outcome {
 /// What first differs, in words.
 fn difference(one: &Outcome, other: &Outcome) -> String {
     let flow = one.flows.iter().zip(&other.flows).find(|(a, b)| a != b);
-    let link = one.links.iter().zip(&other.links).find(|(a, b)| a != b);
+    let links = one.links.iter().zip(&other.links).find(|(a, b)| a != b);
+    let links = links.map(|(a, b)| {
+        let [a, b] = [a, b].map(|link| (link.from, link.to, link.bytes, link.peak_queue));
+        (a, b)
+    });
     let sample = one.samples.iter().zip(&other.samples).find(|(a, b)| a != b);
-    format!(
-        "events {} {}, ended {:?} {:?}, samples {} {}, {:?} {:?}\n{flow:?}\n{link:?}\n{sample:?}",
-        one.events,
-        other.events,
-        one.ended,
-        other.ended,
-        one.samples.len(),
-        other.samples.len(),
-        one.transport,
-        other.transport,
-    )
+    let [sizes, others] = [one, other].map(|outcome| {
+        let samples = outcome.samples.len();
+        (outcome.events, outcome.ended, samples, outcome.transport)
+    });
+    format!("{sizes:?} {others:?}\n{flow:?}\n{links:?}\n{sample:?}")
 }
 
 fn check(what: &str, setup: &Setup, threads: &[usize]) {

@@ -52,7 +52,7 @@ pub(crate) fn flow(source: u32, destination: u32, bytes: u64) -> Flow {
 /// gradwire with a fitted job on one thread.
 pub(crate) fn setup(fabric: Fabric, workload: Workload) -> Setup {
     Setup {
-        job: simulation::fitted(&Job::default(), &BTreeSet::new(), &fabric),
+        job: simulation::fitted(&Job::default(), &BTreeSet::new(), &fabric, &workload),
         fabric,
         workload,
         transport: Transport::Gradwire,
