@@ -52,6 +52,9 @@ const KINDS: [Kind; 6] = [
 const NUMBER_BITS: u32 = 29;
 /// Ports of a fabric beyond which it pays to read ahead.
 const LARGE_PORTS: usize = 2_000;
+/// Adaptive switches compare backlogs in grades of 2^21 ps, 2.1 us, and draw among equals: hosts send
+/// in step, so the least backlog to the picosecond would always be the same port's.
+const BACKLOG_GRADE_BITS: u32 = 21;
 /// Bytes of a pause frame on the wire.
 const PAUSE_FRAME_BYTES: u16 = 84;
 
@@ -284,27 +287,30 @@ impl<'w, H: Host> Region<'w, H> {
         if rest.is_empty() {
             return Some(first);
         }
-        let salt = (self.wiring.seed as u32) ^ switch.wrapping_mul(0x9E37_79B9);
-        let hash = match self.wiring.balance {
-            Balance::Random => mix(packet.path ^ salt ^ mix(self.now as u32)),
-            Balance::Ecmp | Balance::Adaptive => mix(packet.path ^ salt),
-        };
         if self.links_down > 0 {
-            return Some(self.choose_up(ports, hash));
+            let up = ports.iter().copied();
+            let up: Vec<u32> = up.filter(|&port| !self.ports[port as usize].down).collect();
+            if !up.is_empty() {
+                return Some(self.choose_among(switch, packet, &up));
+            }
         }
-        let start = scale(hash, ports.len());
-        if self.wiring.balance != Balance::Adaptive {
-            return Some(ports[start]);
-        }
-        let turned = ports[start..].iter().chain(&ports[..start]).copied();
-        turned.min_by_key(|&port| self.backlog(port))
+        Some(self.choose_among(switch, packet, ports))
     }
 
-    fn choose_up(&self, ports: &[u32], hash: u32) -> u32 {
-        let up = ports.iter().copied();
-        let up: Vec<u32> = up.filter(|&port| !self.ports[port as usize].down).collect();
-        let among: &[u32] = if up.is_empty() { ports } else { &up };
-        among[scale(hash, among.len())]
+    #[inline]
+    fn choose_among(&self, switch: u32, packet: &Packet, ports: &[u32]) -> u32 {
+        let salt = (self.wiring.seed as u32) ^ switch.wrapping_mul(0x9E37_79B9);
+        let hash = match self.wiring.balance {
+            Balance::Ecmp => mix(packet.path ^ salt),
+            Balance::Random | Balance::Adaptive => mix(packet.path ^ salt ^ mix(self.now as u32)),
+        };
+        let start = scale(hash, ports.len());
+        if self.wiring.balance != Balance::Adaptive {
+            return ports[start];
+        }
+        let turned = ports[start..].iter().chain(&ports[..start]).copied();
+        let least = turned.min_by_key(|&port| self.backlog(port) >> BACKLOG_GRADE_BITS);
+        least.unwrap_or(ports[start])
     }
 
     /// Picoseconds until a port has sent what it has.
@@ -673,7 +679,7 @@ impl<'w, H: Host> Region<'w, H> {
     }
 
     /// Writes down what waits, as it is before anything happens at `now`.
-    fn sample(&mut self, now: u64) {
+    pub fn sample(&mut self, now: u64) {
         while self.next_sample <= now {
             let at = Instant::from_picos(self.next_sample);
             let waiting = self.ports.iter().enumerate();

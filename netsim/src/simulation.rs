@@ -14,7 +14,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_protocol::wire::HEADER_BYTES;
 use gradwire_switch_config::policy::{Balance, Order, Pause, QosPolicy};
 
-use crate::fabric::{Fabric, FabricError};
+use crate::fabric::{Buffer, Fabric, FabricError};
 use crate::fabric::{Packets, Paths};
 use crate::flows::{Flows, Record, What};
 use crate::host::Host;
@@ -144,6 +144,14 @@ pub enum SetupError {
         /// Threads asked for.
         threads: usize,
     },
+    /// Threads for a fabric that cannot be divided.
+    #[error(
+        "{threads} threads: this fabric has fewer parts that could be shared out; use 1 thread"
+    )]
+    OnePart {
+        /// Threads asked for.
+        threads: usize,
+    },
     /// Threads that would wait more than they work.
     #[error(
         "{threads} threads: a window of {window} has about {events} events for each, less than \
@@ -203,12 +211,25 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
         transport.entropies = 64;
     }
     if open("transport.gap") {
-        transport.gap = rtt.max(Span::from_micros(10));
+        // Packets overtake each other by as much as a full port holds.
+        let drain = fabric.host_rate().transmit_time(port_memory(fabric));
+        let gap = Span::from_micros((rtt + drain).as_micros());
+        transport.gap = gap.max(Span::from_micros(10)).min(Span::from_millis(1));
     }
     if open("transport.delay_target") {
         transport.delay_target = (rtt * 4).max(Span::from_micros(10));
     }
     job
+}
+
+/// What one port can hold: its own memory, or a shared one's share when it is the only busy one.
+fn port_memory(fabric: &Fabric) -> ByteCount {
+    match fabric.buffer {
+        Buffer::PerPort(bytes) => bytes,
+        Buffer::Shared { bytes, alpha } => {
+            ByteCount::new((bytes.get() as f64 * alpha / (1.0 + alpha)) as u64)
+        }
+    }
 }
 
 /// The longest round trip of a full packet and a control packet, without queues.
@@ -315,8 +336,11 @@ fn event_gap(fabric: &Fabric) -> u64 {
 }
 
 fn check_threads(setup: &Setup, wiring: &Wiring) -> Result<(), SetupError> {
-    let window = wiring.lookahead.min(1 << 40);
-    let threads = setup.threads;
+    let (window, threads) = (wiring.lookahead, setup.threads);
+    let parts: BTreeSet<u8> = wiring.host_region.iter().copied().collect();
+    if parts.len() < threads {
+        return Err(SetupError::OnePart { threads });
+    }
     let events = window / event_gap(&setup.fabric).max(1) / threads as u64;
     if threads > 1 && events < EVENTS_PER_WINDOW_MIN {
         let window = Span::from_picos(window);
@@ -365,6 +389,10 @@ fn simulate<H: Host + Send>(
         }
         several => parallel::run(several, wiring.lookahead, end, setup.clock, watch),
     };
+    let last = regions.iter().map(|region| region.now).max();
+    for region in &mut regions {
+        region.sample(last.unwrap_or(0));
+    }
     Ok(gather(setup, &wiring, regions, times))
 }
 

@@ -725,9 +725,13 @@ impl Peer {
         }
     }
 
-    /// How long nothing must have arrived before what is missing counts as lost.
+    /// How long nothing must have arrived before what is missing counts as lost: the job's gap, or
+    /// longer where the round trip is known to vary by more.
     fn gap(&self, settings: &Settings) -> Span {
-        settings.gap.max(self.rtt.answer_wait())
+        match self.rtt.is_known() {
+            true => settings.gap.max(self.rtt.answer_wait()),
+            false => settings.gap,
+        }
     }
 
     fn poll_report(

@@ -317,6 +317,11 @@ impl Sending {
         self.in_flight.has(flight.segment) && self.sent_at(flight.segment) == flight.sent_at
     }
 
+    /// Whether the receiver may do without a segment.
+    pub(crate) fn may_miss(&self, segment: u32) -> bool {
+        !self.tolerance.is_none() && !self.tags.is_protected(segment)
+    }
+
     /// A segment was lost: repairs it, or leaves it a hole as long as the message tolerates it.
     pub(crate) fn on_lost(&mut self, segment: u32) {
         self.holes.insert(segment);

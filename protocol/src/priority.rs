@@ -15,6 +15,10 @@ use crate::units::{Class, Dscp, Layer, Magnitude, Share};
 /// The class of control packets.
 pub const CONTROL: Class = Class(0);
 
+/// One part in so many of a lossy message, the last to be sent, is droppable by no queue although it
+/// may be missing: nothing is sent behind it that could tell early that it is lost.
+const TAIL_PART: u32 = 8;
+
 /// The part of a job that decides class, DSCP and protection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
@@ -219,9 +223,24 @@ impl Tags {
                 ecn,
             });
         }
+        split_tail(&mut lanes, shape.segments.div_ceil(TAIL_PART));
         self.order = (!one_lane).then_some(order);
         self.lanes = lanes;
     }
+}
+
+/// Makes the last `tail` segments of a droppable last lane a lane that no queue drops.
+fn split_tail(lanes: &mut Vec<Lane>, tail: u32) {
+    let Some(last) = lanes.pop() else {
+        return;
+    };
+    let start = lanes.last().map_or(0, |lane| lane.end);
+    let split = last.end.saturating_sub(tail).max(start);
+    if last.ecn == Ecn::NotEct && split > start {
+        lanes.push(Lane { end: split, ..last });
+    }
+    let ecn = Ecn::Ect;
+    lanes.push(Lane { ecn, ..last });
 }
 
 #[cfg(test)]
@@ -276,13 +295,35 @@ mod tests {
             for position in start..lane.end {
                 let segment = tags.at(position);
                 assert!(visited.insert(segment));
-                let class_and_ecn = tags.class_and_ecn(&policy(), segment);
-                assert_eq!(class_and_ecn, (lane.class, lane.ecn));
+                let (class, ecn) = tags.class_and_ecn(&policy(), segment);
+                let of_tail = lane.end == 40 && lane.ecn == Ecn::Ect;
+                assert_eq!(class, lane.class);
+                assert!(ecn == lane.ecn || of_tail);
             }
             start = lane.end;
         }
         assert_eq!(visited.zeros(), 0);
         assert!(tags.lanes().is_sorted_by_key(|lane| lane.class));
+    }
+
+    #[test]
+    fn the_last_part_of_a_lossy_message_is_dropped_by_no_queue_and_may_be_missing() {
+        let shape = Shape {
+            segments: 80,
+            layer_count: 0,
+        };
+        let tags = policy().lossy(shape, &[], Vec::new());
+        let ends: Vec<(u32, Ecn)> = (tags.lanes().iter())
+            .map(|lane| (lane.end, lane.ecn))
+            .collect();
+        assert_eq!(ends, [(70, Ecn::NotEct), (80, Ecn::Ect)]);
+        assert_eq!(tags.protected_segments(80), 0);
+        let one = Shape {
+            segments: 1,
+            layer_count: 0,
+        };
+        let tags = policy().lossy(one, &[], Vec::new());
+        assert_eq!(tags.lanes().len(), 1);
     }
 
     #[test]

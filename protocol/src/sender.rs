@@ -339,7 +339,7 @@ impl Sender {
             self.repair_missing(at, packet);
         }
         let acked = ByteCount::new(acked_bytes);
-        let lost = self.find_lost(now, rtt);
+        let lost = self.find_lost(now, rtt, settings.gap);
         self.window.on_feedback(
             now,
             Feedback {
@@ -391,24 +391,30 @@ impl Sender {
 
     /// Finds segments that are lost because clearly later packets have arrived: of their own class,
     /// or a probe, which overtakes whatever waits in queues.
-    fn find_lost(&mut self, now: Instant, rtt: &Rtt) -> u32 {
-        let in_order = rtt.reordering().as_micros() as u32;
-        let probed = rtt.answer_wait().as_micros() as u32;
-        let by_probe = self.newest_probe.map(|stamp| stamp.wrapping_sub(probed));
+    ///
+    /// What is repaired anyway is found after a round trip with its deviation; a mistake costs a
+    /// duplicate. What the receiver would do without is found after the job's gap at least, since a
+    /// mistake would lose what only was late.
+    fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> u32 {
+        let micros = |span: Span| span.as_micros() as u32;
+        let sooner = micros(rtt.reordering());
+        let waits = [sooner, sooner.max(micros(gap))];
         let mut lost = 0;
         for lane in 0..self.lanes.len() {
-            let newest = self.lanes[lane].newest;
-            let by_data = newest.map(|stamp| stamp.wrapping_sub(in_order));
             let later = |a: u32, b: u32| if after(a, b) { a } else { b };
-            if let Some(horizon) = by_data.into_iter().chain(by_probe).reduce(later) {
-                lost += self.find_lost_before(now, lane, horizon);
+            let newest = self.lanes[lane].newest.into_iter();
+            if let Some(newest) = newest.chain(self.newest_probe).reduce(later) {
+                let horizons = waits.map(|wait| newest.wrapping_sub(wait));
+                lost += self.find_lost_before(now, lane, horizons);
             }
         }
         self.counters.found_lost += u64::from(lost);
         lost
     }
 
-    fn find_lost_before(&mut self, now: Instant, lane: usize, horizon: u32) -> u32 {
+    /// Finds what of a lane was sent before the first horizon, or the second where it may be
+    /// missing.
+    fn find_lost_before(&mut self, now: Instant, lane: usize, horizons: [u32; 2]) -> u32 {
         let mut lost = 0;
         while let Some(&flight) = self.lanes[lane].flights.front() {
             let sending = self
@@ -416,6 +422,7 @@ impl Sender {
                 .map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
+                let horizon = horizons[usize::from(sending.may_miss(flight.segment))];
                 if !after(horizon, flight.sent_at) {
                     break;
                 }
