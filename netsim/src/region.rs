@@ -1,8 +1,9 @@
 //! The loop: one thread's hosts, switches and ports, and the events that happen to them.
 //!
-//! A packet's way: a host gives it (`pump`), it waits at a port (`offer`), goes on the wire (`launch`),
-//! arrives at a switch that chooses the next port, and in the end at a host. A port that is idle
-//! sends at once and costs no event of its own; a busy one is visited again when its wire is free.
+//! A packet's way: a host gives it (`pump`), it waits at a port (`offer`), goes on the wire
+//! (`launch`), arrives at a switch that chooses the next port, and in the end at a host. A port
+//! that is idle sends at once and costs no event of its own; a busy one is visited again when its
+//! wire is free.
 //!
 //! Everything here depends on the events of the region alone, and their order on times and
 //! numbers alone: the same run on another number of threads is the same run.
@@ -52,8 +53,8 @@ const KINDS: [Kind; 6] = [
 const NUMBER_BITS: u32 = 29;
 /// Ports of a fabric beyond which it pays to read ahead.
 const LARGE_PORTS: usize = 2_000;
-/// Adaptive switches compare backlogs in grades of 2^21 ps, 2.1 us, and draw among equals: hosts send
-/// in step, so the least backlog to the picosecond would always be the same port's.
+/// Adaptive switches compare backlogs in grades of 2^21 ps, 2.1 us, and draw among equals: hosts
+/// send in step, so the least backlog to the picosecond would always be the same port's.
 const BACKLOG_GRADE_BITS: u32 = 21;
 /// Bytes of a pause frame on the wire.
 const PAUSE_FRAME_BYTES: u16 = 84;

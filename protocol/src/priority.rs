@@ -15,8 +15,8 @@ use crate::units::{Class, Dscp, Layer, Magnitude, Share};
 /// The class of control packets.
 pub const CONTROL: Class = Class(0);
 
-/// One part in so many of a lossy message, the last to be sent, is droppable by no queue although it
-/// may be missing: nothing is sent behind it that could tell early that it is lost.
+/// One part in so many of a lossy message, the last to be sent, is droppable by no queue although
+/// it may be missing: nothing is sent behind it that could tell early that it is lost.
 const TAIL_PART: u32 = 8;
 
 /// The part of a job that decides class, DSCP and protection.
@@ -185,8 +185,8 @@ impl Tags {
         (policy.class_of(self.layer(segment), self.layer_count), ecn)
     }
 
-    /// The class and ECN bits of a segment that is sent again: it is needed, so no queue may drop it
-    /// early a second time.
+    /// The class and ECN bits of a segment that is sent again: it is needed, so no queue may drop
+    /// it early a second time.
     pub fn class_and_ecn_again(&self, policy: &Policy, segment: u32) -> (Class, Ecn) {
         (self.class_and_ecn(policy, segment).0, Ecn::Ect)
     }

@@ -3,8 +3,9 @@
 //! Each class of the job has a DSCP and a strict-priority queue of its own, control packets the
 //! highest. In every queue one depth decides, `marks_above`: deeper than that, a protected packet
 //! (ECT) is marked and a droppable one (not-ECT) is dropped. It is the depth that keeps a link busy
-//! while senders react, K = share x rate x RTT; a share of 1/7 is what DCTCP needs at least
-//! (Alizadeh et al., SIGCOMM 2010, section 3.3), more tolerates the bursts of sprayed packets.
+//! while senders react, K = share x rate x RTT. DCTCP needs a share of 1/7 at least (Alizadeh et
+//! al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven queues of sprayed packets,
+//! which a smaller one would answer by sending less.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn a_threshold_is_a_share_of_the_bandwidth_delay_product() {
         let policy = QosPolicy::of_job(&Job::default(), Span::from_micros(16));
-        assert_eq!(policy.marks_above(1, Rate::from_gbps(100)), 100_000);
+        assert_eq!(policy.marks_above(1, Rate::from_gbps(100)), 200_000);
         assert_eq!(policy.marks_above(0, Rate::from_gbps(100)), u64::MAX);
     }
 }

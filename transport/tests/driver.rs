@@ -61,7 +61,9 @@ fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> [Member; 2]
             };
             let progress = move |endpoint: &mut Endpoint| {
                 while let Some(event) = endpoint.poll_event() {
-                    let _ = tell.send(event);
+                    if !matches!(event, Event::Announced { .. }) {
+                        let _ = tell.send(event);
+                    }
                 }
             };
             let link = driver::spawn(machine, setup, progress).expect("a thread");

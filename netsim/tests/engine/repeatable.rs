@@ -149,27 +149,27 @@ fn gradwire_gives_the_same_bytes_again_and_on_any_number_of_threads() {
 }
 
 #[test]
-fn dctcp_does() {
+fn dctcp_gives_the_same_bytes_again() {
     repeats(Transport::Dctcp);
 }
 
 #[test]
-fn pfabric_does() {
+fn pfabric_gives_the_same_bytes_again() {
     repeats(Transport::PFabric);
 }
 
 #[test]
-fn ndp_does() {
+fn ndp_gives_the_same_bytes_again() {
     repeats(Transport::Ndp);
 }
 
 #[test]
-fn roce_with_pfc_does() {
+fn roce_with_pfc_gives_the_same_bytes_again() {
     repeats(Transport::Roce);
 }
 
 #[test]
-fn collectives_do() {
+fn collectives_give_the_same_bytes_again() {
     for text in [
         "ring:1MiB@hosts=0-3,16-19",
         "direct:256KiB@hosts=0,16,32,48,64",
@@ -194,7 +194,7 @@ fn other_shapes_do() {
 }
 
 #[test]
-fn runs_that_are_stopped_in_the_middle_do() {
+fn runs_that_are_stopped_in_the_middle_give_the_same_bytes_again() {
     for transport in [Transport::Gradwire, Transport::Roce] {
         let setup = Setup {
             transport,
