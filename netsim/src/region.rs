@@ -42,14 +42,20 @@ enum Kind {
     Wake = 5,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind::Change,
-    Kind::Pause,
-    Kind::Arrive,
-    Kind::Ready,
-    Kind::Begin,
-    Kind::Wake,
-];
+impl Kind {
+    #[inline]
+    const fn of(event: Event) -> Self {
+        match event.key >> NUMBER_BITS {
+            0 => Self::Change,
+            1 => Self::Pause,
+            2 => Self::Arrive,
+            3 => Self::Ready,
+            4 => Self::Begin,
+            _ => Self::Wake,
+        }
+    }
+}
+
 const NUMBER_BITS: u32 = 29;
 /// Ports of a fabric beyond which it pays to read ahead.
 const LARGE_PORTS: usize = 2_000;
@@ -226,7 +232,7 @@ impl<'w, H: Host> Region<'w, H> {
         let mut sum = 0;
         for event in self.calendar.present() {
             let number = event.key & ((1 << NUMBER_BITS) - 1);
-            let port = match KINDS[(event.key >> NUMBER_BITS) as usize] {
+            let port = match Kind::of(*event) {
                 Kind::Ready => number,
                 Kind::Arrive => match self.wiring.wires[number as usize].to {
                     Device::Host(_) => continue,
@@ -257,7 +263,7 @@ impl<'w, H: Host> Region<'w, H> {
     #[inline]
     fn happen(&mut self, event: Event) {
         let number = event.key & ((1 << NUMBER_BITS) - 1);
-        match KINDS[(event.key >> NUMBER_BITS) as usize] {
+        match Kind::of(event) {
             Kind::Arrive => match self.wiring.wires[number as usize].to {
                 Device::Switch(switch) => self.forward(number, switch, event.data),
                 Device::Host(host) => self.deliver(host, event.data),

@@ -29,6 +29,8 @@ const MTU_DEFAULT: u32 = 1500;
 /// A window is acknowledged in this many parts.
 const ACKS_PER_WINDOW: u64 = 8;
 
+static FIRST: Run = Run::FIRST;
+
 /// Stands for the grants among the peers that have deadlines.
 const GRANTS: u32 = u32::MAX;
 
@@ -223,6 +225,8 @@ pub struct Endpoint {
     idle_armed: bool,
     events: VecDeque<Event>,
     body: Vec<u8>,
+    /// The segments of the last data packets.
+    run: Run,
     /// Counts of peers that were lost, and of packets that belong to no peer.
     past: Counters,
 }
@@ -245,6 +249,7 @@ impl Endpoint {
             idle_armed: false,
             events: VecDeque::new(),
             body: Vec::new(),
+            run: Run::default(),
             past: Counters::default(),
         }
     }
@@ -594,7 +599,7 @@ impl Endpoint {
             ecn: Ecn::Ect,
             entropy: header.entropy,
             template: header,
-            run: Run::one(0),
+            run: &FIRST,
             segment_bytes: self.settings.segment_bytes,
             tags: None,
             message: Payload::Bytes(&self.body),
@@ -612,7 +617,7 @@ impl Endpoint {
             ecn: burst.ecn,
             entropy: template.entropy,
             template,
-            run: burst.run,
+            run: &self.run,
             segment_bytes: self.settings.segment_bytes,
             tags: peer.sender.tags(template.message),
             message: Payload::Length(template.message_bytes as usize),
@@ -623,7 +628,9 @@ impl Endpoint {
         while let Some(at) = self.senders.pop_front() {
             let at = at as usize;
             let peer = &mut self.peers[at];
-            if let Some(burst) = peer.sender.poll_data(now, &peer.rtt, &self.settings) {
+            let (settings, run) = (&self.settings, &mut self.run);
+            let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
+            if let Some(burst) = burst {
                 self.senders.push_back(at as u32);
                 if burst.probe_at > now {
                     self.arm(at, burst.probe_at);

@@ -127,11 +127,15 @@ impl Default for Run {
 }
 
 impl Run {
-    /// The run of one segment.
-    pub fn one(segment: u32) -> Self {
-        let mut run = Self::default();
-        run.push(segment);
-        run
+    /// The run of segment 0 alone, which is what a control packet is.
+    pub const FIRST: Self = Self {
+        indices: [0; RUN_SEGMENTS_MAX],
+        len: 1,
+    };
+
+    /// Makes it a run of no segments, to be filled again.
+    pub fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// Appends a segment.
@@ -166,7 +170,7 @@ pub struct Transmit<'a> {
     /// What the packets' headers have in common; per packet see [`Transmit::header`].
     pub template: Header,
     /// The segments, one packet each.
-    pub run: Run,
+    pub run: &'a Run,
     /// Payload bytes of every full segment of the message.
     pub segment_bytes: u32,
     /// Layers, magnitudes and protection of the message's segments; none for control packets.

@@ -31,7 +31,6 @@ pub(crate) struct Flight {
 
 /// Segments taken for sending.
 pub(crate) struct Taken {
-    pub(crate) run: Run,
     pub(crate) class: Class,
     pub(crate) ecn: Ecn,
     pub(crate) flags: Flags,
@@ -199,17 +198,18 @@ impl Sending {
     }
 
     /// Takes up to `most` segments of equal class and ECN: repairs first.
-    pub(crate) fn take_run(&mut self, most: usize, settings: &Settings) -> Taken {
+    /// Writes them into `run`.
+    pub(crate) fn take_run(&mut self, most: usize, settings: &Settings, run: &mut Run) -> Taken {
+        run.clear();
         if self.repairs.is_empty() {
-            return self.take_new(most as u32);
+            return self.take_new(most as u32, run);
         }
-        self.take_repairs(most, settings)
+        self.take_repairs(most, settings, run)
     }
 
-    fn take_new(&mut self, most: u32) -> Taken {
+    fn take_new(&mut self, most: u32, run: &mut Run) -> Taken {
         let lane = self.tags.lanes()[self.lane];
         let end = (self.next + most).min(lane.end).min(self.granted);
-        let mut run = Run::default();
         let last = self.segments() - 1;
         while self.next < end {
             let segment = self.tags.at(self.next);
@@ -223,17 +223,15 @@ impl Sending {
             self.lane += 1;
         }
         Taken {
-            run,
             class: lane.class,
             ecn: lane.ecn,
             flags: Flags::NONE,
         }
     }
 
-    fn take_repairs(&mut self, most: usize, settings: &Settings) -> Taken {
+    fn take_repairs(&mut self, most: usize, settings: &Settings, run: &mut Run) -> Taken {
         let first = *self.repairs.front().expect("the caller saw a repair");
         let (class, ecn) = self.tags.class_and_ecn_again(&settings.policy, first);
-        let mut run = Run::default();
         let last = self.segments() - 1;
         while let Some(&segment) = self.repairs.front() {
             let alike = self.tags.class_and_ecn_again(&settings.policy, segment) == (class, ecn);
@@ -251,7 +249,6 @@ impl Sending {
             }
         }
         Taken {
-            run,
             class,
             ecn,
             flags: Flags::REPAIR,

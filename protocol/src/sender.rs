@@ -59,8 +59,6 @@ pub struct Sent {
 pub struct Burst {
     /// The header that the packets have in common.
     pub template: Header,
-    /// The segments; one for a control packet.
-    pub run: Run,
     /// ECN bits.
     pub ecn: Ecn,
     /// When their message is to be probed.
@@ -247,7 +245,14 @@ impl Sender {
     }
 
     /// The next run of segments that the window allows, highest class first, oldest message first.
-    pub fn poll_data(&mut self, now: Instant, rtt: &Rtt, settings: &Settings) -> Option<Burst> {
+    /// Writes it into `run`.
+    pub fn poll_data(
+        &mut self,
+        now: Instant,
+        rtt: &Rtt,
+        settings: &Settings,
+        run: &mut Run,
+    ) -> Option<Burst> {
         let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
         let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
         if room < self.least_run(packet, settings) {
@@ -261,7 +266,7 @@ impl Sender {
             .min()?;
         let sending = &mut self.messages[at];
         let most = (room as usize).min(settings.run_segments);
-        let taken = sending.take_run(most, settings);
+        let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
         let template = Header {
             class,
@@ -269,14 +274,14 @@ impl Sender {
             entropy,
             ..sending.template(now)
         };
-        let segments = taken.run.as_slice().len() as u64;
+        let segments = run.as_slice().len() as u64;
         if flags.has(Flags::REPAIR) {
             self.counters.repaired_segments += segments;
         } else {
             self.counters.sent_segments += segments;
         }
         let flights = &mut self.lanes[usize::from(class.0)].flights;
-        self.in_flight += sending.on_sent(&taken.run, &template, flights);
+        self.in_flight += sending.on_sent(run, &template, flights);
         sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         let probe_at = sending.probe_at;
         debug_assert!(
@@ -285,7 +290,6 @@ impl Sender {
         );
         Some(Burst {
             template,
-            run: taken.run,
             ecn: taken.ecn,
             probe_at,
         })

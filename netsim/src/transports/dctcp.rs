@@ -2,7 +2,7 @@
 //!
 //! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. Every packet is
 //! acknowledged at once, its mark repeated in the ACK; losses are found by what overtook them
-//! (`reference::scoreboard`) or by a timeout ([`rtt`]). A flow keeps one entropy, so that it takes
+//! (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps one entropy, so that it takes
 //! one path where switches hash.
 //!
 //! Left out: the handshake, delayed ACKs, a receive window, and the byte stream: a flow is a fixed

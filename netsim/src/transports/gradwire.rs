@@ -1,7 +1,7 @@
 //! gradwire as a host of a simulated fabric: the machines that ship, and nothing of the protocol.
 //!
 //! Flows are messages of an [`Endpoint`], posted when their first packet arrives; a flow beyond
-//! [`PIECE_BYTES`] is several messages. A program runs on a `Communicator` ([`super::program`]).
+//! `PIECE_BYTES` is several messages. A program runs on a `Communicator` ([`super::program`]).
 //! Both are jobs of their own on the same link. No payload exists: a message is its length.
 
 use std::collections::{BTreeMap, VecDeque};

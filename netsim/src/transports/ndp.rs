@@ -6,7 +6,7 @@
 //! arrives whole, with an ACK. For both it owes the sender one PULL, and sends these at the pace
 //! at which its own link takes full packets, over all flows in turn. A PULL lets one packet go, a
 //! lost one before a new one; a PULL that is due as a packet comes rides on its answer. Paths are
-//! taken in a random order, all of them before any again ([`paths`]).
+//! taken in a random order, all of them before any again (`paths`).
 //!
 //! The receiver owes no more PULLs than the flow has packets left, so that none is wasted on a
 //! sender that has nothing to send. A timeout answers what trimming cannot: packets and headers

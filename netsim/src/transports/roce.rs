@@ -2,7 +2,7 @@
 //!
 //! The reliable connection of InfiniBand over Ethernet: a receiver takes the next packet only. At
 //! the first one out of order it sends a NACK with the one that it expects, and the sender goes
-//! back to that one (go-back-N). Rates follow DCQCN ([`rate`]): a receiver that sees marks sends a
+//! back to that one (go-back-N). Rates follow DCQCN (`rate`): a receiver that sees marks sends a
 //! notification (CNP), at most one in 50 us and flow. Each flow is a queue pair with one entropy
 //! and a rate of its own, and packets are paced at that rate.
 //!
