@@ -13,6 +13,7 @@ pub const NONE: u32 = u32::MAX;
 
 /// What switches and links see of a packet.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub struct Packet {
     /// The packet behind it in a queue, or the next free entry.
     pub next: u32,
