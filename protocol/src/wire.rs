@@ -333,9 +333,11 @@ impl Report {
         out.extend_from_slice(&bytes);
     }
 
-    /// Reads a report and gives back the encoded bitmap that follows it; `None` when cut short.
+    /// Reads a report and gives back the encoded bitmap that follows it; `None` when it is cut
+    /// short or names a class that no packet can have.
     pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
+        let echo_class = Class(u8::try_from(get32(bytes, 40)).ok()?);
         let report = Self {
             echo: get32(bytes, 0),
             held: get32(bytes, 4),
@@ -346,7 +348,7 @@ impl Report {
             cumulative: get32(bytes, 28),
             first: get32(bytes, 32),
             bits: get32(bytes, 36),
-            echo_class: Class(bytes[40]),
+            echo_class,
         };
         Some((report, bitmap))
     }
@@ -442,6 +444,7 @@ mod tests {
             echo: 1,
             ce_entropies: 1 << 40,
             first: 5,
+            echo_class: Class(3),
             ..Report::default()
         };
         let mut bytes = Vec::new();
@@ -449,5 +452,7 @@ mod tests {
         bytes.push(42);
         assert_eq!(Report::decode(&bytes), Some((report, &[42][..])));
         assert_eq!(Report::decode(&bytes[..REPORT_BYTES - 1]), None);
+        bytes[41] = 1;
+        assert_eq!(Report::decode(&bytes), None, "class 259 does not exist");
     }
 }
