@@ -75,8 +75,6 @@ pub struct Calendar {
     present: u64,
     /// Its events, latest first.
     sorted: Vec<Event>,
-    /// Whether it was opened since it was asked.
-    opened: bool,
     heads: Vec<u32>,
     occupied: Vec<u64>,
     chunks: Vec<Chunk>,
@@ -92,7 +90,6 @@ impl Calendar {
             width_bits: wanted.clamp(WIDTH_BITS_MIN, WIDTH_BITS_MAX),
             present: 0,
             sorted: Vec::new(),
-            opened: false,
             heads: vec![NONE; SLOTS as usize],
             occupied: vec![0; SLOTS as usize / 64],
             chunks: Vec::new(),
@@ -168,18 +165,6 @@ impl Calendar {
         self.sorted.pop()
     }
 
-    /// Whether a slot was opened since this was asked last.
-    #[inline]
-    pub fn has_opened(&mut self) -> bool {
-        std::mem::take(&mut self.opened)
-    }
-
-    /// The events of the slot that is being worked on, latest first, but for those taken.
-    #[inline]
-    pub fn present(&self) -> &[Event] {
-        &self.sorted
-    }
-
     /// When the first event happens.
     pub fn first(&mut self) -> Option<u64> {
         if self.sorted.is_empty() {
@@ -243,7 +228,6 @@ impl Calendar {
             index = next;
         }
         self.sorted.sort_unstable_by(|a, b| b.cmp(a));
-        self.opened = true;
     }
 }
 

@@ -7,7 +7,7 @@
 
 mod check;
 pub mod file;
-mod graph;
+pub(crate) mod graph;
 pub mod hpcc;
 pub mod htsim;
 mod paths;

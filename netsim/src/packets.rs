@@ -99,12 +99,6 @@ impl<C: Default> Packets<C> {
         &mut self.entries[index as usize]
     }
 
-    /// What switches see, to read.
-    #[inline]
-    pub fn peek(&self, index: u32) -> &Packet {
-        &self.entries[index as usize]
-    }
-
     /// What hosts wrote.
     #[inline]
     pub fn cargo(&mut self, index: u32) -> &mut C {

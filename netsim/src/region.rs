@@ -57,8 +57,6 @@ impl Kind {
 }
 
 const NUMBER_BITS: u32 = 29;
-/// Ports of a fabric beyond which it pays to read ahead.
-const LARGE_PORTS: usize = 2_000;
 /// Adaptive switches compare backlogs in grades of 2^21 ps, 2.1 us, and draw among equals: hosts
 /// send in step, so the least backlog to the picosecond would always be the same port's.
 const BACKLOG_GRADE_BITS: u32 = 21;
@@ -99,8 +97,6 @@ pub struct Region<'w, H: Host> {
     from_ingress: Vec<[u32; QUEUES]>,
     losses: Vec<Option<Box<(LossProcess, ChaCha8Rng)>>>,
     links_down: u32,
-    /// Whether its ports are more than the nearest caches hold.
-    is_large: bool,
     /// When queues are written down next, and how often that happens.
     next_sample: u64,
     sample_every: u64,
@@ -143,7 +139,6 @@ impl<'w, H: Host> Region<'w, H> {
             },
             losses: Vec::new(),
             links_down: 0,
-            is_large: ports > LARGE_PORTS,
             next_sample: u64::MAX,
             sample_every: u64::MAX,
             samples: Vec::new(),
@@ -211,9 +206,6 @@ impl<'w, H: Host> Region<'w, H> {
             if event.at >= self.next_sample {
                 self.sample(event.at);
             }
-            if self.is_large && self.calendar.has_opened() {
-                self.look_ahead();
-            }
             self.now = event.at;
             self.events += 1;
             self.happen(event);
@@ -222,30 +214,6 @@ impl<'w, H: Host> Region<'w, H> {
             }
         }
         true
-    }
-
-    /// Reads what the events of a slot will read, one after the other without waiting: a fabric of
-    /// a thousand hosts does not fit the processor's caches, and loads that depend on nothing
-    /// wait for memory together instead of in turn.
-    #[inline]
-    fn look_ahead(&mut self) {
-        let mut sum = 0;
-        for event in self.calendar.present() {
-            let number = event.key & ((1 << NUMBER_BITS) - 1);
-            let port = match Kind::of(*event) {
-                Kind::Ready => number,
-                Kind::Arrive => match self.wiring.wires[number as usize].to {
-                    Device::Host(_) => continue,
-                    Device::Switch(switch) => {
-                        let packet = self.packets.peek(event.data);
-                        self.choose(switch, packet).unwrap_or(number)
-                    }
-                },
-                _ => continue,
-            };
-            sum += self.ports[port as usize].free_at;
-        }
-        std::hint::black_box(sum);
     }
 
     /// Takes what came from other regions.

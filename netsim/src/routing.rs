@@ -4,8 +4,7 @@
 //! switches, a few megabytes at 8,192 hosts. A port set is stored once per switch however many
 //! destinations share it.
 
-use std::collections::VecDeque;
-
+use crate::fabric::graph::Neighbours;
 use crate::fabric::{Device, Fabric};
 
 /// No route.
@@ -28,35 +27,6 @@ pub struct Routes {
     ports: Vec<u32>,
 }
 
-/// Ports of the switches: (port, switch at its other end), by switch.
-struct Neighbours {
-    first: Vec<u32>,
-    all: Vec<(u32, u32)>,
-}
-
-impl Neighbours {
-    fn of(fabric: &Fabric) -> Self {
-        let mut by_switch = vec![Vec::new(); fabric.switches.len()];
-        for (index, link) in fabric.links.iter().enumerate() {
-            if let [Device::Switch(a), Device::Switch(b)] = link.ends {
-                by_switch[a as usize].push((2 * index as u32, b));
-                by_switch[b as usize].push((2 * index as u32 + 1, a));
-            }
-        }
-        let (mut first, mut all) = (vec![0], Vec::new());
-        for ports in by_switch {
-            all.extend(ports);
-            first.push(all.len() as u32);
-        }
-        Self { first, all }
-    }
-
-    fn of_switch(&self, switch: u32) -> &[(u32, u32)] {
-        let at = switch as usize;
-        &self.all[self.first[at] as usize..self.first[at + 1] as usize]
-    }
-}
-
 impl Routes {
     /// The routes of a fabric in which every host has one link.
     pub fn new(fabric: &Fabric) -> Self {
@@ -72,17 +42,19 @@ impl Routes {
         let edges = routes.find_edges(fabric);
         routes.edges = edges.len();
         routes.next = vec![NONE; fabric.switches.len() * edges.len()];
-        let neighbours = Neighbours::of(fabric);
+        let neighbours = Neighbours::in_fabric(fabric);
         let mut sets_of: Vec<Vec<u32>> = vec![Vec::new(); fabric.switches.len()];
         for (number, &edge) in edges.iter().enumerate() {
-            let distances = distances(&neighbours, edge, fabric.switches.len());
-            for switch in 0..fabric.switches.len() as u32 {
-                if distances[switch as usize] == NONE || switch == edge {
-                    continue;
-                }
-                let closer = |to: u32| distances[to as usize] + 1 == distances[switch as usize];
-                let ports = neighbours.of_switch(switch).iter();
-                let ports = ports.filter(|&&(_, to)| closer(to)).map(|&(port, _)| port);
+            let reached = neighbours.sweep(&[edge]);
+            let mut hops = vec![NONE; fabric.switches.len()];
+            for step in &reached {
+                hops[step.switch as usize] = step.hops;
+            }
+            for step in &reached[1..] {
+                let switch = step.switch;
+                let closer = neighbours.around(switch).iter();
+                let closer = closer.filter(|&&(to, _)| hops[to as usize] + 1 == step.hops);
+                let ports = closer.map(|&(_, link)| port_from(fabric, switch, link));
                 let set = routes.set_of(&mut sets_of[switch as usize], ports.collect());
                 routes.next[switch as usize * edges.len() + number] = set;
             }
@@ -141,18 +113,8 @@ impl Routes {
     }
 }
 
-/// Hops from every switch to `edge`.
-fn distances(neighbours: &Neighbours, edge: u32, switches: usize) -> Vec<u32> {
-    let mut distances = vec![NONE; switches];
-    distances[edge as usize] = 0;
-    let mut queue = VecDeque::from([edge]);
-    while let Some(switch) = queue.pop_front() {
-        for &(_, to) in neighbours.of_switch(switch) {
-            if distances[to as usize] == NONE {
-                distances[to as usize] = distances[switch as usize] + 1;
-                queue.push_back(to);
-            }
-        }
-    }
-    distances
+/// The port by which a switch sends over one of its links.
+fn port_from(fabric: &Fabric, switch: u32, link: u32) -> u32 {
+    let first = fabric.links[link as usize].ends[0] == Device::Switch(switch);
+    2 * link + u32::from(!first)
 }
