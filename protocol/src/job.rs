@@ -23,6 +23,8 @@ pub struct Job {
     pub tolerance: Share,
     /// What stands in for missing elements.
     pub holes: Holes,
+    /// How packets are protected.
+    pub security: Security,
     /// Sockets, windows and timers.
     pub transport: Transport,
     /// What is protected from loss.
@@ -75,6 +77,39 @@ pub enum Checksum {
     Off,
 }
 
+/// What carries packets between ranks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wire {
+    /// Shared memory between ranks of one host, UDP between hosts.
+    Auto,
+    /// UDP, also between ranks of one host.
+    Udp,
+    /// UDP by io_uring, also between ranks of one host.
+    Uring,
+    /// Shared memory; all ranks are on one host.
+    SharedMemory,
+}
+
+/// What a rank's driver does while it has nothing to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Idle {
+    /// Looks for packets all the time: a core per rank.
+    Busy,
+    /// Looks for some microseconds, then sleeps until a packet comes.
+    Adaptive,
+    /// Sleeps at once.
+    Block,
+}
+
+/// How packets are protected from whoever can reach the network.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Security {
+    /// Every packet is encrypted and authenticated, AES-128-GCM.
+    Aead,
+    /// Not at all.
+    None,
+}
+
 /// How an all-reduce or a reduce-scatter is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Algorithm {
@@ -92,6 +127,10 @@ pub enum Algorithm {
 /// Sockets, windows and timers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
+    /// What carries packets.
+    pub wire: Wire,
+    /// What a driver does without work.
+    pub idle: Idle,
     /// Largest IP packet.
     pub mtu: Mtu,
     /// Most bytes in flight to one peer.
@@ -306,6 +345,7 @@ impl Default for Job {
             name: "job".to_owned(),
             tolerance: Share::NONE,
             holes: Holes::Rescale,
+            security: Security::None,
             transport: Transport::default(),
             loss: Loss::default(),
             priority: Priority::default(),
@@ -321,6 +361,8 @@ impl Default for Job {
 impl Default for Transport {
     fn default() -> Self {
         Self {
+            wire: Wire::Auto,
+            idle: Idle::Adaptive,
             mtu: Mtu::Auto,
             window: ByteCount::mib(1),
             initial_window: ByteCount::kib(256),

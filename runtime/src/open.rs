@@ -65,7 +65,7 @@ impl OpenRank {
         let listening = (rank == Rank(0)).then(|| Listener::bind(SocketAddr::new(bind, port)));
         let listener = listening.transpose()?;
         let transport = &job.transport;
-        let sockets = Sockets::open(bind, transport.entropies, transport.checksum)?;
+        let sockets = Sockets::open(bind, transport.entropies)?;
         let mtu = match job.transport.mtu {
             Mtu::Auto => interface::mtu(bind).map_err(OpenError::Mtu)?,
             Mtu::Bytes(bytes) => bytes,

@@ -13,6 +13,7 @@ use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
+use gradwire_transport::seal::Seal;
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
@@ -99,7 +100,7 @@ impl LocalRank {
                 .iter()
                 .map(|peer| peer.data_addresses.clone())
                 .collect(),
-            checksum: job.transport.checksum,
+            seal: Seal::none(job.transport.checksum),
             faults: Faults::new(&job.faults, rank),
         };
         let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)

@@ -14,13 +14,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
 
 use crate::faults::{Faults, Verdict};
-use crate::udp::{self, Arrival, SLOT_BYTES, Sockets};
+use crate::seal::Seal;
+use crate::udp::{Arrival, SLOT_BYTES, Sockets};
 use crate::wake::{self, Bell};
 
 /// Super-packets read before timeouts and sending get their turn again.
@@ -50,8 +50,8 @@ pub struct Setup {
     pub sockets: Sockets,
     /// Data addresses of every rank, one per entropy; this rank's own are not used.
     pub peers: Vec<Vec<SocketAddr>>,
-    /// Whether packets carry a checksum.
-    pub checksum: Checksum,
+    /// What protects packets.
+    pub seal: Seal,
     /// Faults on purpose, if any.
     pub faults: Option<Faults>,
 }
@@ -454,7 +454,7 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
             self.tally.malformed_packets += 1;
             return;
         };
-        if !udp::is_intact(packet, header.checksum, self.setup.checksum) {
+        if !self.setup.seal.is_intact(packet, header.checksum) {
             self.tally.malformed_packets += 1;
             return;
         }
@@ -485,15 +485,21 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
                 break;
             };
             busy = true;
-            let peer = &self.setup.peers[usize::from(transmit.to.0)];
+            let Setup {
+                sockets,
+                peers,
+                seal,
+                ..
+            } = &mut self.setup;
+            let peer = &peers[usize::from(transmit.to.0)];
             let (mut sent, mut waits) = (0, 0);
             loop {
-                sent = self.setup.sockets.send(&transmit, sent, peer)?;
+                sent = sockets.send(&transmit, sent, (peer, seal))?;
                 if sent == transmit.packets() || waits == FULL_WAITS {
                     break;
                 }
                 waits += 1;
-                let descriptor = self.setup.sockets.descriptor(transmit.entropy);
+                let descriptor = sockets.descriptor(transmit.entropy);
                 wake::wait_writable(descriptor, Span::from_millis(1));
             }
             self.tally.abandoned_packets += (transmit.packets() - sent) as u64;

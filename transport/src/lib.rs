@@ -3,6 +3,7 @@
 //!
 //! Start here:
 //! - [`driver`]: the thread that drives a machine; a round in one screen.
+//! - [`seal`]: what makes bytes a packet of this job.
 //! - [`udp`]: runs of packets out, super-packets in.
 //! - [`faults`]: loss, bursts, reordering and more, on purpose.
 //! - [`interface`]: which interface has an address, and how large a packet it takes.
@@ -15,5 +16,6 @@ pub mod driver;
 pub mod faults;
 pub mod interface;
 mod message;
+pub mod seal;
 pub mod udp;
 mod wake;

@@ -10,17 +10,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Ecn, Payload, Transmit};
 use gradwire_protocol::units::Entropy;
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES};
 
-use crate::message::{self, Control, Gathered};
+use crate::message::{self, Control};
+use crate::seal::Seal;
 pub use crate::wake::Readable;
 use crate::wake::Readiness;
 
@@ -77,9 +75,7 @@ pub struct Sockets {
     sockets: Vec<Socket>,
     addresses: Vec<SocketAddr>,
     readiness: Readiness,
-    checksum: Checksum,
     segmentation: Segmentation,
-    staging: Vec<u8>,
     drops_seen: Vec<u32>,
     counters: SocketCounters,
     receive_buffer: usize,
@@ -99,7 +95,7 @@ impl Sockets {
     ///
     /// # Errors
     /// [`OpenError`] when the address is not this host's or sockets run out.
-    pub fn open(address: IpAddr, entropies: u8, checksum: Checksum) -> Result<Self, OpenError> {
+    pub fn open(address: IpAddr, entropies: u8) -> Result<Self, OpenError> {
         let failed = |source| OpenError {
             entropies,
             address,
@@ -120,9 +116,7 @@ impl Sockets {
             sockets,
             addresses,
             readiness,
-            checksum,
             segmentation: Segmentation::Kernel,
-            staging: Vec::with_capacity(SLOT_BYTES),
             drops_seen,
             counters: SocketCounters::default(),
             receive_buffer,
@@ -186,7 +180,7 @@ impl Sockets {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        peer: &[SocketAddr],
+        (peer, seal): (&[SocketAddr], &mut Seal),
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
         let socket = path % self.sockets.len();
@@ -210,12 +204,12 @@ impl Sockets {
             let descriptor = self.sockets[socket].as_raw_fd();
             let sent = match transmit.message {
                 Payload::Bytes(message) if packet >= GATHER_FROM => {
-                    let gathered = self.gather(transmit, message, done..done + count);
+                    let gathered = seal.gather(transmit, message, done..done + count);
                     message::send_gathered(descriptor, &gathered, &control)
                 }
                 _ => {
-                    self.stage(transmit, done..done + count);
-                    message::send(descriptor, &self.staging, &control)
+                    let packets = seal.stage(transmit, done..done + count);
+                    message::send(descriptor, packets, &control)
                 }
             };
             match sent {
@@ -234,51 +228,6 @@ impl Sockets {
             }
         }
         Ok(done)
-    }
-
-    /// Copies packets of a run together.
-    fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) {
-        self.staging.clear();
-        for index in packets {
-            let header = transmit.header(index);
-            let at = self.staging.len();
-            self.staging.resize(at + HEADER_BYTES, 0);
-            header.encode(&mut self.staging[at..]);
-            match transmit.payload(&header) {
-                Payload::Bytes(bytes) => self.staging.extend_from_slice(bytes),
-                Payload::Length(length) => self.staging.resize(at + HEADER_BYTES + length, 0),
-            }
-            if self.checksum == Checksum::On {
-                let sum = crc32fast::hash(&self.staging[at..]);
-                let field = at + CHECKSUM_AT;
-                self.staging[field..field + 4].copy_from_slice(&sum.to_le_bytes());
-            }
-        }
-    }
-
-    /// Writes only the headers of a run together; payloads stay where they lie in `message`.
-    fn gather<'a>(
-        &'a mut self,
-        transmit: &Transmit<'_>,
-        message: &'a [u8],
-        packets: Range<usize>,
-    ) -> Gathered<'a> {
-        self.staging.clear();
-        self.staging.resize(packets.len() * HEADER_BYTES, 0);
-        let mut gathered = Gathered::default();
-        for (index, out) in packets.zip(self.staging.chunks_exact_mut(HEADER_BYTES)) {
-            let header = transmit.header(index);
-            header.encode(out);
-            let payload = &message[header.offset as usize..][..usize::from(header.length)];
-            if self.checksum == Checksum::On {
-                let mut sum = crc32fast::Hasher::new();
-                sum.update(out);
-                sum.update(payload);
-                out[CHECKSUM_AT..].copy_from_slice(&sum.finalize().to_le_bytes());
-            }
-            gathered.push(payload);
-        }
-        gathered.with_headers(&self.staging)
     }
 
     /// Reads one super-packet from socket `index` into `slot`; `None` when there is none.
@@ -307,15 +256,6 @@ impl Sockets {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Whether a packet's checksum is right. `packet` is at least a header long.
-pub fn is_intact(packet: &mut [u8], said: u32, checksum: Checksum) -> bool {
-    if checksum == Checksum::Off {
-        return true;
-    }
-    packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
-    crc32fast::hash(packet) == said
 }
 
 #[expect(

@@ -13,6 +13,7 @@ use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{JobId, Layer, Rank, Share, Span, Step, Tag};
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
+use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -32,9 +33,8 @@ fn job(mtu: u32) -> Job {
 
 fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> [Member; 2] {
     let entropies = job.transport.entropies;
-    let checksum = job.transport.checksum;
     let mut open: Vec<Sockets> = (0..2)
-        .map(|_| Sockets::open(address, entropies, checksum).expect("loopback has ports"))
+        .map(|_| Sockets::open(address, entropies).expect("loopback has ports"))
         .collect();
     let peers: Vec<Vec<SocketAddr>> = open
         .iter()
@@ -56,7 +56,7 @@ fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> [Member; 2]
             let setup = Setup {
                 sockets,
                 peers: peers.clone(),
-                checksum,
+                seal: Seal::none(job.transport.checksum),
                 faults: Faults::new(&job.faults, Rank(rank)),
             };
             let progress = move |endpoint: &mut Endpoint| {
@@ -199,7 +199,7 @@ fn without_gso_packets_go_one_by_one() {
 #[test]
 fn ipv6_carries_the_same() {
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    if Sockets::open(v6, 1, Job::default().transport.checksum).is_err() {
+    if Sockets::open(v6, 1).is_err() {
         eprintln!("skipped: this host has no IPv6 loopback");
         return;
     }

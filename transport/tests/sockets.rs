@@ -10,7 +10,8 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Step, Tag};
 use gradwire_protocol::wire::{Flags, Header, Kind};
-use gradwire_transport::udp::{self, SLOT_BYTES, Sockets};
+use gradwire_transport::seal::Seal;
+use gradwire_transport::udp::{SLOT_BYTES, Sockets};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -18,14 +19,14 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 type Arrived = (u8, u8, Vec<Header>);
 
 fn arrivals(sockets: &mut Sockets) -> Vec<Arrived> {
-    let mut slot = vec![0; SLOT_BYTES];
+    let (mut slot, seal) = (vec![0; SLOT_BYTES], Seal::none(Checksum::On));
     let mut all = Vec::new();
     for index in 0..sockets.len() {
         while let Some(arrival) = sockets.receive(index, &mut slot).expect("a sound socket") {
             let mut headers = Vec::new();
             for packet in slot[..arrival.bytes].chunks_mut(arrival.packet_bytes) {
                 let (header, _) = Header::decode(packet).expect("a packet of ours");
-                assert!(udp::is_intact(packet, header.checksum, Checksum::On));
+                assert!(seal.is_intact(packet, header.checksum));
                 headers.push(header);
             }
             all.push((arrival.dscp, arrival.ecn as u8, headers));
@@ -36,7 +37,7 @@ fn arrivals(sockets: &mut Sockets) -> Vec<Arrived> {
 
 #[test]
 fn only_sockets_with_packets_are_readable() {
-    let mut to = Sockets::open(LOOPBACK, 12, Checksum::On).expect("loopback has ports");
+    let mut to = Sockets::open(LOOPBACK, 12).expect("loopback has ports");
     assert!(to.readable().is_empty());
     #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
     let from = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
@@ -86,15 +87,18 @@ fn runs_arrive_whole_with_their_class_and_protection() {
     };
     endpoint.send(Instant::START, Rank(1), outgoing);
 
-    let mut from = Sockets::open(LOOPBACK, 4, Checksum::On).expect("loopback has ports");
-    let mut to = Sockets::open(LOOPBACK, 4, Checksum::On).expect("loopback has ports");
+    let mut from = Sockets::open(LOOPBACK, 4).expect("loopback has ports");
+    let mut to = Sockets::open(LOOPBACK, 4).expect("loopback has ports");
     let peer: Vec<SocketAddr> = to.addresses().to_vec();
+    let mut seal = Seal::none(Checksum::On);
     let tensor: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
     while let Some(mut transmit) = endpoint.poll_transmit(Instant::START) {
         if transmit.template.kind == Kind::Data {
             transmit.message = Payload::Bytes(&tensor);
         }
-        let sent = from.send(&transmit, 0, &peer).expect("loopback takes it");
+        let sent = from
+            .send(&transmit, 0, (&peer, &mut seal))
+            .expect("loopback takes it");
         assert_eq!(sent, transmit.packets());
     }
 

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 use super::notation::{self, show_share, show_size, show_span};
-use super::{Algorithm, Checksum, GrantWindow, Holes, Job, JobError, Mtu};
+use super::{Algorithm, Checksum, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security, Wire};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
@@ -46,6 +46,11 @@ pub(super) const KEYS: &[Key] = keys! {
     "name": name = Text, "Name of the job, for people.";
     "tolerance": tolerance = AnyShare, "Share of a gradient message that may be missing.";
     "holes": holes = OneOf(HOLES), "What stands in for missing elements.";
+    "security": security = OneOf(SECURITY),
+        "Protection of packets: AES-128-GCM, or none.";
+    "transport.wire": transport.wire = OneOf(WIRES),
+        "What carries packets; \"auto\" is shared memory within a host, UDP between hosts.";
+    "transport.idle": transport.idle = OneOf(IDLE), "What a rank does while it waits.";
     "transport.mtu": transport.mtu = AutoMtu(576..=65_535), "Largest IP packet in bytes.";
     "transport.window": transport.window = Size(ByteCount::kib(64)..=GIB),
         "Most bytes in flight to one peer.";
@@ -99,6 +104,18 @@ const HOLES: &[(&str, Holes)] = &[
     ("zero", Holes::Zero),
     ("previous", Holes::Previous),
     ("error-feedback", Holes::ErrorFeedback),
+];
+const SECURITY: &[(&str, Security)] = &[("aead", Security::Aead), ("none", Security::None)];
+const WIRES: &[(&str, Wire)] = &[
+    ("auto", Wire::Auto),
+    ("udp", Wire::Udp),
+    ("uring", Wire::Uring),
+    ("shm", Wire::SharedMemory),
+];
+const IDLE: &[(&str, Idle)] = &[
+    ("busy", Idle::Busy),
+    ("adaptive", Idle::Adaptive),
+    ("block", Idle::Block),
 ];
 const ALGORITHMS: &[(&str, Algorithm)] = &[
     ("auto", Algorithm::Auto),
