@@ -10,6 +10,7 @@ use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::priority::{Policy, Shape, Tags};
+use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
@@ -107,14 +108,17 @@ impl Running {
         self.copy_own();
         for at in 0..self.plan.inbounds.len() {
             let inbound = self.plan.inbounds[at];
-            let cut = self.cut(inbound.region);
+            let cut = cut(inbound.region, inbound.from, desk.endpoint);
             self.outcome.expected_segments += u64::from(cut.segments());
             let tag = self.tag(inbound.part);
             let incoming = Incoming {
                 tag,
                 step: self.operation.step,
                 bytes: cut.bytes(),
-                tolerance: self.tolerance(inbound.region, inbound.reliability),
+                tolerance: match desk.endpoint.reach(inbound.from) {
+                    Reach::Network => self.tolerance(inbound.region, inbound.reliability),
+                    Reach::Host => Share::NONE,
+                },
             };
             if let Some(early) = stash.take(inbound.from, tag) {
                 for (placement, payload) in early.segments() {
@@ -148,10 +152,6 @@ impl Running {
 
     fn tag(&self, part: u16) -> Tag {
         Tag::new(self.operation.group.id, self.operation.sequence, part)
-    }
-
-    fn cut(&self, region: Region) -> Segmentation {
-        Segmentation::new(region.message_bytes(), self.segment_bytes)
     }
 
     fn tolerance(&self, region: Region, reliability: Reliability) -> Share {
@@ -230,7 +230,7 @@ impl Running {
         let inbound = self.plan.inbounds[at];
         if let Some(holes) = holes {
             self.outcome.lost_segments += u64::from(holes.ones());
-            let segments = self.cut(inbound.region).segments() as usize;
+            let segments = cut(inbound.region, inbound.from, desk.endpoint).segments() as usize;
             let share = Share::new(f64::from(holes.ones()) / segments as f64).unwrap_or(Share::ALL);
             self.outcome.max_lost_share = self.outcome.max_lost_share.max(share);
             let missing = self
@@ -327,18 +327,21 @@ impl Running {
 
     fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
         let outbound = self.plan.outbounds[at];
-        let tolerance = self.tolerance(outbound.region, outbound.reliability);
+        let tolerance = match desk.endpoint.reach(outbound.to) {
+            Reach::Network => self.tolerance(outbound.region, outbound.reliability),
+            Reach::Host => Share::NONE,
+        };
         if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
             self.copy_with_residual(at, &mut desk.memory.residuals);
         }
-        let cut = self.cut(outbound.region);
+        let cut = cut(outbound.region, outbound.to, desk.endpoint);
         self.stages[at] = Stage::Started;
         self.outcome.sent_segments += u64::from(cut.segments());
         let shape = Shape {
             segments: cut.segments(),
             layer_count: self.operation.layers.count,
         };
-        let spans = self.segment_spans(outbound.region);
+        let spans = self.segment_spans(outbound.region, cut.segment_bytes());
         let tags = if tolerance.is_none() {
             desk.policy.lossless(shape, &spans)
         } else {
@@ -394,7 +397,7 @@ impl Running {
     }
 
     /// The layers of a message's segments: each has the layer of its first byte.
-    fn segment_spans(&self, region: Region) -> Vec<(u32, Layer)> {
+    fn segment_spans(&self, region: Region, segment_bytes: u32) -> Vec<(u32, Layer)> {
         let spans = &self.operation.layers.spans;
         let first = spans
             .partition_point(|&(start, _)| start <= region.offset)
@@ -403,7 +406,7 @@ impl Running {
         let mut segments: Vec<(u32, Layer)> = Vec::new();
         for &(start, layer) in spans[first..].iter().take_while(inside) {
             let offset = start.saturating_sub(region.offset);
-            let segment = offset.div_ceil(self.segment_bytes as usize) as u32;
+            let segment = offset.div_ceil(segment_bytes as usize) as u32;
             match segments.last_mut() {
                 Some(last) if last.0 == segment => last.1 = layer,
                 _ => segments.push((segment, layer)),
@@ -460,4 +463,9 @@ impl Running {
             result,
         }
     }
+}
+
+/// How a message to or from a rank is cut.
+fn cut(region: Region, peer: Rank, endpoint: &Endpoint) -> Segmentation {
+    Segmentation::new(region.message_bytes(), endpoint.segment_bytes_to(peer))
 }

@@ -10,12 +10,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
-use crate::grants::Grants;
 use crate::incoming::Wants;
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
 use crate::priority::{CONTROL, Policy};
-use crate::receiver::{Arrived, Incoming, Placement, Receiver, ReceiverCounters, Scene};
+use crate::reach::{Common, Near, Reach};
+use crate::receiver::{Arrived, Incoming, Placement, Receiver, ReceiverCounters};
 use crate::rtt::Rtt;
 use crate::segment;
 use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
@@ -180,6 +180,7 @@ pub struct Counters {
 #[derive(Debug)]
 struct Peer {
     rank: Rank,
+    reach: Reach,
     sender: Sender,
     receiver: Receiver,
     rtt: Rtt,
@@ -208,7 +209,7 @@ enum Standing {
 /// looked at: a rank of a thousand costs what its own peers cost.
 #[derive(Debug)]
 pub struct Endpoint {
-    settings: Settings,
+    common: Common,
     seed: u64,
     peers: Vec<Peer>,
     /// Where each rank's peer is, by rank.
@@ -219,8 +220,6 @@ pub struct Endpoint {
     senders: VecDeque<u32>,
     /// When to look at which peer again; may hold times that have become later since.
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
-    ledger: Ledger,
-    grants: Grants,
     /// Whether [`GRANTS`] is in `deadlines`.
     idle_armed: bool,
     events: VecDeque<Event>,
@@ -237,21 +236,31 @@ impl Endpoint {
         let cap = job.loss.step_tolerance.unwrap_or(Share::ALL);
         let settings = Settings::new(identity, job);
         Self {
-            grants: Grants::new(settings.grant_segments),
-            settings,
+            common: Common::new(settings, Ledger::new(cap)),
             seed,
             peers: Vec::new(),
             places: Vec::new(),
             talkers: VecDeque::new(),
             senders: VecDeque::new(),
             deadlines: BinaryHeap::new(),
-            ledger: Ledger::new(cap),
             idle_armed: false,
             events: VecDeque::new(),
             body: Vec::new(),
             run: Run::default(),
             past: Counters::default(),
         }
+    }
+
+    /// The endpoint, reaching `ranks` through memory of this host. Those ranks must say the same of
+    /// this one, with the same segments.
+    ///
+    /// # Panics
+    /// When messages have been sent or posted already.
+    #[must_use]
+    pub fn with_neighbours(mut self, ranks: Vec<Rank>, near: Near) -> Self {
+        assert!(self.peers.is_empty(), "neighbours are known before peers");
+        self.common.bring_near(ranks, near);
+        self
     }
 
     fn find(&self, rank: Rank) -> Option<usize> {
@@ -265,11 +274,11 @@ impl Endpoint {
             Ok(at) => self.places[at].1 as usize,
             Err(at) => {
                 assert!(
-                    rank.0 < self.settings.identity.world_size,
+                    rank.0 < self.common.network.identity.world_size,
                     "a rank of the job"
                 );
                 self.places.insert(at, (rank, self.peers.len() as u32));
-                self.peers.push(Peer::new(rank, &self.settings, self.seed));
+                self.peers.push(Peer::new(rank, &self.common, self.seed));
                 self.peers.len() - 1
             }
         }
@@ -286,7 +295,8 @@ impl Endpoint {
             peer.talks = true;
             self.talkers.push_back(at as u32);
         }
-        if !peer.sends && peer.sender.has_room(&self.settings) {
+        let settings = self.common.settings(peer.reach);
+        if !peer.sends && peer.sender.has_room(settings) {
             peer.sends = true;
             self.senders.push_back(at as u32);
         }
@@ -309,7 +319,7 @@ impl Endpoint {
     /// When `to` is this rank or no rank of the job.
     pub fn send(&mut self, now: Instant, to: Rank, outgoing: Outgoing) {
         assert_ne!(
-            to, self.settings.identity.rank,
+            to, self.common.network.identity.rank,
             "a rank does not send to itself"
         );
         let at = self.place(to);
@@ -320,7 +330,8 @@ impl Endpoint {
         if !peer.sender.is_busy() {
             peer.heard = peer.heard.max(now);
         }
-        peer.sender.send(now, outgoing, &self.settings);
+        let settings = self.common.settings(peer.reach);
+        peer.sender.send(now, outgoing, settings);
         self.touch(now, at);
     }
 
@@ -330,20 +341,12 @@ impl Endpoint {
     /// When `from` is this rank or no rank of the job.
     pub fn expect(&mut self, now: Instant, from: Rank, incoming: Incoming) {
         assert_ne!(
-            from, self.settings.identity.rank,
+            from, self.common.network.identity.rank,
             "a rank does not receive from itself"
         );
         let at = self.place(from);
         let peer = &mut self.peers[at];
-        let gap = peer.gap(&self.settings);
-        let mut scene = Scene {
-            now,
-            settings: &self.settings,
-            ledger: &mut self.ledger,
-            grants: &mut self.grants,
-            place: at as u32,
-            gap,
-        };
+        let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
         peer.receiver.expect(incoming, &mut scene);
         self.collect(at);
         self.grant(now);
@@ -352,25 +355,17 @@ impl Endpoint {
 
     /// Grants as much as may be on its way.
     fn grant(&mut self, now: Instant) {
-        while let Some((place, message, most)) = self.grants.take() {
+        while let Some((place, message, most)) = self.common.grants.take() {
             let at = place as usize;
             let peer = &mut self.peers[at];
-            let gap = peer.gap(&self.settings);
-            let mut scene = Scene {
-                now,
-                settings: &self.settings,
-                ledger: &mut self.ledger,
-                grants: &mut self.grants,
-                place,
-                gap,
-            };
+            let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
             if peer.receiver.grant(message, most, &mut scene) == Wants::More {
-                self.grants.wait(place, message);
+                self.common.grants.wait(place, message);
             }
             self.touch(now, at);
         }
         if !self.idle_armed
-            && let Some(idle_at) = self.grants.idle_at(self.settings.gap)
+            && let Some(idle_at) = self.common.grants.idle_at(self.common.network.gap)
         {
             self.idle_armed = true;
             self.deadlines.push(Reverse((idle_at, GRANTS)));
@@ -380,9 +375,9 @@ impl Endpoint {
     /// Grants go on when what was granted has not come.
     fn look_at_grants(&mut self, now: Instant) {
         self.idle_armed = false;
-        let idle_at = self.grants.idle_at(self.settings.gap);
+        let idle_at = self.common.grants.idle_at(self.common.network.gap);
         if idle_at.is_some_and(|at| at <= now) {
-            self.grants.give_up(now);
+            self.common.grants.give_up(now);
         }
         self.grant(now);
     }
@@ -393,14 +388,14 @@ impl Endpoint {
         let peer = &mut self.peers[at];
         self.past.sender.add(peer.sender.counters());
         self.past.receiver.add(peer.receiver.counters());
-        self.grants.settle(peer.receiver.expected());
+        self.common.grants.settle(peer.receiver.expected());
         let (talks, sends, armed) = (peer.talks, peer.sends, peer.armed);
         *peer = Peer {
             standing: Standing::Failed,
             talks,
             sends,
             armed,
-            ..Peer::new(rank, &self.settings, self.seed)
+            ..Peer::new(rank, &self.common, self.seed)
         };
     }
 
@@ -423,7 +418,7 @@ impl Endpoint {
         }
         peer.heard = now;
         if header.kind == Kind::Data {
-            self.grants.on_arrival(now);
+            self.common.grants.on_arrival(now);
         }
         let placement = self.take(now, at, datagram);
         self.collect(at);
@@ -437,15 +432,7 @@ impl Endpoint {
         let peer = &mut self.peers[at];
         match header.kind {
             Kind::Data | Kind::Probe => {
-                let gap = peer.gap(&self.settings);
-                let mut scene = Scene {
-                    now,
-                    settings: &self.settings,
-                    ledger: &mut self.ledger,
-                    grants: &mut self.grants,
-                    place: at as u32,
-                    gap,
-                };
+                let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
                 if peer.receiver.forgotten(header) {
                     peer.forgotten.push_back(*header);
                     return None;
@@ -464,8 +451,8 @@ impl Endpoint {
                             report,
                             bitmap,
                         };
-                        let rtt = &mut peer.rtt;
-                        peer.sender.handle_report(now, &packet, rtt, &self.settings);
+                        let (rtt, settings) = (&mut peer.rtt, self.common.settings(peer.reach));
+                        peer.sender.handle_report(now, &packet, rtt, settings);
                     }
                     None => self.past.foreign += 1,
                 }
@@ -476,13 +463,14 @@ impl Endpoint {
     }
 
     fn is_ours(&self, header: &Header) -> bool {
-        let us = &self.settings.identity;
+        let us = &self.common.network.identity;
         let ours = header.job == us.job
             && header.epoch == us.epoch
             && header.source != us.rank
             && header.source.0 < us.world_size;
         let data = matches!(header.kind, Kind::Data | Kind::Probe);
-        ours && (!data || crate::receiver::is_consistent(header, self.settings.segment_bytes))
+        let segment_bytes = self.segment_bytes_to(header.source);
+        ours && (!data || crate::receiver::is_consistent(header, segment_bytes))
     }
 
     fn collect(&mut self, at: usize) {
@@ -524,17 +512,27 @@ impl Endpoint {
 
     /// The settings that the job resolved to.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.common.network
     }
 
-    /// Payload bytes of a full packet; equal on all ranks of a job.
+    /// Payload bytes of a full packet of the network; equal on all ranks of a job.
     pub fn segment_bytes(&self) -> u32 {
-        self.settings.segment_bytes
+        self.common.network.segment_bytes
+    }
+
+    /// Payload bytes of a full packet to or from a rank.
+    pub fn segment_bytes_to(&self, rank: Rank) -> u32 {
+        self.common.settings(self.reach(rank)).segment_bytes
+    }
+
+    /// How a rank is reached.
+    pub fn reach(&self, rank: Rank) -> Reach {
+        self.common.reach(rank)
     }
 
     /// The loss budget.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.common.ledger
     }
 
     /// Bytes in flight to a peer and the window that bounds them.
@@ -544,7 +542,10 @@ impl Endpoint {
                 let sender = &self.peers[at].sender;
                 (sender.in_flight(), sender.window())
             }
-            None => (ByteCount::new(0), self.settings.initial_window),
+            None => {
+                let settings = self.common.settings(self.reach(to));
+                (ByteCount::new(0), settings.initial_window)
+            }
         }
     }
 
@@ -570,10 +571,10 @@ impl Endpoint {
             let at = at as usize;
             let peer = &mut self.peers[at];
             if peer.standing != Standing::Failed {
-                if let Some(header) = peer.poll_report(now, &self.settings, &mut self.body) {
+                let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
+                if let Some(header) = peer.poll_report(now, settings, body) {
                     return Some((at, header));
                 }
-                let (settings, body) = (&self.settings, &mut self.body);
                 let control = peer.sender.poll_control(now, &peer.rtt, settings, body);
                 if let Some(header) = control {
                     return Some((at, header));
@@ -587,7 +588,7 @@ impl Endpoint {
     }
 
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
-        header.source = self.settings.identity.rank;
+        header.source = self.common.network.identity.rank;
         header.class = CONTROL;
         header.checksum = 0;
         let peer = &mut self.peers[at];
@@ -595,12 +596,12 @@ impl Endpoint {
         Transmit {
             to: peer.rank,
             class: CONTROL,
-            dscp: self.settings.policy.dscp_of(CONTROL),
+            dscp: self.common.network.policy.dscp_of(CONTROL),
             ecn: Ecn::Ect,
             entropy: header.entropy,
             template: header,
             run: &FIRST,
-            segment_bytes: self.settings.segment_bytes,
+            segment_bytes: self.common.settings(peer.reach).segment_bytes,
             tags: None,
             message: Payload::Bytes(&self.body),
         }
@@ -613,12 +614,12 @@ impl Endpoint {
         Some(Transmit {
             to: peer.rank,
             class: template.class,
-            dscp: self.settings.policy.dscp_of(template.class),
+            dscp: self.common.network.policy.dscp_of(template.class),
             ecn: burst.ecn,
             entropy: template.entropy,
             template,
             run: &self.run,
-            segment_bytes: self.settings.segment_bytes,
+            segment_bytes: self.common.settings(peer.reach).segment_bytes,
             tags: peer.sender.tags(template.message),
             message: Payload::Length(template.message_bytes as usize),
         })
@@ -628,7 +629,7 @@ impl Endpoint {
         while let Some(at) = self.senders.pop_front() {
             let at = at as usize;
             let peer = &mut self.peers[at];
-            let (settings, run) = (&self.settings, &mut self.run);
+            let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
             let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
             if let Some(burst) = burst {
                 self.senders.push_back(at as u32);
@@ -667,19 +668,11 @@ impl Machine for Endpoint {
                 continue;
             }
             peer.armed = None;
-            let gap = peer.gap(&self.settings);
-            let mut scene = Scene {
-                now,
-                settings: &self.settings,
-                ledger: &mut self.ledger,
-                grants: &mut self.grants,
-                place: at as u32,
-                gap,
-            };
+            let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
             peer.receiver.handle_timeout(&mut scene);
             let (rank, silent) = (peer.rank, now - peer.heard);
             let waits = peer.standing == Standing::Well && peer.sender.is_busy();
-            if waits && silent > self.settings.peer_timeout {
+            if waits && silent > self.common.network.peer_timeout {
                 peer.standing = Standing::Silent;
                 self.events.push_back(Event::PeerSilent { rank, silent });
             }
@@ -709,9 +702,12 @@ struct Outlook {
 }
 
 impl Peer {
-    fn new(rank: Rank, settings: &Settings, seed: u64) -> Self {
+    fn new(rank: Rank, common: &Common, seed: u64) -> Self {
+        let reach = common.reach(rank);
+        let settings = common.settings(reach);
         Self {
             rank,
+            reach,
             sender: Sender::new(rank, settings, seed),
             receiver: Receiver::new(rank),
             rtt: Rtt::new(settings.gap),
@@ -729,15 +725,6 @@ impl Peer {
         Outlook {
             talks: receiver.0 || sender.0 || !self.forgotten.is_empty(),
             due: receiver.1.into_iter().chain(sender.1).min(),
-        }
-    }
-
-    /// How long nothing must have arrived before what is missing counts as lost: the job's gap, or
-    /// longer where the round trip is known to vary by more.
-    fn gap(&self, settings: &Settings) -> Span {
-        match self.rtt.is_known() {
-            true => settings.gap.max(self.rtt.answer_wait()),
-            false => settings.gap,
         }
     }
 

@@ -205,6 +205,15 @@ pub struct Faults {
     pub one_way: Vec<(Rank, Rank)>,
 }
 
+impl Faults {
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        let shares = [self.drop, self.duplicate, self.reorder, self.corrupt];
+        let harmless = shares.iter().all(|share| share.is_none());
+        !(harmless && self.delay == Span::ZERO && self.one_way.is_empty())
+    }
+}
+
 /// Why a `job.toml` is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum JobError {
@@ -459,7 +468,7 @@ mod tests {
     fn a_misspelt_key_names_its_table_and_the_known_keys() {
         let message = refusal("[transport]\nwindw = \"1MiB\"");
         assert!(message.starts_with(
-            "unknown key `windw` in [transport] (did you mean `window`?); known keys are mtu, "
+            "unknown key `windw` in [transport] (did you mean `window`?); known keys are wire, "
         ));
         assert!(refusal("tolerence = 0").contains("the root table (did you mean `tolerance`?)"));
         assert!(refusal("[transprt]\n").contains("did you mean `transport`?"));

@@ -28,6 +28,7 @@ pub mod loss;
 pub mod machine;
 mod outgoing;
 pub mod priority;
+pub mod reach;
 pub mod receiver;
 pub mod rtt;
 pub mod segment;

@@ -33,6 +33,8 @@ use crate::units::{
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
 pub const VERSION: u8 = 1;
+/// Where the number of bytes after the header stands, 16 bits.
+pub const LENGTH_AT: usize = 44;
 /// Where the checksum stands in the header.
 pub const CHECKSUM_AT: usize = 60;
 
@@ -198,7 +200,7 @@ impl Header {
         put32(out, 32, self.segments);
         put32(out, 36, self.offset);
         put32(out, 40, self.message_bytes);
-        put16(out, 44, self.length);
+        put16(out, LENGTH_AT, self.length);
         put16(out, 46, self.layer.0);
         out[48] = self.magnitude.0;
         out[49] = self.entropy.0;
@@ -235,7 +237,7 @@ impl Header {
             segments: get32(bytes, 32),
             offset: get32(bytes, 36),
             message_bytes: get32(bytes, 40),
-            length: get16(bytes, 44),
+            length: get16(bytes, LENGTH_AT),
             layer: Layer(get16(bytes, 46)),
             magnitude: Magnitude(bytes[48]),
             entropy: Entropy(bytes[49]),

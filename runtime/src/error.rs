@@ -3,6 +3,7 @@
 use gradwire_collectives::operation::{OperationError, SubmitError};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control;
+use gradwire_transport::shm::ShareError;
 use gradwire_transport::udp;
 
 /// Why a rank could not be opened.
@@ -51,6 +52,21 @@ pub enum JoinError {
     /// The ranks do not form a job.
     #[error(transparent)]
     Control(#[from] control::JoinError),
+    /// Memory could not be shared with the ranks of this host.
+    #[error(transparent)]
+    Memory(#[from] ShareError),
+    /// The job wants all packets to go through memory.
+    #[error(
+        "transport.wire = \"shm\", but of {world_size} ranks only {shared} share memory with this \
+         one: all must run on one host, as one user, with the same /dev/shm; \"auto\" uses memory \
+         where it can"
+    )]
+    NoMemory {
+        /// Ranks that share memory with this one, itself counted.
+        shared: usize,
+        /// Ranks of the job.
+        world_size: usize,
+    },
     /// The driver thread could not start.
     #[error("the driver thread cannot start: {0}")]
     Driver(std::io::Error),

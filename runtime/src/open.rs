@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::job::{Job, Mtu, Wire};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::{Listener, Membership, Role};
 use gradwire_transport::interface;
+use gradwire_transport::shm::Offer;
 use gradwire_transport::udp::Sockets;
 
 use crate::error::{JoinError, OpenError};
@@ -41,6 +42,7 @@ pub struct OpenRank {
     pub(crate) world_size: u16,
     pub(crate) sockets: Sockets,
     mtu: u32,
+    offer: Option<Offer>,
     listener: Option<Listener>,
     token: String,
 }
@@ -70,12 +72,14 @@ impl OpenRank {
             Mtu::Auto => interface::mtu(bind).map_err(OpenError::Mtu)?,
             Mtu::Bytes(bytes) => bytes,
         };
+        let offer = shares_memory(&job).then(Offer::new).flatten();
         Ok(Self {
             job,
             rank,
             world_size,
             sockets,
             mtu,
+            offer,
             listener,
             token,
         })
@@ -120,8 +124,19 @@ impl OpenRank {
             host: host_name(),
             mtu: self.mtu,
             receive_buffer: self.sockets.receive_buffer(),
+            memory: self.offer.clone(),
         };
         LocalRank::start(self, role, membership, timeout)
+    }
+}
+
+/// Whether ranks of a host share memory. Faults on purpose are those of a network, so a job that
+/// asks for some uses one, unless it names memory.
+fn shares_memory(job: &Job) -> bool {
+    match job.transport.wire {
+        Wire::Auto => !job.faults.any(),
+        Wire::SharedMemory => true,
+        Wire::Udp | Wire::Uring => false,
     }
 }
 

@@ -14,12 +14,14 @@ use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer,
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
 use gradwire_transport::seal::Seal;
+use gradwire_transport::shm::{Neighbours, Terms};
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat};
+use crate::vicinity;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -56,6 +58,7 @@ pub type Done = Box<dyn FnOnce(Result<Ended, EndError>) + Send>;
 #[derive(Debug)]
 pub struct LocalRank {
     rank: Rank,
+    wire: &'static str,
     job: Job,
     segment_bytes: u32,
     control: Mutex<Option<Control>>,
@@ -90,7 +93,13 @@ impl LocalRank {
             epoch: control.epoch(),
         };
         let seed = u64::from(identity.job.0) << 16 | u64::from(rank.0);
+        let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
+        let names = neighbours.as_mut().map(Neighbours::take_names);
         let endpoint = Endpoint::new(identity, &job, seed);
+        let endpoint = match &terms {
+            Some(terms) => endpoint.with_neighbours(terms.others().collect(), terms.near()),
+            None => endpoint,
+        };
         let segment_bytes = endpoint.segment_bytes();
         let communicator = Communicator::new(endpoint, &job);
         let setup = Setup {
@@ -102,13 +111,23 @@ impl LocalRank {
                 .collect(),
             seal: Seal::none(job.transport.checksum),
             faults: Faults::new(&job.faults, rank),
+            neighbours,
+            idle: job.transport.idle,
         };
         let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)
             .map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
+        drop(names);
+        let others = usize::from(world_size) - 1;
+        let near = terms.iter().flat_map(Terms::others).count();
         Ok(Self {
             rank,
+            wire: match near {
+                0 => "udp",
+                near if near == others => "shm",
+                _ => "shm+udp",
+            },
             job,
             segment_bytes,
             control: Mutex::new(Some(control)),
@@ -121,6 +140,12 @@ impl LocalRank {
     /// Which rank this is.
     pub fn rank(&self) -> Rank {
         self.rank
+    }
+
+    /// What carries packets to the other ranks: "udp", "shm", or "shm+udp" where some ranks share
+    /// memory with this one.
+    pub fn wire(&self) -> &'static str {
+        self.wire
     }
 
     /// The job with its MTU resolved.
@@ -155,8 +180,20 @@ impl LocalRank {
         let done = Box::new(move |result| {
             let _ = tell.send(result);
         });
-        self.give(task, done, Caller::Driver);
-        told.recv().unwrap_or(Err(EndError::Closed))
+        let promise = Promise::new(done, Caller::Driver, &self.pending);
+        let mut result = None;
+        self.inbox.with(|link| {
+            let command = Box::new(move |seat: &mut Seat, now| seat.submit(now, task, promise));
+            // A driver that has stopped drops the promise, and thereby keeps it.
+            let _ = link.drive(command, || {
+                result = told.try_recv().ok();
+                result.is_some()
+            });
+            if self.pending.any() {
+                link.hand_back();
+            }
+        });
+        result.unwrap_or_else(|| told.recv().unwrap_or(Err(EndError::Closed)))
     }
 
     /// What was counted so far; zeros when the rank has been closed.
@@ -297,6 +334,7 @@ mod tests {
             data_addresses: Vec::new(),
             mtu: 1400 + u32::from(rank),
             receive_buffer,
+            memory: None,
         };
         (0..ranks).map(peer).collect()
     }

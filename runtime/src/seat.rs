@@ -183,6 +183,11 @@ impl Pending {
         self.changed.notify_all();
     }
 
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
+    }
+
     /// Waits until there is none; tells whether that happened within `patience`.
     pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Idle, Job, Wire};
 use gradwire_protocol::units::{Rank, Span, Step};
 use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening, Task};
 
@@ -84,6 +84,91 @@ fn ranks_get_the_sum_and_close_together() {
             .expect("nothing fails");
         assert_eq!(values(&ended.buffer), [3.0, 3.0]);
         assert!(rank.counters().sent_segments > 0);
+        rank.close(PATIENCE);
+    });
+}
+
+fn job_over(wire: Wire, idle: Idle) -> Job {
+    let mut job = Job::default();
+    job.transport.wire = wire;
+    job.transport.idle = idle;
+    job
+}
+
+/// Elements of ranks 0, 1, ... are 1, 2, ... times these.
+fn pattern(elements: usize) -> impl Iterator<Item = f32> {
+    (0..elements).map(|at| (at % 251) as f32)
+}
+
+#[test]
+fn sums_are_exact_over_every_wire_however_a_rank_waits() {
+    let job_of = |wire| [Idle::Busy, Idle::Adaptive, Idle::Block].map(|idle| job_over(wire, idle));
+    let jobs = [Wire::Udp, Wire::Auto].into_iter().flat_map(job_of);
+    for (job, elements) in jobs.flat_map(|job| [(job.clone(), 3), (job, 300_003)]) {
+        let name = match job.transport.wire {
+            Wire::Udp => "udp",
+            _ => "shm",
+        };
+        on_ranks(3, &job, |rank| {
+            assert_eq!(rank.wire(), name);
+            let factor = f32::from(rank.rank().0 + 1);
+            let own: Vec<f32> = pattern(elements).map(|value| factor * value).collect();
+            for sequence in 1..=2 {
+                let task = all_reduce(3, sequence, &own);
+                let sum = values(&rank.run(task).expect("nothing fails").buffer);
+                assert!(
+                    sum.into_iter()
+                        .eq(pattern(elements).map(|value| 6.0 * value))
+                );
+            }
+            rank.close(PATIENCE);
+        });
+    }
+}
+
+#[test]
+fn threads_that_wait_and_callbacks_share_one_driver() {
+    for wire in [Wire::Udp, Wire::Auto] {
+        on_ranks(2, &job_over(wire, Idle::Adaptive), |rank| {
+            let (tell, told) = channel();
+            thread::scope(|scope| {
+                for thread in 0..3_u32 {
+                    let (rank, tell) = (&rank, tell.clone());
+                    scope.spawn(move || {
+                        for turn in 0..50 {
+                            let sequence = 1 + 2 * (turn * 3 + thread);
+                            let own = vec![sequence as f32; 5_000];
+                            let tell = tell.clone();
+                            let done = move |ended: Result<gradwire_runtime::Ended, EndError>| {
+                                let _ = tell.send(values(&ended.expect("nothing fails").buffer));
+                            };
+                            rank.submit(all_reduce(2, sequence + 1, &own), Box::new(done));
+                            let ended = rank.run(all_reduce(2, sequence, &own));
+                            let sum = values(&ended.expect("nothing fails").buffer);
+                            assert_eq!(sum, vec![2.0 * sequence as f32; 5_000]);
+                        }
+                    });
+                }
+            });
+            drop(tell);
+            let called: Vec<Vec<f32>> = told.iter().collect();
+            assert_eq!(called.len(), 150);
+            assert!(
+                called
+                    .iter()
+                    .all(|sum| sum.len() == 5_000 && sum[0] % 4.0 == 2.0)
+            );
+            rank.close(PATIENCE);
+        });
+    }
+}
+
+#[test]
+fn faults_on_purpose_are_those_of_a_network() {
+    let mut faulty = job_over(Wire::Auto, Idle::Adaptive);
+    faulty.faults.delay = Span::from_micros(1);
+    on_ranks(2, &faulty, |rank| {
+        assert_eq!(rank.wire(), "udp");
         rank.close(PATIENCE);
     });
 }

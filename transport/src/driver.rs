@@ -1,11 +1,17 @@
-//! The one thread of a rank that drives its machine with sockets.
+//! What drives a rank's machine, with sockets and shared memory.
 //!
-//! A round: read the clock, drain all sockets, let the machine's timeouts happen at that clock
-//! (so that no packet that had arrived by then looks lost), run commands, send, tell progress.
-//! After some rounds with nothing to do the thread sleeps until a packet, a command or a timeout.
-//! Other threads talk to it by commands, closures that run between two rounds; there are no locks
-//! on the way of a packet.
+//! A round: read the clock, drain all rings and sockets, let the machine's timeouts happen at that
+//! clock (so that no packet that had arrived by then looks lost), run commands, send, tell progress.
+//! After some rounds with nothing to do whoever drives sleeps until a packet, a command or a
+//! timeout. Other threads talk to the machine by commands, closures that run between two rounds;
+//! there are no locks on the way of a packet.
+//!
+//! One thread drives at a time. That is the driver's own, until a thread that has to wait for the
+//! outcome of its command [drives itself](DriverLink::drive): it saves two changes of threads, which
+//! cost more than a small message. The driver's thread comes back when no caller has driven for
+//! [`NAP`].
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,18 +19,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use gradwire_protocol::job::Idle;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
 
 use crate::faults::{Faults, Verdict};
 use crate::seal::Seal;
+use crate::shm::Neighbours;
 use crate::udp::{Arrival, SLOT_BYTES, Sockets};
 use crate::wake::{self, Bell};
 
 /// Super-packets read before timeouts and sending get their turn again.
 const ARRIVALS_PER_ROUND: usize = 16;
+/// Packets read from a neighbour's ring before the others get their turn again.
+const PACKETS_PER_RING: usize = 16;
 /// Runs sent before the sockets are drained again: acknowledgements open the window.
 const RUNS_PER_ROUND: usize = 16;
 /// Commands that may wait; the next one blocks its thread.
@@ -36,6 +47,10 @@ const SPIN_MAX: Span = Span::from_micros(40);
 /// After reading for this long without seeing all sockets empty, timeouts happen all the same, at
 /// the clock from before the first read: what had arrived by then has been read, in turns.
 const FLOOD: Span = Span::from_millis(20);
+/// How long the driver's thread stays away after a caller has driven.
+const NAP: Duration = Duration::from_millis(1);
+/// Rounds of a rank with neighbours between two looks at its sockets: a look is a system call.
+const SOCKETS_EVERY: u32 = 8;
 /// Longest sleep, so that a lost wake-up is no hang.
 const SLEEP_MAX: Span = Span::from_millis(100);
 /// How often a full send buffer is waited for before the run is left to repair.
@@ -54,6 +69,10 @@ pub struct Setup {
     pub seal: Seal,
     /// Faults on purpose, if any.
     pub faults: Option<Faults>,
+    /// The ranks that are reached through memory, if any.
+    pub neighbours: Option<Neighbours>,
+    /// What is done without work.
+    pub idle: Idle,
 }
 
 /// Counts of what a driver did, readable at any time.
@@ -69,6 +88,8 @@ struct Shared {
     faults_dropped: AtomicU64,
     abandoned_packets: AtomicU64,
     stop: AtomicBool,
+    /// Whether a caller drives, or is about to.
+    called: AtomicBool,
     failure: Mutex<Option<String>>,
 }
 
@@ -111,11 +132,14 @@ pub struct DriverLink<M> {
     commands: SyncSender<Command<M>>,
     bell: Arc<Bell>,
     shared: Arc<Shared>,
+    engine: Arc<Mutex<Option<Engine<M>>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts the thread that drives `machine`. `progress` runs on it after every round that did
-/// something.
+/// What runs after every round that did something.
+pub type Progress<M> = Box<dyn FnMut(&mut M) + Send>;
+
+/// Starts driving `machine`. `progress` runs on whatever thread drives.
 ///
 /// # Errors
 /// When the thread or its bell cannot be made.
@@ -127,30 +151,36 @@ pub fn spawn<M: Machine + Send + 'static>(
     let (commands, waiting) = sync_channel(COMMANDS_WAITING);
     let bell = Arc::new(Bell::new()?);
     let shared = Arc::new(Shared::default());
-    let mut driver = Driver {
+    let engine = Engine {
         machine,
+        patience: Patience::new(setup.idle),
         setup,
-        progress,
+        progress: Box::new(progress),
         commands: waiting,
         bell: Arc::clone(&bell),
         shared: Arc::clone(&shared),
         clock: Clock::start(),
         slot: vec![0; SLOT_BYTES],
         reading: Reading::default(),
+        rounds: 0,
         tally: DriverCounters::default(),
     };
+    let engine = Arc::new(Mutex::new(Some(engine)));
+    let (driven, seen) = (Arc::clone(&engine), Arc::clone(&shared));
     let body = move || {
-        let result = catch_unwind(AssertUnwindSafe(|| driver.run()));
-        let reason = match result {
-            Ok(Ok(())) => "it was asked to".to_owned(),
-            Ok(Err(error)) => format!("a socket failed: {error}"),
-            Err(panic) => format!("its machine panicked: {}", panic_text(panic.as_ref())),
-        };
-        *driver
-            .shared
-            .failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        while !seen.stop.load(Ordering::SeqCst) {
+            if seen.called.load(Ordering::SeqCst) {
+                std::thread::park_timeout(NAP);
+                continue;
+            }
+            let mut engine = driven.lock().unwrap_or_else(PoisonError::into_inner);
+            let wanted = || seen.called.load(Ordering::Relaxed);
+            // Why it ended is written down for whoever asks.
+            let _ = turn(&mut engine, None, wanted);
+        }
+        // Whatever waits learns by being dropped that it will not end.
+        *driven.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        seen.ended("it was asked to".to_owned());
     };
     let thread = std::thread::Builder::new()
         .name("gradwire-driver".to_owned())
@@ -159,8 +189,43 @@ pub fn spawn<M: Machine + Send + 'static>(
         commands,
         bell,
         shared,
+        engine,
         thread: Some(thread),
     })
+}
+
+impl Shared {
+    /// Nothing is driven any more, for this reason unless there was one before.
+    fn ended(&self, reason: String) -> Stopped {
+        self.stop.store(true, Ordering::SeqCst);
+        let failure = self.failure.lock();
+        let mut failure = failure.unwrap_or_else(PoisonError::into_inner);
+        let reason = failure.get_or_insert(reason).clone();
+        Stopped { reason }
+    }
+}
+
+/// Lets the engine do a command and rounds until `is_over`. An engine that fails, or whose machine
+/// panics, is no more.
+fn turn<M: Machine>(
+    engine: &mut Option<Engine<M>>,
+    command: Option<Command<M>>,
+    is_over: impl FnMut() -> bool,
+) -> Result<(), Stopped> {
+    let Some(running) = engine else {
+        return Err(Stopped {
+            reason: "it has ended".to_owned(),
+        });
+    };
+    let shared = Arc::clone(&running.shared);
+    let result = catch_unwind(AssertUnwindSafe(|| running.run(command, is_over)));
+    let reason = match result {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => format!("a socket failed: {error}"),
+        Err(panic) => format!("its machine panicked: {}", panic_text(panic.as_ref())),
+    };
+    *engine = None;
+    Err(shared.ended(reason))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -169,7 +234,35 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "without a message".to_owned())
 }
 
+impl<M: Machine> DriverLink<M> {
+    /// Runs `command` and drives the machine on this thread until `is_done`, which is asked between
+    /// rounds. When another caller drives, that one runs the command, and this returns at once.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the driver no longer runs.
+    pub fn drive(&self, command: Command<M>, is_done: impl FnMut() -> bool) -> Result<(), Stopped> {
+        if self.shared.called.swap(true, Ordering::SeqCst) {
+            return self.submit(command);
+        }
+        // The driver's thread may sleep with the engine in its hands.
+        self.bell.ring();
+        let result = {
+            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            turn(&mut engine, Some(command), is_done)
+        };
+        self.shared.called.store(false, Ordering::SeqCst);
+        result.map_err(|_| self.stopped())
+    }
+}
+
 impl<M> DriverLink<M> {
+    /// Calls the driver's thread back at once, for what nobody waits for driving.
+    pub fn hand_back(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
     /// Runs `command` on the driver's thread between two rounds. Blocks while too many wait; never
     /// call it from `progress` or from another command.
     ///
@@ -178,6 +271,9 @@ impl<M> DriverLink<M> {
     pub fn submit(&self, command: Command<M>) -> Result<(), Stopped> {
         self.commands.send(command).map_err(|_| self.stopped())?;
         self.bell.ring();
+        if !self.shared.called.load(Ordering::SeqCst) {
+            self.hand_back();
+        }
         Ok(())
     }
 
@@ -212,6 +308,7 @@ impl<M> DriverLink<M> {
     pub fn stop(&mut self) -> Stopped {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.bell.ring();
+        self.hand_back();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -242,14 +339,17 @@ impl Clock {
 }
 
 /// How long to spin: longer after work came while spinning, shorter after none did.
+#[derive(Debug)]
 struct Patience {
+    idle: Idle,
     idle_since: Option<Instant>,
     span: Span,
 }
 
 impl Patience {
-    fn new() -> Self {
+    fn new(idle: Idle) -> Self {
         Self {
+            idle,
             idle_since: None,
             span: SPIN_MAX,
         }
@@ -263,7 +363,11 @@ impl Patience {
 
     /// Whether it is time to sleep.
     fn is_over(&mut self, now: Instant) -> bool {
-        now - *self.idle_since.get_or_insert(now) > self.span
+        match self.idle {
+            Idle::Busy => false,
+            Idle::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span,
+            Idle::Block => true,
+        }
     }
 
     fn slept(&mut self) {
@@ -301,36 +405,82 @@ enum Drained {
     Partly,
 }
 
-struct Driver<M, P> {
+/// A machine with everything that drives it.
+struct Engine<M> {
     machine: M,
     setup: Setup,
-    progress: P,
+    progress: Progress<M>,
     commands: Receiver<Command<M>>,
     bell: Arc<Bell>,
     shared: Arc<Shared>,
     clock: Clock,
     slot: Vec<u8>,
     reading: Reading,
+    rounds: u32,
+    patience: Patience,
     tally: DriverCounters,
 }
 
-impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
-    fn run(&mut self) -> io::Result<()> {
-        let mut patience = Patience::new();
-        while !self.shared.stop.load(Ordering::Relaxed) {
+impl<M> fmt::Debug for Engine<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Engine<M> {
+    /// Does a command, after those that came before it, and rounds until `is_over`.
+    fn run(
+        &mut self,
+        command: Option<Command<M>>,
+        mut is_over: impl FnMut() -> bool,
+    ) -> io::Result<()> {
+        if let Some(command) = command {
+            self.obey();
+            command(&mut self.machine, self.clock.now());
+            self.send()?;
+            (self.progress)(&mut self.machine);
+        }
+        while !is_over() && !self.shared.stop.load(Ordering::Relaxed) {
             if self.round()? {
-                patience.found_work();
-            } else if patience.is_over(self.clock.now()) {
-                self.bell.lie_down();
-                // A command that came before the bell was armed did not ring it.
-                match self.round()? {
-                    true => self.bell.get_up(),
-                    false => self.sleep(),
+                self.patience.found_work();
+            } else if self.patience.is_over(self.clock.now()) {
+                self.lie_down();
+                // What came before the bells were armed did not ring them.
+                self.rounds = 0;
+                if !self.round()? && !is_over() {
+                    self.sleep();
                 }
-                patience.slept();
+                self.get_up();
+                self.patience.slept();
+            } else {
+                std::hint::spin_loop();
             }
         }
         Ok(())
+    }
+
+    fn lie_down(&self) {
+        self.bell.lie_down();
+        if let Some(neighbours) = &self.setup.neighbours {
+            neighbours.alarm().lie_down();
+        }
+    }
+
+    fn get_up(&self) {
+        self.bell.get_up();
+        if let Some(neighbours) = &self.setup.neighbours {
+            neighbours.alarm().get_up();
+        }
+    }
+
+    /// Runs the commands that wait; tells whether there were any.
+    fn obey(&mut self) -> bool {
+        let mut busy = false;
+        while let Ok(command) = self.commands.try_recv() {
+            command(&mut self.machine, self.clock.now());
+            busy = true;
+        }
+        busy
     }
 
     /// One round; tells whether it did anything.
@@ -341,11 +491,9 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
         if let Some(read_by) = self.reading.read_by(now, drained) {
             busy |= self.let_time_pass(read_by);
         }
-        while let Ok(command) = self.commands.try_recv() {
-            command(&mut self.machine, self.clock.now());
-            busy = true;
-        }
+        busy |= self.obey();
         busy |= self.send()?;
+        self.rounds = self.rounds.wrapping_add(1);
         if busy {
             (self.progress)(&mut self.machine);
             self.publish();
@@ -371,10 +519,57 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
             .flatten()
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
-        self.bell.sleep(self.setup.sockets.readiness(), most);
+        let alarm = self.setup.neighbours.as_ref().map(Neighbours::alarm);
+        let pipe = alarm.as_ref().map(|alarm| alarm.descriptor());
+        self.bell.sleep(self.setup.sockets.readiness(), pipe, most);
+        if let Some(alarm) = alarm {
+            alarm.drain();
+        }
+    }
+
+    /// Reads what neighbours have written.
+    fn read_rings(&mut self) -> (bool, Drained) {
+        let Some(neighbours) = &mut self.setup.neighbours else {
+            return (false, Drained::Fully);
+        };
+        let (mut busy, mut drained) = (false, Drained::Fully);
+        for ring in 0..neighbours.len() {
+            for read in 0..=PACKETS_PER_RING {
+                let Some(packet) = neighbours.peek(ring) else {
+                    break;
+                };
+                if read == PACKETS_PER_RING {
+                    drained = Drained::Partly;
+                    break;
+                }
+                let datagram = Datagram {
+                    header: packet.header,
+                    payload: Payload::Bytes(packet.payload),
+                    ecn: Ecn::Ect,
+                };
+                self.machine.handle_datagram(self.clock.now(), datagram);
+                neighbours.release(ring);
+                self.tally.received_packets += 1;
+                busy = true;
+            }
+        }
+        (busy, drained)
     }
 
     fn receive(&mut self) -> io::Result<(bool, Drained)> {
+        let (read, rings) = self.read_rings();
+        if self.setup.neighbours.is_some() && !self.rounds.is_multiple_of(SOCKETS_EVERY) {
+            return Ok((read, Drained::Partly));
+        }
+        let (received, sockets) = self.drain_sockets()?;
+        let drained = match rings {
+            Drained::Fully => sockets,
+            Drained::Partly => Drained::Partly,
+        };
+        Ok((read | received, drained))
+    }
+
+    fn drain_sockets(&mut self) -> io::Result<(bool, Drained)> {
         let mut reads = 0;
         while reads < ARRIVALS_PER_ROUND {
             let readable = self.setup.sockets.readable();
@@ -489,8 +684,15 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
                 sockets,
                 peers,
                 seal,
+                neighbours,
                 ..
             } = &mut self.setup;
+            if let Some(neighbours) = neighbours.as_mut().filter(|near| near.reaches(transmit.to)) {
+                let sent = neighbours.send(&transmit, 0);
+                self.tally.sent_packets += sent as u64;
+                self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
+                continue;
+            }
             let peer = &peers[usize::from(transmit.to.0)];
             let (mut sent, mut waits) = (0, 0);
             loop {
@@ -512,7 +714,10 @@ impl<M: Machine, P: FnMut(&mut M)> Driver<M, P> {
         let dropped = self.setup.faults.as_ref().map_or(0, Faults::dropped);
         let shared = &self.shared;
         for (counter, value) in [
-            (&shared.sent_packets, sockets.sent_packets),
+            (
+                &shared.sent_packets,
+                sockets.sent_packets + self.tally.sent_packets,
+            ),
             (&shared.send_calls, sockets.send_calls),
             (&shared.received_packets, self.tally.received_packets),
             (&shared.receive_calls, self.tally.receive_calls),
@@ -540,7 +745,7 @@ mod tests {
 
     #[test]
     fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
-        let mut patience = Patience::new();
+        let mut patience = Patience::new(Idle::Adaptive);
         assert!(!patience.is_over(at(0)) && !patience.is_over(at(40)) && patience.is_over(at(41)));
         for _ in 0..10 {
             patience.slept();

@@ -57,13 +57,7 @@ pub(crate) struct Held {
 impl Faults {
     /// The faults that a job wants for what `rank` receives; `None` when it wants none.
     pub fn new(wanted: &job::Faults, rank: Rank) -> Option<Self> {
-        let none = wanted.drop.is_none()
-            && wanted.duplicate.is_none()
-            && wanted.reorder.is_none()
-            && wanted.delay == Span::ZERO
-            && wanted.corrupt.is_none()
-            && wanted.one_way.is_empty();
-        (!none).then(|| Self {
+        wanted.any().then(|| Self {
             wanted: wanted.clone(),
             rank,
             rng: ChaCha8Rng::seed_from_u64(wanted.seed ^ (u64::from(rank.0) << 32)),

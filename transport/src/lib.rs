@@ -5,6 +5,7 @@
 //! - [`driver`]: the thread that drives a machine; a round in one screen.
 //! - [`seal`]: what makes bytes a packet of this job.
 //! - [`udp`]: runs of packets out, super-packets in.
+//! - [`shm`]: packets through memory, between ranks of one host.
 //! - [`faults`]: loss, bursts, reordering and more, on purpose.
 //! - [`interface`]: which interface has an address, and how large a packet it takes.
 //! - [`control`]: rendezvous, agreement on the job, who is lost.
@@ -17,5 +18,6 @@ pub mod faults;
 pub mod interface;
 mod message;
 pub mod seal;
+pub mod shm;
 pub mod udp;
 mod wake;

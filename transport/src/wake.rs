@@ -49,14 +49,16 @@ impl Bell {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Sleeps until a socket can be read, the bell rings, or `most` has passed.
-    pub(crate) fn sleep(&self, sockets: &Readiness, most: Span) {
+    /// Sleeps until a socket can be read, `other` too, the bell rings, or `most` has passed.
+    pub(crate) fn sleep(&self, sockets: &Readiness, other: Option<RawFd>, most: Span) {
         let waits_on = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut polled = [self.event.as_raw_fd(), sockets.epoll.as_raw_fd()].map(waits_on);
+        // What is no descriptor is not waited for (poll(2)).
+        let other = other.unwrap_or(-1);
+        let mut polled = [self.event.as_raw_fd(), sockets.epoll.as_raw_fd(), other].map(waits_on);
         wait(&mut polled, most);
         self.get_up();
         if polled[0].revents != 0 {

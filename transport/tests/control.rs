@@ -40,6 +40,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
         host: format!("host{rank}"),
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
+        memory: None,
     }
 }
 

@@ -58,6 +58,8 @@ fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> [Member; 2]
                 peers: peers.clone(),
                 seal: Seal::none(job.transport.checksum),
                 faults: Faults::new(&job.faults, Rank(rank)),
+                neighbours: None,
+                idle: job.transport.idle,
             };
             let progress = move |endpoint: &mut Endpoint| {
                 while let Some(event) = endpoint.poll_event() {

@@ -179,6 +179,7 @@ mod tests {
             host: format!("host{rank}"),
             mtu: 1500,
             receive_buffer: 1 << 20,
+            memory: None,
         }
     }
 

@@ -138,6 +138,7 @@ mod tests {
             host: "here".into(),
             mtu: 1500,
             receive_buffer: 1 << 20,
+            memory: None,
         }
     }
 

@@ -52,6 +52,7 @@ use tokio::sync::mpsc::UnboundedSender;
 pub use error::{BarrierError, BindError, Difference, JoinError, LeaveError};
 pub use error::{Ranks, Refusal, TurnedAway};
 
+use crate::shm::Offer;
 use messages::{Hello, Start, shortened};
 use participant::Command;
 use seat::{GRACE, Seat};
@@ -79,6 +80,8 @@ pub struct Membership {
     pub mtu: u32,
     /// Bytes that this rank's kernel keeps in all its data sockets until they are read.
     pub receive_buffer: u64,
+    /// What this rank offers to ranks of its host, if it shares memory.
+    pub memory: Option<Offer>,
 }
 
 /// Shows everything but the token.
@@ -92,6 +95,7 @@ impl fmt::Debug for Membership {
             .field("host", &self.host)
             .field("mtu", &self.mtu)
             .field("receive_buffer", &self.receive_buffer)
+            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }
@@ -104,6 +108,7 @@ impl Membership {
             data_addresses: self.data_addresses.clone(),
             mtu: self.mtu,
             receive_buffer: self.receive_buffer,
+            memory: self.memory.clone(),
         }
     }
 
@@ -169,6 +174,8 @@ pub struct Peer {
     pub mtu: u32,
     /// Bytes that its kernel keeps in all its data sockets until they are read.
     pub receive_buffer: u64,
+    /// What it offers to ranks of its host, if it shares memory.
+    pub memory: Option<Offer>,
 }
 
 /// 32 random bytes that exactly the ranks of this job know, to derive packet keys from.
@@ -233,6 +240,7 @@ pub fn join(
     on_event: OnEvent,
 ) -> Result<Control, JoinError> {
     check(&role, &membership)?;
+    let rank = membership.rank;
     let (joined, verdict) = mpsc::sync_channel(1);
     let (commands, seat) = Seat::new(membership, timeout, on_event, joined);
     let waited = seat.timeout + GRACE;
@@ -244,6 +252,7 @@ pub fn join(
         .recv_timeout(waited)
         .unwrap_or(Err(JoinError::Stopped))?;
     Ok(Control {
+        rank,
         start,
         commands,
         thread: Some(thread),
@@ -271,12 +280,18 @@ fn check(role: &Role, membership: &Membership) -> Result<(), JoinError> {
 /// the peers see this rank as lost.
 #[derive(Debug)]
 pub struct Control {
+    rank: Rank,
     start: Start,
     commands: UnboundedSender<Command>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Control {
+    /// Which rank this is.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
     /// All ranks of the job, in the order of ranks.
     pub fn roster(&self) -> &[Peer] {
         &self.start.roster

@@ -1,0 +1,124 @@
+//! How peers are reached, and what all of them share.
+//!
+//! Ranks of other hosts are reached by packets over a network; ranks of this host may be reached
+//! through memory, where packets are larger and none is lost. Which ranks those are, the driver
+//! says; what carries the packets is the driver's.
+
+use crate::budget::Ledger;
+use crate::endpoint::Settings;
+use crate::grants::Grants;
+use crate::machine::RUN_SEGMENTS_MAX;
+use crate::receiver::Scene;
+use crate::rtt::Rtt;
+use crate::units::{ByteCount, Instant, Rank, Span};
+
+/// Runs of a window: so many that one is read while the next is written.
+const RUNS_PER_WINDOW: u64 = 8;
+
+/// What is different towards ranks that are reached through memory: no path, no MTU, no loss.
+#[derive(Clone, Copy, Debug)]
+pub struct Near {
+    /// Payload bytes of a full packet, a multiple of
+    /// [`SEGMENT_ALIGNMENT`](crate::segment::SEGMENT_ALIGNMENT).
+    pub segment_bytes: u32,
+    /// Bytes that may be on their way to one peer.
+    pub window: ByteCount,
+}
+
+/// How a peer is reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reach {
+    /// By packets over a network.
+    Network,
+    /// Through memory of this host.
+    Host,
+}
+
+/// What is shared by all peers.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) network: Settings,
+    host: Option<Box<Settings>>,
+    /// The ranks of this host, in order.
+    near: Vec<Rank>,
+    pub(crate) ledger: Ledger,
+    pub(crate) grants: Grants,
+}
+
+impl Common {
+    pub(crate) fn new(network: Settings, ledger: Ledger) -> Self {
+        Self {
+            grants: Grants::new(network.grant_segments),
+            network,
+            host: None,
+            near: Vec::new(),
+            ledger,
+        }
+    }
+
+    /// From now on `ranks` are reached through memory.
+    pub(crate) fn bring_near(&mut self, mut ranks: Vec<Rank>, near: Near) {
+        ranks.sort_unstable();
+        self.host = Some(Box::new(near_settings(&self.network, near)));
+        self.near = ranks;
+    }
+
+    pub(crate) fn reach(&self, rank: Rank) -> Reach {
+        match self.near.binary_search(&rank) {
+            Ok(_) => Reach::Host,
+            Err(_) => Reach::Network,
+        }
+    }
+
+    pub(crate) fn settings(&self, reach: Reach) -> &Settings {
+        match (reach, &self.host) {
+            (Reach::Host, Some(host)) => host,
+            _ => &self.network,
+        }
+    }
+
+    /// What the receiver of a peer works with.
+    pub(crate) fn scene(
+        &mut self,
+        now: Instant,
+        (at, reach): (usize, Reach),
+        rtt: &Rtt,
+    ) -> Scene<'_> {
+        let gap = gap(rtt, &self.network);
+        let settings = match (reach, &self.host) {
+            (Reach::Host, Some(host)) => host,
+            _ => &self.network,
+        };
+        Scene {
+            now,
+            settings,
+            ledger: &mut self.ledger,
+            grants: &mut self.grants,
+            place: at as u32,
+            gap,
+        }
+    }
+}
+
+/// The settings towards ranks of the same host.
+fn near_settings(network: &Settings, near: Near) -> Settings {
+    let part = near.window.get() / RUNS_PER_WINDOW / u64::from(near.segment_bytes);
+    Settings {
+        segment_bytes: near.segment_bytes,
+        window: near.window,
+        initial_window: near.window,
+        unscheduled: near.window,
+        run_segments: part.clamp(1, RUN_SEGMENTS_MAX as u64) as usize,
+        entropies: 1,
+        ..network.clone()
+    }
+}
+
+/// How long nothing must have arrived before what is missing counts as lost: the job's gap, or
+/// longer where the round trip is known to vary by more.
+fn gap(rtt: &Rtt, settings: &Settings) -> Span {
+    match rtt.is_known() {
+        true => settings.gap.max(rtt.answer_wait()),
+        false => settings.gap,
+    }
+}

@@ -1,0 +1,167 @@
+//! The file of a rank: a flag that says whether it sleeps, then a ring for each neighbour; and the
+//! pipe beside it.
+#![expect(unsafe_code, reason = "the flag lies in shared memory")]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use gradwire_protocol::machine::Transmit;
+
+use super::memory::{self, Mapping};
+use super::ring::{CONTROL_BYTES, Reader, Writer};
+
+/// Bytes before the first ring: a page, of which the flag is the first word.
+const START: usize = 4096;
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+fn ring_at(index: usize, ring_bytes: u64) -> usize {
+    START + index * (CONTROL_BYTES + ring_bytes as usize)
+}
+
+/// What wakes a rank: a flag that says whether it sleeps, and a pipe that ends a sleep.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    mapping: Arc<Mapping>,
+    pipe: File,
+}
+
+impl Alarm {
+    fn flag(&self) -> &AtomicU32 {
+        let address = self.mapping.at(0).cast::<AtomicU32>();
+        // SAFETY: four aligned bytes of the mapping, which all sides use as an atomic only.
+        unsafe { address.as_ref() }
+    }
+
+    /// From here on writers wake. Look once more for packets between this and sleeping.
+    pub(crate) fn lie_down(&self) {
+        self.flag().store(ASLEEP, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Writers need not wake any more.
+    pub(crate) fn get_up(&self) {
+        self.flag().store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Wakes the rank if it sleeps.
+    fn wake(&self) {
+        // Orders the packets written before against the flag read now.
+        fence(Ordering::SeqCst);
+        let flag = self.flag();
+        if flag.load(Ordering::Relaxed) == ASLEEP && flag.swap(AWAKE, Ordering::SeqCst) == ASLEEP {
+            // A full pipe wakes as well; a broken one belongs to a rank that is gone.
+            let _ = (&self.pipe).write(&[1]);
+        }
+    }
+
+    /// What becomes readable when somebody rings.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.pipe.as_raw_fd()
+    }
+
+    /// Takes out of the pipe what is in it.
+    pub(crate) fn drain(&self) {
+        let _ = (&self.pipe).read(&mut [0; 64]);
+    }
+}
+
+/// What a rank reads.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) rings: Vec<Reader>,
+    pub(super) alarm: Arc<Alarm>,
+    pub(super) names: Names,
+}
+
+/// The names of files, which go when this is dropped.
+#[derive(Debug, Default)]
+pub struct Names(Vec<PathBuf>);
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // What is gone already needs no removing.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Inbox {
+    /// Makes the file and the pipe.
+    pub(super) fn new(path: &Path, rings: usize, ring_bytes: u64) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(path)?;
+        let pipe_path = pipe_path(path);
+        let names = Names(vec![path.to_owned(), pipe_path.clone()]);
+        let bytes = ring_at(rings, ring_bytes);
+        memory::allocate(&file, bytes)?;
+        memory::make_pipe(&pipe_path)?;
+        let mapping = Arc::new(Mapping::of(&file, bytes)?);
+        let pipe = open_pipe(&pipe_path)?;
+        let ring = |index| {
+            let start = ring_at(index, ring_bytes);
+            Reader::new(Arc::clone(&mapping), start, ring_bytes as usize)
+        };
+        Ok(Self {
+            rings: (0..rings).map(ring).collect(),
+            alarm: Arc::new(Alarm { mapping, pipe }),
+            names,
+        })
+    }
+}
+
+fn pipe_path(path: &Path) -> PathBuf {
+    path.with_extension("bell")
+}
+
+/// Opened for both directions, a pipe never ends and never blocks.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options.custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// What a rank writes for one neighbour.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    ring: Writer,
+    alarm: Alarm,
+}
+
+impl Outbox {
+    /// Opens a neighbour's file at the ring that is this rank's.
+    pub(super) fn open(path: &Path, (ring, ring_bytes): (usize, u64)) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let end = ring_at(ring + 1, ring_bytes);
+        if file.metadata()?.len() < end as u64 {
+            return Err(io::Error::other("it is shorter than its rank said"));
+        }
+        let mapping = Arc::new(Mapping::of(&file, end)?);
+        let start = ring_at(ring, ring_bytes);
+        Ok(Self {
+            ring: Writer::new(Arc::clone(&mapping), start, ring_bytes as usize),
+            alarm: Alarm {
+                mapping,
+                pipe: open_pipe(&pipe_path(path))?,
+            },
+        })
+    }
+
+    pub(super) fn send(&mut self, transmit: &Transmit<'_>, skip: usize) -> usize {
+        let mut done = skip;
+        while done < transmit.packets() && self.ring.write(transmit, done) {
+            done += 1;
+        }
+        if done > skip {
+            self.alarm.wake();
+        }
+        done
+    }
+}

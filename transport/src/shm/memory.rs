@@ -1,0 +1,116 @@
+//! Files that are memory, and what is known of the place where they lie.
+#![expect(unsafe_code, reason = "mapped files are raw pointers")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+/// A file mapped into memory, shared with whoever maps it too.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; who uses its bytes when is decided
+// by the ring above.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Send.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `bytes` of a file, which has them.
+    pub(super) fn of(file: &File, bytes: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a file that is open, at an address that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).expect("a mapping is not at address 0");
+        Ok(Self { start, bytes })
+    }
+
+    /// The address of byte `at`.
+    pub(super) fn at(&self, at: usize) -> NonNull<u8> {
+        assert!(at < self.bytes, "inside the mapping");
+        // SAFETY: the byte lies inside the mapping.
+        unsafe { self.start.add(at) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that was made; nothing borrows from it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Makes sure that a file has `bytes`, and that they exist.
+pub(super) fn allocate(file: &File, bytes: usize) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: no pointers are passed.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Makes a named pipe that only this user can open.
+pub(super) fn make_pipe(path: &Path) -> io::Result<()> {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the name is a string that ends in zero and lives until the call returns.
+    match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A place where files are memory.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Which mounted file system it is, for the running kernel.
+    pub(super) device: u64,
+    /// The user that this process acts as.
+    pub(super) user: u32,
+    /// Bytes that are free.
+    pub(super) free: u64,
+}
+
+/// What is known of a folder; `None` when it is not there.
+pub(super) fn place(folder: &str) -> Option<Place> {
+    use std::os::unix::fs::MetadataExt;
+    let device = std::fs::metadata(folder).ok()?.dev();
+    let name = std::ffi::CString::new(folder).ok()?;
+    // SAFETY: an all-zero statvfs is valid, and the kernel fills it.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the name ends in zero, and both live until the call returns.
+    let failed = unsafe { libc::statvfs(name.as_ptr(), &raw mut found) };
+    // SAFETY: no pointers are passed.
+    let user = unsafe { libc::geteuid() };
+    (failed == 0).then(|| Place {
+        device,
+        user,
+        free: found.f_bavail * found.f_frsize,
+    })
+}
+
+/// Sixteen random hexadecimal digits.
+pub(super) fn random_name() -> Option<String> {
+    let mut bytes = [0; 8];
+    let mut source = File::open("/dev/urandom").ok()?;
+    source.read_exact(&mut bytes).ok()?;
+    Some(format!("{:016x}", u64::from_le_bytes(bytes)))
+}

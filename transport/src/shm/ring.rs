@@ -1,0 +1,203 @@
+//! A ring of packets in shared memory, with one writer and one reader.
+//!
+//! ```text
+//!   0    head      u64, bytes ever written; the writer's
+//!   64   tail      u64, bytes ever read; the reader's
+//!   128  records   each a header and a payload, filled up to whole cache lines
+//! ```
+//!
+//! A record never wraps: what is left at the end of the ring, if the next one does not fit, is a
+//! gap, whose first byte is [`GAP`] where a packet has its version. Counts only grow; a record
+//! starts at its count modulo the ring's length, a power of two.
+#![expect(
+    unsafe_code,
+    reason = "the other side of this memory is another process"
+)]
+
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gradwire_protocol::machine::{Payload, Transmit};
+use gradwire_protocol::wire::{HEADER_BYTES, Header, LENGTH_AT};
+
+use super::memory::Mapping;
+
+/// Head and tail, a cache line each.
+pub(super) const CONTROL_BYTES: usize = 128;
+const LINE: usize = 64;
+/// Stands where a packet has its version.
+const GAP: u8 = 0xff;
+
+/// Where a ring lies.
+#[derive(Debug)]
+struct Place {
+    mapping: Arc<Mapping>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Place {
+    fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
+        assert!(
+            bytes.is_power_of_two(),
+            "counts are taken modulo the length"
+        );
+        assert_eq!(start % LINE, 0, "rings start at cache lines");
+        Self {
+            mapping,
+            start,
+            bytes,
+        }
+    }
+
+    fn counter(&self, at: usize) -> &AtomicU64 {
+        let address = self.mapping.at(self.start + at).cast::<AtomicU64>();
+        // SAFETY: eight aligned bytes of the mapping, which both sides use as an atomic only.
+        unsafe { address.as_ref() }
+    }
+
+    fn head(&self) -> &AtomicU64 {
+        self.counter(0)
+    }
+
+    fn tail(&self) -> &AtomicU64 {
+        self.counter(LINE)
+    }
+
+    fn record(&self, count: u64) -> NonNull<u8> {
+        let offset = count as usize & (self.bytes - 1);
+        self.mapping.at(self.start + CONTROL_BYTES + offset)
+    }
+
+    /// Bytes from `count` to the end of the ring.
+    fn to_the_end(&self, count: u64) -> usize {
+        self.bytes - (count as usize & (self.bytes - 1))
+    }
+}
+
+fn record_bytes(packet_bytes: usize) -> usize {
+    packet_bytes.next_multiple_of(LINE)
+}
+
+/// The end that packets are written to.
+#[derive(Debug)]
+pub(super) struct Writer {
+    place: Place,
+    head: u64,
+    /// The reader's count when it was last looked at.
+    tail: u64,
+}
+
+impl Writer {
+    pub(super) fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
+        Self {
+            place: Place::new(mapping, start, bytes),
+            head: 0,
+            tail: 0,
+        }
+    }
+
+    /// Writes a packet of a run; tells whether there was room.
+    pub(super) fn write(&mut self, transmit: &Transmit<'_>, index: usize) -> bool {
+        let header = transmit.header(index);
+        let bytes = record_bytes(header.packet_bytes().as_usize());
+        let Some(gap) = self.gap_before(bytes) else {
+            return false;
+        };
+        if gap > 0 {
+            // SAFETY: the byte lies in the ring and is free: `gap_before` has seen that.
+            unsafe { self.place.record(self.head).write(GAP) };
+        }
+        let start = self.place.record(self.head + gap as u64);
+        // SAFETY: the record lies whole in the ring, and is free: the reader does not look at
+        // bytes from the head on, and nobody else writes.
+        let record = unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) };
+        header.encode(record);
+        if let Payload::Bytes(payload) = transmit.payload(&header) {
+            record[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+        }
+        self.head += (gap + bytes) as u64;
+        self.place.head().store(self.head, Ordering::Release);
+        true
+    }
+
+    /// Bytes to leave out so that a record does not wrap; `None` when there is no room for it.
+    fn gap_before(&mut self, bytes: usize) -> Option<usize> {
+        let left = self.place.to_the_end(self.head);
+        let gap = if bytes > left { left } else { 0 };
+        let needed = (gap + bytes) as u64;
+        let ring = self.place.bytes as u64;
+        if self.head + needed - self.tail > ring {
+            self.tail = self.place.tail().load(Ordering::Acquire);
+        }
+        (self.head + needed - self.tail <= ring).then_some(gap)
+    }
+}
+
+/// A packet as it lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Its header.
+    pub header: Header,
+    /// What follows the header.
+    pub payload: &'a [u8],
+}
+
+/// The end that packets are read from.
+#[derive(Debug)]
+pub(super) struct Reader {
+    place: Place,
+    tail: u64,
+    /// The writer's count when it was last looked at.
+    head: u64,
+    /// Bytes of the record that was peeked at.
+    peeked: usize,
+}
+
+impl Reader {
+    pub(super) fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
+        Self {
+            place: Place::new(mapping, start, bytes),
+            tail: 0,
+            head: 0,
+            peeked: 0,
+        }
+    }
+
+    /// The oldest packet. A writer that writes nonsense is as good as none: its ring ends there.
+    pub(super) fn peek(&mut self) -> Option<Packet<'_>> {
+        if self.tail == self.head {
+            self.head = self.place.head().load(Ordering::Acquire);
+        }
+        // SAFETY: the byte lies in the ring; the writer has published it if anything.
+        if self.tail < self.head && unsafe { self.place.record(self.tail).read() } == GAP {
+            self.tail += self.place.to_the_end(self.tail) as u64;
+            self.place.tail().store(self.tail, Ordering::Release);
+        }
+        let there = self.head.saturating_sub(self.tail) as usize;
+        let most = there.min(self.place.to_the_end(self.tail));
+        if most < HEADER_BYTES {
+            return None;
+        }
+        let start = self.place.record(self.tail);
+        // SAFETY: these bytes lie in the ring and were published; the writer does not touch them
+        // until the tail has passed them, which needs `&mut self`.
+        let record = unsafe { slice::from_raw_parts(start.as_ptr(), most) };
+        let length = usize::from(u16::from_le_bytes([
+            record[LENGTH_AT],
+            record[LENGTH_AT + 1],
+        ]));
+        let packet = record.get(..HEADER_BYTES + length)?;
+        let (header, payload) = Header::decode(packet).ok()?;
+        self.peeked = record_bytes(packet.len());
+        Some(Packet { header, payload })
+    }
+
+    /// Gives the room of the packet that was peeked at back.
+    pub(super) fn release(&mut self) {
+        self.tail += std::mem::take(&mut self.peeked) as u64;
+        self.place.tail().store(self.tail, Ordering::Release);
+    }
+}

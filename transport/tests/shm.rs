@@ -1,0 +1,205 @@
+//! Packets through shared memory: rings that wrap, fill and empty; who shares what.
+
+use std::thread;
+
+use gradwire_protocol::machine::{Ecn, Payload, Run, Transmit};
+use gradwire_protocol::units::{
+    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Step, Tag,
+};
+use gradwire_protocol::wire::{Flags, Header, Kind};
+use gradwire_transport::shm::{Neighbours, Offer, Terms};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const A: Rank = Rank(3);
+const B: Rank = Rank(5);
+
+fn offer() -> Offer {
+    Offer::new().expect("Linux has /dev/shm")
+}
+
+/// Two ranks that are attached to each other.
+fn pair() -> (Neighbours, Neighbours) {
+    let offers = [(A, Some(offer())), (Rank(4), None), (B, Some(offer()))];
+    let terms = [A, B].map(|me| Terms::of(&offers, me).expect("both are here"));
+    let mut both = terms
+        .each_ref()
+        .map(|terms| Neighbours::new(terms).expect("there is room"));
+    for (neighbours, terms) in both.iter_mut().zip(&terms) {
+        neighbours
+            .attach(terms)
+            .expect("the other one has made its inbox");
+    }
+    both.into()
+}
+
+/// Sends one packet; tells whether there was room.
+fn send(neighbours: &mut Neighbours, number: u32, payload: &[u8]) -> bool {
+    let template = Header {
+        kind: Kind::Ack,
+        flags: Flags::NONE,
+        class: Class(0),
+        job: JobId(1),
+        epoch: 0,
+        source: A,
+        step: Step(0),
+        tag: Tag(7),
+        message: MessageId(number),
+        segment: 0,
+        segments: 1,
+        offset: 0,
+        message_bytes: 0,
+        length: payload.len() as u16,
+        layer: Layer(0),
+        magnitude: Magnitude(0),
+        entropy: Entropy(0),
+        contributors: 1,
+        sent_at: 0,
+        protected: 0,
+        checksum: 0,
+    };
+    let transmit = Transmit {
+        to: B,
+        class: Class(0),
+        dscp: Dscp(0),
+        ecn: Ecn::Ect,
+        entropy: Entropy(0),
+        template,
+        run: &Run::FIRST,
+        segment_bytes: 1,
+        tags: None,
+        message: Payload::Bytes(payload),
+    };
+    neighbours.send(&transmit, 0) == 1
+}
+
+fn content(number: u32, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u32 ^ number) as u8).collect()
+}
+
+/// Takes the next packet if there is one, and checks that it is the one with this number.
+fn took(neighbours: &mut Neighbours, number: u32) -> bool {
+    let Some(packet) = neighbours.peek(0) else {
+        return false;
+    };
+    assert_eq!(packet.header.message, MessageId(number));
+    assert_eq!(packet.payload, content(number, packet.payload.len()));
+    neighbours.release(0);
+    true
+}
+
+#[test]
+fn packets_arrive_whole_and_in_order_however_the_ring_wraps() {
+    let seed = 11;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (mut from, mut to) = pair();
+    let (mut sent, mut read) = (0, 0);
+    while read < 4_000 {
+        let length = match rng.random_range(0..3) {
+            0 => rng.random_range(0..65_472),
+            1 => rng.random_range(0..200),
+            _ => 16_384,
+        };
+        for _ in 0..rng.random_range(0..20) {
+            if !send(&mut from, sent, &content(sent, length)) {
+                break;
+            }
+            sent += 1;
+        }
+        for _ in 0..rng.random_range(0..20) {
+            read += u32::from(took(&mut to, read));
+        }
+        assert!(read <= sent, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_full_ring_takes_no_more_until_it_is_read() {
+    let (mut from, mut to) = pair();
+    let packet = content(0, 16_384);
+    let taken = (0..1_000)
+        .take_while(|_| send(&mut from, 0, &packet))
+        .count();
+    assert!((15..1_000).contains(&taken), "{taken} packets");
+    assert!(took(&mut to, 0));
+    assert!(send(&mut from, 0, &packet));
+    assert!(!send(&mut from, 0, &packet));
+    let left = (0..).take_while(|_| took(&mut to, 0)).count();
+    assert_eq!(left, taken);
+}
+
+#[test]
+fn a_reader_on_another_thread_sees_every_packet() {
+    let (mut from, mut to) = pair();
+    let packets = 10_000;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..packets {
+                while !send(&mut from, number, &content(number, number as usize % 3_000)) {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut read = 0;
+        while read < packets {
+            match took(&mut to, read) {
+                true => read += 1,
+                false => thread::yield_now(),
+            }
+        }
+        assert!(to.peek(0).is_none());
+    });
+}
+
+#[test]
+fn names_go_with_their_rank_or_before() {
+    let offers = [(A, Some(offer())), (B, Some(offer()))];
+    let path = |rank: usize| {
+        let name = offers[rank].1.as_ref().map(|offer| offer.name.clone());
+        std::path::Path::new("/dev/shm").join(name.expect("it offers"))
+    };
+    let terms = Terms::of(&offers, A).expect("both are here");
+    let mut neighbours = Neighbours::new(&terms).expect("there is room");
+    assert!(path(0).exists() && path(0).with_extension("bell").exists());
+    let missing = neighbours
+        .attach(&terms)
+        .expect_err("the other one has made no inbox");
+    assert!(
+        missing.to_string().contains("transport.wire = \"udp\""),
+        "{missing}"
+    );
+    drop(neighbours.take_names());
+    assert!(!path(0).exists() && !path(0).with_extension("bell").exists());
+    drop(Neighbours::new(&terms).expect("there is room"));
+    assert!(!path(0).exists());
+}
+
+#[test]
+fn ranks_of_other_places_share_nothing() {
+    let elsewhere = Offer {
+        place: "another kernel".to_owned(),
+        ..offer()
+    };
+    let offers = [(A, Some(offer())), (B, Some(elsewhere)), (Rank(6), None)];
+    assert_eq!(Terms::of(&offers, A), None);
+    assert_eq!(Terms::of(&offers, Rank(6)), None);
+}
+
+#[test]
+fn all_ranks_of_a_place_come_to_the_same_terms_and_small_places_to_none() {
+    let with = |free| {
+        let here = |rank| (Rank(rank), Some(Offer { free, ..offer() }));
+        [0, 1, 2, 3].map(here)
+    };
+    let window = |free| {
+        let offers = with(free);
+        let near = |(me, _): &(Rank, Option<Offer>)| Some(Terms::of(&offers, *me)?.near().window);
+        let all: Vec<_> = offers.iter().map(near).collect();
+        assert!(all.iter().all(|window| *window == all[0]));
+        all[0].map(|window| window.get())
+    };
+    assert_eq!(window(1 << 30), Some(512 << 10));
+    assert_eq!(window(12 << 20), Some(256 << 10));
+    assert_eq!(window(6 << 20), Some(128 << 10));
+    assert_eq!(window(5 << 20), None);
+}
