@@ -242,7 +242,13 @@ fn round_trip(fabric: &Fabric) -> Span {
 pub fn policy(setup: &Setup) -> QosPolicy {
     let fabric = &setup.fabric;
     let rtt = round_trip(fabric);
-    let mut policy = QosPolicy::of_job(&setup.job, rtt);
+    // References know the default job's classes only.
+    let default = Job::default();
+    let job = match setup.transport {
+        Transport::Gradwire => &setup.job,
+        _ => &default,
+    };
+    let mut policy = QosPolicy::of_job(job, rtt);
     policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
     for queue in policy.queues.iter_mut().skip(1) {
         queue.marks_above = fabric.marks_above;

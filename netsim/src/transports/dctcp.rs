@@ -206,11 +206,11 @@ impl Host for Dctcp {
     }
 
     fn wake(&mut self, now: Instant) {
-        while let Some((at, flow)) = self.alarms.take_due(now) {
-            let sending = self.sending.get(&flow);
-            if sending.is_some_and(|sending| sending.alarm == Some(at)) {
-                self.time_out(now, flow);
-            }
+        while let Some(flow) = {
+            let alarm = |flow| Some(self.sending.get(&flow)?.alarm);
+            self.alarms.take_due(now, alarm)
+        } {
+            self.time_out(now, flow);
         }
     }
 

@@ -31,13 +31,19 @@ impl Alarms {
         self.entries.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes out a flow that has come due, and the time of its entry. Entries that are not a
-    /// flow's own alarm any more are to be ignored.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Instant, u32)> {
-        let due = self.next().is_some_and(|at| at <= now);
-        due.then(|| self.entries.pop())
-            .flatten()
-            .map(|Reverse(entry)| entry)
+    /// Takes out a flow that has come due, of those whose `alarm` is still what was entered.
+    pub(crate) fn take_due(
+        &mut self,
+        now: Instant,
+        alarm: impl Fn(u32) -> Option<Alarm>,
+    ) -> Option<u32> {
+        while self.next().is_some_and(|at| at <= now) {
+            let Reverse((at, flow)) = self.entries.pop()?;
+            if alarm(flow).flatten() == Some(at) {
+                return Some(flow);
+            }
+        }
+        None
     }
 }
 
@@ -52,15 +58,11 @@ mod tests {
             alarms.no_later_than(Instant::from_picos(at), 7, &mut alarm);
         }
         assert_eq!(alarm, Some(Instant::from_picos(30)));
-        assert_eq!(alarms.take_due(Instant::from_picos(29)), None);
-        assert_eq!(
-            alarms.take_due(Instant::from_picos(60)),
-            Some((Instant::from_picos(30), 7))
-        );
-        assert_eq!(
-            alarms.take_due(Instant::from_picos(60)),
-            Some((Instant::from_picos(50), 7))
-        );
+        let set = |_| Some(alarm);
+        assert_eq!(alarms.take_due(Instant::from_picos(29), set), None);
+        assert_eq!(alarms.take_due(Instant::from_picos(60), set), Some(7));
+        // The entry for 50 is no alarm any more.
+        assert_eq!(alarms.take_due(Instant::from_picos(60), set), None);
         assert_eq!(alarms.next(), None);
     }
 }
