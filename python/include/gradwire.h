@@ -21,6 +21,9 @@ extern "C" {
 /* One rank of a job in this process: its sockets, its driver thread, its completion pool. */
 typedef struct gw_rank gw_rank;
 
+/* A submitted operation, to wait for it. */
+typedef struct gw_ticket gw_ticket;
+
 /* What a rank has counted since gw_open. Segments are payloads of one packet each. */
 typedef struct {
   uint64_t sent_segments;        /* first transmissions of a segment */
@@ -100,7 +103,8 @@ typedef struct {
   double timeout_seconds; /* the operation fails when it has taken this long */
 } gw_operation;
 
-/* Called exactly once for an accepted operation, on a pool thread that may block.
+/* Called exactly once for an accepted operation, on a thread that may block: one of the pool, or
+ * one that is in gw_wait for this operation.
  * `code` is 0 when the operation has completed, and then `message` is null. */
 typedef void (*gw_done)(void* user, int code, const char* message);
 
@@ -116,9 +120,16 @@ size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
 int gw_join(gw_rank* rank, const char* rendezvous, double timeout_seconds, char* error,
             size_t error_len);
 
-/* Queues an operation. Non-zero when it is refused; then `done` is never called. */
-int gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done, void* user, char* error,
-              size_t error_len);
+/* Queues an operation. Null when it is refused; then `done` is never called. Else a ticket, to be
+ * freed by gw_ticket_free at any time. */
+gw_ticket* gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done, void* user,
+                     char* error, size_t error_len);
+
+/* Does the rank's work on this thread until the operation has ended, and calls its gw_done here if
+ * no other thread has. May return early: another thread is at it, or `seconds` have passed. */
+void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
+
+void gw_ticket_free(gw_ticket* ticket);
 
 void gw_counters_read(gw_rank* rank, gw_counters* out);
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
-use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening};
+use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening, Ticket};
 
 use crate::layout::{GwCounters, GwDone, GwOperation};
 use crate::{operation, text};
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn gw_submit(
     user: *mut c_void,
     error: *mut c_char,
     error_len: usize,
-) -> c_int {
+) -> *mut Ticket {
     let accepted = guarded(
         ErrorOut {
             out: error,
@@ -252,14 +252,36 @@ pub unsafe extern "C" fn gw_submit(
             // SAFETY: the header asks for memory as long as the lengths say, until the callback.
             let task = unsafe { operation::task(operation, &rank.job) }?;
             // The buffers are given up before the caller is told that they are free.
-            joined.submit(
-                task,
-                Box::new(move |result| callback.call(result.map(drop))),
-            );
-            Ok(())
+            let done = Box::new(move |result: Result<_, _>| callback.call(result.map(drop)));
+            Ok(joined.submit(task, done))
         },
     );
-    c_int::from(accepted.is_none())
+    accepted.map_or(std::ptr::null_mut(), |ticket| {
+        Box::into_raw(Box::new(ticket))
+    })
+}
+
+/// See `gw_wait` in the header; a null rank or ticket is nothing to wait for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const Ticket, seconds: f64) {
+    guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank and ticket.
+        let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
+        if let (Some(rank), Some(ticket)) = (rank.joined(), ticket) {
+            let patience = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            rank.wait(ticket, patience);
+        }
+        Ok(())
+    });
+}
+
+/// See `gw_ticket_free` in the header; null is nothing to free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_ticket_free(ticket: *mut Ticket) {
+    if !ticket.is_null() {
+        // SAFETY: the ticket came from `Box::into_raw` in `gw_submit`, and this is its last use.
+        drop(unsafe { Box::from_raw(ticket) });
+    }
 }
 
 /// See `gw_counters_read` in the header; zeros before the rank has joined.
@@ -360,9 +382,11 @@ mod tests {
             gw_close(null_mut());
             gw_abort(null_mut(), null());
             gw_counters_read(null_mut(), null_mut());
+            gw_wait(null_mut(), null(), 1.0);
+            gw_ticket_free(null_mut());
             assert_eq!(gw_job_json(null_mut(), null_mut(), 0), 0);
             let error = error_of(|out, len| {
-                assert_eq!(gw_submit(null_mut(), null(), None, null_mut(), out, len), 1);
+                assert!(gw_submit(null_mut(), null(), None, null_mut(), out, len).is_null());
             });
             assert_eq!(error, "the rank is null");
             let error = error_of(|out, len| {

@@ -24,3 +24,4 @@ pub use counters::Counters;
 pub use error::{EndError, JoinError, OpenError};
 pub use open::{OpenRank, Opening};
 pub use rank::{Done, Ended, LocalRank, Task};
+pub use seat::Ticket;

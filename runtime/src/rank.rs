@@ -11,7 +11,7 @@ use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
-use gradwire_transport::driver::{self, DriverLink, Setup};
+use gradwire_transport::driver::{self, Command, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{Neighbours, Terms};
@@ -20,7 +20,7 @@ use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
-use crate::seat::{Caller, Pending, Promise, Seat};
+use crate::seat::{Caller, Pending, Promise, Seat, Ticket};
 use crate::vicinity;
 
 /// How long a closing rank goes on answering others that are not done.
@@ -158,16 +158,43 @@ impl LocalRank {
         self.segment_bytes
     }
 
-    /// Starts an operation. `done` is called exactly once, also when the operation is refused.
-    pub fn submit(&self, task: Task, done: Done) {
-        self.give(task, done, Caller::Pool(Arc::clone(&self.pool)));
-    }
-
-    fn give(&self, task: Task, done: Done, caller: Caller) {
+    /// Starts an operation. `done` is called exactly once, also when the operation is refused: on
+    /// a thread of its own, or on one that [waits](LocalRank::wait) with the ticket.
+    pub fn submit(&self, task: Task, done: Done) -> Ticket {
+        let ticket = Ticket::default();
+        let caller = Caller::Pool(Arc::clone(&self.pool), ticket.clone());
         let promise = Promise::new(done, caller, &self.pending);
         self.inbox.with(|link| {
             // A driver that has stopped drops the promise, and thereby keeps it.
             let _ = link.submit(Box::new(move |seat, now| seat.submit(now, task, promise)));
+        });
+        ticket
+    }
+
+    /// Drives this rank on the calling thread until the operation has ended, and then calls back
+    /// here: without a change of threads. May return early, when another thread drives already or
+    /// `patience` is over; the callback then runs as if nobody had waited.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a caller waits is no matter of the protocol"
+    )]
+    pub fn wait(&self, ticket: &Ticket, patience: Duration) {
+        let start = std::time::Instant::now();
+        ticket.await_by(|| {
+            self.drive(Box::new(|_, _| {}), || {
+                ticket.has_ended() || start.elapsed() > patience
+            });
+        });
+    }
+
+    /// Drives until `is_done`, unless another thread drives already.
+    fn drive(&self, command: Command<Seat>, is_done: impl FnMut() -> bool) {
+        self.inbox.with(|link| {
+            // A driver that has stopped drops its promises, and thereby keeps them.
+            let _ = link.drive(command, is_done);
+            if self.pending.any() {
+                link.hand_back();
+            }
         });
     }
 
@@ -182,16 +209,10 @@ impl LocalRank {
         });
         let promise = Promise::new(done, Caller::Driver, &self.pending);
         let mut result = None;
-        self.inbox.with(|link| {
-            let command = Box::new(move |seat: &mut Seat, now| seat.submit(now, task, promise));
-            // A driver that has stopped drops the promise, and thereby keeps it.
-            let _ = link.drive(command, || {
-                result = told.try_recv().ok();
-                result.is_some()
-            });
-            if self.pending.any() {
-                link.hand_back();
-            }
+        let command = move |seat: &mut Seat, now| seat.submit(now, task, promise);
+        self.drive(Box::new(command), || {
+            result = told.try_recv().ok();
+            result.is_some()
         });
         result.unwrap_or_else(|| told.recv().unwrap_or(Err(EndError::Closed)))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -124,10 +125,72 @@ pub(crate) struct Promise {
 /// Where a callback runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// On the driver thread, at once: for callbacks that never block and are ours.
+    /// On the thread that drives, at once: for callbacks that never block and are ours.
     Driver,
-    /// On a thread that may block.
-    Pool(Arc<Pool>),
+    /// On a thread that may block: one of the pool, or whoever waits with the ticket.
+    Pool(Arc<Pool>, Ticket),
+}
+
+/// An operation that was submitted, to wait for it by driving.
+#[derive(Clone, Debug, Default)]
+pub struct Ticket(Arc<Slot>);
+
+/// What waits to be called, by whoever takes it first.
+#[derive(Default)]
+struct Slot {
+    has_ended: AtomicBool,
+    /// Whether somebody drives until the end, and then calls.
+    is_awaited: AtomicBool,
+    call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("has_ended", &self.has_ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    /// Whether the operation has ended; its callback may still be about to run.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// The operation has ended: `call` is for whoever waits, or else for the pool.
+    fn end(self, call: Box<dyn FnOnce() + Send>, pool: &Pool) {
+        *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
+        self.0.has_ended.store(true, Ordering::SeqCst);
+        if !self.0.is_awaited.load(Ordering::SeqCst) {
+            pool.run(move || self.call());
+        }
+    }
+
+    /// Waits by `drive`, which may return early; then calls back here if the operation has ended
+    /// and nobody else has called. If it has not ended, the pool will call.
+    pub(crate) fn await_by(&self, drive: impl FnOnce()) {
+        self.0.is_awaited.store(true, Ordering::SeqCst);
+        if !self.has_ended() {
+            drive();
+        }
+        self.0.is_awaited.store(false, Ordering::SeqCst);
+        if self.has_ended() {
+            self.call();
+        }
+    }
+
+    fn call(&self) {
+        let call = self
+            .0
+            .call
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(call) = call {
+            call();
+        }
+    }
 }
 
 impl fmt::Debug for Promise {
@@ -156,7 +219,9 @@ impl Promise {
         if let Some(done) = self.done.take() {
             match &self.caller {
                 Caller::Driver => done(result),
-                Caller::Pool(pool) => pool.run(move || done(result)),
+                Caller::Pool(pool, ticket) => {
+                    ticket.clone().end(Box::new(move || done(result)), pool);
+                }
             }
             self.pending.change(|count| count - 1);
         }

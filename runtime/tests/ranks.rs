@@ -164,6 +164,33 @@ fn threads_that_wait_and_callbacks_share_one_driver() {
 }
 
 #[test]
+fn who_waits_with_a_ticket_is_called_back_once_on_some_thread() {
+    for wire in [Wire::Udp, Wire::Auto] {
+        on_ranks(2, &job_over(wire, Idle::Adaptive), |rank| {
+            let (tell, told) = channel();
+            for sequence in 1..=200 {
+                let tell = tell.clone();
+                let done = Box::new(move |ended: Result<gradwire_runtime::Ended, EndError>| {
+                    let _ = tell.send((sequence, ended.is_ok()));
+                });
+                let ticket = rank.submit(all_reduce(2, sequence, &[1.0; 100]), done);
+                match sequence % 3 {
+                    0 => rank.wait(&ticket, PATIENCE),
+                    1 => rank.wait(&ticket, Duration::ZERO),
+                    _ => {}
+                }
+                assert_eq!(told.recv_timeout(PATIENCE), Ok((sequence, true)));
+                assert!(ticket.has_ended());
+                rank.wait(&ticket, PATIENCE);
+            }
+            drop(tell);
+            assert_eq!(told.iter().count(), 0);
+            rank.close(PATIENCE);
+        });
+    }
+}
+
+#[test]
 fn faults_on_purpose_are_those_of_a_network() {
     let mut faulty = job_over(Wire::Auto, Idle::Adaptive);
     faulty.faults.delay = Span::from_micros(1);

@@ -358,8 +358,9 @@ class Backend : public c10d::Backend {
       return work;
     }
     auto ticket = std::make_unique<Ticket>(Ticket{work, core_});
-    core_->submit(operation, Ticket::done, ticket.get());
+    auto waited = core_->submit(operation, Ticket::done, ticket.get());
     ticket.release();
+    work->waits_by(core_, std::move(waited));
     return work;
   }
 

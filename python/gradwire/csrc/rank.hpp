@@ -65,16 +65,31 @@ class Rank {
     }
   }
 
+  struct Forget {
+    void operator()(gw_ticket* ticket) const {
+      gw_ticket_free(ticket);
+    }
+  };
+  using Ticket = std::unique_ptr<gw_ticket, Forget>;
+
   // Hands the operation over; throws with the core's reason when it is refused.
-  void submit(const gw_operation& operation, gw_done done, void* user) {
+  Ticket submit(const gw_operation& operation, gw_done done, void* user) {
     std::shared_lock lock(handle_mutex_);
     std::array<char, kErrorBytes> error{};
     auto* handle = open_handle();
     operation_started();
-    if (gw_submit(handle, &operation, done, user, error.data(), error.size())) {
+    Ticket ticket(gw_submit(handle, &operation, done, user, error.data(), error.size()));
+    if (!ticket) {
       operation_ended();
       TORCH_CHECK_WITH(DistBackendError, false, error.data());
     }
+    return ticket;
+  }
+
+  // Does the core's work on this thread until the operation has ended, or somebody else does it.
+  void wait(const Ticket& ticket, std::chrono::duration<double> patience) {
+    std::shared_lock lock(handle_mutex_);
+    if (handle_ != nullptr) gw_wait(handle_, ticket.get(), patience.count());
   }
 
   void operation_ended() {

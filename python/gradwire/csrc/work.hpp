@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -41,8 +42,20 @@ class PendingWork : public c10d::Work {
     return future_->completed() && !future_->hasError();
   }
 
+  // Who waits with a ticket drives the core meanwhile: no change of threads lies between the last
+  // packet and the return.
+  void waits_by(const std::shared_ptr<Rank>& core, Rank::Ticket ticket) {
+    core_ = core;
+    ticket_ = std::move(ticket);
+  }
+
   // Waits for the operation, then for the moment its future is set too.
   bool wait(std::chrono::milliseconds timeout) override {
+    const auto core = core_.lock();
+    if (core && !isCompleted()) {
+      const std::chrono::milliseconds endless = std::chrono::hours(24 * 365);
+      core->wait(ticket_, timeout == kNoTimeout ? endless : timeout);
+    }
     c10d::Work::wait(timeout);
     future_->wait();
     return true;
@@ -83,6 +96,8 @@ class PendingWork : public c10d::Work {
 
   Plan plan_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::weak_ptr<Rank> core_;
+  Rank::Ticket ticket_;
 };
 
 // What travels through the C ABI as `user`: keeps work and rank alive until gw_done.
