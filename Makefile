@@ -65,11 +65,24 @@ test-python: $(VENV)/gradwire.stamp  ## the Python tests
 	$(BIN)/python -m pytest
 
 .PHONY: bench
-bench: $(VENV)/gradwire.stamp  ## what a packet costs, and the all-reduce table with Gloo beside it
+bench: $(VENV)/gradwire.stamp  ## what a packet costs, and all-reduces with Gloo beside them
 	$(say) 'bench: the protocol alone'
 	cargo bench -p gradwire-benches --locked
-	$(say) 'bench: all-reduce, two ranks of this machine'
-	$(BIN)/gradwire perf all-reduce -n 2 -b 4K -e 64M --against gloo
+	$(say) 'bench: all-reduce within this machine'
+	for ranks in 2 4; do \
+	    $(BIN)/gradwire perf all-reduce -n $$ranks -b 4K -e 64M -f 4 --against gloo; \
+	done
+	$(say) 'bench: all-reduce between network namespaces, and with loss (both need root)'
+	if [ "$$(id -u)" = 0 ]; then \
+	    for ranks in 2 4; do \
+	        $(BIN)/gradwire perf all-reduce -n $$ranks -b 4K -e 64M -f 4 --against gloo --netns; \
+	    done; \
+	    $(BIN)/gradwire perf loss -n 2 --bytes 8M --against gloo --netns; \
+	else \
+	    echo 'left out: this user is not root'; \
+	fi
+	$(say) 'bench: the order of 64 all-reduces at once'
+	$(BIN)/gradwire perf buckets -n 2 --buckets 64 --total 256M
 
 .PHONY: fuzz
 fuzz: target/tools/bin/cargo-fuzz  ## each fuzz target for FUZZ_SECONDS (60)

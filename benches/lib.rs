@@ -1,5 +1,7 @@
 //! Two endpoints joined back to back: what the protocol itself costs, without a network.
 
+pub mod group;
+
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
@@ -31,7 +33,9 @@ impl Pair {
                 job: JobId(1),
                 epoch: 0,
             };
-            Endpoint::new(identity, &job, 1)
+            let mut endpoint = Endpoint::new(identity, &job, 1);
+            endpoint.keep_metrics();
+            endpoint
         };
         let ends = [end(0), end(1)];
         Self {

@@ -3,35 +3,59 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::exit::EXIT_CODES;
+use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
 use crate::sim::sweep::options::{self, Sweep};
-
-const PERF_EXAMPLES: &str = "\
-Examples:
-  gradwire perf all-reduce -n 2 -b 4K -e 64M
-  gradwire perf all-reduce -n 2 -b 64K -e 16M --drop 20% --tolerance 10% --seed 7
-  gradwire perf all-reduce -n 2 -b 64M -e 64M --against gloo
-
-Columns (as in nccl-tests; counts are sums over all ranks, warm-up included):
-  time       median over iterations of the slowest rank, in microseconds
-  algbw      size / time, in gigabytes (10^9 bytes) per second
-  busbw      algbw * 2(n-1)/n: what one link carries; comparable between world sizes
-  lost       segments that stayed missing, within the tolerance
-  repaired   segments that were sent again
-  sent       segments that were sent, each counted once
-  #wrong     results that broke a check; any makes the exit code 1
-
-JSON: one object a line. algbw_gbps and busbw_gbps are giga*bits* (10^9 bits) per second.";
 
 const RANK_EXAMPLES: &str = "\
 Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
   gradwire rank --rank 0 --world 2 --bind 10.0.0.1 --rendezvous 10.0.0.1:29400 --token secret
   gradwire rank --rank 1 --world 2 --bind 10.0.0.2 --rendezvous 10.0.0.1:29400 --token secret";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  gradwire doctor                                        this host alone
+  gradwire doctor --ranks 8 --world 64 --job job.toml    this host for such a job
+  gradwire doctor --serve --bind 10.0.0.2                on one host: answer probes, and
+  gradwire doctor --peer 10.0.0.2:29410 --json           on another: check the path to it
+  gradwire doctor --rank 0 --world 2 --rendezvous 10.0.0.1:29400 --token secret
+                                                         on every host with its rank: all pairs
+
+Findings:
+  ok         as it should be
+  warning    a job works, with less than it could have
+  problem    a job hangs, fails, or loses more than half of its speed; makes the exit code 1
+
+Speeds were measured on one core with packets of 1,400 bytes; trust the ratios. JSON: one object,
+{\"host\": {\"checks\": [{name, state, found, costs, mend}]}, \"pairs\": [{from, to, checks}]}.
+A server answers only its own protocol, never with more bytes than it was sent; it runs until it is
+interrupted.";
+
+const TOP_EXAMPLES: &str = "\
+Examples (the job says `port = 9400` in its [metrics]):
+  gradwire top
+  gradwire top --host 10.0.0.1 --host 10.0.0.2 --port 9400
+  gradwire top --once --json
+
+Other hosts answer when the job says `bind = \"any\"` too.
+Columns (rates are those of the last refresh; rtt is since the start, of ranks their worst peer's):
+  out, in    megabytes (10^6 bytes) per second, headers included
+  lost       of a rank, share of the bytes that might be lost; of a peer, of all that came from it
+  tol        share that the tolerance allows
+  repair/s   segments sent again
+  mark/s     packets that came with CE
+  rtt50/99   round trip that half, and 99 in 100, do not exceed, in microseconds
+  kdrops     packets that this host's kernel dropped, since the start
+  ops/s      operations that ended
+  flight     kilobytes (10^3 bytes) on their way to the peer, and the window that bounds them
+
+Keys: q quits, up and down choose a rank, left and right a column, s sorts by it, again the other
+way round.";
 
 const SIM_RUN_EXAMPLES: &str = "\
 Examples:
@@ -83,12 +107,18 @@ pub enum Command {
     /// Look at job files.
     #[command(subcommand)]
     Job(JobCommand),
-    /// Measure collectives between ranks on this machine, over UDP.
+    /// Measure collectives between ranks on this machine.
     #[command(subcommand)]
     Perf(PerfCommand),
     /// Run one rank in the foreground: all-reduces in a loop, for trying on several hosts.
     #[command(after_help = RANK_EXAMPLES)]
     Rank(Rank),
+    /// Check this host and the paths to others: what is missing, what it costs, what mends it.
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(Doctor),
+    /// Watch a running job: throughput, loss, repairs, marks, round trips, rank by rank.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(Top),
     /// Simulate fabrics of hosts and switches that run the protocol that ships.
     #[command(subcommand)]
     Sim(SimCommand),
@@ -117,49 +147,6 @@ pub struct JobCheck {
     pub json: bool,
 }
 
-/// What can be measured.
-#[derive(Debug, Subcommand)]
-pub enum PerfCommand {
-    /// Sum of 32-bit floats over all ranks, for a range of sizes.
-    #[command(after_help = PERF_EXAMPLES)]
-    AllReduce(Perf),
-}
-
-/// Options of `gradwire perf`.
-#[derive(Args, Clone, Debug)]
-pub struct Perf {
-    /// How many ranks to start, at least 2.
-    #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
-    pub ranks: u16,
-    /// Smallest size: bytes, or with K, M, G (powers of 1,024).
-    #[arg(short, long, default_value = "4K", value_parser = size, value_name = "SIZE")]
-    pub begin: ByteCount,
-    /// Largest size.
-    #[arg(short, long, default_value = "64M", value_parser = size, value_name = "SIZE")]
-    pub end: ByteCount,
-    /// Factor from one size to the next.
-    #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..))]
-    pub factor: u64,
-    /// Timed all-reduces per size; without it, about half a second's worth, 5 to 200.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
-    pub iterations: Option<u32>,
-    /// All-reduces per size before the timed ones, at least; small sizes get about 50 ms of them.
-    #[arg(long, default_value_t = 3, value_name = "COUNT")]
-    pub warmup: u32,
-    /// One JSON object a line instead of the table.
-    #[arg(long)]
-    pub json: bool,
-    /// What the job is.
-    #[command(flatten)]
-    pub job: JobOptions,
-    /// Measure another library too, in alternation, and print the ratio.
-    #[arg(long, value_name = "LIBRARY", help_heading = "Comparison")]
-    pub against: Option<Rival>,
-    /// Python that has PyTorch; else that of VIRTUAL_ENV, else .venv/bin/python, else python3.
-    #[arg(long, value_name = "PATH", help_heading = "Comparison")]
-    pub python: Option<PathBuf>,
-}
-
 /// Options that choose and change a job.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Job")]
@@ -179,13 +166,18 @@ pub struct JobOptions {
     /// Largest IP packet in bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=65_535), value_name = "BYTES")]
     pub mtu: Option<u32>,
-}
-
-/// A library to compare with.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Rival {
-    /// Gloo, as PyTorch brings it.
-    Gloo,
+    /// What carries packets: auto, udp, uring or shm.
+    #[arg(long, value_name = "WIRE")]
+    pub wire: Option<String>,
+    /// Protection of packets: aead or none.
+    #[arg(long, value_name = "SECURITY")]
+    pub security: Option<String>,
+    /// What a rank does while it waits: busy, adaptive or block.
+    #[arg(long, value_name = "POLICY")]
+    pub idle: Option<String>,
+    /// How all-reduces are done: auto, direct, ring, halving-doubling or hierarchical.
+    #[arg(long, value_name = "NAME")]
+    pub algorithm: Option<String>,
 }
 
 /// Options of `gradwire rank`.
@@ -203,6 +195,15 @@ pub struct Rank {
     /// The secret that all ranks of the job share; without it, GRADWIRE_TOKEN.
     #[arg(long)]
     pub token: Option<String>,
+    /// This rank's certificate in PEM, with --key and --ca; without it, GRADWIRE_CERT.
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// The key of the certificate; without it, GRADWIRE_KEY.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// The authority that every rank's certificate must be of; without it, GRADWIRE_CA.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Local address that peers can reach.
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_name = "ADDRESS")]
     pub bind: IpAddr,
@@ -218,6 +219,95 @@ pub struct Rank {
     /// What the job is.
     #[command(flatten)]
     pub job: JobOptions,
+}
+
+/// Options of `gradwire doctor`.
+#[derive(Args, Clone, Debug)]
+pub struct Doctor {
+    /// Local address that a job would use; without it, the one towards the peers, or every
+    /// interface's. With --serve, where to answer: 0.0.0.0 without it, "::" for IPv6.
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<IpAddr>,
+    /// Ranks of the job on this host.
+    #[arg(
+        short = 'n',
+        long,
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        value_name = "COUNT"
+    )]
+    pub ranks: u32,
+    /// All ranks of the job; without it, those of this host.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "COUNT")]
+    pub world: Option<u16>,
+    /// The job file; without it, GRADWIRE_JOB, else the default job.
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+    /// Print one JSON object instead of the list.
+    #[arg(long)]
+    pub json: bool,
+    /// Check the path to a host where `gradwire doctor --serve` runs; may be given several times.
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Paths to other hosts")]
+    pub peer: Vec<String>,
+    /// Answer the probes of other hosts instead of checking this one.
+    #[arg(long, conflicts_with_all = ["peer", "rank"], help_heading = "Paths to other hosts")]
+    pub serve: bool,
+    /// Port to answer on; 0 takes any free one.
+    #[arg(
+        long,
+        default_value_t = 29_410,
+        requires = "serve",
+        help_heading = "Paths to other hosts"
+    )]
+    pub port: u16,
+    /// This rank, from 0: the ranks of a job check the paths between all of them.
+    #[arg(
+        long,
+        requires_all = ["world", "rendezvous"],
+        conflicts_with = "peer",
+        help_heading = "Paths between ranks"
+    )]
+    pub rank: Option<u16>,
+    /// Where rank 0 listens: host:port. Rank 0 opens this port itself.
+    #[arg(
+        long,
+        requires = "rank",
+        value_name = "HOST:PORT",
+        help_heading = "Paths between ranks"
+    )]
+    pub rendezvous: Option<String>,
+    /// The secret that all ranks share; without it, GRADWIRE_TOKEN.
+    #[arg(long, requires = "rank", help_heading = "Paths between ranks")]
+    pub token: Option<String>,
+    /// How long to wait for the other ranks.
+    #[arg(
+        long,
+        default_value = "30s",
+        value_parser = span,
+        value_name = "SPAN",
+        help_heading = "Paths between ranks"
+    )]
+    pub join_timeout: Span,
+}
+
+/// Options of `gradwire top`.
+#[derive(Args, Clone, Debug)]
+pub struct Top {
+    /// The job's `metrics.port`: of each host, this port and up to 63 above it are asked.
+    #[arg(long, default_value_t = 9400, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// A host of the job, by name or address; can be given several times.
+    #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
+    pub host: Vec<String>,
+    /// Time from one refresh to the next.
+    #[arg(long, default_value = "1s", value_parser = interval, value_name = "SPAN")]
+    pub interval: Span,
+    /// Print one table, of one interval, and end; so it is too when the output is no terminal.
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object a line and refresh, until the last rank is gone.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be simulated.
@@ -293,16 +383,24 @@ pub struct SimReport {
     pub out: PathBuf,
 }
 
-fn size(text: &str) -> Result<ByteCount, String> {
+/// Reads a size as it is typed.
+pub(crate) fn size(text: &str) -> Result<ByteCount, String> {
     notation::size(text).ok_or_else(|| "allowed are bytes, or a number with K, M or G".to_owned())
 }
 
-fn share(text: &str) -> Result<Share, String> {
+/// Reads a share as it is typed.
+pub(crate) fn share(text: &str) -> Result<Share, String> {
     notation::share(text).ok_or_else(|| "allowed are 0 to 1, or 0% to 100%".to_owned())
 }
 
 fn span(text: &str) -> Result<Span, String> {
     notation::span(text).ok_or_else(|| "allowed is a number with s, ms, us or ns".to_owned())
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    let least = Span::from_millis(100);
+    let given = notation::span(text).filter(|given| *given >= least);
+    given.ok_or_else(|| "allowed is 100ms or more, with s, ms, us or ns".to_owned())
 }
 
 #[cfg(test)]

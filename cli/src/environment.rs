@@ -9,6 +9,14 @@ pub struct Environment {
     pub job: Option<PathBuf>,
     /// `GRADWIRE_TOKEN`: the secret that the ranks of a job share.
     pub token: Option<String>,
+    /// `GRADWIRE_CERT`: the certificate of this rank.
+    pub certificate: Option<PathBuf>,
+    /// `GRADWIRE_KEY`: the key of that certificate.
+    pub key: Option<PathBuf>,
+    /// `GRADWIRE_CA`: the authority that every rank's certificate must be of.
+    pub authority: Option<PathBuf>,
+    /// `LOCAL_RANK`: the number of a rank on its host, as launchers tell it.
+    pub local_rank: Option<u16>,
     /// `VIRTUAL_ENV`: the active virtual environment of Python.
     pub virtual_env: Option<PathBuf>,
 }
@@ -26,6 +34,12 @@ impl Environment {
             token: std::env::var("GRADWIRE_TOKEN")
                 .ok()
                 .filter(|token| !token.is_empty()),
+            certificate: path("GRADWIRE_CERT").map(PathBuf::from),
+            key: path("GRADWIRE_KEY").map(PathBuf::from),
+            authority: path("GRADWIRE_CA").map(PathBuf::from),
+            local_rank: std::env::var("LOCAL_RANK")
+                .ok()
+                .and_then(|number| number.parse().ok()),
             virtual_env: path("VIRTUAL_ENV").map(PathBuf::from),
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gradwire_protocol::job::JobError;
+use gradwire_runtime::metrics::PORTS;
 use gradwire_runtime::{EndError, JoinError, OpenError};
 
 /// How a command ends; the number is the exit code of the process.
@@ -12,7 +13,8 @@ use gradwire_runtime::{EndError, JoinError, OpenError};
 pub enum Exit {
     /// Everything was done.
     Ok = 0,
-    /// Everything ran, but a result was not what it must be, or a simulation did not end.
+    /// Everything ran, but a result was not what it must be, a simulation did not end, or host or
+    /// path have a problem.
     CheckFailed = 1,
     /// The command line or a file that it names is wrong; nothing was started.
     Usage = 2,
@@ -20,7 +22,8 @@ pub enum Exit {
     NotJoined = 3,
     /// A rank was lost, or an operation took too long.
     PeerLost = 4,
-    /// The system refused something: a port in use, an address of another host, a process.
+    /// The system refused something: a port in use, an address of another host, a process; or
+    /// nobody is there to be watched.
     Refused = 5,
 }
 
@@ -28,11 +31,11 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a result was wrong (a check failed), or a simulation ended with unfinished flows
+  1  a check failed: a wrong result, a problem of host or path, unfinished simulated flows
   2  the command line is wrong, or a file that it names
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
-  5  the system refused something, for example a port in use";
+  5  the system refused something, for example a port in use, or no rank answers top";
 
 impl Exit {
     /// The exit with this code; unknown codes count as a lost rank, since the process of a rank
@@ -117,6 +120,9 @@ pub enum Failure {
     /// A result was wrong.
     #[error("check failed: {0}")]
     Check(String),
+    /// The doctor found what keeps a job from working, or from half of its speed.
+    #[error("{0} found; the command that mends it stands below each")]
+    Problems(String),
     /// A process that this command started has failed; the others were ended.
     #[error("{who}: {message}")]
     Process {
@@ -126,6 +132,19 @@ pub enum Failure {
         message: String,
         /// With what it exited.
         exit: Exit,
+    },
+    /// Nobody tells metrics where they were looked for.
+    #[error(
+        "no rank answers at {hosts}, ports {port} to {}: write port = {port} under [metrics] in \
+         the job.toml of all ranks, and bind = \"any\" to watch other hosts, or give --port and \
+         --host",
+        port.saturating_add(PORTS - 1)
+    )]
+    NoRank {
+        /// The hosts, with commas.
+        hosts: String,
+        /// The first port.
+        port: u16,
     },
     /// The system refused something.
     #[error("{what}: {source}")]
@@ -152,10 +171,10 @@ impl Failure {
             Self::Input { .. } => Exit::Usage,
             Self::Unfinished { .. } => Exit::CheckFailed,
             Self::Open(error) if error.is_usage() => Exit::Usage,
-            Self::Open(_) | Self::System { .. } => Exit::Refused,
+            Self::Open(_) | Self::System { .. } | Self::NoRank { .. } => Exit::Refused,
             Self::Join(_) => Exit::NotJoined,
             Self::Operation(_) => Exit::PeerLost,
-            Self::Check(_) => Exit::CheckFailed,
+            Self::Check(_) | Self::Problems(_) => Exit::CheckFailed,
             Self::Process { exit, .. } => *exit,
         }
     }

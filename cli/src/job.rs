@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use gradwire_protocol::job::{Job, describe};
-use serde_json::{Map, Value};
+use serde_json::Map;
+use toml::{Table, Value};
 
 use crate::arguments::JobCheck;
 use crate::environment::Environment;
@@ -20,7 +21,15 @@ pub fn check(arguments: &JobCheck) -> Result<(), Failure> {
     } else {
         print!("{}", job.to_annotated_toml());
     }
+    say_if_unprotected(&job);
     Ok(())
+}
+
+/// Says on standard error what a job without security means; for the process that starts it, once.
+pub fn say_if_unprotected(job: &Job) {
+    if let Some(warning) = job.security_warning() {
+        eprintln!("gradwire: {warning}");
+    }
 }
 
 /// `gradwire job keys`: prints what a job file can say.
@@ -59,11 +68,34 @@ pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
     path.map_or_else(|| Ok(Job::default()), |path| read(&path))
 }
 
+/// A job with other values under some dotted keys; values are texts.
+///
+/// # Errors
+/// [`Failure::Options`] names what is allowed under a key.
+pub fn with_values<'a>(
+    job: &Job,
+    values: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Job, Failure> {
+    let mut table: Table = job
+        .to_toml()
+        .parse()
+        .expect("a job writes what can be read");
+    for (key, text) in values {
+        let (outer, inner) = key.split_once('.').unwrap_or(("", key));
+        let place = match outer {
+            "" => &mut table,
+            outer => table[outer].as_table_mut().expect("a job has this table"),
+        };
+        place.insert(inner.to_owned(), Value::String(text.to_owned()));
+    }
+    Job::from_toml(&table.to_string()).map_err(|source| Failure::Options(Box::new(source)))
+}
+
 /// The resolved job by dotted keys; values in the notation of `job.toml`.
-pub fn to_json(job: &Job) -> Value {
+pub fn to_json(job: &Job) -> serde_json::Value {
     let entries = job
         .flat()
         .into_iter()
-        .map(|(key, value)| (key, Value::from(value)));
-    Value::Object(entries.collect::<Map<_, _>>())
+        .map(|(key, value)| (key, serde_json::Value::from(value)));
+    serde_json::Value::Object(entries.collect::<Map<_, _>>())
 }

@@ -6,24 +6,28 @@
 //! - [`perf`]: `gradwire perf`: starts ranks on this machine, measures and checks them.
 //! - [`rank`]: `gradwire rank`: one rank in the foreground, for trying on several hosts.
 //! - [`job`]: `gradwire job`.
+//! - [`doctor`]: `gradwire doctor`: what host and path lack, what it costs, what mends it.
+//! - [`top`]: `gradwire top`: a running job, as its ranks tell it.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
 //! (`gradwire-netsim`).
 
 pub mod arguments;
+pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod job;
 pub mod perf;
 pub mod rank;
 pub mod sim;
+pub mod top;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Command, JobCommand, PerfCommand, SimCommand};
+use arguments::{Arguments, Command, JobCommand, SimCommand};
 use exit::{Exit, Failure};
 
 /// Runs the command that was typed; errors go to standard error as one line.
@@ -57,8 +61,10 @@ fn execute(command: Command) -> Result<(), Failure> {
             job::keys();
             Ok(())
         }
-        Command::Perf(PerfCommand::AllReduce(perf)) => perf::all_reduce(&perf),
+        Command::Perf(command) => perf::run(&command),
         Command::Rank(rank) => rank::run(&rank),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Top(top) => top::run(&top),
         Command::Sim(SimCommand::Run(run)) => sim::run::run(&run),
         Command::Sim(SimCommand::Compare(compare)) => sim::compare::compare(&compare),
         Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),

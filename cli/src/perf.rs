@@ -1,80 +1,77 @@
 //! `gradwire perf`: starts ranks on this machine, has them do collectives, measures and checks.
 //!
 //! Start here:
-//! - this file: which sizes, how many iterations, what becomes a row.
+//! - this file: which job and which sizes; the commands are:
+//!   - [`sweep`]: one collective over sizes, and rivals in turn with it.
+//!   - [`loss`]: goodput when packets are dropped.
+//!   - [`tune`]: which algorithm is fastest, written into a job file.
+//!   - [`buckets`]: the order in which many all-reduces at once are complete.
+//!   - [`soak`]: whether memory stays flat.
+//! - [`options`]: what can be typed. [`kind`]: the collectives, and what their bandwidths mean.
+//! - [`rounds`]: who takes turns, and how what they did compares.
 //! - [`launcher`]: processes that are told what to do line by line, and never left behind.
 //! - [`messages`]: those lines.
-//! - [`worker`]: one rank: the process at the other end.
-//! - [`pattern`]: the numbers that are summed, and what their sum must be.
+//! - [`place`]: where the processes are: on this machine, or in network namespaces.
+//! - [`worker`], [`mod@bench`], [`memory`]: one rank, the process at the other end; what it
+//!   measures.
+//! - [`exercise`], [`pattern`]: the numbers that ranks begin with, and what they must end with.
 //! - [`verdict`]: what the results of all ranks together must fulfil.
 //! - [`table`]: rows for people and for programs.
-//! - [`rival`]: Gloo in the same harness.
+//! - [`rival`]: Gloo and Open MPI in the same harness.
 
+pub mod bench;
+pub mod buckets;
+pub mod exercise;
+pub mod kind;
 pub mod launcher;
+pub mod loss;
+pub mod memory;
 pub mod messages;
+pub mod options;
 pub mod pattern;
+pub mod place;
 pub mod rival;
+pub mod rounds;
+pub mod soak;
+pub mod sweep;
 pub mod table;
+pub mod tune;
 pub mod verdict;
 pub mod worker;
 
-use std::time::Duration;
-
-use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::job::{Idle, Job, Mtu, Security, Wire};
 use gradwire_protocol::units::ByteCount;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::arguments::{JobOptions, Perf};
+use crate::arguments::JobOptions;
 use crate::exit::Failure;
 use crate::job;
-use launcher::Crew;
-use messages::{Measured, Round};
-use table::{Row, Table};
+use kind::Kind;
+use options::{Ground, PerfCommand, Sizes};
 
 /// Most ranks that one machine is asked to run.
 const RANKS_MAX: u16 = 64;
 /// Bytes of an element: 32-bit floats.
 pub const ELEMENT_BYTES: u64 = 4;
-/// Time for the timed iterations of a size, when their number is not given.
-const BUDGET_MICROS: f64 = 500_000.0;
-/// Time for which a size is warmed up after its first all-reduces.
-const WARMUP_MICROS: f64 = 50_000.0;
-/// Parts that the iterations are done in when two libraries alternate.
-const TURNS: u32 = 5;
-/// Longest that one round of a size may take.
-const ROUND_PATIENCE: Duration = Duration::from_secs(300);
 
-/// `gradwire perf all-reduce`.
+/// `gradwire perf`.
 ///
 /// # Errors
 /// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn all_reduce(options: &Perf) -> Result<(), Failure> {
-    let job = job_with(&options.job)?;
-    let sizes = sizes(options)?;
-    let mut ours = Crew::of_ranks(options.ranks, &job)?;
-    let mut theirs = match options.against {
-        Some(_) => Some(rival::crew(options)?),
-        None => None,
-    };
-    let table = Table::new(options, &job);
-    let progress = progress_bar(sizes.len());
-    let mut wrong = Vec::new();
-    for bytes in sizes {
-        progress.set_message(bytes.to_string());
-        let row = measure(options, bytes, &mut ours, theirs.as_mut())?;
-        wrong.extend(verdict::faults(&row, &job));
-        progress.suspend(|| table.print(&row));
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
-    table.finish();
-    ours.end()?;
-    if let Some(theirs) = theirs {
-        theirs.end()?;
-    }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Check(wrong.join("; "))),
+pub fn run(command: &PerfCommand) -> Result<(), Failure> {
+    match command {
+        PerfCommand::AllReduce(options) => sweep::run(Kind::AllReduce, options),
+        PerfCommand::ReduceScatter(options) => sweep::run(Kind::ReduceScatter, options),
+        PerfCommand::AllGather(options) => sweep::run(Kind::AllGather, options),
+        PerfCommand::Broadcast(options) => sweep::run(Kind::Broadcast, options),
+        PerfCommand::Reduce(options) => sweep::run(Kind::Reduce, options),
+        PerfCommand::AllToAll(options) => sweep::run(Kind::AllToAll, options),
+        PerfCommand::Barrier(options) => sweep::run(Kind::Barrier, options),
+        PerfCommand::SendRecv(options) => sweep::run(Kind::SendRecv, options),
+        PerfCommand::Loss(options) => loss::run(options),
+        PerfCommand::Tune(options) => tune::run(options),
+        PerfCommand::Buckets(options) => buckets::run(options),
+        PerfCommand::Soak(options) => soak::run(options),
     }
 }
 
@@ -88,108 +85,115 @@ pub fn job_with(options: &JobOptions) -> Result<Job, Failure> {
     job.faults.drop = options.drop.unwrap_or(job.faults.drop);
     job.faults.seed = options.seed.unwrap_or(job.faults.seed);
     job.transport.mtu = options.mtu.map_or(job.transport.mtu, Mtu::Bytes);
-    job.checked()
-        .map_err(|error| Failure::Options(Box::new(error)))
+    let named = [
+        ("transport.wire", &options.wire),
+        ("security", &options.security),
+        ("transport.idle", &options.idle),
+        ("collectives.algorithm", &options.algorithm),
+    ];
+    let named = named
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value.as_deref()?)));
+    job::with_values(&job, named)
 }
 
-fn sizes(options: &Perf) -> Result<Vec<ByteCount>, Failure> {
-    let Perf {
-        ranks,
-        begin,
-        end,
-        factor,
-        ..
-    } = options;
-    if *ranks < 2 {
+/// The job on some ground: shared memory would go past the links between namespaces, so that a
+/// wire that the job leaves open is UDP there.
+fn job_on(ground: &Ground) -> Result<Job, Failure> {
+    let mut job = job_with(&ground.job)?;
+    if ground.netns {
+        job.transport.wire = on_the_network(job.transport.wire);
+    }
+    job::say_if_unprotected(&job);
+    Ok(job)
+}
+
+fn on_the_network(wire: Wire) -> Wire {
+    match wire {
+        Wire::Auto => Wire::Udp,
+        named => named,
+    }
+}
+
+/// Ranks that spin while others are measured take their cores.
+fn refuse_spinning(job: &Job) -> Result<(), Failure> {
+    match job.transport.idle {
+        Idle::Adaptive | Idle::Block => Ok(()),
+        Idle::Busy => Err(Failure::Usage(
+            "ranks with idle policy \"busy\" would take the cores of what is measured in turn \
+             with them: allowed here are \"adaptive\" and \"block\""
+                .to_owned(),
+        )),
+    }
+}
+
+/// The name of a protection in rows.
+fn security(job: &Job) -> &'static str {
+    match job.security {
+        Security::Aead => "aead",
+        Security::None => "none",
+    }
+}
+
+fn check_ranks(ranks: u16) -> Result<(), Failure> {
+    if ranks < 2 {
         return Err(Failure::Usage(format!(
             "-n {ranks}: a collective needs at least 2 ranks"
         )));
     }
-    if *ranks > RANKS_MAX {
+    if ranks > RANKS_MAX {
         let text = format!("-n {ranks}: at most {RANKS_MAX} ranks run on one machine");
         return Err(Failure::Usage(text));
+    }
+    Ok(())
+}
+
+/// The sizes of a range, each a multiple of the collective's granule.
+fn sizes(kind: Kind, ranks: u16, range: &Sizes) -> Result<Vec<u64>, Failure> {
+    check_ranks(ranks)?;
+    let Sizes { begin, end, factor } = *range;
+    if kind == Kind::Barrier {
+        return Ok(vec![0]);
     }
     if begin > end {
         return Err(Failure::Usage(format!(
             "-b {begin} is larger than -e {end}"
         )));
     }
-    if begin.get() < ELEMENT_BYTES || end.get() > u64::from(u32::MAX) {
-        let text = format!("sizes {begin} to {end}: allowed are 4 bytes to below 4GiB");
+    let granule = kind.granule(ranks);
+    if begin.get() < granule || end.get() > u64::from(u32::MAX) {
+        let text = format!("sizes {begin} to {end}: allowed are {granule} bytes to below 4GiB");
         return Err(Failure::Usage(text));
     }
-    let whole = |bytes: u64| ByteCount::new(bytes / ELEMENT_BYTES * ELEMENT_BYTES);
-    let steps = std::iter::successors(Some(begin.get()), |bytes| bytes.checked_mul(*factor));
+    let steps = std::iter::successors(Some(begin.get()), |bytes| bytes.checked_mul(factor));
     Ok(steps
         .take_while(|bytes| *bytes <= end.get())
-        .map(whole)
+        .map(|bytes| bytes / granule * granule)
         .collect())
 }
 
-fn progress_bar(sizes: usize) -> ProgressBar {
+/// One size of an all-reduce.
+fn one_size(ranks: u16, bytes: ByteCount) -> Result<u64, Failure> {
+    let range = Sizes {
+        begin: bytes,
+        end: bytes,
+        factor: 2,
+    };
+    Ok(sizes(Kind::AllReduce, ranks, &range)?[0])
+}
+
+fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}");
     let style = style.expect("the template is constant and well-formed");
-    ProgressBar::new(sizes as u64).with_style(style)
+    ProgressBar::new(steps as u64).with_style(style)
 }
 
-/// Measures one size: a warm-up that also tells how long an iteration takes, then the timed ones.
-fn measure(
-    options: &Perf,
-    bytes: ByteCount,
-    ours: &mut Crew,
-    theirs: Option<&mut Crew>,
-) -> Result<Row, Failure> {
-    let warmup = |crew: &mut Crew, iterations: u32| {
-        crew.round(
-            &Round {
-                bytes: bytes.get(),
-                iterations,
-            },
-            ROUND_PATIENCE,
-        )
-    };
-    let mut parts = vec![warmup(ours, options.warmup.max(1))?];
-    // Small sizes are over before clocks, caches and windows have settled.
-    let more = affordable(&slowest(&parts[0]), WARMUP_MICROS);
-    parts.push(warmup(ours, more)?);
-    let mut rival_times = Vec::new();
-    let turns = if theirs.is_some() { TURNS } else { 1 };
-    let iterations = options
-        .iterations
-        .unwrap_or_else(|| affordable(&slowest(&parts[1]), BUDGET_MICROS).max(5));
-    let round = Round {
-        bytes: bytes.get(),
-        iterations: iterations.div_ceil(turns),
-    };
-    match theirs {
-        None => parts.push(ours.round(&round, ROUND_PATIENCE)?),
-        Some(theirs) => {
-            warmup(theirs, options.warmup.max(more))?;
-            for _ in 0..turns {
-                parts.push(ours.round(&round, ROUND_PATIENCE)?);
-                rival_times.extend(slowest(&theirs.round(&round, ROUND_PATIENCE)?));
-            }
-        }
+/// An end of a command whose results were checked.
+fn passed(faults: Vec<String>) -> Result<(), Failure> {
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Check(faults.join("; "))),
     }
-    let times = parts[2..].iter().flat_map(|part| slowest(part)).collect();
-    Ok(Row::new(options.ranks, bytes, parts, (times, rival_times)))
-}
-
-fn affordable(times: &[f64], budget_micros: f64) -> u32 {
-    ((budget_micros / table::median(times.to_vec()).max(1.0)) as u32).clamp(1, 200)
-}
-
-/// Of each iteration the time of its slowest rank.
-fn slowest(ranks: &[Measured]) -> Vec<f64> {
-    let iterations = ranks
-        .iter()
-        .map(|rank| rank.times_us.len())
-        .min()
-        .unwrap_or(0);
-    let times = |at: usize| ranks.iter().map(move |rank| rank.times_us[at]);
-    (0..iterations)
-        .map(|at| times(at).fold(0.0, f64::max))
-        .collect()
 }
 
 #[cfg(test)]
@@ -197,9 +201,9 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::arguments::{Arguments, Command, PerfCommand};
+    use crate::arguments::{Arguments, Command};
 
-    fn options(line: &str) -> Perf {
+    fn options(line: &str) -> options::Sweep {
         let words = ["gradwire", "perf", "all-reduce"]
             .into_iter()
             .chain(line.split_whitespace());
@@ -212,18 +216,28 @@ mod tests {
         }
     }
 
+    fn sizes_of(kind: Kind, line: &str) -> Result<Vec<u64>, Failure> {
+        let options = options(line);
+        sizes(kind, options.ranks, &options.sizes)
+    }
+
     #[test]
     fn sizes_go_up_by_the_factor() {
-        let sizes = sizes(&options("-b 4K -e 64K -f 4")).expect("sizes are allowed");
-        assert_eq!(
-            sizes,
-            [ByteCount::kib(4), ByteCount::kib(16), ByteCount::kib(64)]
-        );
+        let sizes = sizes_of(Kind::AllReduce, "-b 4K -e 64K -f 4");
+        assert_eq!(sizes.expect("sizes are allowed"), [4096, 16384, 65536]);
+    }
+
+    #[test]
+    fn sizes_of_blocks_are_whole_blocks() {
+        let sizes = sizes_of(Kind::AllToAll, "-n 3 -b 4K -e 8K");
+        assert_eq!(sizes.expect("sizes are allowed"), [4092, 8184]);
+        let error = sizes_of(Kind::AllToAll, "-n 3 -b 8").expect_err("a block is 12 bytes");
+        assert!(error.to_string().contains("allowed are 12 bytes to"));
     }
 
     #[test]
     fn one_rank_is_too_few() {
-        let error = sizes(&options("-n 1")).expect_err("one rank");
+        let error = sizes_of(Kind::Barrier, "-n 1").expect_err("one rank");
         assert_eq!(
             error.to_string(),
             "-n 1: a collective needs at least 2 ranks"
@@ -231,21 +245,25 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_rank_counts() {
-        let rank = |times_us: &[f64]| Measured {
-            times_us: times_us.to_vec(),
-            ..Measured::default()
-        };
-        assert_eq!(slowest(&[rank(&[1.0, 5.0]), rank(&[2.0, 3.0])]), [2.0, 5.0]);
+    fn options_change_the_job() {
+        let line = "--drop 20% --tolerance 0.1 --seed 7 --mtu 1500 --idle block --algorithm ring";
+        let job = job_with(&options(line).ground.job).expect("the options are allowed");
+        assert_eq!(job.flat()["faults.drop"], "\"20%\"");
+        assert_eq!(job.flat()["tolerance"], "\"10%\"");
+        assert_eq!(job.flat()["transport.idle"], "\"block\"");
+        assert_eq!(job.flat()["collectives.algorithm"], "\"ring\"");
+        assert_eq!(job.faults.seed, 7);
+        assert_eq!(job.transport.mtu, Mtu::Bytes(1500));
+        let error = job_with(&options("--wire tcp").ground.job).expect_err("no such wire");
+        assert!(error.to_string().contains("\"auto\", \"udp\""), "{error}");
     }
 
     #[test]
-    fn options_change_the_job() {
-        let job = job_with(&options("--drop 20% --tolerance 0.1 --seed 7 --mtu 1500").job);
-        let job = job.expect("the options are allowed");
-        assert_eq!(job.flat()["faults.drop"], "\"20%\"");
-        assert_eq!(job.flat()["tolerance"], "\"10%\"");
-        assert_eq!(job.faults.seed, 7);
-        assert_eq!(job.transport.mtu, Mtu::Bytes(1500));
+    fn an_open_wire_is_udp_between_namespaces() {
+        let wire = |line: &str| job_on(&options(line).ground).map(|job| job.transport.wire);
+        assert_eq!(wire("").expect("the default"), Wire::Auto);
+        assert_eq!(wire("--netns").expect("allowed"), Wire::Udp);
+        let named = wire("--netns --wire uring").expect("allowed");
+        assert_eq!(named, Wire::Uring);
     }
 }

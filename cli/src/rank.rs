@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use gradwire_protocol::units;
-use gradwire_runtime::{OpenRank, Opening};
+use gradwire_runtime::{CertificateFiles, OpenRank, Opening};
 use serde_json::json;
 
 use crate::arguments::Rank;
 use crate::environment::Environment;
 use crate::exit::Failure;
+use crate::job::say_if_unprotected;
+use crate::perf::bench::Bench;
+use crate::perf::kind::Kind;
 use crate::perf::messages::Round;
-use crate::perf::table::median;
-use crate::perf::worker::Bench;
+use crate::perf::rounds::median;
 use crate::perf::{ELEMENT_BYTES, job_with};
 
 /// How long to wait at the end for operations; there are none.
@@ -40,6 +42,7 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
     let mut bench = Bench::new(rank, world);
     let bytes = options.bytes.get() / ELEMENT_BYTES * ELEMENT_BYTES;
     let measured = bench.round(&Round {
+        kind: Kind::AllReduce,
         bytes,
         iterations: options.iterations,
     })?;
@@ -57,6 +60,11 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
             "lost_segments": counters.lost_segments,
             "repaired_segments": counters.repaired_segments,
             "malformed_packets": counters.malformed_packets,
+            "foreign_packets": counters.foreign_packets,
+            "old_epoch_packets": counters.old_epoch_packets,
+            "unknown_senders": counters.unknown_senders,
+            "forged_packets": counters.forged_packets,
+            "replayed_packets": counters.replayed_packets,
             "faults_dropped": counters.faults_dropped,
             "kernel_drops": counters.kernel_drops,
         })
@@ -70,9 +78,20 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
 }
 
 fn open(options: &Rank) -> Result<OpenRank, Failure> {
-    let token = options.token.clone().or_else(|| Environment::read().token);
+    let environment = Environment::read();
+    let certificates = CertificateFiles::all_or_none(
+        options.cert.clone().or(environment.certificate),
+        options.key.clone().or(environment.key),
+        options.ca.clone().or(environment.authority),
+    );
+    let certificates = certificates.map_err(|error| Failure::Usage(error.to_string()))?;
+    let token = options.token.clone().or(environment.token);
+    // Certificates alone prove who a rank is.
+    let token = token.or_else(|| certificates.is_some().then(String::new));
     let token = token.ok_or_else(|| {
-        Failure::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
+        let missing = "a job needs a token or certificates: give --token or set GRADWIRE_TOKEN, or \
+                       give --cert, --key and --ca";
+        Failure::Usage(missing.to_owned())
     })?;
     if options.world < 2 {
         let world = options.world;
@@ -80,14 +99,20 @@ fn open(options: &Rank) -> Result<OpenRank, Failure> {
             "--world {world}: a job needs at least 2 ranks"
         )));
     }
+    let job = job_with(&options.job)?;
+    if options.rank == 0 {
+        say_if_unprotected(&job);
+    }
     Ok(OpenRank::open(Opening {
-        job: job_with(&options.job)?,
+        job,
         rank: units::Rank(options.rank),
         world_size: options.world,
         bind: options.bind,
         port: port_of(&options.rendezvous)?,
         token,
-    })?)
+        certificates,
+    })?
+    .with_local_rank(Environment::read().local_rank))
 }
 
 /// Rank 0 opens this port on its own address.

@@ -24,6 +24,7 @@ pub(crate) fn all_gather(seat: Seat<'_>, block: usize, source: Place) -> Plan {
                 region: Region::buffer(other * block + offset, bytes),
                 landing: Landing::Copy,
                 reliability: Reliability::Lossless,
+                contributors: 1,
                 gate: complete,
             });
             plan.send(Outbound {
@@ -53,14 +54,7 @@ mod tests {
     fn an_all_gather_takes_one_step_and_sends_the_block_to_each_other_rank() {
         let ranks = [Rank(0), Rank(1), Rank(2)];
         for source in [Place::Buffer, Place::Input] {
-            let plan = all_gather(
-                Seat {
-                    ranks: &ranks,
-                    me: 2,
-                },
-                1000,
-                source,
-            );
+            let plan = all_gather(Seat::new(&ranks, 2), 1000, source);
             assert_eq!((plan.outbounds.len(), plan.inbounds.len()), (2, 2));
             assert_eq!(
                 plan.outbounds

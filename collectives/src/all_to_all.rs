@@ -22,6 +22,7 @@ pub(crate) fn all_to_all(seat: Seat<'_>, block: usize) -> Plan {
                 region: Region::buffer(offset, bytes),
                 landing: Landing::Copy,
                 reliability: Reliability::Lossless,
+                contributors: 1,
                 gate: complete,
             });
             plan.send(Outbound {

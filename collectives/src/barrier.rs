@@ -31,6 +31,7 @@ pub(crate) fn barrier(seat: Seat<'_>) -> Plan {
             region: Region::NOTHING,
             landing: Landing::Copy,
             reliability: Reliability::Lossless,
+            contributors: 1,
             gate,
         });
     }
@@ -47,10 +48,7 @@ mod tests {
     fn a_barrier_of_n_ranks_takes_log2_n_steps_rounded_up() {
         let ranks: Vec<Rank> = (0..9).map(Rank).collect();
         for (world, steps) in [(2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4)] {
-            let plan = barrier(Seat {
-                ranks: &ranks[..world],
-                me: world - 1,
-            });
+            let plan = barrier(Seat::new(&ranks[..world], world - 1));
             assert_eq!(plan.outbounds.len(), steps);
             assert_eq!(
                 plan.gates[0].opens.len(),

@@ -53,8 +53,8 @@ pub(crate) fn scattered(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
     for chunk in 0..cut.chunks {
         let part = chunk as u16;
         let region = |other| {
-            let (offset, bytes) = cut.shard(chunk, shards, shard_of(other));
-            Region::buffer(offset, bytes)
+            let shard = cut.chunk(chunk).shard(shards, shard_of(other));
+            shard.region()
         };
         if seat.me == root {
             for other in seat.others() {
@@ -79,6 +79,7 @@ fn from(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
         region,
         landing: Landing::Copy,
         reliability: Reliability::Lossless,
+        contributors: 1,
         gate,
     }
 }

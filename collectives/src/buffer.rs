@@ -70,8 +70,7 @@ pub(crate) enum Place {
     Buffer,
     /// The separate input that some collectives have. It is never written.
     Input,
-    /// A copy of the input in which partial sums grow, where the result buffer has no room for
-    /// them.
+    /// Where partial sums grow or contributions wait, where the result buffer has no room for them.
     Scratch,
     /// None: the message is empty and only its arrival counts.
     Nothing,

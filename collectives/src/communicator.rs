@@ -27,6 +27,7 @@ use crate::operation::{
     Collective, Completion, Operation, OperationError, OperationId, SubmitError,
 };
 use crate::plan::{Plan, Seat};
+use crate::plans::Plans;
 use crate::running::{Desk, Memory, Running};
 use crate::selection::Preference;
 use crate::stash::Stash;
@@ -38,6 +39,7 @@ pub struct Communicator {
     endpoint: Endpoint,
     policy: Policy,
     preference: Preference,
+    plans: Plans,
     memory: Memory,
     stash: Stash,
     table: Table,
@@ -57,6 +59,7 @@ impl Communicator {
             endpoint,
             policy: job.policy(),
             preference: Preference::of(job),
+            plans: Plans::default(),
             memory: Memory::default(),
             stash: Stash::default(),
             table: Table::default(),
@@ -67,6 +70,22 @@ impl Communicator {
             aborted: None,
             next_id: 0,
         }
+    }
+
+    /// The communicator of a job whose ranks share hosts: rank i is on host `hosts[i]`. Without, or
+    /// with nothing in it, each rank has a host of its own. Equal on all ranks.
+    ///
+    /// # Panics
+    /// When `hosts` has neither an entry for every rank of the job nor none.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Vec<u16>) -> Self {
+        let world_size = usize::from(self.endpoint.settings().identity.world_size);
+        assert!(
+            hosts.is_empty() || hosts.len() == world_size,
+            "one host for each of {world_size} ranks"
+        );
+        self.preference = self.preference.with_hosts(hosts);
+        self
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
@@ -83,7 +102,10 @@ impl Communicator {
         operation: Operation,
     ) -> Result<OperationId, SubmitError> {
         let me = self.endpoint.settings().identity.rank;
-        let seat = operation.check(me)?;
+        let known = self.plans.find(&operation);
+        let seat = known.is_none().then(|| operation.check_group(me));
+        let seat = seat.transpose()?;
+        operation.check_tensor(me)?;
         self.check_standing(&operation)?;
         if self.table.has(&operation) {
             return Err(SubmitError::SequenceInUse {
@@ -92,7 +114,11 @@ impl Communicator {
         }
         let id = OperationId(self.next_id);
         self.next_id += 1;
-        let plan = self.plan(&operation, seat);
+        let plan = known.unwrap_or_else(|| {
+            let seat = seat.expect("the group was checked for a plan that is not known");
+            let plan = self.plan(&operation, seat);
+            self.plans.keep(&operation, plan)
+        });
         let segment_bytes = self.endpoint.segment_bytes();
         let min_lossy = self.preference.min_lossy_bytes();
         let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
@@ -110,7 +136,7 @@ impl Communicator {
             return Plan::new();
         }
         if ranks.len() > 1 {
-            return self.preference.plan(operation, Seat { ranks, me });
+            return self.preference.plan(operation, Seat::new(ranks, me));
         }
         let mut plan = Plan::new();
         if let Some(input) = &operation.input {
@@ -125,6 +151,9 @@ impl Communicator {
     fn check_standing(&self, operation: &Operation) -> Result<(), SubmitError> {
         if let Some(reason) = self.aborted.clone() {
             return Err(SubmitError::Aborted { reason });
+        }
+        if self.lost.is_empty() {
+            return Ok(());
         }
         let lost = operation
             .participants()
@@ -249,7 +278,8 @@ impl Communicator {
             self.promised.extend(running.promises());
         }
         let had_deadline = running.operation.deadline.is_some();
-        self.completions.push_back(running.into_completion(result));
+        let completion = running.into_completion(result, &mut self.memory);
+        self.completions.push_back(completion);
         if had_deadline {
             let running = self.table.iter().map(|(_, running)| running);
             self.next_deadline = running
@@ -385,6 +415,14 @@ impl Machine for Communicator {
         self.endpoint.handle_timeout(now);
         self.take_events(now);
         self.fail_overdue(now);
+    }
+
+    fn handle_host_drops(&mut self, now: Instant) {
+        self.endpoint.handle_host_drops(now);
+    }
+
+    fn tolerates_loss(&self) -> bool {
+        self.endpoint.tolerates_loss()
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {

@@ -27,10 +27,13 @@ use gradwire_protocol::units::Rank;
 use crate::buffer::Region;
 use crate::plan::{
     CHUNKS_ON_THE_WAY, Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat,
+    Stretch,
 };
 
-/// The most chunks whose messages can be numbered: two parts each.
-pub(crate) const CHUNKS_MAX: usize = PARTS as usize / 2;
+/// The most chunks whose messages can be numbered.
+pub(crate) const CHUNKS_MAX: usize = PARTS as usize / CHUNK_PARTS;
+/// Messages that a chunk numbers: one to reduce and one to gather.
+pub(crate) const CHUNK_PARTS: usize = 2;
 
 /// All-reduce in place in the result buffer.
 pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
@@ -48,47 +51,68 @@ fn reduce_for(seat: Seat<'_>, cut: &Cut, gets_it: impl Fn(usize) -> bool) -> Pla
     let mut plan = Plan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let shard = |seat_of_shard: usize| {
-            let (offset, bytes) = cut.shard(chunk, seat.world(), seat_of_shard);
-            Region::buffer(offset, bytes)
+        let exchange = Exchange {
+            seat,
+            stretch: cut.chunk(chunk),
+            first_part: chunk * CHUNK_PARTS,
+            start: start_of(chunk, &gathered),
+            ready: Plan::START,
         };
+        gathered.push(exchange.add_to(&mut plan, &gets_it));
+    }
+    plan.sealed()
+}
+
+/// One chunk's way to the owners of its shards, and back to the seats that get it.
+pub(crate) struct Exchange<'a> {
+    pub(crate) seat: Seat<'a>,
+    pub(crate) stretch: Stretch,
+    /// Part number of its first message.
+    pub(crate) first_part: usize,
+    /// The gate behind which contributions leave.
+    pub(crate) start: GateId,
+    /// The gate behind which this seat's values are there.
+    pub(crate) ready: GateId,
+}
+
+impl Exchange<'_> {
+    /// Gives the gate behind which everything is there that this seat gets.
+    pub(crate) fn add_to(&self, plan: &mut Plan, gets_it: impl Fn(usize) -> bool) -> GateId {
+        let seat = self.seat;
+        let shard = |seat_of_shard| self.stretch.shard(seat.world(), seat_of_shard).region();
         let ours = shard(seat.me);
-        let reduced = plan.finishing_gate(ours);
+        let reduced = plan.gate_after(self.ready);
+        plan.finish_at(reduced, ours);
         let complete = if gets_it(seat.me) {
             plan.gate()
         } else {
             reduced
         };
-        let start = start_of(chunk, &gathered);
-        let (reduce, gather) = (chunk as u16 * 2, chunk as u16 * 2 + 1);
+        let part = |part| u16::try_from(self.first_part + part).expect("chunks fit their numbers");
+        let (reduce, gather) = (part(0), part(1));
         for other in seat.others() {
             let (peer, theirs) = (seat.ranks[other], shard(other));
-            plan.receive(contribution(peer, reduce, ours, reduced));
-            plan.send(own_contribution(peer, reduce, theirs, start));
+            plan.receive(Inbound {
+                contributors: seat.brought_by(other),
+                ..contribution(peer, reduce, ours, reduced)
+            });
+            plan.send(Outbound {
+                contributors: seat.brought_by(seat.me),
+                ..own_contribution(peer, reduce, theirs, self.start)
+            });
             if gets_it(seat.me) {
-                plan.receive(Inbound {
-                    from: peer,
-                    part: gather,
-                    region: theirs,
-                    landing: Landing::Copy,
-                    reliability: Reliability::Lossless,
-                    gate: complete,
-                });
+                plan.receive(finished_from(peer, gather, theirs, complete));
             }
             if gets_it(other) {
                 plan.send(Outbound {
-                    to: peer,
-                    part: gather,
-                    region: ours,
-                    reliability: Reliability::Lossless,
                     contributors: seat.contributors(),
-                    gate: reduced,
+                    reliability: Reliability::Lossless,
+                    ..own_contribution(peer, gather, ours, reduced)
                 });
             }
         }
-        gathered.push(complete);
+        complete
     }
-    plan.sealed()
 }
 
 /// Reduce-scatter of an input of one block per rank into the result buffer of one block. `cut`
@@ -101,9 +125,10 @@ pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
     ));
     let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let (offset, bytes) = cut.chunk(chunk);
+        let (offset, bytes) = cut.chunk(chunk).range();
         let ours = Region::buffer(offset, bytes);
-        let gate = plan.finishing_gate(ours);
+        let gate = plan.gate();
+        plan.finish_at(gate, ours);
         let start = start_of(chunk, &reduced);
         for other in seat.others() {
             let theirs = Region::input(other * block + offset, bytes);
@@ -136,7 +161,17 @@ pub(crate) fn contribution(from: Rank, part: u16, region: Region, gate: GateId) 
         region,
         landing,
         reliability,
+        contributors: 1,
         gate,
+    }
+}
+
+/// A message in of finished values.
+pub(crate) fn finished_from(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
+    Inbound {
+        landing: Landing::Copy,
+        reliability: Reliability::Lossless,
+        ..contribution(from, part, region, gate)
     }
 }
 
@@ -173,13 +208,7 @@ mod tests {
     fn an_all_reduce_takes_two_steps_and_sends_each_shard_twice_but_to_oneself() {
         let bytes = 64 << 10;
         let cut = Cut::new(bytes, 4, ByteCount::kib(16), CHUNKS_MAX);
-        let plan = all_reduce(
-            Seat {
-                ranks: &RANKS,
-                me: 1,
-            },
-            &cut,
-        );
+        let plan = all_reduce(Seat::new(&RANKS, 1), &cut);
         assert_eq!(sent(&plan), (4 * 2 * 3, 2 * bytes * 3 / 4));
         let firsts: Vec<_> = plan.gates[0]
             .opens
@@ -245,13 +274,7 @@ mod tests {
     #[test]
     fn a_chunk_waits_for_the_one_that_lies_four_before_it() {
         let cut = Cut::new(6 << 10, 4, ByteCount::kib(1), CHUNKS_MAX);
-        let plan = all_reduce(
-            Seat {
-                ranks: &RANKS[..2],
-                me: 0,
-            },
-            &cut,
-        );
+        let plan = all_reduce(Seat::new(&RANKS[..2], 0), &cut);
         let at_start = plan.gates[0].opens.len();
         assert_eq!((cut.chunks, at_start), (6, CHUNKS_ON_THE_WAY));
     }
@@ -259,13 +282,7 @@ mod tests {
     #[test]
     fn a_tensor_of_fewer_elements_than_ranks_leaves_some_without_a_shard() {
         let cut = Cut::new(8, 4, ByteCount::kib(1), CHUNKS_MAX);
-        let plan = all_reduce(
-            Seat {
-                ranks: &RANKS,
-                me: 3,
-            },
-            &cut,
-        );
+        let plan = all_reduce(Seat::new(&RANKS, 3), &cut);
         assert_eq!(sent(&plan), (2, 8));
         assert_eq!(plan.inbounds.len(), 2);
     }

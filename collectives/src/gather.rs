@@ -37,6 +37,7 @@ pub(crate) fn gather(seat: Seat<'_>, block: usize, root: usize, source: Place) -
                 region: Region::buffer(other * block + offset, bytes),
                 landing: Landing::Copy,
                 reliability: Reliability::Lossless,
+                contributors: 1,
                 gate: complete,
             });
         }

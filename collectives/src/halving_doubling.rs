@@ -29,15 +29,17 @@ use std::ops::Range;
 
 use crate::buffer::Region;
 use crate::direct::start_of;
-use crate::plan::{Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat};
+use crate::plan::{
+    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat, Stretch,
+};
 
 /// The most chunks whose messages can be numbered.
 pub(crate) fn chunks_max(world: usize) -> usize {
-    usize::from(PARTS) / parts(world)
+    usize::from(PARTS) / chunk_parts(world)
 }
 
 /// Messages that a chunk numbers: two per distance, one to fold and one to unfold.
-fn parts(world: usize) -> usize {
+pub(crate) fn chunk_parts(world: usize) -> usize {
     2 * world.ilog2() as usize + 2
 }
 
@@ -46,36 +48,39 @@ pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
     let mut plan = Plan::new();
     let mut complete: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let start = start_of(chunk, &complete);
-        let swaps = Swaps::new(seat, cut, chunk);
-        let end = if seat.me < swaps.paired {
-            swaps.add_paired(&mut plan, start)
-        } else {
-            swaps.add_folded(&mut plan, start)
-        };
-        complete.push(end);
+        let first_part = chunk * chunk_parts(seat.world());
+        let swaps = Swaps::new(seat, cut.chunk(chunk), first_part);
+        complete.push(swaps.add_to(&mut plan, start_of(chunk, &complete)));
     }
     plan.sealed()
 }
 
 /// One chunk's way through the pairs.
-struct Swaps<'a> {
+pub(crate) struct Swaps<'a> {
     seat: Seat<'a>,
-    cut: &'a Cut,
-    chunk: usize,
+    stretch: Stretch,
     /// Seats that are paired: the largest power of two that fits. The others are folded into them.
     paired: usize,
     first_part: usize,
 }
 
 impl<'a> Swaps<'a> {
-    fn new(seat: Seat<'a>, cut: &'a Cut, chunk: usize) -> Self {
+    /// An all-reduce of a stretch, whose messages are numbered from `first_part` on.
+    pub(crate) fn new(seat: Seat<'a>, stretch: Stretch, first_part: usize) -> Self {
         Self {
             seat,
-            cut,
-            chunk,
+            stretch,
             paired: 1 << seat.world().ilog2(),
-            first_part: chunk * parts(seat.world()),
+            first_part,
+        }
+    }
+
+    /// Behind `start` this seat's values are there; gives the last step's gate.
+    pub(crate) fn add_to(&self, plan: &mut Plan, start: GateId) -> GateId {
+        if self.seat.me < self.paired {
+            self.add_paired(plan, start)
+        } else {
+            self.add_folded(plan, start)
         }
     }
 
@@ -84,7 +89,7 @@ impl<'a> Swaps<'a> {
         let peer = self.seat.me - self.paired;
         let complete = plan.gate_after(start);
         plan.send(Outbound {
-            contributors: 1,
+            contributors: self.seat.brought_by(self.seat.me),
             ..self.send(peer, 0, self.whole(), start)
         });
         plan.receive(self.receive(peer, self.unfold(), self.whole(), complete));
@@ -154,6 +159,7 @@ impl<'a> Swaps<'a> {
             region,
             landing: Landing::Copy,
             reliability: Reliability::Lossless,
+            contributors: self.seat.contributors(),
             gate,
         }
     }
@@ -164,7 +170,7 @@ impl<'a> Swaps<'a> {
 
     /// The last part of a chunk.
     fn unfold(&self) -> usize {
-        parts(self.seat.world()) - 1
+        chunk_parts(self.seat.world()) - 1
     }
 
     fn whole(&self) -> Region {
@@ -178,8 +184,7 @@ impl<'a> Swaps<'a> {
     }
 
     fn shards(&self, run: Range<usize>) -> Region {
-        let (offset, bytes) = self.cut.run_of_shards(self.chunk, self.paired, run);
-        Region::buffer(offset, bytes)
+        self.stretch.run_of_shards(self.paired, run).region()
     }
 
     /// How many ranks' values this seat has summed when it halves over `distance`: its own, those
@@ -187,9 +192,9 @@ impl<'a> Swaps<'a> {
     /// them.
     fn contributors(&self, distance: usize) -> u16 {
         let (first, stride) = (self.seat.me % (2 * distance), 2 * distance);
-        let folded = self.seat.world() - self.paired;
-        let count = self.paired / stride + folded.saturating_sub(first).div_ceil(stride);
-        u16::try_from(count).expect("no more than the ranks, which are 16-bit numbers")
+        let summed = |seats: Range<usize>| seats.skip(first).step_by(stride);
+        let all = summed(0..self.paired).chain(summed(self.paired..self.seat.world()));
+        all.map(|seat| self.seat.brought_by(seat)).sum()
     }
 }
 
@@ -283,13 +288,7 @@ mod tests {
         assert!(chunks_max(1024) > 1000);
         let ranks: Vec<Rank> = (0..1024).map(Rank).collect();
         let cut = Cut::new(1 << 30, 4, ByteCount::mib(4), chunks_max(1024));
-        let plan = all_reduce(
-            Seat {
-                ranks: &ranks,
-                me: 1000,
-            },
-            &cut,
-        );
+        let plan = all_reduce(Seat::new(&ranks, 1000), &cut);
         assert_eq!(plan.outbounds.len(), 256 * 20);
     }
 }

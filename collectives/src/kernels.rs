@@ -1,17 +1,18 @@
 //! The loops that touch every element: reduce, scale, measure.
 //!
 //! Elements are little-endian bytes at any address, since a payload starts wherever its packet
-//! landed. Each loop loads fixed arrays from both sides, which compilers turn into vector code
-//! without alignment. Half-precision types are computed in f32, block by block, and rounded once
-//! per reduction. What is reduced with what, and when, is [`crate::operation`]'s to say.
+//! landed. Each loop is written once, over fixed arrays of bytes that compilers turn into vector
+//! code without alignment; `pulp` compiles it for each level of the processor's vector units and
+//! takes the best one that is there. All levels give the same bits, but for the payloads of NaNs.
+//! Half-precision types are computed in f32 and rounded once per reduction; their conversions are
+//! in `halves`. What is reduced with what, and when, is [`crate::operation`]'s to say.
 
-use half::slice::HalfFloatSliceExt;
+mod halves;
+
 use half::{bf16, f16};
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::dtype::{DType, ReduceOp};
-
-/// Elements of a half-precision block: three arrays of it stay in the L1 cache.
-const BLOCK: usize = 256;
 
 /// Reduces `incoming` into `target`, element by element. [`ReduceOp::Avg`] adds, as
 /// [`ReduceOp::Sum`] does; the division comes at the end, by [`scale`].
@@ -25,27 +26,23 @@ pub fn accumulate(dtype: DType, op: ReduceOp, target: &mut [u8], incoming: &[u8]
         incoming.len(),
         "both sides have the same elements"
     );
+    assert_whole(dtype, target);
+    assert!(op.is_defined_for(dtype), "{op} is not defined for {dtype}");
+    Arch::new().dispatch(Reduction {
+        dtype,
+        op,
+        target,
+        incoming,
+    });
+}
+
+fn assert_whole(dtype: DType, bytes: &[u8]) {
     assert_eq!(
-        target.len() % dtype.bytes(),
+        bytes.len() % dtype.bytes(),
         0,
         "{} bytes are whole {dtype}",
-        target.len()
+        bytes.len()
     );
-    assert!(op.is_defined_for(dtype), "{op} is not defined for {dtype}");
-    match dtype {
-        DType::U8 => u8::reduce(op, target, incoming),
-        DType::I8 => i8::reduce(op, target, incoming),
-        DType::I16 => i16::reduce(op, target, incoming),
-        DType::U16 => u16::reduce(op, target, incoming),
-        DType::I32 => i32::reduce(op, target, incoming),
-        DType::U32 => u32::reduce(op, target, incoming),
-        DType::I64 => i64::reduce(op, target, incoming),
-        DType::U64 => u64::reduce(op, target, incoming),
-        DType::F32 => f32::reduce(op, target, incoming),
-        DType::F64 => f64::reduce(op, target, incoming),
-        DType::F16 => reduce_halves::<f16>(op, target, incoming),
-        DType::BF16 => reduce_halves::<bf16>(op, target, incoming),
-    }
 }
 
 /// A factor that is a fraction, so that a division stays one: `value * multiply / divide`.
@@ -69,25 +66,17 @@ impl Ratio {
 /// # Panics
 /// When `dtype` is not a float type or `target` is not whole elements.
 pub fn scale(dtype: DType, target: &mut [u8], ratio: Ratio) {
-    assert_eq!(
-        target.len() % dtype.bytes(),
-        0,
-        "{} bytes are whole {dtype}",
-        target.len()
+    assert_whole(dtype, target);
+    assert!(
+        dtype.is_float(),
+        "{dtype} is not scaled: only floats are averaged"
     );
-    if ratio.is_one() {
-        return;
-    }
-    let (multiply, divide) = (f32::from(ratio.multiply), f32::from(ratio.divide));
-    match dtype {
-        DType::F32 => f32::map(target, |value| value * multiply / divide),
-        DType::F64 => {
-            let (multiply, divide) = (f64::from(multiply), f64::from(divide));
-            f64::map(target, |value| value * multiply / divide);
-        }
-        DType::F16 => map_halves::<f16>(target, |value| value * multiply / divide),
-        DType::BF16 => map_halves::<bf16>(target, |value| value * multiply / divide),
-        _ => panic!("{dtype} is not scaled: only floats are averaged"),
+    if !ratio.is_one() {
+        Arch::new().dispatch(Scaling {
+            dtype,
+            target,
+            ratio,
+        });
     }
 }
 
@@ -96,60 +85,152 @@ pub fn scale(dtype: DType, target: &mut [u8], ratio: Ratio) {
 /// # Panics
 /// When `dtype` is not a float type or `bytes` is not whole elements.
 pub fn mean_abs(dtype: DType, bytes: &[u8]) -> f32 {
-    assert_eq!(
-        bytes.len() % dtype.bytes(),
-        0,
-        "{} bytes are whole {dtype}",
-        bytes.len()
+    assert_whole(dtype, bytes);
+    assert!(
+        dtype.is_float(),
+        "{dtype} has no magnitude: only floats may be lost"
     );
     if bytes.is_empty() {
         return 0.0;
     }
-    let sum = match dtype {
-        DType::F32 => sum_abs(bytes, |value: [u8; 4]| f32::from_le_bytes(value)),
-        DType::F64 => sum_abs(bytes, |value: [u8; 8]| f64::from_le_bytes(value) as f32),
-        DType::F16 => sum_abs_halves::<f16>(bytes),
-        DType::BF16 => sum_abs_halves::<bf16>(bytes),
-        _ => panic!("{dtype} has no magnitude: only floats may be lost"),
-    };
+    let sum = Arch::new().dispatch(Magnitude { dtype, bytes });
     sum / (bytes.len() / dtype.bytes()) as f32
 }
 
-/// An element that is reduced in its own type.
-trait Element: Copy {
+struct Reduction<'a> {
+    dtype: DType,
+    op: ReduceOp,
+    target: &'a mut [u8],
+    incoming: &'a [u8],
+}
+
+impl WithSimd for Reduction<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _level: S) {
+        let (op, target, incoming) = (self.op, self.target, self.incoming);
+        match self.dtype {
+            DType::U8 => u8::reduce(op, target, incoming),
+            DType::I8 => i8::reduce(op, target, incoming),
+            DType::I16 => i16::reduce(op, target, incoming),
+            DType::U16 => u16::reduce(op, target, incoming),
+            DType::I32 => i32::reduce(op, target, incoming),
+            DType::U32 => u32::reduce(op, target, incoming),
+            DType::I64 => i64::reduce(op, target, incoming),
+            DType::U64 => u64::reduce(op, target, incoming),
+            DType::F32 => f32::reduce(op, target, incoming),
+            DType::F64 => f64::reduce(op, target, incoming),
+            DType::F16 => f16::reduce(op, target, incoming),
+            DType::BF16 => bf16::reduce(op, target, incoming),
+        }
+    }
+}
+
+struct Scaling<'a> {
+    dtype: DType,
+    target: &'a mut [u8],
+    ratio: Ratio,
+}
+
+impl WithSimd for Scaling<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _level: S) {
+        let (target, ratio) = (self.target, self.ratio);
+        match self.dtype {
+            DType::F32 => f32::scale(target, ratio),
+            DType::F64 => f64::scale(target, ratio),
+            DType::F16 => f16::scale(target, ratio),
+            DType::BF16 => bf16::scale(target, ratio),
+            _ => unreachable!("checked by the caller"),
+        }
+    }
+}
+
+struct Magnitude<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+}
+
+impl WithSimd for Magnitude<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _level: S) -> f32 {
+        match self.dtype {
+            DType::F32 => sum_abs(self.bytes, f32::from_le_bytes),
+            DType::F64 => sum_abs(self.bytes, |value| f64::from_le_bytes(value) as f32),
+            DType::F16 => sum_abs(self.bytes, halves::f16_at),
+            DType::BF16 => sum_abs(self.bytes, halves::bf16_at),
+            _ => unreachable!("checked by the caller"),
+        }
+    }
+}
+
+/// An element that can be reduced.
+trait Element {
     fn reduce(op: ReduceOp, target: &mut [u8], incoming: &[u8]);
 }
 
-macro_rules! combine {
-    ($type:ty, $target:ident, $incoming:ident, $combine:expr) => {{
-        const BYTES: usize = size_of::<$type>();
-        let combine: fn($type, $type) -> $type = $combine;
-        let (target, _) = $target.as_chunks_mut::<BYTES>();
-        let (incoming, _) = $incoming.as_chunks::<BYTES>();
+/// An element that can be scaled.
+trait Float: Element {
+    fn scale(target: &mut [u8], ratio: Ratio);
+}
+
+/// An element as it lies in memory, and as it is computed with.
+#[derive(Clone, Copy)]
+struct Form<L, S> {
+    load: L,
+    store: S,
+}
+
+impl<L, S> Form<L, S> {
+    #[inline(always)]
+    fn combine<const BYTES: usize, T>(
+        self,
+        target: &mut [u8],
+        incoming: &[u8],
+        combine: impl Fn(T, T) -> T,
+    ) where
+        L: Fn([u8; BYTES]) -> T,
+        S: Fn(T) -> [u8; BYTES],
+    {
+        let (target, _) = target.as_chunks_mut::<BYTES>();
+        let (incoming, _) = incoming.as_chunks::<BYTES>();
         for (target, incoming) in target.iter_mut().zip(incoming) {
-            let sum = combine(
-                <$type>::from_le_bytes(*target),
-                <$type>::from_le_bytes(*incoming),
-            );
-            *target = sum.to_le_bytes();
+            *target = (self.store)(combine((self.load)(*target), (self.load)(*incoming)));
         }
-    }};
+    }
+
+    #[inline(always)]
+    fn map<const BYTES: usize, T>(self, target: &mut [u8], map: impl Fn(T) -> T)
+    where
+        L: Fn([u8; BYTES]) -> T,
+        S: Fn(T) -> [u8; BYTES],
+    {
+        let (target, _) = target.as_chunks_mut::<BYTES>();
+        for element in target {
+            *element = (self.store)(map((self.load)(*element)));
+        }
+    }
 }
 
 macro_rules! integer {
     ($($type:ty),*) => {$(
         impl Element for $type {
+            #[inline(always)]
             fn reduce(op: ReduceOp, target: &mut [u8], incoming: &[u8]) {
+                let form = Form { load: <$type>::from_le_bytes, store: <$type>::to_le_bytes };
                 match op {
-                    ReduceOp::Sum => combine!($type, target, incoming, |a, b| a.wrapping_add(b)),
-                    ReduceOp::Product => {
-                        combine!($type, target, incoming, |a, b| a.wrapping_mul(b));
-                    }
-                    ReduceOp::Min => combine!($type, target, incoming, |a, b| a.min(b)),
-                    ReduceOp::Max => combine!($type, target, incoming, |a, b| a.max(b)),
-                    ReduceOp::BitAnd => combine!($type, target, incoming, |a, b| a & b),
-                    ReduceOp::BitOr => combine!($type, target, incoming, |a, b| a | b),
-                    ReduceOp::BitXor => combine!($type, target, incoming, |a, b| a ^ b),
+                    ReduceOp::Sum => form.combine(target, incoming, |a, b| a.wrapping_add(b)),
+                    ReduceOp::Product => form.combine(target, incoming, |a, b| a.wrapping_mul(b)),
+                    ReduceOp::Min => form.combine(target, incoming, |a, b| a.min(b)),
+                    ReduceOp::Max => form.combine(target, incoming, |a, b| a.max(b)),
+                    ReduceOp::BitAnd => form.combine(target, incoming, |a, b| a & b),
+                    ReduceOp::BitOr => form.combine(target, incoming, |a, b| a | b),
+                    ReduceOp::BitXor => form.combine(target, incoming, |a, b| a ^ b),
                     ReduceOp::Avg => unreachable!("integers have no average, checked by callers"),
                 }
             }
@@ -158,18 +239,18 @@ macro_rules! integer {
 }
 
 macro_rules! float {
-    ($($type:ty),*) => {$(
+    ($($type:ty as $computed:ty: $load:expr, $store:expr;)*) => {$(
         impl Element for $type {
+            #[inline(always)]
             fn reduce(op: ReduceOp, target: &mut [u8], incoming: &[u8]) {
+                let form = Form { load: $load, store: $store };
                 match op {
-                    ReduceOp::Sum | ReduceOp::Avg => {
-                        combine!($type, target, incoming, |a, b| a + b);
-                    }
-                    ReduceOp::Product => combine!($type, target, incoming, |a, b| a * b),
-                    ReduceOp::Min => combine!($type, target, incoming, |a, b| {
+                    ReduceOp::Sum | ReduceOp::Avg => form.combine(target, incoming, |a, b| a + b),
+                    ReduceOp::Product => form.combine(target, incoming, |a, b| a * b),
+                    ReduceOp::Min => form.combine(target, incoming, |a, b| {
                         if a < b || a.is_nan() { a } else { b }
                     }),
-                    ReduceOp::Max => combine!($type, target, incoming, |a, b| {
+                    ReduceOp::Max => form.combine(target, incoming, |a, b| {
                         if a > b || a.is_nan() { a } else { b }
                     }),
                     _ => unreachable!("floats have no bit operations, checked by callers"),
@@ -178,130 +259,27 @@ macro_rules! float {
         }
 
         impl Float for $type {
-            fn map(target: &mut [u8], map: impl Fn(Self) -> Self) {
-                let (elements, _) = target.as_chunks_mut::<{ size_of::<$type>() }>();
-                for element in elements {
-                    *element = map(Self::from_le_bytes(*element)).to_le_bytes();
-                }
+            #[inline(always)]
+            fn scale(target: &mut [u8], ratio: Ratio) {
+                let multiply = <$computed>::from(ratio.multiply);
+                let divide = <$computed>::from(ratio.divide);
+                let form = Form { load: $load, store: $store };
+                form.map(target, |value| value * multiply / divide);
             }
         }
     )*};
 }
 
-/// A float that is scaled in its own type.
-trait Float: Element {
-    fn map(target: &mut [u8], map: impl Fn(Self) -> Self);
-}
-
 integer!(u8, i8, u16, i16, u32, i32, u64, i64);
-float!(f32, f64);
-
-/// A 16-bit float that is computed in f32.
-trait Half: bytemuck::Pod {
-    fn widen(from: &[Self], to: &mut [f32]);
-    fn narrow(from: &[f32], to: &mut [Self]);
-}
-
-impl Half for f16 {
-    fn widen(from: &[Self], to: &mut [f32]) {
-        from.convert_to_f32_slice(to);
-    }
-
-    fn narrow(from: &[f32], to: &mut [Self]) {
-        to.convert_from_f32_slice(from);
-    }
-}
-
-/// Written out because these loops become vector code, unlike those of the `half` crate.
-impl Half for bf16 {
-    fn widen(from: &[Self], to: &mut [f32]) {
-        for (from, to) in from.iter().zip(to) {
-            *to = f32::from_bits(u32::from(from.to_bits()) << 16);
-        }
-    }
-
-    fn narrow(from: &[f32], to: &mut [Self]) {
-        for (from, to) in from.iter().zip(to) {
-            let bits = from.to_bits();
-            let nearest_even = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-            let quiet_nan = bits | 0x40_0000;
-            let rounded = if from.is_nan() {
-                quiet_nan
-            } else {
-                nearest_even
-            };
-            *to = Self::from_bits((rounded >> 16) as u16);
-        }
-    }
-}
-
-/// One block of 16-bit floats, widened.
-struct Block<T: Half> {
-    narrow: [T; BLOCK],
-    wide: [f32; BLOCK],
-    len: usize,
-}
-
-impl<T: Half> Block<T> {
-    fn empty() -> Self {
-        Self {
-            narrow: [T::zeroed(); BLOCK],
-            wide: [0.0; BLOCK],
-            len: 0,
-        }
-    }
-
-    fn load(&mut self, bytes: &[u8]) {
-        self.len = bytes.len() / 2;
-        let narrow = &mut self.narrow[..self.len];
-        bytemuck::cast_slice_mut(narrow).copy_from_slice(bytes);
-        T::widen(narrow, &mut self.wide[..self.len]);
-    }
-
-    fn store(&mut self, bytes: &mut [u8]) {
-        let narrow = &mut self.narrow[..self.len];
-        T::narrow(&self.wide[..self.len], narrow);
-        bytes.copy_from_slice(bytemuck::cast_slice(narrow));
-    }
-
-    fn wide_bytes(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.wide[..self.len])
-    }
-}
-
-fn reduce_halves<T: Half>(op: ReduceOp, target: &mut [u8], incoming: &[u8]) {
-    let (mut ours, mut theirs) = (Block::<T>::empty(), Block::<T>::empty());
-    for (target, incoming) in target.chunks_mut(BLOCK * 2).zip(incoming.chunks(BLOCK * 2)) {
-        ours.load(target);
-        theirs.load(incoming);
-        f32::reduce(op, ours.wide_bytes(), theirs.wide_bytes());
-        ours.store(target);
-    }
-}
-
-fn map_halves<T: Half>(target: &mut [u8], map: impl Fn(f32) -> f32) {
-    let mut block = Block::<T>::empty();
-    for target in target.chunks_mut(BLOCK * 2) {
-        block.load(target);
-        for value in &mut block.wide[..block.len] {
-            *value = map(*value);
-        }
-        block.store(target);
-    }
-}
-
-fn sum_abs_halves<T: Half>(bytes: &[u8]) -> f32 {
-    let mut block = Block::<T>::empty();
-    let blocks = bytes.chunks(BLOCK * 2).map(|bytes| {
-        block.load(bytes);
-        sum_abs(block.wide_bytes(), |value: [u8; 4]| {
-            f32::from_ne_bytes(value)
-        })
-    });
-    blocks.sum()
+float! {
+    f32 as f32: f32::from_le_bytes, f32::to_le_bytes;
+    f64 as f64: f64::from_le_bytes, f64::to_le_bytes;
+    f16 as f32: halves::f16_at, halves::to_f16;
+    bf16 as f32: halves::bf16_at, halves::to_bf16;
 }
 
 /// Sums in sixteen lanes: one after the other, floats could not be added as vectors.
+#[inline(always)]
 fn sum_abs<const BYTES: usize>(bytes: &[u8], load: impl Fn([u8; BYTES]) -> f32) -> f32 {
     let (elements, _) = bytes.as_chunks::<BYTES>();
     let (rows, rest) = elements.as_chunks::<16>();
@@ -435,25 +413,106 @@ mod tests {
         assert_eq!(f32::from_le_bytes(third), 1.0 / 3.0);
     }
 
+    /// The levels of this processor, the plainest first.
+    fn levels() -> Vec<Arch> {
+        let mut levels = vec![Arch::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            levels.extend(pulp::x86::V3::try_new().map(Arch::V3));
+            levels.extend(pulp::x86::V4::try_new().map(Arch::V4));
+        }
+        levels
+    }
+
+    /// Bytes that look like anything, NaNs, infinities and subnormal numbers among them.
+    fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut word = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(99);
+            (state >> 33) as u32
+        };
+        let mut noise: Vec<u8> = (0..bytes).map(|_| (word() >> 11) as u8).collect();
+        for chunk in noise.chunks_mut(8).filter(|chunk| chunk.len() == 8) {
+            match word() % 4 {
+                0 => chunk[word() as usize % 8..].fill(0xff),
+                1 => chunk[1..].fill(0x7f),
+                2 => chunk[word() as usize % 8..].fill(0),
+                _ => {}
+            }
+        }
+        noise
+    }
+
+    fn is_nan(dtype: DType, bytes: &[u8]) -> bool {
+        match *bytes {
+            [a, b] if dtype == DType::F16 => f16::from_le_bytes([a, b]).is_nan(),
+            [a, b] if dtype == DType::BF16 => bf16::from_le_bytes([a, b]).is_nan(),
+            [a, b, c, d] if dtype == DType::F32 => f32::from_le_bytes([a, b, c, d]).is_nan(),
+            _ => dtype == DType::F64 && f64::from_le_bytes(bytes.try_into().expect("8")).is_nan(),
+        }
+    }
+
     #[test]
-    fn bf16_rounds_as_the_half_crate_does() {
-        let bits = (0..0x1_0000_u32).map(|high| high << 16 | high.wrapping_mul(0x9e37) & 0xffff);
-        let odd = [
-            0x3f80_8000,
-            0x3f81_8000,
-            0x7f7f_ffff,
-            0x7fff_ffff,
-            0x7f80_0001,
-        ];
-        let values: Vec<f32> = bits.chain(odd).map(f32::from_bits).collect();
-        let mut narrow = vec![bf16::ZERO; values.len()];
-        <bf16 as Half>::narrow(&values, &mut narrow);
-        for (value, narrow) in values.iter().zip(narrow) {
-            assert_eq!(
-                narrow.to_bits(),
-                bf16::from_f32(*value).to_bits(),
-                "{value}"
-            );
+    fn every_level_gives_the_bits_that_one_element_at_a_time_gives() {
+        let lengths = (0..70).chain([255, 1000]);
+        for (seed, count) in lengths.enumerate() {
+            for (dtype, op) in pairs() {
+                let (size, shift) = (dtype.bytes(), seed % 7);
+                let ours = noise(seed as u64, count * size + shift);
+                let incoming = noise(!(seed as u64), count * size + shift);
+                let (ours, incoming) = (&ours[shift..], &incoming[shift..]);
+                let mut one_by_one = ours.to_vec();
+                for at in 0..count {
+                    let element = at * size..(at + 1) * size;
+                    let target = &mut one_by_one[element.clone()];
+                    accumulate(dtype, op, target, &incoming[element]);
+                }
+                for level in levels() {
+                    let mut at_once = [vec![0; shift], ours.to_vec()].concat();
+                    let target = &mut at_once[shift..];
+                    level.dispatch(Reduction {
+                        dtype,
+                        op,
+                        target,
+                        incoming,
+                    });
+                    let elements = at_once[shift..].chunks(size).zip(one_by_one.chunks(size));
+                    for (got, expected) in elements {
+                        let nans = is_nan(dtype, got) && is_nan(dtype, expected);
+                        assert!(
+                            got == expected || nans,
+                            "seed {seed}: {op} {dtype} {level:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_scales_and_measures_to_the_same_bits() {
+        let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float());
+        for (dtype, count) in floats.flat_map(|dtype| (0..70).map(move |count| (dtype, count))) {
+            let values = tensor(dtype, (0..count).map(|index| small(index) - 6));
+            let ratio = Ratio {
+                multiply: 5,
+                divide: 7,
+            };
+            let results = levels().into_iter().map(|level| {
+                let mut scaled = values.clone();
+                let target = &mut scaled[..];
+                level.dispatch(Scaling {
+                    dtype,
+                    target,
+                    ratio,
+                });
+                let bytes = &scaled;
+                let sum = level.dispatch(Magnitude { dtype, bytes });
+                (sum.to_bits(), scaled)
+            });
+            let results: Vec<_> = results.collect();
+            let same = results.windows(2).all(|pair| pair[0] == pair[1]);
+            assert!(same, "{count} {dtype}");
         }
     }
 

@@ -4,10 +4,12 @@
 //! - [`communicator`]: the machine. Takes operations, drives an endpoint, gives completions.
 //! - [`operation`]: what an operation is, what is refused, how it can fail.
 //! - `plan`: the form in which every algorithm is written: which messages go where, after what.
-//! - `direct`, `ring`, `halving_doubling`: reductions. `reduce`, `gather`, `broadcast`,
-//!   `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`, `point_to_point`: the
-//!   rest. Each header states steps and bytes on the wire; `selection` chooses between them.
+//! - `one_step`, `direct`, `ring`, `halving_doubling`, `hierarchical`: reductions. `reduce`,
+//!   `gather`, `broadcast`, `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`,
+//!   `point_to_point`: the rest. Each header states steps and bytes on the wire; `selection`
+//!   chooses between them.
 //! - `rehearsal`: plans of all ranks run against each other, for tests.
+//! - `plans`: plans that were made before.
 //! - `running`: executes a plan on the bytes of one operation.
 //! - [`holes`]: what stands in for a segment that was lost within the tolerance.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
@@ -25,11 +27,14 @@ mod direct;
 pub mod dtype;
 mod gather;
 mod halving_doubling;
+mod hierarchical;
 pub mod holes;
 pub mod kernels;
 pub mod magnitude;
+mod one_step;
 pub mod operation;
 mod plan;
+mod plans;
 mod point_to_point;
 mod reduce;
 #[cfg(test)]

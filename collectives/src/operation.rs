@@ -421,9 +421,8 @@ impl Operation {
         at.map_or(&self.group.ranks, |at| &self.group.ranks[at..=at])
     }
 
-    /// Checks everything that one rank can check alone; gives the seat of rank `me`.
-    pub(crate) fn check(&self, me: Rank) -> Result<usize, SubmitError> {
-        let seat = self.check_group(me)?;
+    /// Checks of the tensor what one rank can check alone, once the group is known to be right.
+    pub(crate) fn check_tensor(&self, me: Rank) -> Result<(), SubmitError> {
         self.check_sizes(me)?;
         let descending = self
             .layers
@@ -437,10 +436,11 @@ impl Operation {
                 after,
             });
         }
-        Ok(seat)
+        Ok(())
     }
 
-    fn check_group(&self, me: Rank) -> Result<usize, SubmitError> {
+    /// Checks the group and gives the seat of rank `me`.
+    pub(crate) fn check_group(&self, me: Rank) -> Result<usize, SubmitError> {
         let group = &self.group;
         let seat_of = |rank: Rank| {
             let seat = group.ranks.iter().position(|&other| other == rank);

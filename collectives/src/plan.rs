@@ -42,7 +42,8 @@ pub(crate) enum Landing {
 pub(crate) enum Reliability {
     /// It must arrive whole.
     Lossless,
-    /// It is one rank's own contribution: what is lost of it is within the tolerance.
+    /// It is a contribution that goes straight to where the sum is finished: what is lost of it is
+    /// within the tolerance.
     Tolerant,
 }
 
@@ -53,6 +54,14 @@ pub(crate) enum Scratch {
     Unused,
     /// It is a copy of the input, made before anything else.
     CopyOfInput,
+    /// It has one slot for each seat, as long as the result buffer; the own one is a copy of that,
+    /// made before anything else. What finishes is the reduction of all slots, in their order.
+    Slots {
+        /// How many there are.
+        count: usize,
+        /// The one of this rank.
+        own: usize,
+    },
 }
 
 /// Number of a gate in its plan.
@@ -68,6 +77,8 @@ pub(crate) struct Inbound {
     pub(crate) region: Region,
     pub(crate) landing: Landing,
     pub(crate) reliability: Reliability,
+    /// How many ranks' values are summed in it.
+    pub(crate) contributors: u16,
     /// The gate that waits for it.
     pub(crate) gate: GateId,
 }
@@ -136,16 +147,24 @@ impl Plan {
     /// A new gate that opens only after another one: what it starts needs the other's messages too.
     pub(crate) fn gate_after(&mut self, before: GateId) -> GateId {
         let gate = self.gate();
-        self.gates[gate.0].waits = 1;
-        self.gates[before.0].next.push(gate);
+        self.follow(gate, before);
         gate
     }
 
-    /// A new gate that finishes the reduction in `region` when it opens.
-    pub(crate) fn finishing_gate(&mut self, region: Region) -> GateId {
+    /// A new gate that opens only after all that were made since there were `count` of them.
+    pub(crate) fn gate_after_all_since(&mut self, count: usize) -> GateId {
         let gate = self.gate();
-        self.finish_at(gate, region);
+        for before in count..gate.0 {
+            self.follow(gate, GateId(before));
+        }
         gate
+    }
+
+    fn follow(&mut self, gate: GateId, before: GateId) {
+        if before != Self::START {
+            self.gates[gate.0].waits += 1;
+            self.gates[before.0].next.push(gate);
+        }
     }
 
     /// Lets a gate finish the reduction in `region` when it opens.
@@ -208,17 +227,34 @@ pub(crate) struct Seat<'a> {
     pub(crate) ranks: &'a [Rank],
     /// Position of this rank in it.
     pub(crate) me: usize,
+    /// How many ranks' values each of them brings; one each when there is nothing here.
+    pub(crate) brings: &'a [u16],
 }
 
-impl Seat<'_> {
+impl<'a> Seat<'a> {
+    /// The seat of number `me` among ranks that bring their own values.
+    pub(crate) fn new(ranks: &'a [Rank], me: usize) -> Self {
+        let brings = &[];
+        Self { ranks, me, brings }
+    }
+
+    /// How many ranks' values a seat brings.
+    pub(crate) fn brought_by(&self, seat: usize) -> u16 {
+        self.brings.get(seat).copied().unwrap_or(1)
+    }
+
     /// Ranks in the group.
     pub(crate) fn world(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Ranks in the group, as a contributor count.
+    /// How many ranks' values all seats together bring.
     pub(crate) fn contributors(&self) -> u16 {
-        u16::try_from(self.ranks.len()).expect("ranks are distinct 16-bit numbers")
+        if self.brings.is_empty() {
+            u16::try_from(self.ranks.len()).expect("ranks are distinct 16-bit numbers")
+        } else {
+            self.brings.iter().sum()
+        }
     }
 
     /// The seat `distance` further on, around the group.
@@ -264,32 +300,61 @@ impl Cut {
         }
     }
 
-    /// Byte offset and length of a chunk.
-    pub(crate) fn chunk(&self, chunk: usize) -> (usize, usize) {
-        let (first, count) = even_part(self.elements, self.chunks, chunk);
-        (first * self.element_bytes, count * self.element_bytes)
+    /// One of the chunks.
+    pub(crate) fn chunk(&self, chunk: usize) -> Stretch {
+        let element_bytes = self.element_bytes;
+        let whole = Stretch {
+            first: 0,
+            count: self.elements,
+            element_bytes,
+        };
+        whole.shard(self.chunks, chunk)
+    }
+}
+
+/// A run of a tensor's elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    first: usize,
+    count: usize,
+    element_bytes: usize,
+}
+
+impl Stretch {
+    /// One of `shards` parts of it.
+    pub(crate) fn shard(self, shards: usize, shard: usize) -> Self {
+        let (first, count) = even_part(self.count, shards, shard);
+        Self {
+            first: self.first + first,
+            count,
+            ..self
+        }
     }
 
-    /// Byte offset and length of one of `shards` parts of a chunk.
-    pub(crate) fn shard(&self, chunk: usize, shards: usize, shard: usize) -> (usize, usize) {
-        let (chunk_first, chunk_count) = even_part(self.elements, self.chunks, chunk);
-        let (first, count) = even_part(chunk_count, shards, shard);
+    /// A run, which is not empty, of `shards` parts of it.
+    pub(crate) fn run_of_shards(self, shards: usize, run: Range<usize>) -> Self {
+        let (start, last) = (
+            self.shard(shards, run.start),
+            self.shard(shards, run.end - 1),
+        );
+        Self {
+            count: last.first + last.count - start.first,
+            ..start
+        }
+    }
+
+    /// Byte offset and length.
+    pub(crate) fn range(self) -> (usize, usize) {
         (
-            (chunk_first + first) * self.element_bytes,
-            count * self.element_bytes,
+            self.first * self.element_bytes,
+            self.count * self.element_bytes,
         )
     }
 
-    /// Byte offset and length of a run, which is not empty, of `shards` parts of a chunk.
-    pub(crate) fn run_of_shards(
-        &self,
-        chunk: usize,
-        shards: usize,
-        run: Range<usize>,
-    ) -> (usize, usize) {
-        let (start, _) = self.shard(chunk, shards, run.start);
-        let (last, last_bytes) = self.shard(chunk, shards, run.end - 1);
-        (start, last + last_bytes - start)
+    /// Its bytes in the result buffer.
+    pub(crate) fn region(self) -> Region {
+        let (offset, bytes) = self.range();
+        Region::buffer(offset, bytes)
     }
 }
 
@@ -325,7 +390,7 @@ mod tests {
                 let mut next = 0;
                 for chunk in 0..cut.chunks {
                     for shard in 0..shards {
-                        let (offset, length) = cut.shard(chunk, shards, shard);
+                        let (offset, length) = cut.chunk(chunk).shard(shards, shard).range();
                         assert_eq!(offset, next);
                         assert_eq!(offset % element_bytes, 0);
                         next = offset + length;
@@ -344,7 +409,7 @@ mod tests {
     #[test]
     fn the_first_of_the_others_is_another_one_for_every_rank() {
         let ranks = [Rank(4), Rank(5), Rank(6)];
-        let firsts = (0..3).map(|me| Seat { ranks: &ranks, me }.others().next());
+        let firsts = (0..3).map(|me| Seat::new(&ranks, me).others().next());
         assert_eq!(firsts.collect::<Vec<_>>(), [Some(1), Some(2), Some(0)]);
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn receive(from: Rank, bytes: usize) -> Plan {
             region: Region::buffer(offset, bytes),
             landing: Landing::Copy,
             reliability: Reliability::Lossless,
+            contributors: 1,
             gate: complete,
         });
     }

@@ -8,7 +8,6 @@
 //! A lost segment costs one rank's contribution, so loss can be tolerated as in `direct`. The
 //! buffers of the other ranks stay as they are.
 
-use crate::buffer::Region;
 use crate::direct::{contribution, own_contribution};
 use crate::plan::{Cut, PARTS, Plan, Seat};
 
@@ -19,8 +18,7 @@ pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
 pub(crate) fn reduce(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
     let mut plan = Plan::new();
     for chunk in 0..cut.chunks {
-        let (offset, bytes) = cut.chunk(chunk);
-        let (region, part) = (Region::buffer(offset, bytes), chunk as u16);
+        let (region, part) = (cut.chunk(chunk).region(), chunk as u16);
         if seat.me != root {
             plan.send(own_contribution(
                 seat.ranks[root],
@@ -30,7 +28,8 @@ pub(crate) fn reduce(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
             ));
             continue;
         }
-        let reduced = plan.finishing_gate(region);
+        let reduced = plan.gate();
+        plan.finish_at(reduced, region);
         for other in seat.others() {
             plan.receive(contribution(seat.ranks[other], part, region, reduced));
         }

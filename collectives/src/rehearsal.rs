@@ -18,9 +18,7 @@ const FINISHED: u64 = 3;
 /// The plans of ranks 0 to `world`.
 pub(crate) fn plans(world: usize, plan: impl Fn(Seat<'_>) -> Plan) -> Vec<Plan> {
     let ranks: Vec<Rank> = (0..world as u16).map(Rank).collect();
-    (0..world)
-        .map(|me| plan(Seat { ranks: &ranks, me }))
-        .collect()
+    (0..world).map(|me| plan(Seat::new(&ranks, me))).collect()
 }
 
 /// Bytes of all messages out.
@@ -114,6 +112,12 @@ impl Rehearsal {
             if self.plans[rank].scratch == Scratch::CopyOfInput {
                 self.scratches[rank] = self.inputs[rank].clone();
             }
+            if let Scratch::Slots { count, own } = self.plans[rank].scratch {
+                let elements = self.buffers[rank].len();
+                let mut slots = vec![0; elements * count];
+                slots[own * elements..][..elements].copy_from_slice(&self.buffers[rank]);
+                self.scratches[rank] = slots;
+            }
             if let Some((from, to)) = self.plans[rank].copy {
                 let own = self.inputs[rank][range(from)].to_vec();
                 self.buffers[rank][range(to)].copy_from_slice(&own);
@@ -131,6 +135,14 @@ impl Rehearsal {
     fn open(&mut self, rank: usize, gate: GateId) {
         let gate = self.plans[rank].gates[gate.0].clone();
         if let Some(region) = gate.finish {
+            if let Scratch::Slots { count, .. } = self.plans[rank].scratch {
+                let (slots, elements) = (&self.scratches[rank], self.buffers[rank].len());
+                assert_eq!(slots.len(), elements * count);
+                for (at, value) in self.buffers[rank].iter_mut().enumerate() {
+                    let slots = slots[at..].iter().step_by(elements);
+                    *value = slots.fold(0, |sum, slot| sum.wrapping_add(*slot));
+                }
+            }
             for value in &mut self.buffers[rank][range(region)] {
                 *value = value.wrapping_mul(FINISHED);
             }

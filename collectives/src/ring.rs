@@ -22,12 +22,17 @@
 use crate::buffer::Region;
 use crate::direct::start_of;
 use crate::plan::{
-    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Scratch, Seat,
+    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Scratch, Seat, Stretch,
 };
 
 /// The most chunks whose messages can be numbered; 0 when the ring is too long for one.
 pub(crate) fn chunks_max(world: usize) -> usize {
-    usize::from(PARTS) / (2 * (world - 1))
+    usize::from(PARTS) / chunk_parts(world)
+}
+
+/// Messages that a chunk of an all-reduce numbers.
+pub(crate) fn chunk_parts(world: usize) -> usize {
+    2 * (world - 1)
 }
 
 /// All-reduce in place in the result buffer.
@@ -35,20 +40,13 @@ pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
     let mut plan = Plan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let shard = |shard| {
-            let (offset, bytes) = cut.shard(chunk, seat.world(), shard);
-            Region::buffer(offset, bytes)
-        };
-        let start = start_of(chunk, &gathered);
-        let first_part = chunk * 2 * (seat.world() - 1);
-        let mut lap = Lap {
+        let lap = Lap {
             seat,
-            first_part,
-            gate: start,
+            first_part: chunk * chunk_parts(seat.world()),
+            gate: start_of(chunk, &gathered),
+            ready: Plan::START,
         };
-        lap.add_reduction(&mut plan, shard);
-        lap.add_gather(&mut plan, shard);
-        gathered.push(lap.gate);
+        gathered.push(lap.add_twice(&mut plan, cut.chunk(chunk)));
     }
     plan.sealed()
 }
@@ -64,11 +62,12 @@ pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
     ));
     let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let (offset, bytes) = cut.chunk(chunk);
+        let (offset, bytes) = cut.chunk(chunk).range();
         let mut lap = Lap {
             seat,
             first_part: chunk * (seat.world() - 1),
             gate: start_of(chunk, &reduced),
+            ready: Plan::START,
         };
         lap.add_reduction(&mut plan, |shard| {
             if shard == seat.me {
@@ -83,28 +82,37 @@ pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
 }
 
 /// One chunk's way around the ring.
-struct Lap<'a> {
-    seat: Seat<'a>,
+pub(crate) struct Lap<'a> {
+    pub(crate) seat: Seat<'a>,
     /// Part number of its next message.
-    first_part: usize,
+    pub(crate) first_part: usize,
     /// The gate of the step before.
-    gate: GateId,
+    pub(crate) gate: GateId,
+    /// The gate behind which this seat's values are there. A message in may come before.
+    pub(crate) ready: GateId,
 }
 
 impl Lap<'_> {
+    /// An all-reduce of a stretch; gives the last step's gate.
+    pub(crate) fn add_twice(mut self, plan: &mut Plan, stretch: Stretch) -> GateId {
+        let world = self.seat.world();
+        let shard = |shard| stretch.shard(world, shard).region();
+        self.add_reduction(plan, shard);
+        self.add_gather(plan, shard);
+        self.gate
+    }
+
     /// The steps after which every seat has the finished shard of its number.
     fn add_reduction(&mut self, plan: &mut Plan, shard: impl Fn(usize) -> Region) {
-        let steps = self.seat.world() - 1;
-        for step in 0..steps {
+        let mut summed = 0;
+        for step in 0..self.seat.world() - 1 {
             let (given, taken) = (self.seat.before(step + 1), self.seat.before(step + 2));
-            self.send(plan, shard(given), step as u16 + 1);
-            self.gate = if step + 1 == steps {
-                plan.finishing_gate(shard(taken))
-            } else {
-                plan.gate()
-            };
+            summed += self.seat.brought_by(self.seat.before(step));
+            self.send(plan, shard(given), summed);
+            self.gate = plan.gate_after(self.ready);
             self.receive(plan, shard(taken), Landing::Reduce);
         }
+        plan.finish_at(self.gate, shard(self.seat.me));
     }
 
     /// The steps that bring the finished shards to every seat.
@@ -139,6 +147,7 @@ impl Lap<'_> {
             region,
             landing,
             reliability: Reliability::Lossless,
+            contributors: self.seat.contributors(),
             gate: self.gate,
         });
         self.first_part += 1;

@@ -5,6 +5,9 @@
 //! feedback a contribution is copied first, because what of it was lost is only known later.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
@@ -21,7 +24,7 @@ use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
 use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome};
-use crate::plan::{GateId, Inbound, Landing, Plan, Reliability, Scratch};
+use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
 /// What is kept of tensors between steps.
@@ -30,6 +33,39 @@ pub(crate) struct Memory {
     pub(crate) residuals: Residuals,
     pub(crate) previous: PreviousResults,
     pub(crate) means: RunningMeans,
+    pub(crate) spares: Spares,
+}
+
+/// Scratches of short operations that have ended, for those to come.
+#[derive(Debug, Default)]
+pub(crate) struct Spares(Vec<Vec<u8>>);
+
+impl Spares {
+    /// As many as short operations are likely to be on their way at once.
+    const KEPT_MAX: usize = 64;
+
+    /// `count` slots as long as `buffer`, of which number `at` has the same bytes; the others have
+    /// any.
+    fn slots_of(&mut self, buffer: &Buffer, at: usize, count: usize) -> Buffer {
+        let whole = buffer.len() * count;
+        let Some(bytes) = buffer.bytes() else {
+            return Buffer::Virtual(whole);
+        };
+        let mut slots = self.0.pop().unwrap_or_default();
+        if slots.len() < whole {
+            slots.resize(whole, 0);
+        }
+        slots[at * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
+        Buffer::Owned(slots)
+    }
+
+    fn keep(&mut self, slots: Buffer) {
+        if let Buffer::Owned(slots) = slots
+            && self.0.len() < Self::KEPT_MAX
+        {
+            self.0.push(slots);
+        }
+    }
 }
 
 /// What an operation works with and does not own.
@@ -54,15 +90,16 @@ enum Stage {
 pub(crate) struct Running {
     pub(crate) id: OperationId,
     pub(crate) operation: Operation,
-    plan: Plan,
+    plan: Arc<Plan>,
     scratch: Option<Buffer>,
     contributors: u16,
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
     lossy_from: Option<usize>,
-    waits: Vec<usize>,
-    received: Vec<bool>,
-    stages: Vec<Stage>,
+    /// What each gate still waits for.
+    waits: SmallVec<[usize; 8]>,
+    received: Bitmap,
+    stages: SmallVec<[Stage; 16]>,
     /// Messages in and out that are not done.
     open: usize,
     /// Missing contributions per segment, of gates that wait or finish.
@@ -78,7 +115,7 @@ impl Running {
     pub(crate) fn new(
         id: OperationId,
         operation: Operation,
-        plan: Plan,
+        plan: Arc<Plan>,
         min_lossy: usize,
         segment_bytes: u32,
     ) -> Self {
@@ -90,8 +127,8 @@ impl Running {
             segment_bytes,
             lossy_from,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
-            received: vec![false; plan.inbounds.len()],
-            stages: vec![Stage::Waiting; plan.outbounds.len()],
+            received: Bitmap::new(plan.inbounds.len() as u32),
+            stages: smallvec![Stage::Waiting; plan.outbounds.len()],
             open: plan.inbounds.len() + plan.outbounds.len(),
             holes: BTreeMap::new(),
             copies: BTreeMap::new(),
@@ -105,7 +142,7 @@ impl Running {
 
     /// Posts everything that will come and sends what waits for nothing.
     pub(crate) fn start(&mut self, stash: &mut Stash, desk: &mut Desk<'_>) {
-        self.copy_own();
+        self.copy_own(&mut desk.memory.spares);
         for at in 0..self.plan.inbounds.len() {
             let inbound = self.plan.inbounds[at];
             let cut = cut(inbound.region, inbound.from, desk.endpoint);
@@ -134,12 +171,16 @@ impl Running {
         }
     }
 
-    /// Copies the own block from the input to its place in the result, and the input to the
-    /// scratch.
-    fn copy_own(&mut self) {
-        if self.plan.scratch == Scratch::CopyOfInput {
-            self.scratch = self.operation.input.as_ref().map(Buffer::duplicate);
-        }
+    /// Copies the own block from the input to its place in the result, and what belongs there to
+    /// the scratch.
+    fn copy_own(&mut self, spares: &mut Spares) {
+        self.scratch = match self.plan.scratch {
+            Scratch::Unused => None,
+            Scratch::CopyOfInput => self.operation.input.as_ref().map(Buffer::duplicate),
+            Scratch::Slots { count, own } => {
+                Some(spares.slots_of(&self.operation.buffer, own, count))
+            }
+        };
         let Some((from, to)) = self.plan.copy else {
             return;
         };
@@ -224,7 +265,7 @@ impl Running {
 
     /// A message in is complete, apart from its holes.
     pub(crate) fn on_received(&mut self, at: usize, holes: Option<&Bitmap>, desk: &mut Desk<'_>) {
-        if std::mem::replace(&mut self.received[at], true) {
+        if !self.received.insert(at as u32) {
             return;
         }
         let inbound = self.plan.inbounds[at];
@@ -238,7 +279,7 @@ impl Running {
                 .entry(inbound.gate)
                 .or_insert_with(|| vec![0; segments]);
             for segment in holes.iter_ones() {
-                missing[segment as usize] += 1;
+                missing[segment as usize] += inbound.contributors;
             }
         }
         self.open -= 1;
@@ -280,18 +321,44 @@ impl Running {
     }
 
     fn open_gate(&mut self, gate: GateId, desk: &mut Desk<'_>) {
-        let mut opening = vec![gate];
+        let plan = Arc::clone(&self.plan);
+        let mut opening: SmallVec<[GateId; 4]> = smallvec![gate];
         while let Some(gate) = opening.pop() {
-            if let Some(region) = self.plan.gates[gate.0].finish {
-                self.finish(gate, region, desk.memory);
+            let Gate {
+                finish,
+                opens,
+                next,
+                ..
+            } = &plan.gates[gate.0];
+            if let Some(region) = finish {
+                self.reduce_slots();
+                self.finish(gate, *region, desk.memory);
             }
-            for at in std::mem::take(&mut self.plan.gates[gate.0].opens) {
+            for &at in opens {
                 self.send(at, desk);
             }
-            for next in std::mem::take(&mut self.plan.gates[gate.0].next) {
+            for &next in next {
                 if self.waits_no_more(next) {
                     opening.push(next);
                 }
+            }
+        }
+    }
+
+    /// Reduces the slots of the scratch into the result buffer, where there are slots.
+    fn reduce_slots(&mut self) {
+        let slots = self.scratch.as_ref().and_then(Buffer::bytes);
+        let Scratch::Slots { count, .. } = self.plan.scratch else {
+            return;
+        };
+        let Operation {
+            buffer, dtype, op, ..
+        } = &mut self.operation;
+        if let (Some(slots), Some(buffer)) = (slots, buffer.bytes_mut()) {
+            let mut slots = slots.chunks(buffer.len()).take(count);
+            buffer.copy_from_slice(slots.next().expect("a slot for each of two ranks or more"));
+            for slot in slots {
+                accumulate(*dtype, *op, buffer, slot);
             }
         }
     }
@@ -397,13 +464,13 @@ impl Running {
     }
 
     /// The layers of a message's segments: each has the layer of its first byte.
-    fn segment_spans(&self, region: Region, segment_bytes: u32) -> Vec<(u32, Layer)> {
+    fn segment_spans(&self, region: Region, segment_bytes: u32) -> SmallVec<[(u32, Layer); 4]> {
         let spans = &self.operation.layers.spans;
         let first = spans
             .partition_point(|&(start, _)| start <= region.offset)
             .saturating_sub(1);
         let inside = |&&(start, _): &&(usize, Layer)| start < region.offset + region.bytes;
-        let mut segments: Vec<(u32, Layer)> = Vec::new();
+        let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
         for &(start, layer) in spans[first..].iter().take_while(inside) {
             let offset = start.saturating_sub(region.offset);
             let segment = offset.div_ceil(segment_bytes as usize) as u32;
@@ -417,10 +484,8 @@ impl Running {
 
     /// That the operation ran out of time, and what it was waiting for.
     pub(crate) fn timed_out(&self) -> OperationError {
-        let inbounds = self.plan.inbounds.iter().zip(&self.received);
-        let missing = inbounds
-            .filter(|(_, received)| !**received)
-            .map(|(inbound, _)| inbound.from);
+        let missing = self.received.iter_zeros();
+        let missing = missing.map(|at| self.plan.inbounds[at as usize].from);
         let outbounds = self.plan.outbounds.iter().zip(&self.stages);
         let unheard = outbounds.filter(|(_, stage)| **stage == Stage::Started);
         let mut waits_for: Vec<u16> = missing.map(|rank| rank.0).collect();
@@ -453,7 +518,14 @@ impl Running {
     }
 
     /// The end.
-    pub(crate) fn into_completion(self, result: Result<(), OperationError>) -> Completion {
+    pub(crate) fn into_completion(
+        self,
+        result: Result<(), OperationError>,
+        memory: &mut Memory,
+    ) -> Completion {
+        if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
+            memory.spares.keep(slots);
+        }
         let Operation { buffer, input, .. } = self.operation;
         let result = result.map(|()| self.outcome);
         Completion {

@@ -19,6 +19,7 @@ pub(crate) fn scatter(seat: Seat<'_>, block: usize, root: usize) -> Plan {
                 region: Region::buffer(offset, bytes),
                 landing: Landing::Copy,
                 reliability: Reliability::Lossless,
+                contributors: 1,
                 gate: complete,
             });
         }

@@ -1,6 +1,6 @@
 //! Finds the operation that a packet belongs to, without searching for every packet.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::units::{Rank, Tag};
@@ -73,7 +73,8 @@ struct Last {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: Vec<Option<Running>>,
-    by_key: BTreeMap<Key, usize>,
+    /// Slots by key, in order.
+    by_key: VecDeque<(Key, usize)>,
     last_in: Option<Last>,
     last_out: Option<Last>,
 }
@@ -81,12 +82,21 @@ pub(crate) struct Table {
 impl Table {
     /// Whether an operation with the same tag is running.
     pub(crate) fn has(&self, operation: &Operation) -> bool {
-        self.by_key.contains_key(&Key::of(operation))
+        self.find(&Key::of(operation)).is_ok()
     }
 
     /// How many operations are running.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    fn find(&self, key: &Key) -> Result<usize, usize> {
+        self.by_key.binary_search_by_key(key, |&(key, _)| key)
+    }
+
+    fn slot_of(&self, tag: Tag, point_to_point: Lane) -> Option<usize> {
+        let at = self.find(&Key::of_tag(tag, point_to_point)).ok()?;
+        Some(self.by_key[at].1)
     }
 
     /// Adds an operation whose tag is not in use; gives its slot.
@@ -99,7 +109,9 @@ impl Table {
         if slot == self.slots.len() {
             self.slots.push(None);
         }
-        self.by_key.insert(Key::of(&running.operation), slot);
+        let key = Key::of(&running.operation);
+        let at = self.find(&key).unwrap_or_else(|at| at);
+        self.by_key.insert(at, (key, slot));
         self.slots[slot] = Some(running);
         slot
     }
@@ -107,7 +119,9 @@ impl Table {
     /// Removes an operation.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Running> {
         let running = self.slots.get_mut(slot)?.take()?;
-        self.by_key.remove(&Key::of(&running.operation));
+        let at = self.find(&Key::of(&running.operation));
+        self.by_key
+            .remove(at.expect("it was inserted with its slot"));
         (self.last_in, self.last_out) = (None, None);
         Some(running)
     }
@@ -136,9 +150,7 @@ impl Table {
         {
             return Some(last.found);
         }
-        let slot = *self
-            .by_key
-            .get(&Key::of_tag(tag, Lane::ReceiveFrom(from)))?;
+        let slot = self.slot_of(tag, Lane::ReceiveFrom(from))?;
         let message = self.slots[slot].as_ref()?.inbound(from, tag.parts().2)?;
         let found = Found { slot, message };
         self.last_in = Some(Last {
@@ -157,7 +169,7 @@ impl Table {
         {
             return Some(last.found);
         }
-        let slot = *self.by_key.get(&Key::of_tag(tag, Lane::SendTo(to)))?;
+        let slot = self.slot_of(tag, Lane::SendTo(to))?;
         let message = self.slots[slot].as_ref()?.outbound(to, tag.parts().2)?;
         let found = Found { slot, message };
         self.last_out = Some(Last {

@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu};
+use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu, Security};
 use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
-use gradwire_protocol::wire::HEADER_BYTES;
 use gradwire_switch_config::policy::{Balance, Order, Pause, QosPolicy};
 
 use crate::fabric::{Buffer, Fabric, FabricError};
@@ -184,6 +183,10 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
         let bytes = (bdp * times / 4).max(least);
         ByteCount::new(bytes.next_multiple_of(1 << 10))
     };
+    if open("security") {
+        // Nobody attacks a simulated fabric, and references carry no tags either.
+        job.security = Security::None;
+    }
     let transport = &mut job.transport;
     if open("transport.mtu") {
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
@@ -467,7 +470,10 @@ fn blank_flows(setup: &Setup) -> Vec<FlowOutcome> {
 /// How a setup's transport cuts flows into packets.
 fn packets(setup: &Setup) -> Packets {
     let (payload, header) = match (setup.transport, setup.job.transport.mtu) {
-        (Transport::Gradwire, Mtu::Bytes(mtu)) => (segment_bytes(mtu), HEADER_BYTES as u32),
+        (Transport::Gradwire, Mtu::Bytes(mtu)) => {
+            let overhead = setup.job.packet_overhead();
+            (segment_bytes(mtu, overhead), overhead)
+        }
         _ => (setup.fabric.mtu - REFERENCE_HEADER, REFERENCE_HEADER),
     };
     Packets {

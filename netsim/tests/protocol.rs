@@ -11,7 +11,7 @@ use gradwire_netsim::link::{Profile, Queue};
 use gradwire_netsim::network::{Ended, Network};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, Security};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
@@ -20,6 +20,7 @@ use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Layer, Magnitude, Rank, Rate, Share, Span, Step, Tag,
 };
+use gradwire_protocol::wire::Kind;
 
 /// An endpoint that writes down where every segment was placed and what ended.
 struct Recorder {
@@ -28,11 +29,18 @@ struct Recorder {
     received: BTreeMap<(Rank, Tag), Option<Bitmap>>,
     sent: BTreeMap<(Rank, Tag), Option<Bitmap>>,
     in_flight: Vec<ByteCount>,
+    /// When the first packet of each message came, and when holes of it were accepted.
+    begun: BTreeMap<(Rank, Tag), Instant>,
+    accepted: BTreeMap<(Rank, Tag), Instant>,
 }
 
 impl Machine for Recorder {
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         self.check_window();
+        if matches!(datagram.header.kind, Kind::Data | Kind::Probe) {
+            let key = (datagram.header.source, datagram.header.tag);
+            self.begun.entry(key).or_insert(now);
+        }
         if let Some(placement) = self.endpoint.accept(now, &datagram) {
             let header = datagram.header;
             let key = (placement.from, placement.tag);
@@ -54,6 +62,17 @@ impl Machine for Recorder {
     fn handle_timeout(&mut self, now: Instant) {
         self.endpoint.handle_timeout(now);
         self.collect();
+        for (&key, _) in self.received.iter().filter(|(_, holes)| holes.is_some()) {
+            self.accepted.entry(key).or_insert(now);
+        }
+    }
+
+    fn handle_host_drops(&mut self, now: Instant) {
+        self.endpoint.handle_host_drops(now);
+    }
+
+    fn tolerates_loss(&self) -> bool {
+        self.endpoint.tolerates_loss()
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
@@ -81,6 +100,8 @@ impl Recorder {
             received: BTreeMap::new(),
             sent: BTreeMap::new(),
             in_flight: vec![ByteCount::default(); usize::from(world_size)],
+            begun: BTreeMap::new(),
+            accepted: BTreeMap::new(),
         }
     }
 
@@ -139,6 +160,8 @@ struct Scenario {
     job: Job,
     profile: Profile,
     messages: Vec<Message>,
+    /// When every host's own kernel is said to have dropped packets.
+    host_drops_at: Option<Instant>,
 }
 
 fn share(value: f64) -> Share {
@@ -163,7 +186,10 @@ fn random_profile(rng: &mut impl Rng, gap: Span) -> Profile {
 }
 
 fn random_job(rng: &mut impl Rng) -> Job {
-    let mut job = Job::default();
+    let mut job = Job {
+        security: Security::None,
+        ..Job::default()
+    };
     job.transport.mtu = Mtu::Bytes([576, 1500, 9000][rng.random_range(0..3)]);
     job.transport.entropies = rng.random_range(1..=8);
     job.transport.spray_burst = rng.random_range(1..=64);
@@ -189,6 +215,7 @@ impl Scenario {
             job,
             profile,
             messages: Vec::new(),
+            host_drops_at: None,
         };
         for index in 0..rng.random_range(1..=12) {
             let message = scenario.random_message(&mut rng, index);
@@ -208,7 +235,8 @@ impl Scenario {
         let Mtu::Bytes(mtu) = self.job.transport.mtu else {
             unreachable!("set above")
         };
-        let segment_bytes = gradwire_protocol::segment::segment_bytes(mtu);
+        let overhead = self.job.packet_overhead();
+        let segment_bytes = gradwire_protocol::segment::segment_bytes(mtu, overhead);
         let segments = Segmentation::new(bytes, segment_bytes).segments();
         let shape = Shape {
             segments,
@@ -253,6 +281,14 @@ impl Scenario {
         }
     }
 
+    fn announce_host_drops(&self, network: &mut Network<Recorder>) {
+        let Some(at) = self.host_drops_at else { return };
+        network.run_until(at);
+        for rank in 0..self.ranks {
+            network.command(Rank(rank), Machine::handle_host_drops);
+        }
+    }
+
     fn run(&self) -> Network<Recorder> {
         let hosts = (0..self.ranks).map(|rank| Recorder::new(rank, self.ranks, &self.job));
         let mut network = Network::new(hosts.collect(), self.profile, self.seed);
@@ -289,6 +325,7 @@ impl Scenario {
                 });
             }
         }
+        self.announce_host_drops(&mut network);
         let deadline = Instant::START + Span::from_millis(60_000);
         let ended = network.run(deadline, |_| false);
         let tail: Vec<&str> = network.trace().lines().rev().take(20).collect();
@@ -346,7 +383,7 @@ impl Scenario {
         };
         let cut = Segmentation::new(
             message.bytes,
-            gradwire_protocol::segment::segment_bytes(mtu),
+            gradwire_protocol::segment::segment_bytes(mtu, self.job.packet_overhead()),
         );
         let missing: u64 = holes
             .iter_ones()
@@ -425,6 +462,44 @@ fn nothing_is_lost_on_a_path_that_loses_nothing() {
             assert_eq!(counters.receiver.late_segments, 0, "seed {seed}");
         }
     }
+}
+
+/// When holes were accepted, of all messages of a scenario that had begun within 200 ms after
+/// `at`: before it and after it.
+fn holes_around(scenario: &Scenario, at: Instant) -> (usize, usize) {
+    let network = scenario.run();
+    let (mut before, mut after) = (0, 0);
+    for host in network.hosts() {
+        for (key, &accepted) in &host.accepted {
+            let concerned = host.begun[key] <= at + Span::from_millis(200);
+            before += usize::from(concerned && accepted <= at);
+            after += usize::from(concerned && accepted > at);
+        }
+    }
+    (before, after)
+}
+
+#[test]
+fn what_the_host_dropped_is_never_accepted_as_lost() {
+    let (mut kept, mut repaired) = (0, 0);
+    let seeds = seeds(300);
+    let many = seeds.end - seeds.start > 1;
+    for seed in seeds {
+        let _seed = Seed(seed);
+        let mut scenario = Scenario::random(seed);
+        let at = Instant::START + Span::from_micros(5_000 + seed * 7919 % 20_000);
+        let unannounced = holes_around(&scenario, at);
+        scenario.host_drops_at = Some(at);
+        scenario.check();
+        let announced = holes_around(&scenario, at);
+        assert_eq!(announced, (unannounced.0, 0), "seed {seed}");
+        kept += announced.0;
+        repaired += unannounced.1;
+    }
+    assert!(
+        !many || (kept > 10 && repaired > 10),
+        "{kept} kept, {repaired} repaired"
+    );
 }
 
 #[test]

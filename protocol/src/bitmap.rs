@@ -4,10 +4,15 @@
 //! lengths of alternating runs of zeros and ones as LEB128 numbers (1), whichever is shorter. A
 //! bitmap too long for a packet is cut: what is sent covers a window that its report names.
 
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+
 /// A set of the numbers `0..len`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Bitmap {
-    words: Vec<u64>,
+    /// Sets of short messages need no memory of their own.
+    words: SmallVec<[u64; 2]>,
     len: u32,
     ones: u32,
 }
@@ -19,7 +24,7 @@ impl Bitmap {
     /// The empty set over `0..len`.
     pub fn new(len: u32) -> Self {
         Self {
-            words: vec![0; len.div_ceil(64) as usize],
+            words: smallvec![0; len.div_ceil(64) as usize],
             len,
             ones: 0,
         }
@@ -62,6 +67,36 @@ impl Bitmap {
         *word |= bit;
         self.ones += u32::from(new);
         new
+    }
+
+    /// Adds the numbers of `range`; tells how many are new.
+    ///
+    /// # Panics
+    /// When the range ends outside `0..=len`.
+    pub fn insert_range(&mut self, range: Range<u32>) -> u32 {
+        assert!(range.end <= self.len, "{range:?} lies in 0..{}", self.len);
+        let mut new = 0;
+        for (word, mask) in masks(range) {
+            new += (!self.words[word] & mask).count_ones();
+            self.words[word] |= mask;
+        }
+        self.ones += new;
+        new
+    }
+
+    /// Removes the numbers of `range`; tells how many were there.
+    ///
+    /// # Panics
+    /// When the range ends outside `0..=len`.
+    pub fn remove_range(&mut self, range: Range<u32>) -> u32 {
+        assert!(range.end <= self.len, "{range:?} lies in 0..{}", self.len);
+        let mut had = 0;
+        for (word, mask) in masks(range) {
+            had += (self.words[word] & mask).count_ones();
+            self.words[word] &= !mask;
+        }
+        self.ones -= had;
+        had
     }
 
     /// Removes `index`; tells whether it was there.
@@ -159,6 +194,16 @@ impl Bitmap {
     }
 }
 
+/// The words that hold the numbers of a range, and their bits in each.
+fn masks(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+    let (first, end) = (range.start, range.end.max(range.start));
+    (first / 64..end.div_ceil(64)).map(move |word| {
+        let low = u64::MAX << first.saturating_sub(word * 64);
+        let above = (word * 64 + 64).saturating_sub(end);
+        (word as usize, low & u64::MAX >> above)
+    })
+}
+
 struct Walk<'a> {
     bitmap: &'a Bitmap,
     next: u32,
@@ -248,6 +293,33 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn ranges_come_and_go_as_their_numbers_one_by_one() {
+        for (first, end) in [
+            (0, 0),
+            (0, 1),
+            (3, 64),
+            (63, 65),
+            (64, 128),
+            (5, 200),
+            (199, 200),
+        ] {
+            let mut one_by_one = Bitmap::new(200);
+            for index in (0..200).step_by(3) {
+                one_by_one.insert(index);
+            }
+            let mut ranged = one_by_one.clone();
+            let new = (first..end).filter(|&index| one_by_one.insert(index));
+            let new = new.count() as u32;
+            assert_eq!(ranged.insert_range(first..end), new, "{first}..{end}");
+            assert_eq!(ranged, one_by_one, "{first}..{end}");
+            let had = (first..end).filter(|&index| one_by_one.remove(index));
+            let had = had.count() as u32;
+            assert_eq!(ranged.remove_range(first..end), had, "{first}..{end}");
+            assert_eq!(ranged, one_by_one, "{first}..{end}");
+        }
+    }
 
     fn bitmap_of(len: u32, ones: &[u32]) -> Bitmap {
         let mut bitmap = Bitmap::new(len);

@@ -3,13 +3,19 @@
 //! A message's own tolerance bounds its holes; this ledger bounds their sum over a step and counts
 //! them. Bytes become available as messages are posted, so that a step's first message cannot
 //! spend what later ones would have brought.
+//!
+//! What this host's own kernel dropped is no loss of the network: the ledger remembers when that
+//! was, and [tells](Ledger::blames_host) which messages' holes may come from it.
 
 use std::collections::BTreeMap;
 
-use crate::units::{Share, Step};
+use crate::units::{Instant, Share, Span, Step};
 
 /// Steps that the ledger remembers one by one; older ones live on in the totals.
 const STEPS_KEPT: usize = 64;
+/// A message whose first packets this host dropped is known at latest so much later: its sender
+/// probes it again and again, waiting at most 20 ms each time.
+const KNOWN_AFTER: Span = Span::from_millis(200);
 
 /// The account of one step.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -30,6 +36,7 @@ pub struct Ledger {
     cap: Share,
     steps: BTreeMap<Step, Account>,
     total: Account,
+    host_drops_at: Option<Instant>,
 }
 
 impl Ledger {
@@ -39,7 +46,25 @@ impl Ledger {
             cap,
             steps: BTreeMap::new(),
             total: Account::default(),
+            host_drops_at: None,
         }
+    }
+
+    /// This host's own kernel has dropped packets before `now`.
+    pub fn on_host_drops(&mut self, now: Instant) {
+        self.host_drops_at = Some(now);
+    }
+
+    /// Whether a message that tolerates loss was ever posted.
+    pub fn is_owed(&self) -> bool {
+        self.total.owed_bytes > 0
+    }
+
+    /// Whether this host may have dropped packets of a message that began to arrive at `begun` and
+    /// is not complete.
+    pub fn blames_host(&self, begun: Instant) -> bool {
+        self.host_drops_at
+            .is_some_and(|at| begun <= at + KNOWN_AFTER)
     }
 
     /// A message of `bytes`, of which `tolerance` may be lost, was posted in `step`.
@@ -102,6 +127,16 @@ mod tests {
         ledger.owe(Step(1), 200, Share::ALL);
         assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Accepted);
         assert_eq!(ledger.total().lost_bytes, 120);
+    }
+
+    #[test]
+    fn the_host_is_blamed_for_messages_that_had_begun_or_begin_soon() {
+        let at = |millis| Instant::START + Span::from_millis(millis);
+        let mut ledger = Ledger::new(Share::ALL);
+        assert!(!ledger.blames_host(at(1)));
+        ledger.on_host_drops(at(5));
+        assert!(ledger.blames_host(at(1)) && ledger.blames_host(at(205)));
+        assert!(!ledger.blames_host(at(206)));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! a message means is the collectives' business; what may be lost is decided in
 //! [`crate::receiver`], what goes again in [`crate::sender`].
 
+mod metrics;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -13,14 +15,15 @@ use crate::budget::Ledger;
 use crate::incoming::Wants;
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
+use crate::metrics::{MessageTimes, Standing, Traffic};
 use crate::priority::{CONTROL, Policy};
 use crate::reach::{Common, Near, Reach};
-use crate::receiver::{Arrived, Incoming, Placement, Receiver, ReceiverCounters};
+use crate::receiver::{After, Arrived, Incoming, Placement, Receiver, ReceiverCounters};
 use crate::rtt::Rtt;
 use crate::segment;
 use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
 use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span, Tag};
-use crate::wire::{HEADER_BYTES, Header, Kind, Report};
+use crate::wire::{Header, Kind, Report};
 
 /// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
@@ -82,8 +85,9 @@ impl Settings {
             Mtu::Auto => MTU_DEFAULT,
             Mtu::Bytes(bytes) => bytes,
         };
-        let segment_bytes = segment::segment_bytes(mtu);
-        let fitting = RUN_BYTES_MAX / (segment_bytes + HEADER_BYTES as u32);
+        let overhead = job.packet_overhead();
+        let segment_bytes = segment::segment_bytes(mtu, overhead);
+        let fitting = RUN_BYTES_MAX / (segment_bytes + overhead);
         let run_segments = u32::from(job.transport.spray_burst).min(fitting).max(1);
         Self {
             identity,
@@ -109,10 +113,11 @@ impl Settings {
         (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
     }
 
-    /// Segments after which an acknowledgement waits no longer.
-    pub fn ack_segments(&self) -> u32 {
-        let part = self.window.get() / ACKS_PER_WINDOW / u64::from(self.segment_bytes);
-        part.max(1) as u32
+    /// Whether an acknowledgement of so many segments waits for no more: they fill a part of the
+    /// window but for less than a segment.
+    pub fn is_worth_an_ack(&self, segments: u32) -> bool {
+        let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
+        filled * ACKS_PER_WINDOW > self.window.get()
     }
 }
 
@@ -192,15 +197,8 @@ struct Peer {
     sends: bool,
     /// When it is due in [`Endpoint::deadlines`].
     armed: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Standing {
-    Well,
-    /// It was reported silent.
-    Silent,
-    /// It was lost: nothing goes to it, nothing is taken from it.
-    Failed,
+    /// Kept when somebody watches.
+    traffic: Option<Box<Traffic>>,
 }
 
 /// One rank's messages to and from all peers.
@@ -226,8 +224,10 @@ pub struct Endpoint {
     body: Vec<u8>,
     /// The segments of the last data packets.
     run: Run,
-    /// Counts of peers that were lost, and of packets that belong to no peer.
-    past: Counters,
+    /// Packets that belong to no peer.
+    foreign: u64,
+    /// Kept when somebody watches.
+    message_times: Option<Box<MessageTimes>>,
 }
 
 impl Endpoint {
@@ -247,7 +247,8 @@ impl Endpoint {
             events: VecDeque::new(),
             body: Vec::new(),
             run: Run::default(),
-            past: Counters::default(),
+            foreign: 0,
+            message_times: None,
         }
     }
 
@@ -278,7 +279,9 @@ impl Endpoint {
                     "a rank of the job"
                 );
                 self.places.insert(at, (rank, self.peers.len() as u32));
-                self.peers.push(Peer::new(rank, &self.common, self.seed));
+                let mut peer = Peer::new(rank, &self.common, self.seed);
+                peer.traffic = Self::new_traffic(self.message_times.as_deref());
+                self.peers.push(peer);
                 self.peers.len() - 1
             }
         }
@@ -386,45 +389,63 @@ impl Endpoint {
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
-        self.past.sender.add(peer.sender.counters());
-        self.past.receiver.add(peer.receiver.counters());
         self.common.grants.settle(peer.receiver.expected());
-        let (talks, sends, armed) = (peer.talks, peer.sends, peer.armed);
-        *peer = Peer {
+        let mut lost = Peer {
             standing: Standing::Failed,
-            talks,
-            sends,
-            armed,
+            talks: peer.talks,
+            sends: peer.sends,
+            armed: peer.armed,
+            traffic: peer.traffic.take(),
             ..Peer::new(rank, &self.common, self.seed)
         };
+        lost.sender.add_counters(peer.sender.counters());
+        lost.receiver.add_counters(peer.receiver.counters());
+        *peer = lost;
     }
 
     /// Takes a packet; for a new segment gives its place. Exactly once per segment.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
         if !self.is_ours(header) {
-            self.past.foreign += 1;
+            self.foreign += 1;
             return None;
         }
         let at = self.place(header.source);
         let peer = &mut self.peers[at];
         match peer.standing {
             Standing::Failed => {
-                self.past.foreign += 1;
+                self.foreign += 1;
                 return None;
             }
             Standing::Silent => peer.standing = Standing::Well,
             Standing::Well => {}
         }
         peer.heard = now;
+        if let Some(traffic) = &mut peer.traffic {
+            traffic.on_received(datagram);
+        }
         if header.kind == Kind::Data {
             self.common.grants.on_arrival(now);
         }
         let placement = self.take(now, at, datagram);
+        if header.kind == Kind::Data && self.is_quiet(at) {
+            return placement;
+        }
         self.collect(at);
         self.grant(now);
         self.touch(now, at);
         placement
+    }
+
+    /// Whether nobody waits for anything that a DATA packet of a peer has changed.
+    fn is_quiet(&self, at: usize) -> bool {
+        let peer = &self.peers[at];
+        self.common.grants.is_unlimited()
+            && match peer.receiver.after() {
+                After::Nothing => true,
+                After::Report => peer.talks,
+                After::Something => false,
+            }
     }
 
     fn take(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) -> Option<Placement> {
@@ -453,8 +474,9 @@ impl Endpoint {
                         };
                         let (rtt, settings) = (&mut peer.rtt, self.common.settings(peer.reach));
                         peer.sender.handle_report(now, &packet, rtt, settings);
+                        peer.note_round_trip();
                     }
-                    None => self.past.foreign += 1,
+                    None => self.foreign += 1,
                 }
             }
             Kind::Close => peer.receiver.close(header.message),
@@ -496,12 +518,8 @@ impl Endpoint {
                 },
             });
         }
-        while let Some(sent) = peer.sender.take_sent() {
-            self.events.push_back(Event::Sent {
-                to: rank,
-                tag: sent.tag,
-                missing: sent.missing,
-            });
+        if peer.sender.has_sent() {
+            self.collect_sent(at);
         }
     }
 
@@ -558,7 +576,10 @@ impl Endpoint {
 
     /// Counts over all peers.
     pub fn counters(&self) -> Counters {
-        let mut sum = self.past;
+        let mut sum = Counters {
+            foreign: self.foreign,
+            ..Counters::default()
+        };
         for peer in &self.peers {
             sum.sender.add(peer.sender.counters());
             sum.receiver.add(peer.receiver.counters());
@@ -593,7 +614,7 @@ impl Endpoint {
         header.checksum = 0;
         let peer = &mut self.peers[at];
         header.entropy = peer.sender.take_entropy();
-        Transmit {
+        let transmit = Transmit {
             to: peer.rank,
             class: CONTROL,
             dscp: self.common.network.policy.dscp_of(CONTROL),
@@ -604,14 +625,18 @@ impl Endpoint {
             segment_bytes: self.common.settings(peer.reach).segment_bytes,
             tags: None,
             message: Payload::Bytes(&self.body),
+        };
+        if let Some(traffic) = &mut peer.traffic {
+            traffic.on_sent(&transmit);
         }
+        transmit
     }
 
     fn data_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let (at, burst) = self.poll_data(now)?;
         let template = burst.template;
-        let peer = &self.peers[at];
-        Some(Transmit {
+        let peer = &mut self.peers[at];
+        let transmit = Transmit {
             to: peer.rank,
             class: template.class,
             dscp: self.common.network.policy.dscp_of(template.class),
@@ -622,7 +647,11 @@ impl Endpoint {
             segment_bytes: self.common.settings(peer.reach).segment_bytes,
             tags: peer.sender.tags(template.message),
             message: Payload::Length(template.message_bytes as usize),
-        })
+        };
+        if let Some(traffic) = &mut peer.traffic {
+            traffic.on_sent(&transmit);
+        }
+        Some(transmit)
     }
 
     fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
@@ -681,6 +710,14 @@ impl Machine for Endpoint {
         }
     }
 
+    fn handle_host_drops(&mut self, now: Instant) {
+        self.common.ledger.on_host_drops(now);
+    }
+
+    fn tolerates_loss(&self) -> bool {
+        self.common.ledger.is_owed()
+    }
+
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         if let Some((at, header)) = self.poll_control(now) {
             return Some(self.control_transmit(at, header));
@@ -717,6 +754,7 @@ impl Peer {
             talks: false,
             sends: false,
             armed: None,
+            traffic: None,
         }
     }
 

@@ -48,9 +48,11 @@ pub(crate) struct Receiving {
     pub(crate) state: State,
     pub(crate) due: Due,
     pub(crate) received: Bitmap,
-    /// Header of the newest packet, for the reports' headers.
+    /// Header of the first packet with stamp and class of the newest, for the reports' headers.
     newest: Header,
     newest_at: Instant,
+    /// When its first packet arrived.
+    pub(crate) begun: Instant,
     protected_missing: u32,
     all_sent: bool,
     /// When the gap after the last arrival is over, once all was sent; of a complete message, when
@@ -83,6 +85,7 @@ impl Receiving {
             received: Bitmap::new(cut.segments()),
             newest: *header,
             newest_at: now,
+            begun: now,
             protected_missing: header.protected.min(cut.segments()),
             all_sent: false,
             gap_ends: None,
@@ -172,10 +175,16 @@ impl Receiving {
             let protected = header.flags.has(Flags::PROTECTED);
             self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
         }
-        (self.newest, self.newest_at) = (*header, now);
+        self.note_newest(now, header);
         self.unreported += 1;
         self.lowest_unreported = self.lowest_unreported.min(header.segment);
         new
+    }
+
+    /// Keeps what reports echo; all of the header would be a copy per packet.
+    fn note_newest(&mut self, now: Instant, header: &Header) {
+        (self.newest.sent_at, self.newest.class) = (header.sent_at, header.class);
+        self.newest_at = now;
     }
 
     /// A packet of the message came with CE.
@@ -186,7 +195,7 @@ impl Receiving {
 
     /// Takes a PROBE.
     pub(crate) fn on_probe(&mut self, now: Instant, header: &Header) {
-        (self.newest, self.newest_at) = (*header, now);
+        self.note_newest(now, header);
         self.all_sent |= header.flags.has(Flags::ALL_SENT);
     }
 
@@ -203,6 +212,11 @@ impl Receiving {
         self.lost = None;
         self.due = Due::Whole(Kind::Bitmap, 0);
         self.restart_gap(now, gap);
+    }
+
+    /// The gap is over now: nothing more is waited for.
+    pub(crate) fn end_gap(&mut self, now: Instant) {
+        self.gap_ends = Some(now);
     }
 
     /// Whether the holes are within the message's own tolerance and none is protected.
@@ -240,6 +254,14 @@ impl Receiving {
         self.gaps
     }
 
+    /// When an ACK is due, where the message waits for nothing else.
+    pub(crate) fn ack_by(&self) -> Option<Instant> {
+        match (self.due, self.gap_ends) {
+            (Due::AckBy(by), None) => Some(by),
+            _ => None,
+        }
+    }
+
     /// Segments that arrived since the last report.
     pub(crate) fn unreported(&self) -> u32 {
         self.unreported
@@ -275,29 +297,22 @@ impl Receiving {
         let cumulative = self.received.first_zero(0);
         let first = first.max(cumulative);
         let segments = self.cut.segments();
-        let mut window = Vec::with_capacity(64);
-        let bits = self
-            .received
-            .encode(first, room - REPORT_BYTES, &mut window);
-        let granted = self.granted;
-        let (received, ce, ce_entropies) = (self.received.ones(), self.ce, self.ce_entropies);
-        let (echo, echo_class) = (self.newest.sent_at, self.newest.class);
-        let held = (now - self.newest_at).as_micros() as u32;
         body.clear();
-        Report {
-            echo,
-            held,
-            ce,
-            received,
-            granted,
-            ce_entropies,
+        body.resize(REPORT_BYTES, 0);
+        let bits = self.received.encode(first, room - REPORT_BYTES, body);
+        let report = Report {
+            echo: self.newest.sent_at,
+            held: (now - self.newest_at).as_micros() as u32,
+            ce: self.ce,
+            received: self.received.ones(),
+            granted: self.granted,
+            ce_entropies: self.ce_entropies,
             cumulative,
             first,
             bits,
-            echo_class,
-        }
-        .encode(body);
-        body.extend_from_slice(&window);
+            echo_class: self.newest.class,
+        };
+        body[..REPORT_BYTES].copy_from_slice(&report.encoded());
         let end = first + bits;
         self.due = if whole && end < segments {
             Due::Whole(kind, end)

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::priority::Policy;
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
+use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
 pub use keys::describe;
 
@@ -33,6 +34,8 @@ pub struct Job {
     pub priority: Priority,
     /// Choice of algorithms.
     pub collectives: Collectives,
+    /// Who may watch.
+    pub metrics: Metrics,
     /// Loss and disorder made on purpose, for tests and demos.
     pub faults: Faults,
 }
@@ -106,8 +109,18 @@ pub enum Idle {
 pub enum Security {
     /// Every packet is encrypted and authenticated, AES-128-GCM.
     Aead,
-    /// Not at all.
+    /// Not at all: whoever reaches the network can read, forge and replay packets.
     None,
+}
+
+impl Security {
+    /// Bytes that stand behind the payload of every packet.
+    pub const fn tag_bytes(self) -> u32 {
+        match self {
+            Self::Aead => TAG_BYTES as u32,
+            Self::None => 0,
+        }
+    }
 }
 
 /// How an all-reduce or a reduce-scatter is done.
@@ -122,6 +135,22 @@ pub enum Algorithm {
     /// In pairs of ranks at halved, then doubled distances; lossless. A reduce-scatter is done as
     /// by [`Algorithm::Auto`].
     HalvingDoubling,
+    /// Within each host, then between hosts, then within each host again. A reduce-scatter, and a
+    /// group without ranks that share a host or on one host only, is done as by
+    /// [`Algorithm::Auto`].
+    Hierarchical,
+}
+
+/// An entry of `collectives.table`: the algorithm of all groups and tensors up to a size, for jobs
+/// that leave the algorithm open. Written as `"4 256KiB direct"`; see [`notation::choice`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Choice {
+    /// The most ranks of a group; at least 2.
+    pub world: u16,
+    /// The longest tensor.
+    pub bytes: ByteCount,
+    /// What is taken; not [`Algorithm::Auto`].
+    pub algorithm: Algorithm,
 }
 
 /// Sockets, windows and timers.
@@ -180,8 +209,29 @@ pub struct Priority {
 pub struct Collectives {
     /// How an all-reduce or a reduce-scatter is done.
     pub algorithm: Algorithm,
+    /// What [`Algorithm::Auto`] takes where no loss is tolerated: the first entry that matches and
+    /// can be done, else its own rule.
+    pub table: Vec<Choice>,
     /// Bytes of a tensor that are reduced at a time.
     pub chunk: ByteCount,
+}
+
+/// Where ranks tell what they have counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Metrics {
+    /// TCP port of a host's first rank, the next rank's is one more; 0: nowhere.
+    pub port: u16,
+    /// Who may ask.
+    pub bind: Watchers,
+}
+
+/// Who may ask a rank what it has counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Watchers {
+    /// Processes of the same host.
+    Loopback,
+    /// Whoever reaches the host.
+    Any,
 }
 
 /// Loss and disorder made on purpose; every share is of the packets that arrive at a rank.
@@ -330,6 +380,24 @@ impl Job {
         }
     }
 
+    /// Bytes of each packet that are no payload: its header, and its tag if it is sealed. Headers
+    /// of IP and UDP come on top.
+    pub const fn packet_overhead(&self) -> u32 {
+        HEADER_BYTES as u32 + self.security.tag_bytes()
+    }
+
+    /// What whoever starts the job is to be told about its security, if anything.
+    pub fn security_warning(&self) -> Option<String> {
+        let open = self.security == Security::None;
+        open.then(|| {
+            format!(
+                "security = \"none\": whoever reaches this network can read, forge and replay the \
+                 packets of job {}",
+                self.name
+            )
+        })
+    }
+
     /// The job with `bytes` as MTU if it leaves the MTU open.
     #[must_use]
     pub fn with_mtu(mut self, bytes: u32) -> Self {
@@ -354,13 +422,18 @@ impl Default for Job {
             name: "job".to_owned(),
             tolerance: Share::NONE,
             holes: Holes::Rescale,
-            security: Security::None,
+            security: Security::Aead,
             transport: Transport::default(),
             loss: Loss::default(),
             priority: Priority::default(),
             collectives: Collectives {
                 algorithm: Algorithm::Auto,
+                table: Vec::new(),
                 chunk: ByteCount::mib(4),
+            },
+            metrics: Metrics {
+                port: 0,
+                bind: Watchers::Loopback,
             },
             faults: Faults::default(),
         }
@@ -476,6 +549,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_entry_of_the_table_of_algorithms_tells_what_an_entry_is() {
+        for wrong in [
+            "4 direct",
+            "1 4KiB ring",
+            "4 4KB ring",
+            "4 4KiB auto",
+            "4 4KiB ring x",
+        ] {
+            let message = refusal(&format!("[collectives]\ntable = [\"{wrong}\"]"));
+            let start = format!("collectives.table = [\"{wrong}\"]: allowed are entries ");
+            assert!(message.starts_with(&start), "{message}");
+            assert!(message.contains("\"4 256KiB direct\""), "{message}");
+        }
+        assert!(refusal("[collectives]\ntable = \"4 4KiB ring\"").contains("allowed are entries"));
+    }
+
+    #[test]
     fn a_syntax_error_names_its_line() {
         assert!(refusal("name = \"a\"\n\ntolerance = =\n").starts_with("line 3: "));
     }
@@ -538,12 +628,19 @@ mod tests {
             gap in 10_000_000..1_000_000_000_000_u64,
             burst in 1.0..1000.0_f64,
             pairs in proptest::collection::vec((0..9_u16, 10..20_u16), 0..5),
+            choices in proptest::collection::vec((2..=u16::MAX, any::<u64>(), 1..5_usize), 0..5),
         ) {
             let tolerance = Share::new(tolerance).expect("between 0 and 1");
             let mut job = Job { tolerance, ..Job::default() };
             job.transport.window = ByteCount::new(window);
             job.transport.gap = Span::from_picos(gap);
             job.faults.burst = burst;
+            let choice = |(world, bytes, algorithm): (u16, u64, usize)| Choice {
+                world,
+                bytes: ByteCount::new(bytes),
+                algorithm: notation::ALGORITHMS[algorithm].1,
+            };
+            job.collectives.table = choices.into_iter().map(choice).collect();
             job.faults.one_way = pairs.into_iter().map(|(a, b)| (Rank(a), Rank(b))).collect();
             prop_assert_eq!(Job::from_toml(&job.to_toml()), Ok(job));
         }

@@ -12,6 +12,7 @@
 //! - [`congestion`], [`grants`], [`rtt`], [`entropy`]: how fast, how much from all peers together,
 //!   how long to wait, over which path.
 //! - [`job`]: every parameter that a job can set.
+//! - [`metrics`]: what is counted for those who watch.
 //!
 //! What is not here: collectives (`gradwire-collectives`), checksums, encryption and batching of
 //! system calls (`gradwire-transport`).
@@ -26,6 +27,7 @@ mod incoming;
 pub mod job;
 pub mod loss;
 pub mod machine;
+pub mod metrics;
 mod outgoing;
 pub mod priority;
 pub mod reach;

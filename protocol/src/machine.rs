@@ -1,7 +1,7 @@
 //! The seam: what a driver does with the protocol, and nothing else.
 //!
 //! A [`Machine`] has no socket, clock, thread or randomness of its own. A driver with sockets and
-//! a simulator with links call the same four verbs. Implementors: [`crate::endpoint::Endpoint`],
+//! a simulator with links call the same verbs. Implementors: [`crate::endpoint::Endpoint`],
 //! whose payloads are lengths, and the communicator of `gradwire-collectives`, whose payloads are
 //! ranges of tensors.
 
@@ -18,6 +18,16 @@ pub trait Machine {
     /// passed, and only after every packet that had arrived by `now` was handed over: otherwise a
     /// packet that waits in a socket would look lost.
     fn handle_timeout(&mut self, now: Instant);
+
+    /// Takes that this host's own kernel has dropped packets that had arrived, before `now`. The
+    /// network did not lose them, so no hole that they may have made is accepted as lost. A driver
+    /// asks its sockets before each [`Machine::handle_timeout`] of a machine that
+    /// [tolerates](Machine::tolerates_loss) loss, since only there holes are accepted; a simulator,
+    /// whose hosts drop nothing, never calls this.
+    fn handle_host_drops(&mut self, now: Instant);
+
+    /// Whether it may accept holes as lost. Otherwise everything is repaired, whoever dropped it.
+    fn tolerates_loss(&self) -> bool;
 
     /// The next run of packets to send, or `None` when there is nothing to send now. Call it until
     /// `None` after each of the other verbs.

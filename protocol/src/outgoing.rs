@@ -1,11 +1,14 @@
 //! One message on its way out: what was sent, what landed, what must go again.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
 
 use crate::bitmap::Bitmap;
 use crate::endpoint::Settings;
 use crate::machine::{Ecn, Run};
-use crate::priority::Tags;
+use crate::priority::{Tags, Turn};
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
@@ -52,6 +55,8 @@ pub(crate) struct Sending {
     /// How many holes the last probe named.
     said_holes: u32,
     pub(crate) probe_at: Instant,
+    /// When it was given to the sender.
+    pub(crate) begun: Instant,
     /// What STOP said was missing, as far as it was heard.
     pub(crate) missing: Option<Bitmap>,
     tag: Tag,
@@ -66,7 +71,7 @@ pub(crate) struct Sending {
     next: u32,
     lane: usize,
     in_flight: Bitmap,
-    sent_at: Vec<u32>,
+    sent_at: SmallVec<[u32; 4]>,
     repairs: VecDeque<u32>,
     repair_queued: Bitmap,
     /// Lost, neither acknowledged nor queued for repair: tolerated so far.
@@ -79,7 +84,7 @@ impl Sending {
         id: MessageId,
         outgoing: Outgoing,
         settings: &Settings,
-        probe_at: Instant,
+        now: Instant,
     ) -> Self {
         let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
         let segments = cut.segments();
@@ -92,7 +97,8 @@ impl Sending {
             unanswered: 0,
             said_all_sent: false,
             said_holes: 0,
-            probe_at,
+            probe_at: now,
+            begun: now,
             missing: None,
             tag: outgoing.tag,
             step: outgoing.step,
@@ -105,7 +111,7 @@ impl Sending {
             next: 0,
             lane: 0,
             in_flight: Bitmap::new(segments),
-            sent_at: vec![0; segments as usize],
+            sent_at: smallvec![0; segments as usize],
             repairs: VecDeque::new(),
             repair_queued: Bitmap::new(segments),
             holes: Bitmap::new(segments),
@@ -184,17 +190,21 @@ impl Sending {
         body.extend_from_slice(&window);
     }
 
-    /// The class of what would be sent next; `None` when there is nothing to send.
-    pub(crate) fn next_class(&mut self, settings: &Settings) -> Option<Class> {
+    /// The turn of what would be sent next; `None` when there is nothing to send.
+    pub(crate) fn next_turn(&mut self, settings: &Settings) -> Option<Turn> {
         while let Some(&segment) = self.repairs.front() {
             if !self.acked.has(segment) {
-                return Some(self.tags.class_and_ecn(&settings.policy, segment).0);
+                let (class, _) = self.tags.class_and_ecn(&settings.policy, segment);
+                return Some(self.tags.turn(class, segment));
             }
             self.repairs.pop_front();
             self.repair_queued.remove(segment);
         }
         let ready = self.next < self.segments().min(self.granted);
-        ready.then(|| self.tags.lanes()[self.lane].class)
+        ready.then(|| {
+            let class = self.tags.lanes()[self.lane].class;
+            self.tags.turn(class, self.tags.at(self.next))
+        })
     }
 
     /// Takes up to `most` segments of equal class and ECN: repairs first.
@@ -293,16 +303,26 @@ impl Sending {
         }
     }
 
-    /// The segment has arrived; gives back the bytes that it had in flight, `None` when that was
-    /// known.
-    pub(crate) fn on_acked(&mut self, segment: u32) -> Option<u64> {
-        let new = self.acked.insert(segment);
-        self.holes.remove(segment);
-        new.then(|| self.land(segment))
+    /// Segments have arrived; gives back the bytes that they had in flight, and of how many that
+    /// was not known.
+    pub(crate) fn on_acked(&mut self, segments: Range<u32>) -> (u64, u32) {
+        let end = segments.end.min(self.segments());
+        let segments = segments.start.min(end)..end;
+        let new = self.acked.insert_range(segments.clone());
+        self.holes.remove_range(segments.clone());
+        let last = self.segments() - 1;
+        let with_last = segments.contains(&last) && self.in_flight.has(last);
+        let landed = u64::from(self.in_flight.remove_range(segments));
+        let short = self.packet_bytes(0) - self.packet_bytes(last);
+        let bytes = landed * self.packet_bytes(0) - if with_last { short } else { 0 };
+        (bytes, new)
     }
 
     /// Nothing of the message is in flight any more; gives back the bytes that were.
     pub(crate) fn land_all(&mut self) -> u64 {
+        if self.in_flight.ones() == 0 {
+            return 0;
+        }
         let in_flight: Vec<u32> = self.in_flight.iter_ones().collect();
         in_flight
             .into_iter()

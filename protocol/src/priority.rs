@@ -8,6 +8,8 @@
 //!
 //! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them.
 
+use smallvec::SmallVec;
+
 use crate::bitmap::Bitmap;
 use crate::machine::Ecn;
 use crate::units::{Class, Dscp, Layer, Magnitude, Share};
@@ -92,15 +94,24 @@ impl Policy {
     pub fn lossless(&self, shape: Shape, spans: &[(u32, Layer)]) -> Tags {
         let mut tags = Tags {
             layer_count: shape.layer_count,
-            spans: spans.to_vec(),
+            spans: SmallVec::from_slice(spans),
             magnitudes: Vec::new(),
             protected: None,
             order: None,
-            lanes: Vec::new(),
+            lanes: SmallVec::new(),
         };
         tags.arrange(self, shape);
         tags
     }
+}
+
+/// When a message's next segment is sent, compared with those of others to the same peer: the
+/// higher class first, in it the layer that is nearer to the front. Front layers are submitted
+/// last, by a backward pass, and needed first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Turn {
+    class: Class,
+    layer: Layer,
 }
 
 /// How large a message and its model are.
@@ -127,11 +138,11 @@ pub struct Lane {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tags {
     layer_count: u16,
-    spans: Vec<(u32, Layer)>,
+    spans: SmallVec<[(u32, Layer); 1]>,
     magnitudes: Vec<Magnitude>,
     protected: Option<Bitmap>,
     order: Option<Vec<u32>>,
-    lanes: Vec<Lane>,
+    lanes: SmallVec<[Lane; 2]>,
 }
 
 impl Tags {
@@ -175,6 +186,12 @@ impl Tags {
         &self.lanes
     }
 
+    /// When a segment is sent that rides in `class`.
+    pub fn turn(&self, class: Class, segment: u32) -> Turn {
+        let layer = self.layer(segment);
+        Turn { class, layer }
+    }
+
     /// The class and ECN bits of one segment.
     pub fn class_and_ecn(&self, policy: &Policy, segment: u32) -> (Class, Ecn) {
         let ecn = if self.is_protected(segment) {
@@ -204,7 +221,7 @@ impl Tags {
             (0..shape.segments).collect()
         };
         order.sort_by_key(|&segment| key(segment));
-        let mut lanes = Vec::new();
+        let mut lanes = SmallVec::new();
         let ends = (1..=order.len())
             .filter(|&end| end == order.len() || key(order[end]) != key(order[end - 1]));
         for end in ends {
@@ -230,7 +247,7 @@ impl Tags {
 }
 
 /// Makes the last `tail` segments of a droppable last lane a lane that no queue drops.
-fn split_tail(lanes: &mut Vec<Lane>, tail: u32) {
+fn split_tail(lanes: &mut SmallVec<[Lane; 2]>, tail: u32) {
     let Some(last) = lanes.pop() else {
         return;
     };

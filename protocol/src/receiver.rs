@@ -4,9 +4,10 @@
 //! and tolerates them, its sender has said "all sent", every protected segment is there, the
 //! step's budget bears the holes, and nothing of it has arrived for a gap that is longer than
 //! packets overtake each other by. So loss is accepted and never created: on a path that loses
-//! nothing, nothing is lost.
+//! nothing, nothing is lost. Nor is what this host's own kernel dropped: while it may have made a
+//! hole, the hole is repaired.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::bitmap::Bitmap;
 use crate::budget::{Ledger, Verdict};
@@ -133,7 +134,8 @@ impl ReceiverCounters {
 pub struct Receiver {
     peer: Rank,
     messages: Vec<Receiving>,
-    expected: BTreeMap<Tag, Incoming>,
+    /// Posted messages of which nothing has come, by tag.
+    expected: VecDeque<Incoming>,
     closed_floor: u32,
     closed: BTreeSet<MessageId>,
     complete: VecDeque<MessageId>,
@@ -141,6 +143,43 @@ pub struct Receiver {
     arrived: VecDeque<Arrived>,
     counters: ReceiverCounters,
     last: usize,
+    after: After,
+    /// No later than the next report of any message, and the end of any gap.
+    dues: Dues,
+}
+
+/// When something is due, if anything is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dues {
+    report: Option<Instant>,
+    gap: Option<Instant>,
+}
+
+impl Dues {
+    fn with(self, receiving: &Receiving) -> Self {
+        let report = match receiving.due {
+            Due::Nothing => None,
+            Due::AckBy(by) => Some(by),
+            Due::Whole(..) => Some(Instant::START),
+        };
+        let earlier = |a: Option<Instant>, b: Option<Instant>| a.into_iter().chain(b).min();
+        Self {
+            report: earlier(self.report, report),
+            gap: earlier(self.gap, receiving.gap_ends),
+        }
+    }
+}
+
+/// What is to be done after a DATA packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum After {
+    /// Nothing that was not to be done before: no time changed and nothing ended. Most packets are
+    /// of this kind or the next.
+    Nothing,
+    /// Nothing but a report, which was due before.
+    Report,
+    /// A time changed, or something ended: everything is to be looked at.
+    Something,
 }
 
 impl Receiver {
@@ -149,7 +188,7 @@ impl Receiver {
         Self {
             peer,
             messages: Vec::new(),
-            expected: BTreeMap::new(),
+            expected: VecDeque::new(),
             closed_floor: 0,
             closed: BTreeSet::new(),
             complete: VecDeque::new(),
@@ -157,12 +196,19 @@ impl Receiver {
             arrived: VecDeque::new(),
             counters: ReceiverCounters::default(),
             last: 0,
+            after: After::Something,
+            dues: Dues::default(),
         }
     }
 
     /// What was counted so far.
     pub fn counters(&self) -> &ReceiverCounters {
         &self.counters
+    }
+
+    /// Goes on from counts made before.
+    pub(crate) fn add_counters(&mut self, before: &ReceiverCounters) {
+        self.counters.add(before);
     }
 
     /// What happened since the last call, oldest first.
@@ -196,9 +242,10 @@ impl Receiver {
         };
         match self.messages.iter().position(early) {
             Some(at) => self.post(at, &incoming, scene),
-            None => {
-                self.expected.insert(incoming.tag, incoming);
-            }
+            None => match self.find_expected(incoming.tag) {
+                Ok(at) => self.expected[at] = incoming,
+                Err(at) => self.expected.insert(at, incoming),
+            },
         }
     }
 
@@ -225,6 +272,19 @@ impl Receiver {
             scene.grants.wait(scene.place, receiving.id);
         }
         self.complete_if_whole(at, scene);
+        self.note(at);
+    }
+
+    /// Something of a message may be due earlier than was known.
+    fn note(&mut self, at: usize) {
+        if let Some(receiving) = self.messages.get(at) {
+            self.dues = self.dues.with(receiving);
+        }
+    }
+
+    /// Finds out what is due.
+    fn look_again(&mut self) {
+        self.dues = self.messages.iter().fold(Dues::default(), Dues::with);
     }
 
     /// Grants a message up to `most` segments more; tells whether it needs still more.
@@ -238,6 +298,7 @@ impl Receiver {
         }
         let (more, wants) = receiving.grant(scene.now, most);
         scene.grants.expect(more);
+        self.note(at);
         wants
     }
 
@@ -248,8 +309,30 @@ impl Receiver {
         ecn: Ecn,
         scene: &mut Scene<'_>,
     ) -> Option<Placement> {
+        self.after = After::Something;
         let at = self.message_of(header, scene)?;
-        self.on_data(at, header, ecn, scene)
+        let ack_by = self.messages[at].ack_by();
+        let placement = self.on_data(at, header, ecn, scene);
+        let unchanged = ack_by.is_some()
+            && self.arrived.is_empty()
+            && self
+                .messages
+                .get(at)
+                .is_some_and(|receiving| receiving.ack_by() == ack_by);
+        if !unchanged {
+            self.note(at);
+        }
+        self.after = match ack_by {
+            Some(by) if unchanged && by > scene.now => After::Nothing,
+            Some(_) if unchanged => After::Report,
+            _ => After::Something,
+        };
+        placement
+    }
+
+    /// What is to be done after the last DATA packet.
+    pub(crate) fn after(&self) -> After {
+        self.after
     }
 
     /// Takes a PROBE packet whose header is consistent, and what it says is lost.
@@ -262,9 +345,8 @@ impl Receiver {
             scene.grants.settle(less);
         }
         self.on_probe(at, header, scene);
-        if self.messages[at].is_settled() {
-            self.on_gap_over(at, scene);
-        }
+        self.end_gap_if_settled(at, scene.now);
+        self.note(at);
     }
 
     fn message_of(&mut self, header: &Header, scene: &mut Scene<'_>) -> Option<usize> {
@@ -294,6 +376,11 @@ impl Receiver {
             .position(|receiving| receiving.id == id)
     }
 
+    fn find_expected(&self, tag: Tag) -> Result<usize, usize> {
+        self.expected
+            .binary_search_by_key(&tag, |incoming| incoming.tag)
+    }
+
     fn is_closed(&self, id: MessageId) -> bool {
         id.0 <= self.closed_floor || self.closed.contains(&id)
     }
@@ -302,7 +389,8 @@ impl Receiver {
         let segments = u64::from(header.segments);
         let mut receiving = Receiving::new(scene.now, header, scene.settings);
         let consistent = receiving.fits(header) && header.message.0 != 0;
-        let early = !self.expected.contains_key(&header.tag);
+        let posted = self.find_expected(header.tag).ok();
+        let early = posted.is_none();
         let excess = self.messages.len() >= EARLY_MESSAGES_MAX
             || self.early_segments + segments > EARLY_SEGMENTS_MAX;
         if !consistent || (early && excess) {
@@ -318,12 +406,14 @@ impl Receiver {
         scene.grants.expect(receiving.expected());
         self.messages.push(receiving);
         let at = self.messages.len() - 1;
-        if let Some(incoming) = self.expected.remove(&header.tag) {
+        if let Some(posted) = posted {
+            let incoming = self.expected.remove(posted).expect("just found");
             self.post(at, &incoming, scene);
         } else {
             let (tag, bytes) = (header.tag, header.message_bytes);
             self.arrived.push_back(Arrived::Announced { tag, bytes });
         }
+        self.note(at);
         Some(at)
     }
 
@@ -347,11 +437,12 @@ impl Receiver {
             return None;
         }
         let new = receiving.on_data(scene.now, header);
-        let ready = receiving.unreported() >= scene.settings.ack_segments();
+        let ready = scene.settings.is_worth_an_ack(receiving.unreported());
         receiving.due = match receiving.due {
             Due::Whole(kind, first) => Due::Whole(kind, first),
-            _ if ready => Due::AckBy(scene.now),
+            Due::AckBy(by) if ready => Due::AckBy(by.min(scene.now)),
             Due::AckBy(by) => Due::AckBy(by),
+            Due::Nothing if ready => Due::AckBy(scene.now),
             Due::Nothing => Due::AckBy(scene.now + ACK_WAIT),
         };
         if !new {
@@ -375,12 +466,17 @@ impl Receiver {
             contributors: header.contributors,
             posting,
         };
-        if self.messages[at].is_settled() {
-            self.on_gap_over(at, scene);
-        } else {
-            self.complete_if_whole(at, scene);
-        }
+        self.end_gap_if_settled(at, scene.now);
+        self.complete_if_whole(at, scene);
         Some(placement)
+    }
+
+    /// Where waiting brings nothing the gap is over, and the next timeout decides about the holes:
+    /// by then it is known whether this host has dropped packets.
+    fn end_gap_if_settled(&mut self, at: usize, now: Instant) {
+        if self.messages[at].is_settled() {
+            self.messages[at].end_gap(now);
+        }
     }
 
     fn on_probe(&mut self, at: usize, header: &Header, scene: &Scene<'_>) {
@@ -417,6 +513,7 @@ impl Receiver {
         if self.complete.len() > COMPLETE_KEPT {
             let oldest = self.complete.pop_front().expect("longer than a constant");
             self.close(oldest);
+            self.look_again();
         }
     }
 
@@ -433,6 +530,7 @@ impl Receiver {
                 self.on_gap_over(at, scene);
             }
         }
+        self.look_again();
     }
 
     fn on_gap_over(&mut self, at: usize, scene: &mut Scene<'_>) {
@@ -448,6 +546,7 @@ impl Receiver {
         }
         let missing = receiving.received.zeros();
         let acceptable = receiving.holes_tolerable()
+            && !scene.ledger.blames_host(receiving.begun)
             && scene
                 .ledger
                 .accept(receiving.step, missing, receiving.missing_bytes())
@@ -471,22 +570,13 @@ impl Receiver {
         self.remember_complete(id);
     }
 
-    /// Whether a report is to be sent now, and when the next report or the end of a gap is due.
+    /// Whether a report may be to be sent now, and the earliest that the next report or the end of
+    /// a gap can be due.
     pub fn outlook(&self, now: Instant) -> (bool, Option<Instant>) {
-        let (mut talks, mut next) = (false, None::<Instant>);
-        for receiving in &self.messages {
-            let due = match receiving.due {
-                Due::AckBy(by) if by > now => Some(by),
-                Due::Nothing => None,
-                Due::AckBy(_) | Due::Whole(..) => {
-                    talks = true;
-                    None
-                }
-            };
-            let both = [due, receiving.gap_ends];
-            next = both.into_iter().chain([next]).flatten().min();
-        }
-        (talks, next)
+        let Dues { report, gap } = self.dues;
+        let later = report.filter(|&at| at > now);
+        let talks = report.is_some() && later.is_none();
+        (talks, later.into_iter().chain(gap).min())
     }
 
     /// Writes the next report that is due into `body` and gives its header.
@@ -499,7 +589,11 @@ impl Receiver {
         settings: &Settings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
+        if self.dues.report.is_none_or(|due| due > now) {
+            return None;
+        }
         if !self.messages.iter().any(|receiving| receiving.is_due(now)) {
+            self.look_again();
             return None;
         }
         let room = settings.segment_bytes as usize;
@@ -523,7 +617,11 @@ impl Receiver {
         }
         self.messages.remove(at);
         self.complete.retain(|&kept| kept != id);
-        self.closed.insert(id);
+        if id.0 != self.closed_floor + 1 {
+            self.closed.insert(id);
+            return;
+        }
+        self.closed_floor = id.0;
         while self.closed.remove(&MessageId(self.closed_floor + 1)) {
             self.closed_floor += 1;
         }

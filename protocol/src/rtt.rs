@@ -18,6 +18,7 @@ pub struct Rtt {
     smoothed: Option<Span>,
     deviation: Span,
     least: Option<Span>,
+    latest: Option<Span>,
 }
 
 impl Rtt {
@@ -28,11 +29,13 @@ impl Rtt {
             smoothed: None,
             deviation: (gap * GAPS_GUESSED).divided(2),
             least: None,
+            latest: None,
         }
     }
 
     /// Takes a sample.
     pub fn sample(&mut self, sample: Span) {
+        self.latest = Some(sample);
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(sample);
@@ -44,6 +47,11 @@ impl Rtt {
         self.smoothed = Some(Span::from_picos(
             (smoothed.as_picos() * 7 + sample.as_picos()) / 8,
         ));
+    }
+
+    /// The latest sample, when there was one since the last call.
+    pub fn take_latest(&mut self) -> Option<Span> {
+        self.latest.take()
     }
 
     /// Whether there was a sample.

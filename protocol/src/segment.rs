@@ -1,7 +1,6 @@
 //! How a message is cut into segments: all of one size but the last, whole elements each.
 
 use crate::units::Share;
-use crate::wire::HEADER_BYTES;
 
 /// Every segment but a message's last is a multiple of this, so that it holds whole elements of
 /// every type and starts aligned.
@@ -10,14 +9,13 @@ pub const SEGMENT_ALIGNMENT: u32 = 16;
 /// IPv6 and UDP headers, the larger of the two families.
 const IP_AND_UDP_BYTES: u32 = 48;
 
-/// Payload bytes of a full packet on a path that carries IP packets of `mtu` bytes.
+/// Payload bytes of a full packet on a path that carries IP packets of `mtu` bytes, of which
+/// `overhead` are the job's own ([`Job::packet_overhead`](crate::job::Job::packet_overhead)).
 ///
 /// # Panics
 /// When `mtu` is too small to carry one aligned segment; jobs allow no such MTU.
-pub fn segment_bytes(mtu: u32) -> u32 {
-    let room = mtu
-        .min(65_535)
-        .saturating_sub(IP_AND_UDP_BYTES + HEADER_BYTES as u32);
+pub fn segment_bytes(mtu: u32, overhead: u32) -> u32 {
+    let room = mtu.min(65_535).saturating_sub(IP_AND_UDP_BYTES + overhead);
     let bytes = room / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
     assert!(bytes > 0, "an MTU of {mtu} bytes carries no segment");
     bytes
@@ -74,6 +72,7 @@ impl Segmentation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
     #[test]
     fn segments_cover_the_message_without_overlap() {
@@ -85,8 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn an_ethernet_packet_carries_1376_bytes() {
-        assert_eq!(segment_bytes(1500), 1376);
+    fn an_ethernet_packet_carries_1376_bytes_and_a_sealed_one_1360() {
+        let header = HEADER_BYTES as u32;
+        assert_eq!(segment_bytes(1500, header), 1376);
+        assert_eq!(segment_bytes(1500, header + TAG_BYTES as u32), 1360);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::endpoint::Settings;
 use crate::entropy::Spray;
 use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
-use crate::priority::CONTROL;
+use crate::priority::{CONTROL, Tags};
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Span, Step, Tag};
 use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
@@ -40,7 +40,7 @@ pub struct Outgoing {
     /// How many ranks' values are summed in it.
     pub contributors: u16,
     /// Layers, magnitudes and protection of its segments.
-    pub tags: crate::priority::Tags,
+    pub tags: Tags,
 }
 
 /// What ended at a sender.
@@ -52,6 +52,18 @@ pub struct Sent {
     pub message: MessageId,
     /// The segments that the receiver did without, if any.
     pub missing: Option<Bitmap>,
+    /// Layers, magnitudes and protection of its segments.
+    pub tags: Tags,
+    /// From [`Sender::send`] until the receiver's STOP.
+    pub took: Span,
+}
+
+impl Sent {
+    /// The highest class of its segments.
+    pub fn class(&self) -> Class {
+        let first = self.tags.lanes().first();
+        first.map_or(CONTROL, |lane| lane.class)
+    }
 }
 
 /// A run of packets that the sender wants on the wire.
@@ -112,6 +124,8 @@ pub struct Sender {
     window: Window,
     spray: Spray,
     next_id: u32,
+    /// No later than the next probe of any message that has started.
+    probe_due: Option<Instant>,
     closes: Vec<Header>,
     sent: VecDeque<Sent>,
     counters: SenderCounters,
@@ -134,6 +148,7 @@ impl Sender {
             window: Window::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next_id: 1,
+            probe_due: None,
             closes: Vec::new(),
             sent: VecDeque::new(),
             counters: SenderCounters::default(),
@@ -144,9 +159,9 @@ impl Sender {
     pub fn send(&mut self, now: Instant, outgoing: Outgoing, settings: &Settings) {
         let id = MessageId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1).max(1);
-        let probe_at = now + PROBE_WAIT_MAX;
-        self.messages
-            .push(Sending::new(id, outgoing, settings, probe_at));
+        let mut sending = Sending::new(id, outgoing, settings, now);
+        sending.probe_at = now + PROBE_WAIT_MAX;
+        self.messages.push(sending);
     }
 
     /// Bytes in flight, headers included.
@@ -169,6 +184,16 @@ impl Sender {
         &self.counters
     }
 
+    /// Goes on from counts made before.
+    pub(crate) fn add_counters(&mut self, before: &SenderCounters) {
+        self.counters.add(before);
+    }
+
+    /// Whether a message has ended since the last [`Sender::take_sent`].
+    pub fn has_sent(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     /// A message that has ended since the last call.
     pub fn take_sent(&mut self) -> Option<Sent> {
         self.sent.pop_front()
@@ -180,7 +205,7 @@ impl Sender {
     }
 
     /// The tags of a message that has not ended.
-    pub fn tags(&self, message: MessageId) -> Option<&crate::priority::Tags> {
+    pub fn tags(&self, message: MessageId) -> Option<&Tags> {
         self.position(message).map(|at| &self.messages[at].tags)
     }
 
@@ -203,8 +228,16 @@ impl Sender {
         if let Some(close) = self.closes.pop() {
             return Some(close);
         }
-        let due = |sending: &&mut Sending| sending.has_started() && sending.probe_at <= now;
-        let sending = self.messages.iter_mut().find(due)?;
+        if self.probe_due.is_none_or(|due| due > now) {
+            return None;
+        }
+        let due = |sending: &Sending| sending.has_started() && sending.probe_at <= now;
+        let Some(at) = self.messages.iter().position(due) else {
+            let started = self.messages.iter().filter(|sending| sending.has_started());
+            self.probe_due = started.map(|sending| sending.probe_at).min();
+            return None;
+        };
+        let sending = &mut self.messages[at];
         let wait = rtt.probe_wait(settings.gap);
         let doubled = wait * (1 << sending.unanswered.min(6));
         let next = now + doubled.min(PROBE_WAIT_MAX.max(wait));
@@ -226,14 +259,16 @@ impl Sender {
         })
     }
 
-    /// Whether a control packet is to be sent now, and when the next one will be.
+    fn note_probe(&mut self, at: Instant) {
+        self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Whether a control packet may be to be sent now, and the earliest that the next one can be.
     pub fn outlook(&self, now: Instant) -> (bool, Option<Instant>) {
-        let started = self.messages.iter().filter(|sending| sending.has_started());
-        let probe_at = started.map(|sending| sending.probe_at).min();
-        let probes = probe_at.is_some_and(|at| at <= now);
+        let probes = self.probe_due.is_some_and(|at| at <= now);
         (
             probes || !self.closes.is_empty(),
-            probe_at.filter(|&at| at > now),
+            self.probe_due.filter(|&at| at > now),
         )
     }
 
@@ -244,8 +279,8 @@ impl Sender {
         !self.messages.is_empty() && room >= self.least_run(packet, settings)
     }
 
-    /// The next run of segments that the window allows, highest class first, oldest message first.
-    /// Writes it into `run`.
+    /// The next run of segments that the window allows: of the message whose turn comes first, and
+    /// of the oldest of those. Writes it into `run`.
     pub fn poll_data(
         &mut self,
         now: Instant,
@@ -262,7 +297,7 @@ impl Sender {
             .messages
             .iter_mut()
             .enumerate()
-            .filter_map(|(at, sending)| Some((sending.next_class(settings)?, at)))
+            .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
             .min()?;
         let sending = &mut self.messages[at];
         let most = (room as usize).min(settings.run_segments);
@@ -284,6 +319,7 @@ impl Sender {
         self.in_flight += sending.on_sent(run, &template, flights);
         sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         let probe_at = sending.probe_at;
+        self.note_probe(probe_at);
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
@@ -358,9 +394,13 @@ impl Sender {
         if news || segments > 0 {
             sending.unanswered = 0;
             sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
+            let probe_at = sending.probe_at;
+            self.note_probe(probe_at);
         }
+        let sending = &mut self.messages[at];
         if header.kind == Kind::Stop && sending.on_stop(report, packet.bitmap) {
-            self.end(at, close_of(header, now));
+            self.closes.push(close_of(header, now));
+            self.end(at, now);
         }
     }
 
@@ -405,6 +445,9 @@ impl Sender {
         let waits = [sooner, sooner.max(micros(gap))];
         let mut lost = 0;
         for lane in 0..self.lanes.len() {
+            if self.lanes[lane].flights.is_empty() {
+                continue;
+            }
             let later = |a: u32, b: u32| if after(a, b) { a } else { b };
             let newest = self.lanes[lane].newest.into_iter();
             if let Some(newest) = newest.chain(self.newest_probe).reduce(later) {
@@ -435,6 +478,8 @@ impl Sender {
                 sending.probe_at = sending
                     .probe_at
                     .min(sending.next_probe(now, PROBE_WAIT_MAX));
+                let probe_at = sending.probe_at;
+                self.note_probe(probe_at);
                 self.spray.on_loss(flight.entropy);
                 lost += 1;
             }
@@ -443,16 +488,19 @@ impl Sender {
         lost
     }
 
-    fn end(&mut self, at: usize, close: Header) {
+    /// Once per message; inlined it would make the loops of every report slower.
+    #[inline(never)]
+    fn end(&mut self, at: usize, now: Instant) {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
-        self.closes.push(close);
         let (tag, message) = (sending.tag(), sending.id);
         let missing = sending.missing.take().filter(|missing| missing.ones() > 0);
         self.sent.push_back(Sent {
             tag,
             message,
             missing,
+            took: now - sending.begun,
+            tags: sending.tags,
         });
     }
 }
@@ -486,20 +534,13 @@ fn close_of(stop: &Header, now: Instant) -> Header {
 }
 
 fn acknowledge(sending: &mut Sending, report: &Report, encoded: &[u8]) -> (u64, u32) {
-    let (mut bytes, mut segments) = (0, 0);
-    let mut landed = |sending: &mut Sending, first: u32, end: u32| {
-        for segment in first..end.min(sending.segments()) {
-            if let Some(landed) = sending.on_acked(segment) {
-                bytes += landed;
-                segments += 1;
-            }
-        }
-    };
     let prefix = sending.acked.first_zero(0);
-    landed(sending, prefix, report.cumulative);
+    let (mut bytes, mut segments) = sending.on_acked(prefix..report.cumulative);
     bitmap::decode_runs(encoded, report.bits, |at, run| {
         let first = report.first.saturating_add(at);
-        landed(sending, first, first.saturating_add(run));
+        let (landed, new) = sending.on_acked(first..first.saturating_add(run));
+        bytes += landed;
+        segments += new;
     });
     (bytes, segments)
 }

@@ -17,11 +17,18 @@
 //!    48  magnitude entropy   contributors            u8, u8, u16 ranks summed in this segment
 //!    52  sent at                                     u32, microseconds of the sender's clock
 //!    56  protected                                   u32, protected segments of the message
-//!    60  checksum                                    u32, CRC-32 of header (field 0) and payload
+//!    60  checksum                                    u32, see below
+//!    64  payload                                     `length` bytes
+//!        tag                                         16 bytes, sealed packets only
 //! ```
 //!
-//! Little-endian, 64 bytes. Every packet is self-describing: any order and any subset is
-//! meaningful. A packet of another version or kind is counted and dropped, never answered.
+//! The checksum is the CRC-32 of header (this field 0) and payload, or 0 when the job turns it off.
+//! In a sealed packet it is the low 32 bits of the packet number, which counts every packet of a
+//! directed pair of ranks; the payload is encrypted, and the tag (AES-128-GCM) covers the header,
+//! which travels in clear, and the payload.
+//!
+//! Little-endian, a header of 64 bytes. Every packet is self-describing: any order and any subset
+//! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //! Which segments are acknowledged or missing is in [`crate::bitmap`]; when to send what is in
 //! [`crate::sender`] and [`crate::receiver`].
 
@@ -32,11 +39,13 @@ use crate::units::{
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Where the number of bytes after the header stands, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Where the checksum stands in the header.
 pub const CHECKSUM_AT: usize = 60;
+/// Bytes of the tag behind the payload of a sealed packet.
+pub const TAG_BYTES: usize = 16;
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -141,6 +150,7 @@ pub struct Header {
     /// Protected segments of the message.
     pub protected: u32,
     /// CRC-32 of the header with this field zero, then the payload; 0 when the job turns it off.
+    /// Of a sealed packet, the low bits of its number.
     pub checksum: u32,
 }
 
@@ -210,11 +220,11 @@ impl Header {
         put32(out, CHECKSUM_AT, self.checksum);
     }
 
-    /// Reads a datagram: its header, and the payload that follows.
+    /// Reads a datagram without its tag: its header, and the payload that follows.
     ///
     /// # Errors
-    /// [`DecodeError`] for anything that is not a whole packet of this version. The checksum is
-    /// the driver's to verify; whether the packet fits a message is the receiver's.
+    /// [`DecodeError`] for anything that is not a whole packet of this version. Checksum and tag
+    /// are the driver's to verify; whether the packet fits a message is the receiver's.
     pub fn decode(datagram: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let Some((bytes, payload)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(DecodeError::Short(datagram.len()));
@@ -320,6 +330,11 @@ pub const REPORT_BYTES: usize = 44;
 impl Report {
     /// Appends the report to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.encoded());
+    }
+
+    /// The report as it travels.
+    pub fn encoded(&self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0; REPORT_BYTES];
         put32(&mut bytes, 0, self.echo);
         put32(&mut bytes, 4, self.held);
@@ -332,7 +347,7 @@ impl Report {
         put32(&mut bytes, 32, self.first);
         put32(&mut bytes, 36, self.bits);
         put32(&mut bytes, 40, u32::from(self.echo_class.0));
-        out.extend_from_slice(&bytes);
+        bytes
     }
 
     /// Reads a report and gives back the encoded bitmap that follows it; `None` when it is cut
@@ -422,8 +437,8 @@ mod tests {
         assert_eq!(Header::decode(&packet[..67]), Err(said_not_present));
         packet[1] = 9;
         assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(9)));
-        packet[0] = 2;
-        assert_eq!(Header::decode(&packet), Err(DecodeError::Version(2)));
+        packet[0] = 1;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Version(1)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Span, Step, Tag};
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, Kind, VERSION};
 
 const JOB: JobId = JobId(0x0102_0304);
 
@@ -67,7 +67,7 @@ fn plausible_packet() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop::collection::vec(any::<u8>(), 0..120);
     (header, any::<[u8; 32]>(), payload, any::<bool>()).prop_map(|(front, back, payload, small)| {
         let mut packet = [front, back].concat();
-        packet[0] = 1;
+        packet[0] = VERSION;
         packet[1] = 1 + packet[1] % 6;
         packet[4..8].copy_from_slice(&JOB.0.to_le_bytes());
         let source = 1 + packet[10] % 2;
@@ -122,4 +122,87 @@ proptest! {
             prop_assert_eq!(&again[4..], &bytes[4..]);
         }
     }
+}
+
+/// Lets what `from` has to send arrive at `to`, and keeps it.
+fn carry(now: Instant, [from, to]: [&mut Endpoint; 2], kept: &mut Vec<(Header, Vec<u8>)>) {
+    while let Some(transmit) = from.poll_transmit(now) {
+        for index in 0..transmit.packets() {
+            let header = transmit.header(index);
+            let body = transmit.payload(&header).bytes();
+            kept.push((header, body.unwrap_or_default().to_vec()));
+            deliver(now, to, kept.last().expect("pushed just now"));
+        }
+    }
+}
+
+/// Whether the packet brought a segment that was not there.
+fn deliver(now: Instant, to: &mut Endpoint, (header, body): &(Header, Vec<u8>)) -> bool {
+    let payload = match header.kind {
+        Kind::Data => Payload::Length(header.length.into()),
+        _ => Payload::Bytes(body),
+    };
+    let (header, ecn) = (*header, Ecn::Ect);
+    let datagram = Datagram {
+        header,
+        payload,
+        ecn,
+    };
+    to.accept(now, &datagram).is_some()
+}
+
+#[test]
+fn replayed_segments_of_a_finished_message_start_no_message() {
+    let end = |rank| {
+        let identity = Identity {
+            rank: Rank(rank),
+            world_size: 2,
+            job: JOB,
+            epoch: 0,
+        };
+        Endpoint::new(identity, &Job::default(), 1)
+    };
+    let (mut left, mut right) = (end(0), end(1));
+    let (mut now, mut sent) = (Instant::START, Vec::new());
+    let (bytes, step, tolerance) = (50_000, Step(0), Share::NONE);
+    let segments = Segmentation::new(bytes, left.segment_bytes()).segments();
+    let shape = Shape {
+        segments,
+        layer_count: 1,
+    };
+    for sequence in 1..4 {
+        let tag = Tag::new(1, sequence, 0);
+        let incoming = Incoming {
+            tag,
+            step,
+            bytes,
+            tolerance,
+        };
+        right.expect(now, Rank(0), incoming);
+        let tags = left.settings().policy.lossless(shape, &[(0, Layer(0))]);
+        let outgoing = Outgoing {
+            tag,
+            step,
+            bytes,
+            tolerance,
+            contributors: 1,
+            tags,
+        };
+        left.send(now, Rank(1), outgoing);
+        for _ in 0..20 {
+            carry(now, [&mut left, &mut right], &mut sent);
+            carry(now, [&mut right, &mut left], &mut Vec::new());
+            now = now + Span::from_micros(100);
+            left.handle_timeout(now);
+            right.handle_timeout(now);
+        }
+        // The last message is complete; those before it are closed and forgotten.
+        while right.poll_event().is_some() {}
+        for packet in sent.iter().filter(|(header, _)| header.kind == Kind::Data) {
+            assert!(!deliver(now, &mut right, packet), "it was there before");
+        }
+        assert_eq!(right.poll_event(), None, "nothing is announced");
+    }
+    let received = right.counters().receiver.received_segments;
+    assert_eq!(received, 3 * u64::from(segments));
 }

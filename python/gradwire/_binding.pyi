@@ -10,8 +10,18 @@ from torch.distributed import Work
 class Rank:
     """This process's place in a job: sockets, driver thread, completion pool."""
 
-    def __init__(self, job: str, place: tuple[int, int], host: str, token: str) -> None:
-        """Open the sockets. ``place`` is rank and world size; ``job`` a path, or empty."""
+    def __init__(
+        self,
+        job: str,
+        place: tuple[int, int],
+        host: str,
+        token: str,
+        certificates: tuple[str, str, str],
+    ) -> None:
+        """Open the sockets. ``place`` is rank and world size; ``job`` a path, or empty.
+
+        ``certificates`` are paths of certificate, key and authority; all are empty for none.
+        """
 
     def rendezvous(self) -> str:
         """Return the ``host:port`` at which rank 0 awaits the others."""

@@ -25,6 +25,9 @@ class Environment:
     token: str
     """``GRADWIRE_TOKEN``: secret that every rank must know; empty to make one per launch."""
 
+    certificates: tuple[str, str, str]
+    """``GRADWIRE_CERT``, ``GRADWIRE_KEY``, ``GRADWIRE_CA``: files in PEM; all are given or none."""
+
     master_address: str
     """``MASTER_ADDR``: host of rank 0; empty when the launcher did not set it."""
 
@@ -42,6 +45,11 @@ class Environment:
             job=variables.get("GRADWIRE_JOB", ""),
             interface=variables.get("GRADWIRE_IFNAME", ""),
             token=variables.get("GRADWIRE_TOKEN", ""),
+            certificates=(
+                variables.get("GRADWIRE_CERT", ""),
+                variables.get("GRADWIRE_KEY", ""),
+                variables.get("GRADWIRE_CA", ""),
+            ),
             master_address=variables.get("MASTER_ADDR", ""),
             compiler=variables.get("CXX", "c++"),
             cache=Path(cache) / "gradwire",

@@ -87,7 +87,11 @@ def _open(store: Store, members: tuple[int, ...], position: int, timeout: float)
             environment.interface, environment.master_address or _host_of(store)
         )
         core = binding.Rank(
-            job=environment.job, place=(position, len(members)), host=host, token=token
+            job=environment.job,
+            place=(position, len(members)),
+            host=host,
+            token=token,
+            certificates=environment.certificates,
         )
     except Exception as error:
         store.set(f"{keys}/rank/{position}", f"{_FAILED}{error}")

@@ -31,7 +31,7 @@ typedef struct {
   uint64_t repaired_segments;    /* segments sent again because they were lost */
   uint64_t received_segments;    /* segments that arrived for the first time */
   uint64_t ledger_lost_segments; /* lost segments as the loss-budget ledger counts them */
-  uint64_t malformed_packets;    /* packets that could not be decoded, or failed the checksum */
+  uint64_t malformed_packets;    /* packets that are none, or whose tag or checksum is wrong */
   uint64_t faults_dropped;       /* packets dropped on purpose by the job's fault layer */
   uint64_t kernel_drops;         /* packets the kernel dropped because a socket was full */
 } gw_counters;
@@ -103,6 +103,14 @@ typedef struct {
   double timeout_seconds; /* the operation fails when it has taken this long */
 } gw_operation;
 
+/* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */
+typedef struct {
+  const char* token;       /* secret that the ranks share; may be empty with certificates */
+  const char* certificate; /* this rank's, and those between it and the authority */
+  const char* key;         /* of the certificate */
+  const char* authority;   /* that every rank's certificate must be of */
+} gw_credentials;
+
 /* Called exactly once for an accepted operation, on a thread that may block: one of the pool, or
  * one that is in gw_wait for this operation.
  * `code` is 0 when the operation has completed, and then `message` is null. */
@@ -111,7 +119,7 @@ typedef void (*gw_done)(void* user, int code, const char* message);
 /* Opens the sockets of `rank`; rank 0 also listens for the others. Null on failure.
  * `job_path` is a job.toml, or null for the default job. `bind_host` is a local address. */
 gw_rank* gw_open(const char* job_path, uint32_t rank, uint32_t world, const char* bind_host,
-                 const char* token, char* error, size_t error_len);
+                 const gw_credentials* credentials, char* error, size_t error_len);
 
 /* Rank 0: writes the "host:port" that every rank passes to gw_join. */
 size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);

@@ -12,14 +12,15 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
-use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening, Ticket};
+use gradwire_runtime::{CertificateFiles, EndError, LocalRank, OpenRank, Opening, Ticket};
 
-use crate::layout::{GwCounters, GwDone, GwOperation};
+use crate::layout::{GwCounters, GwCredentials, GwDone, GwOperation};
 use crate::{operation, text};
 
 /// How long `gw_close` waits for operations that have not ended.
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn gw_open(
     rank: u32,
     world: u32,
     bind_host: *const c_char,
-    token: *const c_char,
+    credentials: *const GwCredentials,
     error: *mut c_char,
     error_len: usize,
 ) -> *mut GwRank {
@@ -110,12 +111,14 @@ pub unsafe extern "C" fn gw_open(
                 read_job(unsafe { text::read(job_path, "the job's path") }?)?
             };
             // SAFETY: the header asks for strings that end with zero.
-            let (host, token) = unsafe {
+            let (host, credentials) = unsafe {
                 (
                     text::read(bind_host, "the host to bind")?,
-                    text::read(token, "the token")?,
+                    credentials.as_ref().ok_or("the credentials are null")?,
                 )
             };
+            // SAFETY: as before.
+            let (token, certificates) = unsafe { read_credentials(credentials)? };
             let bind: IpAddr = host
                 .parse()
                 .map_err(|_| format!("host {host:?} is no IP address of this host"))?;
@@ -128,9 +131,13 @@ pub unsafe extern "C" fn gw_open(
                 world_size: number(world, "world size")?,
                 bind,
                 port: 0,
-                token: token.to_owned(),
+                token,
+                certificates,
             };
             let open = OpenRank::open(opening).map_err(|error| error.to_string())?;
+            if let Some(warning) = open.job().security_warning().filter(|_| rank == 0) {
+                eprintln!("gradwire: {warning}");
+            }
             let rendezvous = open
                 .rendezvous()
                 .map_or_else(String::new, |address| address.to_string());
@@ -143,6 +150,32 @@ pub unsafe extern "C" fn gw_open(
         },
     );
     opened.map_or(std::ptr::null_mut(), |rank| Box::into_raw(Box::new(rank)))
+}
+
+/// The token, and where certificates are if there are any.
+///
+/// # Safety
+/// What is not null in `credentials` is a string that ends with zero.
+unsafe fn read_credentials(
+    credentials: &GwCredentials,
+) -> Result<(String, Option<CertificateFiles>), String> {
+    let path = |file: *const c_char, name: &str| {
+        if file.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the string.
+        let path = unsafe { text::read(file, name) }?;
+        Ok::<_, String>(Some(PathBuf::from(path)))
+    };
+    let certificates = CertificateFiles::all_or_none(
+        path(credentials.certificate, "the certificate's path")?,
+        path(credentials.key, "the key's path")?,
+        path(credentials.authority, "the authority's path")?,
+    );
+    // SAFETY: the caller vouches for the string.
+    let token = unsafe { text::read(credentials.token, "the token") }?;
+    let certificates = certificates.map_err(|error| error.to_string())?;
+    Ok((token.to_owned(), certificates))
 }
 
 fn read_job(path: &str) -> Result<Job, String> {
@@ -299,7 +332,7 @@ pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounter
             repaired_segments: counters.repaired_segments,
             received_segments: counters.received_segments,
             ledger_lost_segments: counters.ledger_lost_segments,
-            malformed_packets: counters.malformed_packets,
+            malformed_packets: counters.malformed_packets + counters.forged_packets,
             faults_dropped: counters.faults_dropped,
             kernel_drops: counters.kernel_drops,
         };
@@ -390,19 +423,46 @@ mod tests {
             });
             assert_eq!(error, "the rank is null");
             let error = error_of(|out, len| {
-                assert!(gw_open(null(), 0, 2, null(), c"t".as_ptr(), out, len).is_null());
+                let credentials = credentials(c"t");
+                assert!(gw_open(null(), 0, 2, null(), &credentials, out, len).is_null());
             });
             assert_eq!(error, "the host to bind is null");
         }
     }
 
+    fn credentials(token: &'static CStr) -> GwCredentials {
+        GwCredentials {
+            token: token.as_ptr(),
+            certificate: null(),
+            key: null(),
+            authority: null(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_refused() {
+        let error = error_of(|out, len| {
+            let credentials = GwCredentials {
+                certificate: c"rank.crt".as_ptr(),
+                ..credentials(c"")
+            };
+            let host = c"127.0.0.1".as_ptr();
+            // SAFETY: strings and buffers are valid.
+            assert!(unsafe { gw_open(null(), 0, 2, host, &credentials, out, len) }.is_null());
+        });
+        assert!(
+            error.contains("no key and no authority is given"),
+            "{error}"
+        );
+    }
+
     #[test]
     fn a_rank_opens_and_tells_where_it_listens() {
-        let (host, token) = (c"127.0.0.1".as_ptr(), c"secret".as_ptr());
+        let (host, credentials) = (c"127.0.0.1".as_ptr(), credentials(c"secret"));
         let mut place = [0 as c_char; 64];
         // SAFETY: strings and buffers are valid, and the rank is closed once.
         unsafe {
-            let rank = gw_open(null(), 0, 2, host, token, null_mut(), 0);
+            let rank = gw_open(null(), 0, 2, host, &credentials, null_mut(), 0);
             assert!(!rank.is_null());
             let length = gw_rendezvous(rank, place.as_mut_ptr(), place.len());
             assert!(
@@ -420,9 +480,9 @@ mod tests {
     #[test]
     fn a_rank_outside_the_world_is_refused() {
         let error = error_of(|out, len| {
-            let (host, token) = (c"127.0.0.1".as_ptr(), c"".as_ptr());
+            let (host, credentials) = (c"127.0.0.1".as_ptr(), credentials(c""));
             // SAFETY: strings and buffers are valid.
-            assert!(unsafe { gw_open(null(), 2, 2, host, token, out, len) }.is_null());
+            assert!(unsafe { gw_open(null(), 2, 2, host, &credentials, out, len) }.is_null());
         });
         assert!(
             error.starts_with("rank 2 of world size 2 does not exist"),

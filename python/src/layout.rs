@@ -24,6 +24,20 @@ pub struct GwCounters {
     pub kernel_drops: u64,
 }
 
+/// `gw_credentials`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GwCredentials {
+    /// The secret that the ranks share.
+    pub token: *const c_char,
+    /// The certificate's file, or null.
+    pub certificate: *const c_char,
+    /// Its key's file, or null.
+    pub key: *const c_char,
+    /// The authority's file, or null.
+    pub authority: *const c_char,
+}
+
 /// `gw_layer`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
@@ -92,6 +106,7 @@ mod tests {
     #[test]
     fn structures_have_the_layout_of_a_64_bit_c_compiler() {
         assert_eq!(size_of::<GwCounters>(), 64);
+        assert_eq!(size_of::<GwCredentials>(), 32);
         assert_eq!(size_of::<GwLayer>(), 16);
         assert_eq!(size_of::<GwOperation>(), 128);
         assert_eq!(offset_of!(GwOperation, buffer), 16);

@@ -53,6 +53,19 @@ def a_misspelt_key_of_the_job_is_named_on_every_rank() -> None:
         assert "tolerance" in ended.errors.replace("tolerence", "")
 
 
+def a_certificate_without_its_key_is_refused() -> None:
+    for ended in _started(variables=(("GRADWIRE_CERT", "rank.crt"),)):
+        assert ended.code == 1
+        assert "no key and no authority is given" in ended.errors
+
+
+def a_job_without_security_is_said_to_be_one_by_rank_0() -> None:
+    first, second = _started(job='security = "none"\n')
+    assert first.code == second.code == 0
+    assert "can read, forge and replay" in first.errors
+    assert "can read, forge and replay" not in second.errors
+
+
 def a_tolerance_above_one_is_refused() -> None:
     for ended in _started(job="tolerance = 1.5\n"):
         assert ended.code == 1
@@ -104,4 +117,5 @@ def an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def an_empty_environment_gives_the_default_job() -> None:
     environment = Environment.read({})
     assert environment.job == environment.interface == environment.token == ""
+    assert environment.certificates == ("", "", "")
     assert environment.compiler == "c++"

@@ -18,8 +18,18 @@ pub struct Counters {
     pub received_segments: u64,
     /// Lost segments as the loss budget counts them.
     pub ledger_lost_segments: u64,
-    /// Datagrams that were ignored: no packet of ours, damaged, or from a stranger.
+    /// Datagrams that are no packet: too short, cut off, another version, kind or length.
     pub malformed_packets: u64,
+    /// Packets of another job.
+    pub foreign_packets: u64,
+    /// Packets of another membership of this job.
+    pub old_epoch_packets: u64,
+    /// Packets that say they are from a rank which has another address.
+    pub unknown_senders: u64,
+    /// Packets whose tag or checksum is wrong: forged, or damaged on the way.
+    pub forged_packets: u64,
+    /// Sealed packets that came before, and control packets too old to tell.
+    pub replayed_packets: u64,
     /// Packets dropped on purpose.
     pub faults_dropped: u64,
     /// Packets that the kernel dropped because a socket was full.
@@ -41,7 +51,12 @@ impl Counters {
 
     #[must_use]
     pub(crate) fn with_driver(mut self, driver: DriverCounters) -> Self {
-        self.malformed_packets = driver.malformed_packets + driver.unknown_senders;
+        self.malformed_packets = driver.malformed_packets;
+        self.foreign_packets = driver.foreign_packets;
+        self.old_epoch_packets = driver.old_epoch_packets;
+        self.unknown_senders = driver.unknown_senders;
+        self.forged_packets = driver.forged_packets;
+        self.replayed_packets = driver.replayed_packets;
         self.faults_dropped = driver.faults_dropped;
         self.kernel_drops = driver.kernel_drops;
         self
@@ -59,6 +74,11 @@ impl Sub for Counters {
             received_segments: self.received_segments - earlier.received_segments,
             ledger_lost_segments: self.ledger_lost_segments - earlier.ledger_lost_segments,
             malformed_packets: self.malformed_packets - earlier.malformed_packets,
+            foreign_packets: self.foreign_packets - earlier.foreign_packets,
+            old_epoch_packets: self.old_epoch_packets - earlier.old_epoch_packets,
+            unknown_senders: self.unknown_senders - earlier.unknown_senders,
+            forged_packets: self.forged_packets - earlier.forged_packets,
+            replayed_packets: self.replayed_packets - earlier.replayed_packets,
             faults_dropped: self.faults_dropped - earlier.faults_dropped,
             kernel_drops: self.kernel_drops - earlier.kernel_drops,
         }

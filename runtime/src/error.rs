@@ -4,7 +4,7 @@ use gradwire_collectives::operation::{OperationError, SubmitError};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control;
 use gradwire_transport::shm::ShareError;
-use gradwire_transport::udp;
+use gradwire_transport::wires;
 
 /// Why a rank could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +20,12 @@ pub enum OpenError {
         /// World size, as given.
         world_size: u16,
     },
-    /// The data sockets could not be opened.
+    /// The certificates cannot be used.
     #[error(transparent)]
-    Sockets(#[from] udp::OpenError),
+    Certificates(#[from] control::CertificateError),
+    /// The data sockets could not be opened, or not be used as the job wants.
+    #[error(transparent)]
+    Wires(#[from] wires::OpenError),
     /// Rank 0 cannot listen for the others.
     #[error(transparent)]
     Listen(#[from] control::BindError),
@@ -34,7 +37,7 @@ pub enum OpenError {
 impl OpenError {
     /// Whether the caller asked for something that cannot be, as opposed to the system refusing.
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::NoSuchRank { .. })
+        matches!(self, Self::NoSuchRank { .. } | Self::Certificates(_))
     }
 }
 

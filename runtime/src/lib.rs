@@ -8,12 +8,14 @@
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
 //! - [`counters`]: everything that was counted, in one place.
+//! - [`metrics`]: the same by peer and class, for those who watch.
 //!
 //! What is not here: how operations work (`gradwire-collectives`), how packets travel
 //! (`gradwire-transport`), where options come from (the command and the Python package).
 
 pub mod counters;
 pub mod error;
+pub mod metrics;
 pub mod open;
 pub mod pool;
 pub mod rank;
@@ -22,6 +24,8 @@ mod vicinity;
 
 pub use counters::Counters;
 pub use error::{EndError, JoinError, OpenError};
-pub use open::{OpenRank, Opening};
+pub use gradwire_transport::control::{CertificateError, CertificateFiles};
+pub use metrics::Snapshot;
+pub use open::{AUTO_MTU_MAX, OpenRank, Opening};
 pub use rank::{Done, Ended, LocalRank, Task};
 pub use seat::Ticket;

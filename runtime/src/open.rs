@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu, Wire};
 use gradwire_protocol::units::Rank;
-use gradwire_transport::control::{Listener, Membership, Role};
+use gradwire_transport::control::{CertificateFiles, Certificates, Listener, Membership, Role};
 use gradwire_transport::interface;
 use gradwire_transport::shm::Offer;
-use gradwire_transport::udp::Sockets;
+use gradwire_transport::wires::Wires;
 
 use crate::error::{JoinError, OpenError};
 use crate::rank::LocalRank;
 
 /// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
 /// does: a loss should not cost more than on a real network.
-pub(crate) const AUTO_MTU_MAX: u32 = 9_000;
+pub const AUTO_MTU_MAX: u32 = 9_000;
 
 /// What is needed to open a rank.
 #[derive(Clone, Debug)]
@@ -30,8 +30,10 @@ pub struct Opening {
     pub bind: IpAddr,
     /// Where rank 0 listens for the others, 0 for any free port; of no meaning for other ranks.
     pub port: u16,
-    /// The secret that the ranks share.
+    /// The secret that the ranks share; may be empty where they have certificates.
     pub token: String,
+    /// Certificates that the ranks prove themselves by, besides the token; all have some, or none.
+    pub certificates: Option<CertificateFiles>,
 }
 
 /// A rank with open sockets.
@@ -40,11 +42,13 @@ pub struct OpenRank {
     pub(crate) job: Job,
     pub(crate) rank: Rank,
     pub(crate) world_size: u16,
-    pub(crate) sockets: Sockets,
+    pub(crate) sockets: Wires,
     mtu: u32,
     offer: Option<Offer>,
+    pub(crate) local_rank: Option<u16>,
     listener: Option<Listener>,
     token: String,
+    certificates: Option<Certificates>,
 }
 
 impl OpenRank {
@@ -60,14 +64,16 @@ impl OpenRank {
             bind,
             port,
             token,
+            certificates,
         } = opening;
         if rank.0 >= world_size {
             return Err(OpenError::NoSuchRank { rank, world_size });
         }
+        let certificates = certificates.as_ref().map(Certificates::read).transpose()?;
         let listening = (rank == Rank(0)).then(|| Listener::bind(SocketAddr::new(bind, port)));
         let listener = listening.transpose()?;
         let transport = &job.transport;
-        let sockets = Sockets::open(bind, transport.entropies)?;
+        let sockets = Wires::open(transport.wire, bind, transport.entropies)?;
         let mtu = match job.transport.mtu {
             Mtu::Auto => interface::mtu(bind).map_err(OpenError::Mtu)?,
             Mtu::Bytes(bytes) => bytes,
@@ -80,9 +86,19 @@ impl OpenRank {
             sockets,
             mtu,
             offer,
+            local_rank: None,
             listener,
             token,
+            certificates,
         })
+    }
+
+    /// The rank with its number on its host, which a launcher may tell: its metrics are at the port
+    /// with that number from the job's on.
+    #[must_use]
+    pub fn with_local_rank(mut self, local_rank: Option<u16>) -> Self {
+        self.local_rank = local_rank;
+        self
     }
 
     /// Rank 0: where the others find it.
@@ -119,6 +135,7 @@ impl OpenRank {
             rank: self.rank,
             world_size: u32::from(self.world_size),
             token: std::mem::take(&mut self.token),
+            certificates: self.certificates.take(),
             job: self.job.flat(),
             data_addresses: self.sockets.addresses().to_vec(),
             host: host_name(),

@@ -1,5 +1,6 @@
 //! A rank that has joined its job: takes operations from any thread and calls back when they end.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,16 +9,19 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::job::{Job, Mtu, Security};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
 use gradwire_transport::driver::{self, Command, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
+use gradwire_transport::http::Server;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{Neighbours, Terms};
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
+use crate::metrics::snapshot::Subject;
+use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Ticket};
@@ -29,7 +33,7 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// is repaired.
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// How long a question to the driver thread may take.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An operation and the longest that it may take.
 #[derive(Debug)]
@@ -65,6 +69,8 @@ pub struct LocalRank {
     inbox: Arc<Inbox>,
     pool: Arc<Pool>,
     pending: Arc<Pending>,
+    watch: Arc<Watch>,
+    watched_at: Mutex<Option<Server>>,
 }
 
 impl LocalRank {
@@ -83,6 +89,7 @@ impl LocalRank {
             rank,
             world_size,
             sockets,
+            local_rank,
             ..
         } = open;
         let job = fitted(job, control.roster());
@@ -92,16 +99,12 @@ impl LocalRank {
             job: control.job_id(),
             epoch: control.epoch(),
         };
-        let seed = u64::from(identity.job.0) << 16 | u64::from(rank.0);
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
         let names = neighbours.as_mut().map(Neighbours::take_names);
-        let endpoint = Endpoint::new(identity, &job, seed);
-        let endpoint = match &terms {
-            Some(terms) => endpoint.with_neighbours(terms.others().collect(), terms.near()),
-            None => endpoint,
-        };
-        let segment_bytes = endpoint.segment_bytes();
-        let communicator = Communicator::new(endpoint, &job);
+        let endpoint = endpoint_of(&job, identity, terms.as_ref());
+        let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
+        let hosts = vicinity::hosts(control.roster());
+        let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
         let setup = Setup {
             sockets,
             peers: control
@@ -109,31 +112,32 @@ impl LocalRank {
                 .iter()
                 .map(|peer| peer.data_addresses.clone())
                 .collect(),
-            seal: Seal::none(job.transport.checksum),
+            seal: seal_of(&job, identity, &control),
             faults: Faults::new(&job.faults, rank),
             neighbours,
             idle: job.transport.idle,
+            caller_spin: vicinity::caller_spin(terms.as_ref()),
         };
         let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)
             .map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
         drop(names);
-        let others = usize::from(world_size) - 1;
-        let near = terms.iter().flat_map(Terms::others).count();
+        let wire = wire_of(terms.as_ref(), world_size, wires);
+        let subject = Subject::new(&job, identity, control.roster(), wire);
+        let watch = Watch::new(subject, &inbox);
+        let watched_at = metrics::open(job.metrics, local_rank, &watch);
         Ok(Self {
             rank,
-            wire: match near {
-                0 => "udp",
-                near if near == others => "shm",
-                _ => "shm+udp",
-            },
+            wire,
             job,
             segment_bytes,
             control: Mutex::new(Some(control)),
             inbox,
             pool: Arc::default(),
             pending: Arc::default(),
+            watch,
+            watched_at: Mutex::new(watched_at),
         })
     }
 
@@ -142,8 +146,8 @@ impl LocalRank {
         self.rank
     }
 
-    /// What carries packets to the other ranks: "udp", "shm", or "shm+udp" where some ranks share
-    /// memory with this one.
+    /// What carries packets to the other ranks: "udp", "uring", "shm", or "shm+udp" where some
+    /// ranks share memory with this one.
     pub fn wire(&self) -> &'static str {
         self.wire
     }
@@ -229,6 +233,22 @@ impl LocalRank {
         counted.unwrap_or_default().with_driver(driver)
     }
 
+    /// What was counted so far, by peer and class; `None` when the rank has been closed.
+    pub fn metrics(&self) -> Option<Snapshot> {
+        self.watch.snapshot()
+    }
+
+    /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job
+    /// wants that.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.door().as_ref().map(Server::address)
+    }
+
+    fn door(&self) -> MutexGuard<'_, Option<Server>> {
+        let door = self.watched_at.lock();
+        door.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Fails every operation here and on all other ranks.
     pub fn abort(&self, reason: &str) {
         if let Some(control) = self.control().as_ref() {
@@ -250,6 +270,7 @@ impl LocalRank {
             // The others may be lost or slow; there is nothing more to do for them.
             let _ = control.leave(LEAVE_PATIENCE);
         }
+        drop(self.door().take());
         self.inbox.disconnect();
         self.pool.close();
     }
@@ -262,9 +283,39 @@ impl LocalRank {
 impl Drop for LocalRank {
     fn drop(&mut self) {
         drop(self.control().take());
+        drop(self.door().take());
         self.inbox.disconnect();
         self.pool.close();
     }
+}
+
+fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {
+    match job.security {
+        Security::Aead => Seal::aead(identity, control.secrets()),
+        Security::None => Seal::none(identity, job.transport.checksum),
+    }
+}
+
+/// What carries packets to the others, of whom some may share memory and the rest are reached by
+/// `wires`.
+fn wire_of(terms: Option<&Terms>, world_size: u16, wires: &'static str) -> &'static str {
+    let others = usize::from(world_size) - 1;
+    match terms.into_iter().flat_map(Terms::others).count() {
+        0 => wires,
+        near if near == others => "shm",
+        _ => "shm+udp",
+    }
+}
+
+fn endpoint_of(job: &Job, identity: Identity, terms: Option<&Terms>) -> Endpoint {
+    let seed = u64::from(identity.job.0) << 16 | u64::from(identity.rank.0);
+    let endpoint = Endpoint::new(identity, job, seed);
+    let mut endpoint = match terms {
+        Some(terms) => endpoint.with_neighbours(terms.others().collect(), terms.near()),
+        None => endpoint,
+    };
+    endpoint.keep_metrics();
+    endpoint
 }
 
 /// The job as these ranks can do it: an MTU that it leaves open becomes what every interface takes,
@@ -288,7 +339,7 @@ fn fitted(job: Job, roster: &[Peer]) -> Job {
 /// The way to the driver for several threads, and what the control plane noticed before there was
 /// a driver.
 #[derive(Debug, Default)]
-struct Inbox {
+pub(crate) struct Inbox {
     state: Mutex<State>,
 }
 
@@ -329,7 +380,7 @@ impl Inbox {
     }
 
     /// Does something with the driver, if there is one.
-    fn with<T>(&self, act: impl FnOnce(&DriverLink<Seat>) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&DriverLink<Seat>) -> T) -> Option<T> {
         let link = match &*self.lock() {
             State::Connected(link) => Arc::clone(link),
             State::Early(_) | State::Closed => return None,

@@ -13,6 +13,7 @@ use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::ControlEvent;
 
 use crate::error::EndError;
+use crate::metrics::operations::{Begun, End, Operations};
 use crate::pool::Pool;
 use crate::rank::{Done, Ended, Task};
 
@@ -24,7 +25,8 @@ const LEFT_GRACE: Span = Span::from_millis(2_000);
 #[derive(Debug)]
 pub(crate) struct Seat {
     communicator: Communicator,
-    waiting: BTreeMap<OperationId, Promise>,
+    waiting: BTreeMap<OperationId, (Promise, Begun)>,
+    operations: Operations,
     left: Vec<(Instant, Rank)>,
 }
 
@@ -33,6 +35,7 @@ impl Seat {
         Self {
             communicator,
             waiting: BTreeMap::new(),
+            operations: Operations::default(),
             left: Vec::new(),
         }
     }
@@ -41,13 +44,19 @@ impl Seat {
         &self.communicator
     }
 
+    /// How long operations took.
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
     /// Starts an operation; a refusal reaches whoever waits like any other end.
     pub(crate) fn submit(&mut self, now: Instant, task: Task, promise: Promise) {
+        let begun = Begun::now(task.operation.collective);
         let mut operation = task.operation;
         operation.deadline = task.timeout.map(|timeout| now + timeout);
         match self.communicator.submit(now, operation) {
             Ok(id) => {
-                self.waiting.insert(id, promise);
+                self.waiting.insert(id, (promise, begun));
             }
             Err(refused) => promise.keep(Err(EndError::Refused(refused))),
         }
@@ -80,7 +89,12 @@ impl Seat {
                 input,
                 result,
             } = completion;
-            if let Some(promise) = self.waiting.remove(&id) {
+            if let Some((promise, begun)) = self.waiting.remove(&id) {
+                let end = match result {
+                    Ok(_) => End::Well,
+                    Err(_) => End::Failed,
+                };
+                self.operations.note(begun, end);
                 let result = result.map_err(EndError::Failed);
                 promise.keep(result.map(|outcome| Ended {
                     buffer,
@@ -102,6 +116,14 @@ impl Machine for Seat {
             self.communicator.fail_peer(rank, "it has left the job");
         }
         self.communicator.handle_timeout(now);
+    }
+
+    fn handle_host_drops(&mut self, now: Instant) {
+        self.communicator.handle_host_drops(now);
+    }
+
+    fn tolerates_loss(&self) -> bool {
+        self.communicator.tolerates_loss()
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {

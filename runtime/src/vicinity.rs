@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Wire};
-use gradwire_protocol::units::Rank;
+use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::control::{Control, Peer};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
 
 use crate::error::JoinError;
+
+/// Twice what waking a thread takes on a virtual machine.
+const CALLER_SPIN: Span = Span::from_micros(200);
 
 /// Lets the ranks of each host share memory, if any do. `None` where this rank shares with nobody.
 ///
@@ -45,13 +48,24 @@ pub(crate) fn enter(
     Ok(made)
 }
 
+/// How long a caller may look for work before it sleeps: where every rank of this host has a core,
+/// for longer than it takes to be woken.
+pub(crate) fn caller_spin(terms: Option<&Terms>) -> Span {
+    let ranks = terms.into_iter().flat_map(Terms::others).count() + 1;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if ranks <= cores {
+        CALLER_SPIN
+    } else {
+        Span::ZERO
+    }
+}
+
 fn offers(roster: &[Peer]) -> Vec<(Rank, Option<Offer>)> {
     let offers = roster.iter().map(|peer| (peer.rank, peer.memory.clone()));
     offers.collect()
 }
 
 /// The host of each rank: a number that ranks have in common if they share memory.
-#[expect(dead_code, reason = "the hierarchical algorithm asks")]
 pub(crate) fn hosts(roster: &[Peer]) -> Vec<u16> {
     let place = |peer: &Peer| peer.memory.as_ref().map(|offer| offer.place.clone());
     let first = |at: usize| {

@@ -12,6 +12,7 @@ use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation
 use gradwire_protocol::job::{Idle, Job, Wire};
 use gradwire_protocol::units::{Rank, Span, Step};
 use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening, Task};
+use gradwire_transport::uring;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -23,6 +24,7 @@ fn open(rank: u16, world_size: u16, job: &Job) -> OpenRank {
         bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
         port: 0,
         token: "secret".to_owned(),
+        certificates: None,
     });
     opened.expect("loopback has ports")
 }
@@ -88,6 +90,16 @@ fn ranks_get_the_sum_and_close_together() {
     });
 }
 
+/// UDP, memory of the host, and io_uring where this host allows it.
+fn wires() -> Vec<Wire> {
+    let mut wires = vec![Wire::Udp, Wire::Auto];
+    match uring::probe() {
+        Ok(_) => wires.push(Wire::Uring),
+        Err(reason) => eprintln!("skipped on io_uring: {reason}"),
+    }
+    wires
+}
+
 fn job_over(wire: Wire, idle: Idle) -> Job {
     let mut job = Job::default();
     job.transport.wire = wire;
@@ -103,10 +115,11 @@ fn pattern(elements: usize) -> impl Iterator<Item = f32> {
 #[test]
 fn sums_are_exact_over_every_wire_however_a_rank_waits() {
     let job_of = |wire| [Idle::Busy, Idle::Adaptive, Idle::Block].map(|idle| job_over(wire, idle));
-    let jobs = [Wire::Udp, Wire::Auto].into_iter().flat_map(job_of);
+    let jobs = wires().into_iter().flat_map(job_of);
     for (job, elements) in jobs.flat_map(|job| [(job.clone(), 3), (job, 300_003)]) {
         let name = match job.transport.wire {
             Wire::Udp => "udp",
+            Wire::Uring => "uring",
             _ => "shm",
         };
         on_ranks(3, &job, |rank| {
@@ -128,7 +141,7 @@ fn sums_are_exact_over_every_wire_however_a_rank_waits() {
 
 #[test]
 fn threads_that_wait_and_callbacks_share_one_driver() {
-    for wire in [Wire::Udp, Wire::Auto] {
+    for wire in wires() {
         on_ranks(2, &job_over(wire, Idle::Adaptive), |rank| {
             let (tell, told) = channel();
             thread::scope(|scope| {
@@ -329,6 +342,7 @@ fn a_rank_outside_the_world_and_a_port_in_use_are_refused() {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port,
             token: String::new(),
+            certificates: None,
         })
     };
     let in_use = again(0).expect_err("the port is taken");

@@ -1,15 +1,17 @@
 //! What drives a rank's machine, with sockets and shared memory.
 //!
 //! A round: read the clock, drain all rings and sockets, let the machine's timeouts happen at that
-//! clock (so that no packet that had arrived by then looks lost), run commands, send, tell progress.
-//! After some rounds with nothing to do whoever drives sleeps until a packet, a command or a
-//! timeout. Other threads talk to the machine by commands, closures that run between two rounds;
-//! there are no locks on the way of a packet.
+//! clock (so that no packet that had arrived by then looks lost), run commands, send, tell
+//! progress. After some rounds with nothing to do whoever drives sleeps until a packet, a command
+//! or a timeout. Other threads talk to the machine by commands, closures that run between two
+//! rounds; there are no locks on the way of a packet.
 //!
 //! One thread drives at a time. That is the driver's own, until a thread that has to wait for the
-//! outcome of its command [drives itself](DriverLink::drive): it saves two changes of threads, which
-//! cost more than a small message. The driver's thread comes back when no caller has driven for
-//! [`NAP`].
+//! outcome of its command [drives itself](DriverLink::drive): it saves two changes of threads,
+//! which cost more than a small message. The driver's thread comes back when no caller has driven
+//! for a millisecond.
+
+mod counters;
 
 use std::fmt;
 use std::io;
@@ -23,14 +25,17 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Idle;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::units::{Instant, Rank, Span};
+use gradwire_protocol::units::{Instant, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
 
 use crate::faults::{Faults, Verdict};
-use crate::seal::Seal;
+use crate::seal::{Refused, Seal};
 use crate::shm::Neighbours;
-use crate::udp::{Arrival, SLOT_BYTES, Sockets};
+use crate::udp::{Arrival, SLOT_BYTES};
 use crate::wake::{self, Bell};
+use crate::wires::{Threads, Wires};
+
+pub use counters::DriverCounters;
 
 /// Super-packets read before timeouts and sending get their turn again.
 const ARRIVALS_PER_ROUND: usize = 16;
@@ -62,7 +67,7 @@ pub type Command<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 /// What a driver needs besides its machine.
 pub struct Setup {
     /// The rank's sockets.
-    pub sockets: Sockets,
+    pub sockets: Wires,
     /// Data addresses of every rank, one per entropy; this rank's own are not used.
     pub peers: Vec<Vec<SocketAddr>>,
     /// What protects packets.
@@ -73,6 +78,9 @@ pub struct Setup {
     pub neighbours: Option<Neighbours>,
     /// What is done without work.
     pub idle: Idle,
+    /// How long a caller who waits looks for work at least before it sleeps, when it may sleep:
+    /// being woken takes longer than a small message. Nothing where ranks share cores.
+    pub caller_spin: Span,
 }
 
 /// Counts of what a driver did, readable at any time.
@@ -83,7 +91,11 @@ struct Shared {
     received_packets: AtomicU64,
     receive_calls: AtomicU64,
     malformed_packets: AtomicU64,
+    foreign_packets: AtomicU64,
+    old_epoch_packets: AtomicU64,
     unknown_senders: AtomicU64,
+    forged_packets: AtomicU64,
+    replayed_packets: AtomicU64,
     kernel_drops: AtomicU64,
     faults_dropped: AtomicU64,
     abandoned_packets: AtomicU64,
@@ -91,31 +103,6 @@ struct Shared {
     /// Whether a caller drives, or is about to.
     called: AtomicBool,
     failure: Mutex<Option<String>>,
-}
-
-/// Counts of what a driver did.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct DriverCounters {
-    /// Packets sent.
-    pub sent_packets: u64,
-    /// System calls for that.
-    pub send_calls: u64,
-    /// Packets received, those that faults took not counted.
-    pub received_packets: u64,
-    /// System calls for that.
-    pub receive_calls: u64,
-    /// Datagrams that are no packet of ours: too short, another version, a wrong checksum.
-    pub malformed_packets: u64,
-    /// Packets that say they are from a rank which has another address.
-    pub unknown_senders: u64,
-    /// Packets that the kernel dropped because a receive buffer was full: lost by this host, not
-    /// by the network.
-    pub kernel_drops: u64,
-    /// Packets dropped on purpose.
-    pub faults_dropped: u64,
-    /// Packets that the kernel would not take, for want of room or of a route; they are repaired
-    /// like lost ones.
-    pub abandoned_packets: u64,
 }
 
 /// The driver has stopped, or its machine has panicked.
@@ -133,6 +120,7 @@ pub struct DriverLink<M> {
     bell: Arc<Bell>,
     shared: Arc<Shared>,
     engine: Arc<Mutex<Option<Engine<M>>>>,
+    threads: Threads,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -151,6 +139,7 @@ pub fn spawn<M: Machine + Send + 'static>(
     let (commands, waiting) = sync_channel(COMMANDS_WAITING);
     let bell = Arc::new(Bell::new()?);
     let shared = Arc::new(Shared::default());
+    let threads = setup.sockets.threads();
     let engine = Engine {
         machine,
         patience: Patience::new(setup.idle),
@@ -190,6 +179,7 @@ pub fn spawn<M: Machine + Send + 'static>(
         bell,
         shared,
         engine,
+        threads,
         thread: Some(thread),
     })
 }
@@ -236,12 +226,13 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 impl<M: Machine> DriverLink<M> {
     /// Runs `command` and drives the machine on this thread until `is_done`, which is asked between
-    /// rounds. When another caller drives, that one runs the command, and this returns at once.
+    /// rounds. When another caller drives, or only the driver's own thread can, that one runs the
+    /// command, and this returns at once.
     ///
     /// # Errors
     /// [`Stopped`] when the driver no longer runs.
     pub fn drive(&self, command: Command<M>, is_done: impl FnMut() -> bool) -> Result<(), Stopped> {
-        if self.shared.called.swap(true, Ordering::SeqCst) {
+        if self.threads == Threads::First || self.shared.called.swap(true, Ordering::SeqCst) {
             return self.submit(command);
         }
         // The driver's thread may sleep with the engine in its hands.
@@ -297,7 +288,11 @@ impl<M> DriverLink<M> {
             received_packets: read(&self.shared.received_packets),
             receive_calls: read(&self.shared.receive_calls),
             malformed_packets: read(&self.shared.malformed_packets),
+            foreign_packets: read(&self.shared.foreign_packets),
+            old_epoch_packets: read(&self.shared.old_epoch_packets),
             unknown_senders: read(&self.shared.unknown_senders),
+            forged_packets: read(&self.shared.forged_packets),
+            replayed_packets: read(&self.shared.replayed_packets),
             kernel_drops: read(&self.shared.kernel_drops),
             faults_dropped: read(&self.shared.faults_dropped),
             abandoned_packets: read(&self.shared.abandoned_packets),
@@ -362,10 +357,10 @@ impl Patience {
     }
 
     /// Whether it is time to sleep.
-    fn is_over(&mut self, now: Instant) -> bool {
+    fn is_over(&mut self, now: Instant, least: Span) -> bool {
         match self.idle {
             Idle::Busy => false,
-            Idle::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span,
+            Idle::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span.max(least),
             Idle::Block => true,
         }
     }
@@ -434,7 +429,9 @@ impl<M: Machine> Engine<M> {
         command: Option<Command<M>>,
         mut is_over: impl FnMut() -> bool,
     ) -> io::Result<()> {
+        let mut spin = Span::ZERO;
         if let Some(command) = command {
+            spin = self.setup.caller_spin;
             self.obey();
             command(&mut self.machine, self.clock.now());
             self.send()?;
@@ -443,7 +440,7 @@ impl<M: Machine> Engine<M> {
         while !is_over() && !self.shared.stop.load(Ordering::Relaxed) {
             if self.round()? {
                 self.patience.found_work();
-            } else if self.patience.is_over(self.clock.now()) {
+            } else if self.patience.is_over(self.clock.now(), spin) {
                 self.lie_down();
                 // What came before the bells were armed did not ring them.
                 self.rounds = 0;
@@ -495,8 +492,9 @@ impl<M: Machine> Engine<M> {
         busy |= self.send()?;
         self.rounds = self.rounds.wrapping_add(1);
         if busy {
-            (self.progress)(&mut self.machine);
+            // Before: whoever hears of progress may look at the counters.
             self.publish();
+            (self.progress)(&mut self.machine);
         }
         Ok(busy)
     }
@@ -504,9 +502,23 @@ impl<M: Machine> Engine<M> {
     fn let_time_pass(&mut self, now: Instant) -> bool {
         let due = self.machine.poll_timeout().is_some_and(|at| at <= now);
         if due {
+            self.tell_host_drops(now);
             self.machine.handle_timeout(now);
         }
         due
+    }
+
+    fn tell_host_drops(&mut self, now: Instant) {
+        let sockets = &mut self.setup.sockets;
+        if !self.machine.tolerates_loss() {
+            self.tally.kernel_drops = sockets.counters().kernel_drops;
+            return;
+        }
+        let drops = sockets.ask_for_drops();
+        if drops > self.tally.kernel_drops {
+            self.tally.kernel_drops = drops;
+            self.machine.handle_host_drops(now);
+        }
     }
 
     fn sleep(&mut self) {
@@ -519,6 +531,7 @@ impl<M: Machine> Engine<M> {
             .flatten()
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
+        self.publish();
         let alarm = self.setup.neighbours.as_ref().map(Neighbours::alarm);
         let pipe = alarm.as_ref().map(|alarm| alarm.descriptor());
         self.bell.sleep(self.setup.sockets.readiness(), pipe, most);
@@ -569,12 +582,15 @@ impl<M: Machine> Engine<M> {
         Ok((read | received, drained))
     }
 
+    /// Tells whether a packet was taken. Garbage is no work: who waits while it floods in sleeps as
+    /// without it, and leaves the core to whom it waits for.
     fn drain_sockets(&mut self) -> io::Result<(bool, Drained)> {
-        let mut reads = 0;
+        let (mut reads, before) = (0, self.tally.received_packets);
         while reads < ARRIVALS_PER_ROUND {
-            let readable = self.setup.sockets.readable();
+            let readable = self.setup.sockets.readable()?;
             if readable.is_empty() {
-                return Ok((reads > 0, Drained::Fully));
+                let taken = self.tally.received_packets > before;
+                return Ok((taken, Drained::Fully));
             }
             for index in readable {
                 reads += 1;
@@ -584,7 +600,8 @@ impl<M: Machine> Engine<M> {
                 }
             }
         }
-        Ok((true, Drained::Partly))
+        let taken = self.tally.received_packets > before;
+        Ok((taken, Drained::Partly))
     }
 
     /// Hands the packets of a super-packet over one by one, through the faults if there are any.
@@ -592,7 +609,7 @@ impl<M: Machine> Engine<M> {
         let now = self.clock.now();
         self.tally.malformed_packets += u64::from(arrival.bytes == 0);
         let mut slot = std::mem::take(&mut self.slot);
-        for packet in slot[..arrival.bytes].chunks_mut(arrival.packet_bytes) {
+        for packet in arrival.packets(&mut slot) {
             match self.judge(packet) {
                 Verdict::Pass => self.pass_on(now, packet, arrival),
                 Verdict::Drop => {}
@@ -619,7 +636,8 @@ impl<M: Machine> Engine<M> {
         let Some(faults) = &mut self.setup.faults else {
             return Verdict::Pass;
         };
-        let source = Header::decode(packet).map_or(Rank(u16::MAX), |(header, _)| header.source);
+        let seal = &mut self.setup.seal;
+        let source = || seal.read(packet).ok().map(|header| header.source);
         faults.judge(source, packet.len())
     }
 
@@ -645,23 +663,12 @@ impl<M: Machine> Engine<M> {
 
     /// Hands one packet to the machine if it is sound. `from` is checked where it is known.
     fn deliver(&mut self, now: Instant, packet: &mut [u8], ecn: Ecn, from: Option<SocketAddr>) {
-        let Ok(header) = Header::decode(packet).map(|(header, _)| header) else {
-            self.tally.malformed_packets += 1;
-            return;
+        let header = match self.accept(packet, from) {
+            Ok(header) => header,
+            Err(refused) => return self.tally.count(refused),
         };
-        if !self.setup.seal.is_intact(packet, header.checksum) {
-            self.tally.malformed_packets += 1;
-            return;
-        }
-        let peer = self.setup.peers.get(usize::from(header.source.0));
-        let path = usize::from(header.entropy.0);
-        let expected = peer.and_then(|addresses| addresses.get(path % addresses.len().max(1)));
-        if expected.is_none() || from.is_some_and(|from| expected != Some(&from)) {
-            self.tally.unknown_senders += 1;
-            return;
-        }
         self.tally.received_packets += 1;
-        let payload = Payload::Bytes(&packet[HEADER_BYTES..]);
+        let payload = Payload::Bytes(&packet[HEADER_BYTES..][..usize::from(header.length)]);
         self.machine.handle_datagram(
             now,
             Datagram {
@@ -670,6 +677,19 @@ impl<M: Machine> Engine<M> {
                 ecn,
             },
         );
+    }
+
+    /// Opens a packet, if it is sound; what costs least is looked at first.
+    fn accept(&mut self, packet: &mut [u8], from: Option<SocketAddr>) -> Result<Header, Refused> {
+        let header = self.setup.seal.read(packet)?;
+        let peer = self.setup.peers.get(usize::from(header.source.0));
+        let path = usize::from(header.entropy.0);
+        let expected = peer.and_then(|addresses| addresses.get(path % addresses.len().max(1)));
+        if expected.is_none() || from.is_some_and(|from| expected != Some(&from)) {
+            return Err(Refused::UnknownSender);
+        }
+        self.setup.seal.open(&header, packet)?;
+        Ok(header)
     }
 
     fn send(&mut self) -> io::Result<bool> {
@@ -722,7 +742,11 @@ impl<M: Machine> Engine<M> {
             (&shared.received_packets, self.tally.received_packets),
             (&shared.receive_calls, self.tally.receive_calls),
             (&shared.malformed_packets, self.tally.malformed_packets),
+            (&shared.foreign_packets, self.tally.foreign_packets),
+            (&shared.old_epoch_packets, self.tally.old_epoch_packets),
             (&shared.unknown_senders, self.tally.unknown_senders),
+            (&shared.forged_packets, self.tally.forged_packets),
+            (&shared.replayed_packets, self.tally.replayed_packets),
             (&shared.kernel_drops, sockets.kernel_drops),
             (&shared.faults_dropped, dropped),
             (
@@ -746,14 +770,18 @@ mod tests {
     #[test]
     fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
         let mut patience = Patience::new(Idle::Adaptive);
-        assert!(!patience.is_over(at(0)) && !patience.is_over(at(40)) && patience.is_over(at(41)));
+        assert!(
+            !patience.is_over(at(0), Span::ZERO)
+                && !patience.is_over(at(40), Span::ZERO)
+                && patience.is_over(at(41), Span::ZERO)
+        );
         for _ in 0..10 {
             patience.slept();
         }
-        assert!(!patience.is_over(at(100)) && patience.is_over(at(106)));
+        assert!(!patience.is_over(at(100), Span::ZERO) && patience.is_over(at(106), Span::ZERO));
         patience.found_work();
-        assert!(!patience.is_over(at(200)) && !patience.is_over(at(210)));
-        assert!(patience.is_over(at(211)));
+        assert!(!patience.is_over(at(200), Span::ZERO) && !patience.is_over(at(210), Span::ZERO));
+        assert!(patience.is_over(at(211), Span::ZERO));
     }
 
     #[test]

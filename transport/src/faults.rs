@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use gradwire_protocol::job;
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{Instant, Rank, Span};
+use gradwire_protocol::units::{Instant, Rank, Share, Span};
 
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
@@ -68,27 +68,37 @@ impl Faults {
         })
     }
 
-    /// Decides about a packet of `bytes` bytes from `source`.
-    pub fn judge(&mut self, source: Rank, bytes: usize) -> Verdict {
+    /// Decides about a packet of `bytes` bytes. `source`, which costs a look at the packet, is
+    /// asked only where it matters.
+    pub fn judge(&mut self, source: impl FnOnce() -> Option<Rank>, bytes: usize) -> Verdict {
         let verdict = self.verdict(source, bytes);
         self.dropped += u64::from(verdict == Verdict::Drop);
         verdict
     }
 
-    fn verdict(&mut self, source: Rank, bytes: usize) -> Verdict {
-        if self.wanted.one_way.contains(&(source, self.rank)) || self.loss.loses(&mut self.rng) {
+    fn verdict(&mut self, source: impl FnOnce() -> Option<Rank>, bytes: usize) -> Verdict {
+        let is_cut = |from| self.wanted.one_way.contains(&(from, self.rank));
+        if !self.wanted.one_way.is_empty() && source().is_some_and(is_cut) {
             return Verdict::Drop;
         }
-        if self.rng.random_bool(self.wanted.corrupt.get()) {
+        if self.loss.loses(&mut self.rng) {
+            return Verdict::Drop;
+        }
+        if self.hits(self.wanted.corrupt) {
             return Verdict::Corrupt(self.rng.random_range(0..bytes.max(1) * 8));
         }
-        if self.rng.random_bool(self.wanted.duplicate.get()) {
+        if self.hits(self.wanted.duplicate) {
             return Verdict::Duplicate;
         }
-        if self.rng.random_bool(self.wanted.reorder.get()) {
+        if self.hits(self.wanted.reorder) {
             return Verdict::Hold(self.wanted.delay + REORDER_BY);
         }
         Verdict::Pass
+    }
+
+    /// Whether a packet is of a share; what nobody wants costs no draw.
+    fn hits(&mut self, share: Share) -> bool {
+        !share.is_none() && self.rng.random_bool(share.get())
     }
 
     /// By how much every packet is late that is not held longer.
@@ -164,7 +174,9 @@ mod tests {
 
     fn verdicts(wanted: &job::Faults, packets: usize) -> Vec<Verdict> {
         let mut faults = Faults::new(wanted, Rank(1)).expect("faults are wanted");
-        (0..packets).map(|_| faults.judge(Rank(0), 1500)).collect()
+        (0..packets)
+            .map(|_| faults.judge(|| Some(Rank(0)), 1500))
+            .collect()
     }
 
     #[test]
@@ -205,7 +217,7 @@ mod tests {
         wanted.one_way = vec![(Rank(0), Rank(1))];
         assert!(verdicts(&wanted, 100).iter().all(|v| *v == Verdict::Drop));
         let mut faults = Faults::new(&wanted, Rank(0)).expect("faults are wanted");
-        assert_eq!(faults.judge(Rank(1), 1500), Verdict::Pass);
+        assert_eq!(faults.judge(|| Some(Rank(1)), 1500), Verdict::Pass);
     }
 
     #[test]

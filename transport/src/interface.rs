@@ -13,36 +13,75 @@ use socket2::{SockAddr, SockAddrStorage};
 /// # Errors
 /// When no interface of this host has the address, or the system does not tell its MTU.
 pub fn mtu(address: IpAddr) -> io::Result<u32> {
-    let name = name_of(address)?;
+    mtu_of(&name(address)?)
+}
+
+/// The largest IP packet that the interface of this name takes, in bytes.
+///
+/// # Errors
+/// When there is no such interface, or the system does not tell its MTU.
+pub fn mtu_of(name: &str) -> io::Result<u32> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"))?;
     text.trim().parse().map_err(io::Error::other)
 }
 
-fn name_of(address: IpAddr) -> io::Result<String> {
+/// The name of the interface with `address`; any loopback address has the loopback interface.
+///
+/// # Errors
+/// When no interface of this host has the address.
+pub fn name(address: IpAddr) -> io::Result<String> {
+    let all = all()?;
+    let found = all
+        .into_iter()
+        .find(|one| one.address == address || (address.is_loopback() && one.is_loopback));
+    found
+        .map(|one| one.name)
+        .ok_or_else(|| io::Error::other(format!("no interface of this host has {address}")))
+}
+
+/// One address of an interface of this host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Interface {
+    /// The interface's name; it comes once per address.
+    pub name: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether it is switched on.
+    pub is_up: bool,
+    /// Whether it leads nowhere but to this host.
+    pub is_loopback: bool,
+}
+
+/// All interfaces that have an IP address, once per address.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn all() -> io::Result<Vec<Interface>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success the pointer is set to a list that freeifaddrs takes back.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut found = None;
+    let mut found = Vec::new();
     let mut next = first;
     // SAFETY: every entry is valid until the list is freed, and the last one's link is null.
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
-        if ip_of(entry) == Some(address) || (address.is_loopback() && is_loopback(entry)) {
-            // SAFETY: an entry's name is a C string that lives as long as the list.
-            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            found = name.to_str().ok().map(str::to_owned);
-            break;
+        // SAFETY: an entry's name is a C string that lives as long as the list.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        if let (Some(address), Ok(name)) = (ip_of(entry), name.to_str()) {
+            let has = |flag: libc::c_int| entry.ifa_flags & flag as libc::c_uint != 0;
+            found.push(Interface {
+                name: name.to_owned(),
+                address,
+                is_up: has(libc::IFF_UP),
+                is_loopback: has(libc::IFF_LOOPBACK),
+            });
         }
     }
     // SAFETY: the list came from getifaddrs and nothing points into it any more.
     unsafe { libc::freeifaddrs(first) };
-    found.ok_or_else(|| io::Error::other(format!("no interface of this host has {address}")))
-}
-
-fn is_loopback(entry: &libc::ifaddrs) -> bool {
-    entry.ifa_flags & libc::IFF_LOOPBACK as libc::c_uint != 0
+    Ok(found)
 }
 
 fn ip_of(entry: &libc::ifaddrs) -> Option<IpAddr> {

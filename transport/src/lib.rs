@@ -6,8 +6,12 @@
 //! - [`seal`]: what makes bytes a packet of this job.
 //! - [`udp`]: runs of packets out, super-packets in.
 //! - [`shm`]: packets through memory, between ranks of one host.
+//! - [`uring`]: the same by io_uring.
+//! - [`wires`]: which of the two a rank uses.
 //! - [`faults`]: loss, bursts, reordering and more, on purpose.
 //! - [`interface`]: which interface has an address, and how large a packet it takes.
+//! - [`probe`]: what `gradwire doctor` measures.
+//! - [`http`]: a few pages for those who watch a rank.
 //! - [`control`]: rendezvous, agreement on the job, who is lost.
 //!
 //! What is not here: rules of the protocol, and what a message means.
@@ -15,9 +19,13 @@
 pub mod control;
 pub mod driver;
 pub mod faults;
+pub mod http;
 pub mod interface;
 mod message;
+pub mod probe;
 pub mod seal;
 pub mod shm;
 pub mod udp;
+pub mod uring;
 mod wake;
+pub mod wires;

@@ -16,6 +16,9 @@ use gradwire_protocol::wire::HEADER_BYTES;
 
 /// Room for three control messages of at most 8 bytes of data each.
 const CONTROL_BYTES: usize = 128;
+/// Numbers that SO_MEMINFO tells, and which of them is the drops (sock_diag(7), SK_MEMINFO_DROPS).
+const MEMORY_VALUES: usize = 9;
+const MEMORY_DROPS: usize = 8;
 /// The most packets of one gathered send: packets are gathered only from 4 KiB on, and a send has
 /// less than 64 KiB.
 const GATHERED_MAX: usize = 16;
@@ -66,43 +69,47 @@ pub(crate) struct Received {
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// Sends `bytes` as one packet, or as several of equal size.
-pub(crate) fn send(descriptor: RawFd, bytes: &[u8], control: &Control<'_>) -> io::Result<()> {
-    let vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    send_vectors(descriptor, &mut [vector], control)
+/// The packets of one send.
+#[derive(Debug)]
+pub(crate) enum Packets<'a> {
+    /// One behind the other.
+    Staged(&'a [u8]),
+    /// Headers and payloads lie apart.
+    Gathered(&'a Gathered<'a>),
 }
 
-/// Sends packets whose headers and payloads lie apart.
-pub(crate) fn send_gathered(
-    descriptor: RawFd,
-    gathered: &Gathered<'_>,
+/// Writes down for the kernel that `packets` are to be sent, and lets `act` have that; everything
+/// that it points to lives until `act` returns.
+pub(crate) fn written<T>(
+    packets: &Packets<'_>,
     control: &Control<'_>,
-) -> io::Result<()> {
-    let empty = libc::iovec {
-        iov_base: ptr::null_mut(),
-        iov_len: 0,
+    act: impl FnOnce(&libc::msghdr) -> T,
+) -> T {
+    let vector = |part: &[u8]| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast(),
+        iov_len: part.len(),
     };
-    let mut vectors = [empty; 2 * GATHERED_MAX];
+    let gathered = match packets {
+        Packets::Staged(bytes) => return written_vectors(&mut [vector(bytes)], control, act),
+        Packets::Gathered(gathered) => gathered,
+    };
+    let mut vectors = [vector(&[]); 2 * GATHERED_MAX];
     let headers = gathered.headers.chunks_exact(HEADER_BYTES);
     let mut used = 0;
     for (header, payload) in headers.zip(&gathered.payloads[..gathered.count]) {
         for part in [header, payload] {
-            vectors[used].iov_base = part.as_ptr().cast_mut().cast();
-            vectors[used].iov_len = part.len();
+            vectors[used] = vector(part);
             used += 1;
         }
     }
-    send_vectors(descriptor, &mut vectors[..used], control)
+    written_vectors(&mut vectors[..used], control, act)
 }
 
-fn send_vectors(
-    descriptor: RawFd,
+fn written_vectors<T>(
     vectors: &mut [libc::iovec],
     control: &Control<'_>,
-) -> io::Result<()> {
+    act: impl FnOnce(&libc::msghdr) -> T,
+) -> T {
     let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
     // SAFETY: an all-zero msghdr is a valid one without any part.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -111,7 +118,6 @@ fn send_vectors(
     message.msg_iov = vectors.as_mut_ptr();
     message.msg_iovlen = vectors.len();
     message.msg_control = buffer.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_BYTES;
     let class = libc::c_int::from(control.traffic_class).to_ne_bytes();
     let (level, kind) = traffic_class_option(control.to);
     let mut used = put(&mut buffer, 0, (level, kind), &class);
@@ -120,9 +126,14 @@ fn send_vectors(
         used = put(&mut buffer, used, option, &bytes.to_ne_bytes());
     }
     message.msg_controllen = used;
+    act(&message)
+}
+
+/// Sends what was [`written`].
+pub(crate) fn send(descriptor: RawFd, message: &libc::msghdr) -> io::Result<()> {
     // SAFETY: the message points to an address, vectors and control bytes that all live until the
     // call returns; the kernel reads them and writes none.
-    let sent = unsafe { libc::sendmsg(descriptor, &raw const message, 0) };
+    let sent = unsafe { libc::sendmsg(descriptor, message, 0) };
     if sent < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -202,8 +213,62 @@ pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received
     Ok(received)
 }
 
+/// Where the packets begin in a slot that a ring has filled: before them lie what came with them,
+/// [`ring_template`] says how much room that has.
+pub(crate) const RING_PACKETS_AT: usize =
+    size_of::<RingHeader>() + size_of::<SockAddrStorage>() + CONTROL_BYTES;
+
+/// What a ring writes at the start of a slot (io_uring_recvmsg_out).
+#[repr(C)]
+struct RingHeader {
+    name_bytes: u32,
+    control_bytes: u32,
+    packet_bytes: u32,
+    flags: u32,
+}
+
+/// How much room a slot of a ring has for addresses and control messages.
+pub(crate) const fn ring_template() -> libc::msghdr {
+    // SAFETY: an all-zero msghdr is a valid one without any part.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_namelen = size_of::<SockAddrStorage>() as libc::socklen_t;
+    message.msg_controllen = CONTROL_BYTES;
+    message
+}
+
+/// Reads what a ring wrote into `slot`.
+pub(crate) fn received_in(slot: &[u8]) -> io::Result<Received> {
+    let wrong = || io::Error::other("a ring filled a slot in an unknown way");
+    let (header, rest) = slot.split_at(size_of::<RingHeader>());
+    let (name, rest) = rest.split_at(size_of::<SockAddrStorage>());
+    // SAFETY: the header is whole, and any bytes are a valid one.
+    let header: RingHeader = unsafe { ptr::read_unaligned(header.as_ptr().cast()) };
+    let mut storage = SockAddrStorage::zeroed();
+    if header.name_bytes > storage.size_of() || header.control_bytes as usize > CONTROL_BYTES {
+        return Err(wrong());
+    }
+    // SAFETY: `name` has the bytes of a storage, of which any are valid.
+    unsafe { ptr::copy_nonoverlapping(name.as_ptr(), (&raw mut storage).cast(), name.len()) };
+    // SAFETY: the kernel wrote an address of that many bytes.
+    let from = unsafe { SockAddr::new(storage, header.name_bytes) };
+    let mut control = ControlBuffer([0; CONTROL_BYTES]);
+    control.0.copy_from_slice(&rest[..CONTROL_BYTES]);
+    let mut message = ring_template();
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = header.control_bytes as usize;
+    let mut received = Received {
+        bytes: header.packet_bytes as usize,
+        packet_bytes: None,
+        traffic_class: 0,
+        kernel_drops: None,
+        from: from.as_socket().ok_or_else(wrong)?,
+    };
+    read_control(&message, &mut received);
+    Ok(received)
+}
+
 fn read_control(message: &libc::msghdr, received: &mut Received) {
-    // SAFETY: `message` was filled by recvmsg and its control buffer lives in the caller.
+    // SAFETY: `message` was filled by the kernel and its control buffer lives in the caller.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
         // SAFETY: the CMSG macros only give headers that lie whole in the control buffer.
@@ -260,6 +325,21 @@ pub(crate) fn ask_for_ancillary(descriptor: RawFd, address: IpAddr) -> io::Resul
     match address {
         IpAddr::V6(_) => set(descriptor, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
         IpAddr::V4(_) => set(descriptor, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+    }
+}
+
+/// How many packets the kernel has dropped at a socket so far, as far as it counts in 32 bits.
+pub(crate) fn drops(descriptor: RawFd) -> io::Result<u32> {
+    let mut values = [0_u32; MEMORY_VALUES];
+    let mut length = size_of_val(&values) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
+    let out = values.as_mut_ptr().cast();
+    // SAFETY: the array has the length given and lives until the call returns.
+    let failed = unsafe { libc::getsockopt(descriptor, level, option, out, &raw mut length) };
+    if failed == 0 {
+        Ok(values[MEMORY_DROPS])
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

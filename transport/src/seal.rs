@@ -1,70 +1,170 @@
-//! What makes bytes a packet of this job: headers written and sealed on the way out, checked on the
-//! way in.
+//! What makes bytes a packet of this job: headers written and sealed on the way out, checked and
+//! opened on the way in.
 //!
-//! Runs that are copied together are [staged](Seal::stage), large payloads are
-//! [gathered](Seal::gather) from where they lie. How packets reach the kernel is [`crate::udp`]'s.
+//! Runs that are copied together are [staged](Seal::stage), and sealed on the way from where they
+//! lie into the staging buffer; large payloads that need no seal are gathered from
+//! where they lie. What comes in is looked at in the order of cost: [`Seal::read`] takes no
+//! cryptography, and only what passes it, from an address of its sender, goes to [`Seal::open`].
+//! How packets reach the kernel is [`crate::udp`]'s.
+
+mod keys;
+mod window;
 
 use std::ops::Range;
 
+use gradwire_protocol::endpoint::Identity;
 use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Payload, Transmit};
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES};
+use gradwire_protocol::units::Rank;
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, TAG_BYTES};
 
+use crate::control::PairSecrets;
 use crate::message::Gathered;
 use crate::udp::SLOT_BYTES;
+
+use keys::{Direction, Inbound, Outbound};
+pub(crate) use keys::{Secret, expand};
+
+/// Why a datagram is not taken. None is ever answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// Too short, cut off, of another version or kind, or of a length that it does not say.
+    #[error("no whole packet of this version")]
+    Malformed,
+    /// A packet of another job.
+    #[error("a packet of another job")]
+    Foreign,
+    /// A packet of another membership of this job.
+    #[error("a packet of another epoch of this job")]
+    OldEpoch,
+    /// It does not come from where the rank is that it names.
+    #[error("not from the address of the rank that it names")]
+    UnknownSender,
+    /// Its tag or checksum is wrong: it was forged, or damaged on the way.
+    #[error("its tag or checksum is wrong")]
+    Forged,
+    /// It was taken before, or is a control packet too old to tell.
+    #[error("taken before")]
+    Replayed,
+}
 
 /// Seals and opens the packets of one rank.
 #[derive(Debug)]
 pub struct Seal {
-    checksum: Checksum,
+    identity: Identity,
+    protection: Protection,
     staging: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Protection {
+    Checksum(Checksum),
+    /// By rank; none for this rank itself.
+    Aead(Vec<Option<Pair>>),
+}
+
+/// Both directions between this rank and another.
+#[derive(Debug)]
+struct Pair {
+    outbound: Outbound,
+    inbound: Inbound,
 }
 
 impl Seal {
     /// A seal that protects packets from accidents only, by a CRC-32, or from nothing.
-    pub fn none(checksum: Checksum) -> Self {
+    pub fn none(identity: Identity, checksum: Checksum) -> Self {
+        Self::new(identity, Protection::Checksum(checksum))
+    }
+
+    /// A seal that encrypts and authenticates every packet with AES-128-GCM.
+    ///
+    /// # Panics
+    /// When `secrets` are not one for each rank of the job.
+    pub fn aead(identity: Identity, secrets: &PairSecrets) -> Self {
+        let ranks = 0..identity.world_size;
+        assert_eq!(secrets.len(), ranks.len(), "a secret for each rank");
+        let pair = |rank| {
+            let peer = Rank(rank);
+            let direction = |source, destination| Direction {
+                job: identity.job,
+                epoch: identity.epoch,
+                source,
+                destination,
+            };
+            let secret = secrets.with(peer);
+            (peer != identity.rank).then(|| Pair {
+                outbound: Outbound::new(direction(identity.rank, peer), secret),
+                inbound: Inbound::new(direction(peer, identity.rank), secret),
+            })
+        };
+        Self::new(identity, Protection::Aead(ranks.map(pair).collect()))
+    }
+
+    fn new(identity: Identity, protection: Protection) -> Self {
         Self {
-            checksum,
-            staging: Vec::with_capacity(SLOT_BYTES),
+            identity,
+            protection,
+            staging: vec![0; SLOT_BYTES],
         }
     }
 
-    /// The packets of a run, one behind the other.
+    /// Whether payloads may be gathered from where they lie; sealing writes them
+    /// anew.
+    pub fn may_gather(&self) -> bool {
+        matches!(self.protection, Protection::Checksum(_))
+    }
+
+    /// Bytes behind the payload of every packet.
+    pub fn tag_bytes(&self) -> usize {
+        match self.protection {
+            Protection::Checksum(_) => 0,
+            Protection::Aead(_) => TAG_BYTES,
+        }
+    }
+
+    /// The packets of a run, one behind the other: at most [`SLOT_BYTES`].
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
-        self.staging.clear();
+        let tag = self.tag_bytes();
+        let mut end = 0;
         for index in packets {
             let header = transmit.header(index);
-            let at = self.staging.len();
-            self.staging.resize(at + HEADER_BYTES, 0);
-            header.encode(&mut self.staging[at..]);
-            match transmit.payload(&header) {
-                Payload::Bytes(bytes) => self.staging.extend_from_slice(bytes),
-                Payload::Length(length) => self.staging.resize(at + HEADER_BYTES + length, 0),
-            }
-            if self.checksum == Checksum::On {
-                let sum = crc32fast::hash(&self.staging[at..]);
-                let field = at + CHECKSUM_AT;
-                self.staging[field..field + 4].copy_from_slice(&sum.to_le_bytes());
+            let length = usize::from(header.length);
+            let packet = &mut self.staging[end..][..HEADER_BYTES + length + tag];
+            end += packet.len();
+            header.encode(packet);
+            let payload = transmit.payload(&header);
+            match &mut self.protection {
+                Protection::Checksum(checksum) => write_plain(packet, payload, *checksum),
+                Protection::Aead(pairs) => {
+                    let pair = pairs[usize::from(transmit.to.0)].as_mut();
+                    let pair = pair.expect("a machine does not send to its own rank");
+                    write_sealed(packet, payload, &mut pair.outbound);
+                }
             }
         }
-        &self.staging
+        &self.staging[..end]
     }
 
     /// Only the headers of a run are written together; payloads stay where they lie in `message`.
+    ///
+    /// # Panics
+    /// When it [may not](Self::may_gather).
     pub(crate) fn gather<'a>(
         &'a mut self,
         transmit: &Transmit<'_>,
         message: &'a [u8],
         packets: Range<usize>,
     ) -> Gathered<'a> {
-        self.staging.clear();
-        self.staging.resize(packets.len() * HEADER_BYTES, 0);
+        let Protection::Checksum(checksum) = self.protection else {
+            panic!("sealed packets are staged");
+        };
+        let headers = &mut self.staging[..packets.len() * HEADER_BYTES];
         let mut gathered = Gathered::default();
-        for (index, out) in packets.zip(self.staging.chunks_exact_mut(HEADER_BYTES)) {
+        for (index, out) in packets.zip(headers.chunks_exact_mut(HEADER_BYTES)) {
             let header = transmit.header(index);
             header.encode(out);
             let payload = &message[header.offset as usize..][..usize::from(header.length)];
-            if self.checksum == Checksum::On {
+            if checksum == Checksum::On {
                 let mut sum = crc32fast::Hasher::new();
                 sum.update(out);
                 sum.update(payload);
@@ -72,16 +172,72 @@ impl Seal {
             }
             gathered.push(payload);
         }
-        gathered.with_headers(&self.staging)
+        gathered.with_headers(headers)
     }
 
-    /// Whether a packet is as its sender sealed it. `packet` is at least a header long, `said` the
-    /// checksum in that header.
-    pub fn is_intact(&self, packet: &mut [u8], said: u32) -> bool {
-        if self.checksum == Checksum::Off {
-            return true;
+    /// The header of a packet, if it can be one of this job; nothing in it is certain yet. Costs a
+    /// few comparisons.
+    ///
+    /// # Errors
+    /// [`Refused`], but for what [`Seal::open`] finds.
+    pub fn read(&self, packet: &[u8]) -> Result<Header, Refused> {
+        let plain = packet.len().checked_sub(self.tag_bytes());
+        let plain = &packet[..plain.ok_or(Refused::Malformed)?];
+        let (header, _) = Header::decode(plain).map_err(|_| Refused::Malformed)?;
+        let us = &self.identity;
+        if header.job != us.job {
+            Err(Refused::Foreign)
+        } else if header.epoch != us.epoch {
+            Err(Refused::OldEpoch)
+        } else if header.source == us.rank || header.source.0 >= us.world_size {
+            Err(Refused::UnknownSender)
+        } else {
+            Ok(header)
         }
-        packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
-        crc32fast::hash(packet) == said
+    }
+
+    /// Opens a packet where it lies, with the header that [`Seal::read`] gave: from here on the
+    /// header is what its sender wrote, and the payload stands behind it in clear.
+    ///
+    /// # Errors
+    /// [`Refused::Forged`] and [`Refused::Replayed`]; the packet's bytes mean nothing then.
+    pub fn open(&mut self, header: &Header, packet: &mut [u8]) -> Result<(), Refused> {
+        match &mut self.protection {
+            Protection::Checksum(Checksum::Off) => Ok(()),
+            Protection::Checksum(Checksum::On) => {
+                packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
+                let intact = crc32fast::hash(packet) == header.checksum;
+                intact.then_some(()).ok_or(Refused::Forged)
+            }
+            Protection::Aead(pairs) => {
+                let pair = pairs.get_mut(usize::from(header.source.0));
+                let pair = pair
+                    .and_then(Option::as_mut)
+                    .ok_or(Refused::UnknownSender)?;
+                pair.inbound.open(header.kind, packet)
+            }
+        }
+    }
+}
+
+/// Puts the payload behind the header that `packet` starts with, and the checksum of both into it.
+fn write_plain(packet: &mut [u8], payload: Payload<'_>, checksum: Checksum) {
+    match payload {
+        Payload::Bytes(bytes) => packet[HEADER_BYTES..].copy_from_slice(bytes),
+        Payload::Length(_) => packet[HEADER_BYTES..].fill(0),
+    }
+    if checksum == Checksum::On {
+        let sum = crc32fast::hash(packet);
+        packet[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// Seals the payload behind the header that `packet` starts with. A machine that sends lengths
+/// sends zeros.
+fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut Outbound) {
+    static ZEROS: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
+    match payload {
+        Payload::Bytes(bytes) => outbound.seal(packet, bytes),
+        Payload::Length(length) => outbound.seal(packet, &ZEROS[..length]),
     }
 }

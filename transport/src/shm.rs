@@ -1,6 +1,6 @@
 //! Shared memory between the ranks of one host: a ring of packets per directed pair.
 //!
-//! Every rank makes an [inbox](inbox): a file in `/dev/shm` with one [ring](ring) for each
+//! Every rank makes an inbox: a file in `/dev/shm` with one ring for each
 //! neighbour, and a bell, a named pipe that ends its sleep. Names travel over the control plane;
 //! when all have attached, the files are unlinked, and the memory goes with the last rank.
 //!
@@ -32,7 +32,7 @@ pub use ring::Packet;
 /// Where memory is shared.
 const FOLDER: &str = "/dev/shm";
 /// A ring at most; more than a core's cache makes nothing faster.
-const RING_MAX: u64 = 1 << 20;
+pub const RING_MAX: u64 = 1 << 20;
 /// A ring at least: several packets.
 const RING_MIN: u64 = 256 << 10;
 /// Payload bytes of a full packet: short enough that the reader starts while the writer is at the
@@ -66,6 +66,16 @@ impl Offer {
     }
 }
 
+/// Bytes of each ring when so many ranks share a place where `free` bytes are free, of which rings
+/// take half at most; `None` when that is too little, or there is nobody to share with.
+pub fn ring_bytes(free: u64, ranks: u64) -> Option<u64> {
+    let pairs = ranks * ranks.saturating_sub(1);
+    let share = (free / 2).checked_div(pairs)?;
+    let largest = 1 << share.max(1).ilog2();
+    let ring_bytes = RING_MAX.min(largest);
+    (ring_bytes >= RING_MIN).then_some(ring_bytes)
+}
+
 /// What the ranks of a host share, the same on each.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Terms {
@@ -89,13 +99,10 @@ impl Terms {
             Some((*rank, offer))
         });
         let here: Vec<(Rank, &Offer)> = here.collect();
-        let pairs = here.len() as u64 * (here.len() as u64 - 1);
         let free = here.iter().map(|(_, offer)| offer.free).min()?;
-        let share = (free / 2).checked_div(pairs)?;
-        let largest = 1 << share.max(1).ilog2();
-        let ring_bytes = RING_MAX.min(largest);
+        let ring_bytes = ring_bytes(free, here.len() as u64)?;
         let named = |(rank, offer): (Rank, &Offer)| (rank, offer.name.clone());
-        (ring_bytes >= RING_MIN).then(|| Self {
+        Some(Self {
             ranks: here.into_iter().map(named).collect(),
             me,
             ring_bytes,

@@ -11,13 +11,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
+use std::slice::ChunksMut;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use gradwire_protocol::machine::{Ecn, Payload, Transmit};
 use gradwire_protocol::units::Entropy;
 
-use crate::message::{self, Control};
+use crate::message::{self, Control, Packets, RING_PACKETS_AT, Received};
 use crate::seal::Seal;
 pub use crate::wake::Readable;
 use crate::wake::Readiness;
@@ -26,10 +27,10 @@ use crate::wake::Readiness;
 const GSO_PACKETS_MAX: usize = 64;
 /// The most bytes of one GSO send.
 const GSO_BYTES_MAX: usize = 65_000;
-/// A super-packet as received, with room for the largest.
-pub const SLOT_BYTES: usize = 65_536;
-/// Packets at least this long are gathered from where they lie; shorter ones are copied together
-/// first, which costs less than two vectors a packet.
+/// A super-packet as received, with room for the largest and for what a ring writes before it.
+pub const SLOT_BYTES: usize = 65_536 + RING_PACKETS_AT;
+/// Packets at least this long are gathered from where they lie, unless they are sealed; shorter
+/// ones are copied together first, which costs less than two vectors a packet.
 const GATHER_FROM: usize = 4096;
 /// What the sockets ask for; the kernel may grant less.
 const BUFFER_BYTES: usize = 8 << 20;
@@ -37,7 +38,9 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// A super-packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its bytes in the slot.
+    /// Where it begins in the slot.
+    pub at: usize,
+    /// How many bytes it has there.
     pub bytes: usize,
     /// Bytes of each of its packets but the last.
     pub packet_bytes: usize,
@@ -49,6 +52,13 @@ pub struct Arrival {
     pub from: SocketAddr,
 }
 
+impl Arrival {
+    /// Its packets in the slot, which lie one behind the other.
+    pub fn packets<'a>(&self, slot: &'a mut [u8]) -> ChunksMut<'a, u8> {
+        slot[self.at..self.at + self.bytes].chunks_mut(self.packet_bytes)
+    }
+}
+
 /// Counts of what the sockets did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SocketCounters {
@@ -56,7 +66,8 @@ pub struct SocketCounters {
     pub sent_packets: u64,
     /// Calls that it took.
     pub send_calls: u64,
-    /// Packets that the kernel dropped because a receive buffer was full.
+    /// Packets that the kernel dropped because a receive buffer was full; those of one send that
+    /// came as one count as one.
     pub kernel_drops: u64,
     /// Packets that the kernel refused to send, for want of a route or by a rule.
     pub refused_packets: u64,
@@ -76,7 +87,9 @@ pub struct Sockets {
     addresses: Vec<SocketAddr>,
     readiness: Readiness,
     segmentation: Segmentation,
+    /// Drops of each socket so far, and the sockets read since they were last asked for theirs.
     drops_seen: Vec<u32>,
+    unasked: u64,
     counters: SocketCounters,
     receive_buffer: usize,
 }
@@ -118,6 +131,7 @@ impl Sockets {
             readiness,
             segmentation: Segmentation::Kernel,
             drops_seen,
+            unasked: 0,
             counters: SocketCounters::default(),
             receive_buffer,
         })
@@ -137,6 +151,21 @@ impl Sockets {
     /// What was counted so far.
     pub fn counters(&self) -> SocketCounters {
         self.counters
+    }
+
+    /// Asks the kernel what it has dropped, and gives back how much that is so far. A packet tells
+    /// of drops before it (SO_RXQ_OVFL), but the last ones no packet follows. Sockets that were
+    /// not read since they were last asked are not asked: only a full one drops.
+    pub fn ask_for_drops(&mut self) -> u64 {
+        let mut unasked = std::mem::take(&mut self.unasked);
+        while unasked != 0 {
+            let index = unasked.trailing_zeros() as usize;
+            unasked &= unasked - 1;
+            if let Ok(drops) = message::drops(self.sockets[index].as_raw_fd()) {
+                self.note_drops(index, drops);
+            }
+        }
+        self.counters.kernel_drops
     }
 
     /// The sockets that can be read now, or some of them when they are many; one system call.
@@ -164,6 +193,19 @@ impl Sockets {
         self.sockets.is_empty()
     }
 
+    /// Lets the kernel keep so many bytes of packets at each socket at most, bookkeeping included,
+    /// as a host short of memory would.
+    ///
+    /// # Errors
+    /// Whatever the kernel says.
+    pub fn limit_receive_buffers(&mut self, bytes: usize) -> io::Result<()> {
+        for socket in &self.sockets {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        self.receive_buffer = self.sockets[0].recv_buffer_size()?;
+        Ok(())
+    }
+
     /// Sends packets one by one from now on, as after the kernel refused GSO.
     pub fn send_one_by_one(&mut self) {
         self.segmentation = Segmentation::OneByOne;
@@ -180,15 +222,25 @@ impl Sockets {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
+        to: (&[SocketAddr], &mut Seal),
+    ) -> io::Result<usize> {
+        self.send_by(message::send, (transmit, skip), to)
+    }
+
+    /// [`Sockets::send`] by whatever hands a message to the kernel.
+    pub(crate) fn send_by(
+        &mut self,
+        mut hand_over: impl FnMut(RawFd, &libc::msghdr) -> io::Result<()>,
+        (transmit, skip): (&Transmit<'_>, usize),
         (peer, seal): (&[SocketAddr], &mut Seal),
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
-        let socket = path % self.sockets.len();
+        let descriptor = self.descriptor(transmit.entropy);
         let to = SockAddr::from(peer[path % peer.len()]);
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
         let mut done = skip;
         while done < transmit.packets() {
-            let packet = transmit.header(done).packet_bytes().as_usize();
+            let packet = transmit.header(done).packet_bytes().as_usize() + seal.tag_bytes();
             let fitting = (GSO_BYTES_MAX / packet).clamp(1, GSO_PACKETS_MAX);
             let most = if self.segmentation == Segmentation::Kernel {
                 fitting
@@ -201,18 +253,16 @@ impl Sockets {
                 traffic_class,
                 to: &to,
             };
-            let descriptor = self.sockets[socket].as_raw_fd();
-            let sent = match transmit.message {
-                Payload::Bytes(message) if packet >= GATHER_FROM => {
-                    let gathered = seal.gather(transmit, message, done..done + count);
-                    message::send_gathered(descriptor, &gathered, &control)
+            let gathered;
+            let packets = match transmit.message {
+                Payload::Bytes(message) if packet >= GATHER_FROM && seal.may_gather() => {
+                    gathered = seal.gather(transmit, message, done..done + count);
+                    Packets::Gathered(&gathered)
                 }
-                _ => {
-                    let packets = seal.stage(transmit, done..done + count);
-                    message::send(descriptor, packets, &control)
-                }
+                _ => Packets::Staged(seal.stage(transmit, done..done + count)),
             };
-            match sent {
+            let hand_over = |message: &_| hand_over(descriptor, message);
+            match message::written(&packets, &control, hand_over) {
                 Ok(()) => {
                     done += count;
                     self.counters.send_calls += 1;
@@ -237,23 +287,35 @@ impl Sockets {
     pub fn receive(&mut self, index: usize, slot: &mut [u8]) -> io::Result<Option<Arrival>> {
         let descriptor = self.sockets[index].as_raw_fd();
         match message::receive(descriptor, slot) {
-            Ok(received) => {
-                if let Some(drops) = received.kernel_drops {
-                    let new = drops.wrapping_sub(self.drops_seen[index]);
-                    self.counters.kernel_drops += u64::from(new);
-                    self.drops_seen[index] = drops;
-                }
-                Ok(Some(Arrival {
-                    bytes: received.bytes,
-                    packet_bytes: received.packet_bytes.unwrap_or(received.bytes).max(1),
-                    ecn: Ecn::from_bits(received.traffic_class),
-                    dscp: received.traffic_class >> 2,
-                    from: received.from,
-                }))
-            }
-            Err(error) if is_full(&error) => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
+            Ok(received) => Ok(Some(self.arrived(index, 0, &received))),
+            Err(error) if is_passing(&error) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What socket `index` received into a slot, from byte `at` of it on.
+    pub(crate) fn arrived(&mut self, index: usize, at: usize, received: &Received) -> Arrival {
+        self.unasked |= 1 << index;
+        if let Some(drops) = received.kernel_drops {
+            self.note_drops(index, drops);
+        }
+        Arrival {
+            at,
+            bytes: received.bytes,
+            packet_bytes: received.packet_bytes.unwrap_or(received.bytes).max(1),
+            ecn: Ecn::from_bits(received.traffic_class),
+            dscp: received.traffic_class >> 2,
+            from: received.from,
+        }
+    }
+
+    /// Socket `index` had this many drops at some time. What a packet says is as old as the packet,
+    /// and may be less than the kernel has said since.
+    fn note_drops(&mut self, index: usize, drops: u32) {
+        let new = drops.wrapping_sub(self.drops_seen[index]) as i32;
+        if new > 0 {
+            self.counters.kernel_drops += u64::from(new.unsigned_abs());
+            self.drops_seen[index] = drops;
         }
     }
 }
@@ -277,6 +339,11 @@ fn open_one(address: IpAddr) -> io::Result<Socket> {
     message::ask_for_ancillary(socket.as_raw_fd(), address)?;
     socket.bind(&SockAddr::from(SocketAddr::new(address, 0)))?;
     Ok(socket)
+}
+
+/// There is nothing to read, or what was sent before met nobody who listens.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    is_full(error) || error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 fn is_full(error: &io::Error) -> bool {

@@ -110,7 +110,7 @@ impl Readiness {
         // SAFETY: the array has room for `most` events. The call does not wait.
         let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), out, most, 0) };
         let reported = events.iter().take(count.max(0) as usize);
-        Readable(reported.fold(0, |set, event| set | 1 << event.u64))
+        reported.map(|event| event.u64 as usize).collect()
     }
 }
 
@@ -125,6 +125,12 @@ impl Readable {
     }
 }
 
+impl FromIterator<usize> for Readable {
+    fn from_iter<I: IntoIterator<Item = usize>>(indices: I) -> Self {
+        Self(indices.into_iter().fold(0, |set, index| set | 1 << index))
+    }
+}
+
 impl Iterator for Readable {
     type Item = usize;
     fn next(&mut self) -> Option<usize> {
@@ -136,14 +142,21 @@ impl Iterator for Readable {
 
 /// Waits until `descriptor` takes more to send, or `most` has passed.
 pub(crate) fn wait_writable(descriptor: RawFd, most: Span) {
-    wait(
-        &mut [libc::pollfd {
-            fd: descriptor,
-            events: libc::POLLOUT,
-            revents: 0,
-        }],
-        most,
-    );
+    wait_for(libc::POLLOUT, descriptor, most);
+}
+
+/// Waits until a socket can be read, or `most` has passed.
+pub(crate) fn wait_readable(sockets: &Readiness, most: Span) {
+    wait_for(libc::POLLIN, sockets.epoll.as_raw_fd(), most);
+}
+
+fn wait_for(events: libc::c_short, fd: RawFd, most: Span) {
+    let polled = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    wait(&mut [polled], most);
 }
 
 fn wait(polled: &mut [libc::pollfd], most: Span) {

@@ -25,17 +25,46 @@ def answer(kind: str, body: dict) -> None:
     print(json.dumps({kind: body}), flush=True)
 
 
-def measure(order: dict, rank: int) -> dict:
-    """Time all-reduces of one size, each after a barrier, as gradwire's ranks do."""
-    source = torch.full((order["bytes"] // 4,), float(rank + 1))
-    tensor = torch.empty_like(source)
+def ping_pong(tensor: torch.Tensor, source: torch.Tensor) -> None:
+    """Rank 0 sends and rank 1 answers; the others look on."""
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.send(source, 1)
+        dist.recv(tensor, 1)
+    elif rank == 1:
+        dist.recv(tensor, 0)
+        dist.send(source, 0)
+
+
+def exercise(kind: str, elements: int, rank: int, world: int) -> tuple:
+    """What to do, the tensor with the result, and what it holds before."""
+    whole = torch.full((elements,), float(rank + 1))
+    block = whole[: elements // world]
+    scatter, gather = dist.reduce_scatter_tensor, dist.all_gather_into_tensor
+    return {
+        "all-reduce": (dist.all_reduce, whole.clone(), whole),
+        "reduce-scatter": (lambda out: scatter(out, whole), block.clone(), block),
+        "all-gather": (lambda out: gather(out, block), whole.clone(), whole),
+        "broadcast": (lambda out: dist.broadcast(out, 0), whole.clone(), whole),
+        "reduce": (lambda out: dist.reduce(out, 0), whole.clone(), whole),
+        "all-to-all": (lambda out: dist.all_to_all_single(out, whole), whole.clone(), whole),
+        "barrier": (lambda _: dist.barrier(), whole.clone(), whole),
+        "send-recv": (lambda out: ping_pong(out, whole), whole.clone(), whole),
+    }[kind]
+
+
+def measure(order: dict, rank: int, world: int) -> dict:
+    """Time collectives of one size, each after a barrier, as gradwire's ranks do."""
+    act, tensor, source = exercise(order["kind"], order["bytes"] // 4, rank, world)
     times = []
     for _ in range(order["iterations"]):
         tensor.copy_(source)
         dist.barrier()
         start = time.perf_counter()
-        dist.all_reduce(tensor)
+        act(tensor)
         times.append((time.perf_counter() - start) * 1e6)
+    if order["kind"] == "send-recv":
+        times = [one / 2 if rank == 0 else 0.0 for one in times]
     return {"times_us": times}
 
 
@@ -50,16 +79,17 @@ def main() -> None:
             rank, world = order["rank"], order["world"]
             rendezvous = ""
             if rank == 0:
-                store = dist.TCPStore("127.0.0.1", 0, world, is_master=True, wait_for_workers=False)
-                rendezvous = f"127.0.0.1:{store.port}"
+                place = order["bind"]
+                store = dist.TCPStore(place, 0, world, is_master=True, wait_for_workers=False)
+                rendezvous = f"{place}:{store.port}"
             answer("Opened", {"rendezvous": rendezvous})
         elif kind == "Join":
             host, port = order["rendezvous"].split(":")
             store = store or dist.TCPStore(host, int(port), world, is_master=False)
             dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
-            answer("Joined", {})
+            answer("Joined", {"wire": "tcp"})
         elif kind == "Round":
-            answer("Measured", measure(order, rank))
+            answer("Measured", measure(order, rank, world))
         else:
             dist.destroy_process_group()
             return

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 
-use super::messages::{FromRank, Measured, Open, Round, ToRank};
+use super::messages::{Buckets, FromRank, Measured, Open, Round, ToRank};
+use super::place::Place;
 use crate::exit::{Exit, Failure};
 
 /// How long processes may take to start, and ranks to meet.
@@ -26,6 +27,7 @@ const ERROR_LINES: usize = 5;
 #[derive(Debug)]
 pub struct Crew {
     name: &'static str,
+    wire: String,
     members: Vec<Member>,
     answers: Receiver<(usize, Heard)>,
 }
@@ -48,17 +50,17 @@ impl Crew {
     ///
     /// # Errors
     /// [`Failure`] of the first rank that fails; then none is left.
-    pub fn of_ranks(world: u16, job: &Job) -> Result<Self, Failure> {
+    pub fn of_ranks(world: u16, job: &Job, place: &Place) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|source| Failure::System {
             what: "finding this program".into(),
             source,
         })?;
-        let start = |_| {
+        let start = || {
             let mut command = Command::new(&program);
             command.arg("perf-rank").stderr(Stdio::inherit());
             command
         };
-        Self::start("rank", (world, start), job)
+        Self::start("rank", (world, start), job, place)
     }
 
     /// Starts a process per rank and lets them meet.
@@ -67,18 +69,21 @@ impl Crew {
     /// As [`Crew::of_ranks`].
     pub fn start(
         name: &'static str,
-        (world, command): (u16, impl Fn(u16) -> Command),
+        (world, command): (u16, impl Fn() -> Command),
         job: &Job,
+        place: &Place,
     ) -> Result<Self, Failure> {
         let (heard, answers) = channel();
         let mut crew = Self {
             name,
+            wire: String::new(),
             members: Vec::new(),
             answers,
         };
-        for rank in 0..world {
+        for rank in 0..usize::from(world) {
+            let mut command = command();
             crew.members
-                .push(Member::start(command(rank), usize::from(rank), &heard)?);
+                .push(Member::start(&mut command, (place, rank), &heard)?);
         }
         let token = random_token()?;
         let opened = crew.ask(START_PATIENCE, |rank| {
@@ -88,6 +93,7 @@ impl Crew {
                 world,
                 token,
                 job,
+                bind: place.address(rank),
             })
         })?;
         let leader = opened.into_iter().find_map(|answer| match answer {
@@ -95,10 +101,23 @@ impl Crew {
             _ => None,
         });
         let leader = leader.ok_or_else(|| crew.failure(0, "told no rendezvous".into()))?;
-        crew.ask(START_PATIENCE, |_| ToRank::Join {
+        let joined = crew.ask(START_PATIENCE, |_| ToRank::Join {
             rendezvous: leader.clone(),
         })?;
+        let wires = joined.into_iter().filter_map(|answer| match answer {
+            FromRank::Joined { wire } => Some(wire),
+            _ => None,
+        });
+        let mut wires: Vec<String> = wires.collect();
+        wires.sort();
+        wires.dedup();
+        crew.wire = wires.join(", ");
         Ok(crew)
+    }
+
+    /// What carries packets between the ranks, as they tell.
+    pub fn wire(&self) -> &str {
+        &self.wire
     }
 
     /// Has all ranks do a round; gives what each measured.
@@ -107,6 +126,23 @@ impl Crew {
     /// [`Failure`] of the first rank that fails.
     pub fn round(&mut self, round: &Round, patience: Duration) -> Result<Vec<Measured>, Failure> {
         let answers = self.ask(patience, |_| ToRank::Round(round.clone()))?;
+        self.measured(answers)
+    }
+
+    /// Has all ranks do many all-reduces at once; gives what each measured.
+    ///
+    /// # Errors
+    /// [`Failure`] of the first rank that fails.
+    pub fn buckets(
+        &mut self,
+        buckets: &Buckets,
+        patience: Duration,
+    ) -> Result<Vec<Measured>, Failure> {
+        let answers = self.ask(patience, |_| ToRank::Buckets(buckets.clone()))?;
+        self.measured(answers)
+    }
+
+    fn measured(&self, answers: Vec<FromRank>) -> Result<Vec<Measured>, Failure> {
         let measured = answers
             .into_iter()
             .enumerate()
@@ -219,16 +255,18 @@ impl Drop for Crew {
 
 impl Member {
     fn start(
-        mut command: Command,
-        rank: usize,
+        command: &mut Command,
+        (place, rank): (&Place, usize),
         heard: &Sender<(usize, Heard)>,
     ) -> Result<Self, Failure> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(|source| Failure::System {
-            what: format!("starting {program}"),
-            source,
-        })?;
+        let mut process = place
+            .spawn(rank, command)
+            .map_err(|source| Failure::System {
+                what: format!("starting {program}"),
+                source,
+            })?;
         let complaints = Arc::default();
         if let Some(errors) = process.stderr.take() {
             let complaints = Arc::clone(&complaints);
@@ -281,7 +319,8 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-fn random_token() -> Result<String, Failure> {
+/// 128 random bits in hexadecimal digits.
+pub(super) fn random_token() -> Result<String, Failure> {
     let mut bytes = [0_u8; 16];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))

@@ -1,7 +1,11 @@
 //! What the launcher and a rank say to each other: one JSON object a line, on the rank's standard
 //! input and output. The script for Gloo speaks the same.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
+
+use super::kind::Kind;
 
 /// From the launcher to a rank.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -15,6 +19,8 @@ pub enum ToRank {
     },
     /// Measure.
     Round(Round),
+    /// Do many all-reduces at once.
+    Buckets(Buckets),
     /// Leave and end.
     End {},
 }
@@ -30,15 +36,39 @@ pub struct Open {
     pub token: String,
     /// The job, as TOML.
     pub job: String,
+    /// The local address that the others can reach.
+    pub bind: IpAddr,
 }
 
-/// Some all-reduces of one size.
+/// Some collectives of one size.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Round {
+    /// Which collective.
+    pub kind: Kind,
     /// Size of the tensor.
     pub bytes: u64,
     /// How many times.
     pub iterations: u32,
+}
+
+/// All-reduces that are on their way at once, one per layer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Buckets {
+    /// How many.
+    pub count: u16,
+    /// Size of each.
+    pub bytes: u64,
+    /// What the transport is told of their layers.
+    pub layering: Layering,
+}
+
+/// What the transport is told of the layers of tensors.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Layering {
+    /// Which layer each belongs to.
+    Known,
+    /// Nothing.
+    Unknown,
 }
 
 /// From a rank to the launcher.
@@ -50,8 +80,11 @@ pub enum FromRank {
         rendezvous: String,
     },
     /// All ranks have met.
-    Joined {},
-    /// The answer to a round.
+    Joined {
+        /// What carries packets: "udp", "uring", "shm"; of others "tcp" or what they tell.
+        wire: String,
+    },
+    /// The answer to a round, or to buckets.
     Measured(Measured),
     /// Something went wrong; the rank ends.
     Failed {
@@ -66,8 +99,10 @@ pub enum FromRank {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Measured {
-    /// Duration of each iteration.
+    /// Duration of each iteration; of buckets when each was complete, layer by layer.
     pub times_us: Vec<f64>,
+    /// Of each barrier when this rank came and when it left, by the clock of this machine.
+    pub barrier_ns: Vec<(u64, u64)>,
     /// Elements that no subset of the ranks' values explains.
     pub wrong_elements: u64,
     /// Elements that are not the sum over all ranks.
@@ -92,4 +127,6 @@ pub struct Measured {
     pub faults_dropped: u64,
     /// Packets that the kernel dropped because a socket was full.
     pub kernel_drops: u64,
+    /// Resident set of the process at the end.
+    pub resident_bytes: u64,
 }

@@ -1,6 +1,8 @@
 //! The numbers that ranks sum: whole, small, and different on every rank, so that every sum of
 //! them is exact in 32-bit floats and every missing contribution shows.
 
+use std::ops::Range;
+
 /// Values lie below this; sums of 65,536 of them are exact in a 32-bit float.
 const VALUES: u64 = 251;
 const RANK_STRIDE: u64 = 13;
@@ -13,28 +15,38 @@ fn value(rank: u16, element: u64) -> f32 {
     ((element * ELEMENT_STRIDE + u64::from(rank) * RANK_STRIDE) % VALUES) as f32
 }
 
-/// What one rank contributes: `elements` little-endian floats.
-pub fn contribution(rank: u16, elements: u64) -> Vec<u8> {
+/// What one rank contributes of some elements: little-endian floats.
+pub fn contribution(rank: u16, elements: Range<u64>) -> Vec<u8> {
     bytes_of(elements, |element| value(rank, element))
 }
 
-/// The sum over all ranks.
-pub fn sum(world: u16, elements: u64) -> Vec<u8> {
+/// The sum over all ranks of some elements.
+pub fn sum(world: u16, elements: Range<u64>) -> Vec<u8> {
     let sum = |element| (0..world).map(|rank| value(rank, element)).sum();
     bytes_of(elements, sum)
 }
 
 /// The pattern repeats after `VALUES` elements.
-fn bytes_of(elements: u64, value: impl Fn(u64) -> f32) -> Vec<u8> {
-    let period: Vec<u8> = (0..VALUES.min(elements))
+fn bytes_of(elements: Range<u64>, value: impl Fn(u64) -> f32) -> Vec<u8> {
+    let count = elements.end - elements.start;
+    let period: Vec<u8> = (elements.start..elements.start + VALUES.min(count))
         .flat_map(|element| value(element).to_le_bytes())
         .collect();
     period
         .iter()
         .copied()
         .cycle()
-        .take(elements as usize * 4)
+        .take(count as usize * 4)
         .collect()
+}
+
+/// What a rank must have after a collective.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Expected {
+    /// The exact elements.
+    pub exact: Vec<u8>,
+    /// Number of the first one in the whole tensor.
+    pub first: u64,
 }
 
 /// What a result that is not the exact sum consists of.
@@ -55,20 +67,22 @@ pub enum Estimate {
     Partial,
 }
 
-/// Compares a result with the exact sum.
-pub fn deviations(result: &[u8], exact: &[u8], world: u16, estimate: Estimate) -> Deviations {
+/// Compares a result with what it must be.
+pub fn deviations(
+    result: &[u8],
+    expected: &Expected,
+    world: u16,
+    estimate: Estimate,
+) -> Deviations {
     let mut found = Deviations::default();
-    if result == exact {
+    if result == expected.exact {
         return found;
     }
-    let pairs = result
-        .chunks_exact(4)
-        .zip(exact.chunks_exact(4))
-        .enumerate();
+    let pairs = (expected.first..).zip(result.chunks_exact(4).zip(expected.exact.chunks_exact(4)));
     for (element, (is, should_be)) in pairs.filter(|(_, (is, should_be))| is != should_be) {
         found.estimated += 1;
         let (is, exact) = (float(is), float(should_be));
-        let values = (0..world).map(|rank| value(rank, element as u64));
+        let values = (0..world).map(|rank| value(rank, element));
         let (least, most) = match estimate {
             Estimate::Rescaled => {
                 let bound = |picked: f32| picked * f32::from(world);
@@ -100,43 +114,45 @@ pub fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    fn expected(world: u16, elements: Range<u64>) -> Expected {
+        Expected {
+            first: elements.start,
+            exact: sum(world, elements),
+        }
+    }
+
     #[test]
     fn ranks_contribute_different_values_everywhere() {
-        let (a, b) = (contribution(0, 600), contribution(1, 600));
+        let (a, b) = (contribution(0, 0..600), contribution(1, 0..600));
         assert!(a.chunks(4).zip(b.chunks(4)).all(|(a, b)| a != b));
     }
 
     #[test]
+    fn a_block_is_a_part_of_the_whole() {
+        let whole = contribution(3, 0..3000);
+        assert_eq!(contribution(3, 700..1400), whole[2800..5600]);
+        assert!(contribution(3, 700..700).is_empty());
+    }
+
+    #[test]
     fn the_exact_sum_has_no_deviation() {
-        let sum = sum(3, 1000);
+        let expected = expected(3, 500..1000);
         assert_eq!(
-            deviations(&sum, &sum, 3, Estimate::Rescaled),
+            deviations(&expected.exact, &expected, 3, Estimate::Rescaled),
             Deviations::default()
         );
     }
 
     #[test]
     fn a_rescaled_subset_is_an_estimate_and_anything_else_is_wrong() {
-        let exact = sum(2, 1000);
-        let mut result = exact.clone();
-        let own = contribution(0, 1000);
+        let expected = expected(2, 500..1500);
+        let mut result = expected.exact.clone();
+        let own = contribution(0, 500..1500);
         result[400..404].copy_from_slice(&(2.0 * float(&own[400..404])).to_le_bytes());
-        let found = deviations(&result, &exact, 2, Estimate::Rescaled);
-        assert_eq!(
-            found,
-            Deviations {
-                estimated: 1,
-                wrong: 0
-            }
-        );
+        let found = deviations(&result, &expected, 2, Estimate::Rescaled);
+        assert_eq!((found.estimated, found.wrong), (1, 0));
         result[404..408].copy_from_slice(&1e6_f32.to_le_bytes());
-        let found = deviations(&result, &exact, 2, Estimate::Rescaled);
-        assert_eq!(
-            found,
-            Deviations {
-                estimated: 2,
-                wrong: 1
-            }
-        );
+        let found = deviations(&result, &expected, 2, Estimate::Rescaled);
+        assert_eq!((found.estimated, found.wrong), (2, 1));
     }
 }

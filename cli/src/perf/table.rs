@@ -2,65 +2,63 @@
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
-use gradwire_protocol::units::ByteCount;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::ELEMENT_BYTES;
+use super::kind::Kind;
 use super::messages::Measured;
-use crate::arguments::Perf;
+use super::rounds::{Ratio, Series};
 
-/// One size.
+/// Who did a row.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Backend {
+    /// "gradwire" or the rival.
+    pub name: &'static str,
+    /// What carried packets.
+    pub wire: String,
+    /// How they were protected.
+    pub security: &'static str,
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Which collective.
+    pub kind: Kind,
+    /// How many ranks do it.
+    pub ranks: u16,
+    /// In how many rounds.
+    pub rounds: u32,
+    /// What joins the ranks.
+    pub network: &'static str,
+    /// The job.
+    pub job: Job,
+    /// Ours first.
+    pub backends: Vec<Backend>,
+    /// What else must be known to read the rows, one line each.
+    pub remarks: Vec<String>,
+}
+
+/// One size: of each backend what it did.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Its size.
-    pub bytes: ByteCount,
-    /// What each rank saw, per round; warm-up first.
-    pub parts: Vec<Vec<Measured>>,
-    ranks: u16,
-    time_us: f64,
-    rival_time_us: Option<f64>,
-    iterations: usize,
+    pub bytes: u64,
+    /// In the order of the subject's backends.
+    pub series: Vec<Series>,
 }
 
-impl Row {
-    /// A row of the timed iterations of ours and the rival's, which may be none.
-    pub fn new(
-        ranks: u16,
-        bytes: ByteCount,
-        parts: Vec<Vec<Measured>>,
-        (ours, theirs): (Vec<f64>, Vec<f64>),
-    ) -> Self {
-        let iterations = ours.len();
-        let rival_time_us = (!theirs.is_empty()).then(|| median(theirs));
-        Self {
-            bytes,
-            parts,
-            ranks,
-            time_us: median(ours),
-            rival_time_us,
-            iterations,
-        }
-    }
+/// Sums over all ranks and rounds of one backend.
+struct Counted<'a>(&'a Series);
 
+impl Counted<'_> {
     fn sum(&self, count: fn(&Measured) -> u64) -> u64 {
-        self.parts.iter().flatten().map(count).sum()
-    }
-
-    /// Bytes per microsecond are megabytes per second.
-    fn algbw_gigabytes(&self) -> f64 {
-        self.bytes.get() as f64 / self.time_us / 1e3
-    }
-
-    fn bus_factor(&self) -> f64 {
-        2.0 * f64::from(self.ranks - 1) / f64::from(self.ranks)
+        self.0.parts().flatten().map(count).sum()
     }
 
     fn max_lost_share(&self) -> f64 {
-        self.parts
-            .iter()
-            .flatten()
-            .map(|rank| rank.max_lost_share)
-            .fold(0.0, f64::max)
+        let shares = self.0.parts().flatten().map(|rank| rank.max_lost_share);
+        shares.fold(0.0, f64::max)
     }
 
     fn wrong(&self) -> u64 {
@@ -69,148 +67,271 @@ impl Row {
             let others = part.iter().flat_map(|rank| first.iter().zip(&rank.hashes));
             others.filter(|(a, b)| a != b).count() as u64
         };
-        self.sum(|rank| rank.wrong_elements) + self.parts.iter().map(differing).sum::<u64>()
-    }
-
-    fn json(&self) -> String {
-        let gigabits = self.algbw_gigabytes() * 8.0;
-        let mut object = json!({
-            "size_bytes": self.bytes.get(),
-            "time_us": rounded(self.time_us),
-            "algbw_gbps": rounded(gigabits),
-            "busbw_gbps": rounded(gigabits * self.bus_factor()),
-            "lost_segments": self.sum(|rank| rank.lost_segments),
-            "repaired_segments": self.sum(|rank| rank.repaired_segments),
-            "sent_segments": self.sum(|rank| rank.sent_segments),
-            "ledger_lost_segments": self.sum(|rank| rank.ledger_lost_segments),
-            "max_lost_share": self.max_lost_share(),
-            "wrong": self.wrong(),
-            "faults_dropped": self.sum(|rank| rank.faults_dropped),
-            "kernel_drops": self.sum(|rank| rank.kernel_drops),
-            "iterations": self.iterations,
-            "ranks": self.ranks,
-        });
-        if let Some(rival) = self.rival_time_us {
-            object["gloo_time_us"] = rounded(rival).into();
-            object["ratio"] = rounded(rival / self.time_us).into();
-        }
-        object.to_string()
-    }
-
-    fn text(&self) -> String {
-        let algbw = self.algbw_gigabytes();
-        let mut line = format!(
-            "{:>12} {:>12} {:>6} {:>6} {:>10.1} {:>8.3} {:>8.3} {:>8} {:>8} {:>10} {:>7}",
-            self.bytes.get(),
-            self.bytes.get() / ELEMENT_BYTES,
-            "float",
-            "sum",
-            self.time_us,
-            algbw,
-            algbw * self.bus_factor(),
-            self.sum(|rank| rank.lost_segments),
-            self.sum(|rank| rank.repaired_segments),
-            self.sum(|rank| rank.sent_segments),
-            self.wrong(),
-        );
-        if let Some(rival) = self.rival_time_us {
-            line += &format!(" {:>10.1} {:>7.2}", rival, rival / self.time_us);
-        }
-        line
+        self.sum(|rank| rank.wrong_elements) + self.0.parts().map(differing).sum::<u64>()
     }
 }
 
-fn rounded(value: f64) -> f64 {
+/// Bytes per microsecond are megabytes per second.
+pub fn gigabytes(bytes: u64, time_us: f64) -> f64 {
+    if time_us > 0.0 {
+        bytes as f64 / time_us / 1e3
+    } else {
+        0.0
+    }
+}
+
+/// Three digits behind the point.
+pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// The median; 0 of nothing.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        len if len % 2 == 1 => values[len / 2],
-        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
-    }
+/// A ratio with its spread.
+pub fn ratio_json(ratio: &Ratio) -> Value {
+    json!({
+        "median": rounded(ratio.median),
+        "min": rounded(ratio.min),
+        "max": rounded(ratio.max),
+        "rounds_won": ratio.won,
+    })
 }
 
-/// Where rows go.
+/// The table of a sweep over sizes: prints rows as they come, and what they come to.
 #[derive(Debug)]
 pub struct Table {
+    subject: Subject,
     format: Format,
+    rows: Vec<Row>,
 }
 
-#[derive(Debug)]
-enum Format {
+/// For whom rows are printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Format {
+    /// For people.
     Text,
+    /// For programs: one JSON object a line.
     Json,
 }
 
 impl Table {
     /// A table; in text it starts with what is measured and the names of the columns.
-    pub fn new(options: &Perf, job: &Job) -> Self {
-        if options.json {
-            return Self {
-                format: Format::Json,
-            };
+    pub fn new(subject: Subject, format: Format) -> Self {
+        if format == Format::Text {
+            println!("{}", subject.heading());
         }
-        println!(
-            "# all-reduce, {} ranks on this machine over UDP, job {:?}, tolerance {}, dropped {}",
-            options.ranks,
-            job.name,
-            show_share(job.tolerance),
-            show_share(job.faults.drop),
-        );
-        let (names, units) = match options.against {
-            Some(_) => (" gloo time   gloo/", "        us    ours"),
-            None => ("", ""),
-        };
-        println!(
-            "#{:>11} {:>12} {:>6} {:>6} {:>10} {:>8} {:>8} {:>8} {:>8} {:>10} {:>7}{names}",
-            "size",
-            "count",
-            "type",
-            "redop",
-            "time",
-            "algbw",
-            "busbw",
-            "lost",
-            "repaired",
-            "sent",
-            "#wrong",
-        );
-        println!(
-            "#{:>11} {:>12} {:>6} {:>6} {:>10} {:>8} {:>8} {:>8} {:>8} {:>10} {:>7} {units}",
-            "bytes",
-            "elements",
-            "",
-            "",
-            "us",
-            "GB/s",
-            "GB/s",
-            "segments",
-            "segments",
-            "segments",
-            "",
-        );
         Self {
-            format: Format::Text,
+            subject,
+            format,
+            rows: Vec::new(),
         }
     }
 
     /// Adds a row.
-    pub fn print(&self, row: &Row) {
+    pub fn print(&mut self, row: Row) {
         match self.format {
-            Format::Text => println!("{}", row.text()),
-            Format::Json => println!("{}", row.json()),
+            Format::Text => println!("{}", self.subject.text(&row)),
+            Format::Json => {
+                for object in self.subject.objects(&row) {
+                    println!("{object}");
+                }
+            }
         }
+        self.rows.push(row);
     }
 
-    /// Ends the table.
+    /// Ends the table: who was faster, and where.
     pub fn finish(&self) {
-        if matches!(self.format, Format::Text) {
-            println!("# every result was compared with the exact sum on every rank");
+        match self.format {
+            Format::Text => {
+                for line in self.subject.verdicts(&self.rows) {
+                    println!("# {line}");
+                }
+                println!("# every result was compared with the exact one on every rank");
+            }
+            Format::Json => println!("{}", self.subject.summary(&self.rows)),
         }
+    }
+}
+
+impl Subject {
+    fn rivals(&self) -> impl Iterator<Item = (usize, &Backend)> {
+        self.backends.iter().enumerate().skip(1)
+    }
+
+    fn heading(&self) -> String {
+        let (kind, ranks, job) = (self.kind, self.ranks, &self.job);
+        let ours = &self.backends[0];
+        let mut text = format!(
+            "# {kind}, {ranks} ranks on this machine ({}) over {}, security {}\n",
+            self.network, ours.wire, ours.security
+        );
+        text += &format!(
+            "# job {:?}, tolerance {}, dropped {}, rounds {}\n",
+            job.name,
+            show_share(job.tolerance),
+            show_share(job.faults.drop),
+            self.rounds,
+        );
+        for remark in &self.remarks {
+            text += &format!("# {remark}\n");
+        }
+        let names = [
+            "count", "type", "redop", "time", "algbw", "busbw", "lost", "repaired", "sent",
+            "#wrong",
+        ];
+        let units = [
+            "elements", "", "", "us", "GB/s", "GB/s", "segments", "segments", "segments", "",
+        ];
+        let line = |first: &str, columns: [&str; 10]| {
+            let [a, b, c, d, e, f, g, h, i, j] = columns;
+            format!(
+                "#{first:>11} {a:>12} {b:>6} {c:>6} {d:>10} {e:>8} {f:>8} {g:>8} {h:>8} {i:>10} \
+                 {j:>7}"
+            )
+        };
+        let (mut first, mut second) = (line("size", names), line("bytes", units));
+        for (_, rival) in self.rivals() {
+            first += &format!(
+                " {:>12} {:>8} {:>7} {:>13}",
+                rival.name, "algbw", "ratio", "rounds"
+            );
+            second += &format!(" {:>12} {:>8} {:>7} {:>13}", "us", "GB/s", "", "min-max");
+        }
+        format!("{text}{first}\n{second}")
+    }
+
+    fn text(&self, row: &Row) -> String {
+        let ours = &row.series[0];
+        let (counted, time_us) = (Counted(ours), ours.time_us());
+        let algbw = gigabytes(row.bytes, time_us);
+        let mut line = format!(
+            "{:>12} {:>12} {:>6} {:>6} {:>10.1} {:>8.3} {:>8.3} {:>8} {:>8} {:>10} {:>7}",
+            row.bytes,
+            row.bytes / ELEMENT_BYTES,
+            "float",
+            self.kind.reduction(),
+            time_us,
+            algbw,
+            algbw * self.kind.bus_factor(self.ranks),
+            counted.sum(|rank| rank.lost_segments),
+            counted.sum(|rank| rank.repaired_segments),
+            counted.sum(|rank| rank.sent_segments),
+            counted.wrong(),
+        );
+        for (at, _) in self.rivals() {
+            let (theirs, ratio) = (row.series[at].time_us(), Ratio::of(&row.series[at], ours));
+            let spread = format!("{:.2}-{:.2}", ratio.min, ratio.max);
+            let algbw = gigabytes(row.bytes, theirs);
+            line += &format!(
+                " {theirs:>12.1} {algbw:>8.3} {:>7.2} {spread:>13}",
+                ratio.median
+            );
+        }
+        line
+    }
+
+    /// One object for each backend.
+    fn objects(&self, row: &Row) -> Vec<Value> {
+        let mut objects: Vec<Value> = self
+            .backends
+            .iter()
+            .zip(&row.series)
+            .map(|(backend, series)| self.object(row.bytes, backend, series))
+            .collect();
+        for (at, rival) in self.rivals() {
+            let ratio = Ratio::of(&row.series[at], &row.series[0]);
+            objects[at]["ratio"] = rounded(ratio.median).into();
+            objects[at]["ratio_min"] = rounded(ratio.min).into();
+            objects[at]["ratio_max"] = rounded(ratio.max).into();
+            let key = format!("{}_time_us", rival.name);
+            objects[0][key] = rounded(row.series[at].time_us()).into();
+            if at == 1 {
+                objects[0]["ratio"] = rounded(ratio.median).into();
+            }
+        }
+        objects
+    }
+
+    fn object(&self, bytes: u64, backend: &Backend, series: &Series) -> Value {
+        let (counted, time_us) = (Counted(series), series.time_us());
+        let gigabits = gigabytes(bytes, time_us) * 8.0;
+        let rounds = series.medians_us().into_iter().map(rounded);
+        json!({
+            "collective": self.kind.to_string(),
+            "backend": backend.name,
+            "wire": backend.wire,
+            "security": backend.security,
+            "size_bytes": bytes,
+            "time_us": rounded(time_us),
+            "round_times_us": rounds.collect::<Vec<f64>>(),
+            "algbw_gbps": rounded(gigabits),
+            "busbw_gbps": rounded(gigabits * self.kind.bus_factor(self.ranks)),
+            "lost_segments": counted.sum(|rank| rank.lost_segments),
+            "repaired_segments": counted.sum(|rank| rank.repaired_segments),
+            "sent_segments": counted.sum(|rank| rank.sent_segments),
+            "ledger_lost_segments": counted.sum(|rank| rank.ledger_lost_segments),
+            "max_lost_share": counted.max_lost_share(),
+            "wrong": counted.wrong(),
+            "faults_dropped": counted.sum(|rank| rank.faults_dropped),
+            "kernel_drops": counted.sum(|rank| rank.kernel_drops),
+            "iterations": series.iterations(),
+            "ranks": self.ranks,
+        })
+    }
+
+    /// What all rows come to.
+    fn summary(&self, rows: &[Row]) -> Value {
+        let mut ratios = Map::new();
+        let mut wins = Map::new();
+        for (at, rival) in self.rivals() {
+            let of_row = |row: &Row| Ratio::of(&row.series[at], &row.series[0]);
+            let sizes = rows.iter().map(|row| {
+                let ratio = ratio_json(&of_row(row));
+                (row.bytes.to_string(), ratio)
+            });
+            ratios.insert(rival.name.to_owned(), Value::Object(sizes.collect()));
+            let won = rows.iter().filter(|row| of_row(row).median > 1.0).count();
+            let won = json!({ "gradwire": won, rival.name: rows.len() - won });
+            wins.insert(rival.name.to_owned(), won);
+        }
+        let ours = &self.backends[0];
+        let wrong = rows.iter().flat_map(|row| &row.series);
+        json!({
+            "summary": {
+                "collective": self.kind.to_string(),
+                "ranks": self.ranks,
+                "network": self.network,
+                "wire": ours.wire,
+                "security": ours.security,
+                "job": self.job.name,
+                "tolerance": self.job.tolerance.get(),
+                "dropped": self.job.faults.drop.get(),
+                "rounds": self.rounds,
+                "sizes": rows.len(),
+                "wrong": wrong.map(|series| Counted(series).wrong()).sum::<u64>(),
+                "faster_at_sizes": wins,
+                "remarks": self.remarks,
+            },
+            "ratios": ratios,
+        })
+    }
+
+    /// Who was faster where, one line for each rival.
+    fn verdicts(&self, rows: &[Row]) -> Vec<String> {
+        let of_rival = |(at, rival): (usize, &Backend)| {
+            let ratio = |row: &&Row| Ratio::of(&row.series[at], &row.series[0]).median;
+            let lost = rows.iter().filter(|row| ratio(row) <= 1.0);
+            let lost: Vec<String> = lost.map(|row| row.bytes.to_string()).collect();
+            let (name, sizes) = (rival.name, rows.len());
+            match lost.as_slice() {
+                [] => format!("gradwire is faster than {name} at every size, {sizes} in all"),
+                lost => format!(
+                    "{name} is faster at {} of {sizes} sizes: {}",
+                    lost.len(),
+                    lost.join(", ")
+                ),
+            }
+        };
+        self.rivals().map(of_rival).collect()
     }
 }
 
@@ -218,25 +339,61 @@ impl Table {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    fn backend(name: &'static str, wire: &str) -> Backend {
+        Backend {
+            name,
+            wire: wire.to_owned(),
+            security: "none",
+        }
+    }
+
+    fn subject() -> Subject {
+        Subject {
+            kind: Kind::AllReduce,
+            ranks: 4,
+            rounds: 1,
+            network: "loopback",
+            job: Job::default(),
+            backends: vec![backend("gradwire", "udp"), backend("gloo", "tcp")],
+            remarks: Vec::new(),
+        }
+    }
+
+    fn row(ours: f64, theirs: f64) -> Row {
+        let series = |time| Series {
+            warmup: Vec::new(),
+            rounds: vec![vec![Measured {
+                times_us: vec![time],
+                ..Measured::default()
+            }]],
+        };
+        Row {
+            bytes: 1_000_000,
+            series: vec![series(ours), series(theirs)],
+        }
     }
 
     #[test]
     fn json_has_gigabits_and_text_gigabytes() {
-        let parts = vec![vec![Measured::default(); 4]];
-        let row = Row::new(
-            4,
-            ByteCount::new(1_000_000),
-            parts,
-            (vec![1000.0], vec![2000.0]),
-        );
-        let json: serde_json::Value = serde_json::from_str(&row.json()).expect("valid JSON");
-        assert_eq!(json["algbw_gbps"], 8.0);
-        assert_eq!(json["busbw_gbps"], 12.0);
-        assert_eq!(json["ratio"], 2.0);
-        assert!(row.text().contains(" 1.000    1.500 "), "{}", row.text());
+        let (subject, row) = (subject(), row(1000.0, 2000.0));
+        let objects = subject.objects(&row);
+        assert_eq!(objects[0]["algbw_gbps"], 8.0);
+        assert_eq!(objects[0]["busbw_gbps"], 12.0);
+        assert_eq!(objects[0]["gloo_time_us"], 2000.0);
+        assert_eq!(objects[1]["ratio"], 2.0);
+        assert_eq!(objects[1]["wire"], "tcp");
+        let text = subject.text(&row);
+        assert!(text.contains(" 1.000    1.500 "), "{text}");
+        assert!(text.ends_with("    2.00     2.00-2.00"), "{text}");
+    }
+
+    #[test]
+    fn a_rival_that_wins_is_shown_winning() {
+        let rows = [row(1000.0, 2000.0), row(1000.0, 500.0)];
+        let verdicts = subject().verdicts(&rows);
+        assert_eq!(verdicts, ["gloo is faster at 1 of 2 sizes: 1000000"]);
+        let summary = subject().summary(&rows);
+        assert_eq!(summary["summary"]["faster_at_sizes"]["gloo"]["gloo"], 1);
+        assert_eq!(summary["ratios"]["gloo"]["1000000"]["median"], 0.5);
     }
 }

@@ -1,28 +1,42 @@
 //! What the results of all ranks together must fulfil. Nothing here trusts the counters alone:
-//! elements are compared with the exact sums, and with what was counted as lost.
+//! elements are compared with the exact ones, and with what was counted as lost.
 
 use gradwire_protocol::job::Job;
 
 use super::ELEMENT_BYTES;
+use super::kind::Kind;
 use super::messages::Measured;
-use super::table::Row;
+use super::rounds::Series;
 
-/// What is wrong with a row, one line each; nothing when everything is right.
-pub fn faults(row: &Row, job: &Job) -> Vec<String> {
-    let found = row.parts.iter().flat_map(|part| faults_of_round(part, job));
+/// What is wrong with what our ranks did, one line each; nothing when everything is right.
+pub fn faults(kind: Kind, bytes: u64, series: &Series, job: &Job) -> Vec<String> {
+    let found = series
+        .parts()
+        .flat_map(|part| faults_of_round(kind, part, job));
     found
-        .map(|fault| format!("{}: {fault}", row.bytes))
+        .map(|fault| format!("{bytes} bytes: {fault}"))
         .collect()
 }
 
-fn faults_of_round(ranks: &[Measured], job: &Job) -> Vec<String> {
+/// What is wrong with what a rival's ranks told, if they checked it.
+pub fn faults_of_rival(name: &str, bytes: u64, series: &Series) -> Option<String> {
+    let wrong: u64 = series
+        .parts()
+        .flatten()
+        .map(|rank| rank.wrong_elements)
+        .sum();
+    (wrong > 0).then(|| format!("{bytes} bytes: {wrong} elements of {name} are not exact"))
+}
+
+/// What is wrong with one round.
+pub fn faults_of_round(kind: Kind, ranks: &[Measured], job: &Job) -> Vec<String> {
     let mut faults = Vec::new();
     let total = |count: fn(&Measured) -> u64| ranks.iter().map(count).sum::<u64>();
     for (rank, measured) in ranks.iter().enumerate() {
         if measured.wrong_elements > 0 {
             let count = measured.wrong_elements;
             faults.push(format!(
-                "{count} elements on rank {rank} are no sum of contributions"
+                "{count} elements on rank {rank} are not what contributions can make"
             ));
         }
         if measured.hashes != ranks[0].hashes {
@@ -46,18 +60,36 @@ fn faults_of_round(ranks: &[Measured], job: &Job) -> Vec<String> {
     }
     let segment_elements = ranks[0].segment_bytes / ELEMENT_BYTES;
     let explained = total(|rank| rank.lost_segments) * segment_elements;
-    let estimated = ranks[0].estimated_elements;
+    let estimated = match kind {
+        // All ranks have the same result, or another fault says that they have not.
+        Kind::AllReduce => ranks[0].estimated_elements,
+        _ => total(|rank| rank.estimated_elements),
+    };
     if estimated > explained {
         faults.push(format!(
             "{estimated} elements are not exact, but lost segments explain only {explained}"
         ));
     }
+    faults.extend(early_leavers(ranks));
     faults
+}
+
+/// Ranks that left a barrier before the last one came.
+fn early_leavers(ranks: &[Measured]) -> Option<String> {
+    let barriers = ranks.iter().map(|rank| rank.barrier_ns.len()).min()?;
+    let left_early = |at: &usize| {
+        let times = ranks.iter().map(|rank| rank.barrier_ns[*at]);
+        let last_came = times.clone().map(|(came, _)| came).max();
+        let first_left = times.map(|(_, left)| left).min();
+        first_left < last_came
+    };
+    let count = (0..barriers).filter(left_early).count();
+    (count > 0).then(|| format!("{count} barriers let a rank go before all were there"))
 }
 
 #[cfg(test)]
 mod tests {
-    use gradwire_protocol::units::{ByteCount, Share};
+    use gradwire_protocol::units::Share;
 
     use super::*;
 
@@ -78,13 +110,7 @@ mod tests {
             tolerance: Share::new(0.1).expect("a share"),
             ..Job::default()
         };
-        let row = Row::new(
-            2,
-            ByteCount::kib(4),
-            vec![vec![sound, other]],
-            (vec![1.0], vec![]),
-        );
-        faults(&row, &job)
+        faults_of_round(Kind::AllReduce, &[sound, other], &job)
     }
 
     #[test]
@@ -94,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_broken_promise_is_named() {
-        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are no sum"));
+        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are not what"));
         assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("another result"));
         assert!(faults_with(|rank| rank.max_lost_share = 0.11)[0].contains("lost 11.00%"));
         assert!(faults_with(|rank| rank.ledger_lost_segments = 1)[0].contains("counts 1"));
@@ -102,20 +128,34 @@ mod tests {
 
     #[test]
     fn more_estimated_elements_than_lost_segments_hold_is_a_fault() {
-        let row = |estimated_elements| {
+        let faults = |kind, estimated_elements| {
             let rank = Measured {
                 estimated_elements,
+                lost_segments: 1,
+                ledger_lost_segments: 1,
+                operations_lost_segments: 1,
                 segment_bytes: 1024,
                 ..Measured::default()
             };
-            Row::new(
-                2,
-                ByteCount::kib(4),
-                vec![vec![rank; 2]],
-                (vec![1.0], vec![]),
-            )
+            faults_of_round(kind, &[rank.clone(), rank], &Job::default()).len()
         };
-        assert_eq!(faults(&row(0), &Job::default()), Vec::<String>::new());
-        assert_eq!(faults(&row(1), &Job::default()).len(), 1);
+        assert_eq!(faults(Kind::AllReduce, 512), 0);
+        assert_eq!(faults(Kind::AllReduce, 513), 1);
+        assert_eq!(faults(Kind::ReduceScatter, 256), 0);
+        assert_eq!(faults(Kind::ReduceScatter, 257), 1);
+    }
+
+    #[test]
+    fn a_rank_that_leaves_a_barrier_early_is_found() {
+        let faults = |left| {
+            let rank = |barrier_ns| Measured {
+                barrier_ns: vec![barrier_ns],
+                ..Measured::default()
+            };
+            let ranks = [rank((10, left)), rank((20, 30))];
+            faults_of_round(Kind::Barrier, &ranks, &Job::default())
+        };
+        assert_eq!(faults(20), Vec::<String>::new());
+        assert!(faults(19)[0].contains("1 barriers let a rank go"));
     }
 }

@@ -1,13 +1,13 @@
 //! What can be typed, and what is said about what cannot.
 
-use crate::processes::{errors, file, objects, run};
+use crate::processes::{errors, file, gradwire, objects, run};
 
 #[test]
 fn help_names_every_command_and_exit_code() {
     let output = run(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0));
-    for command in ["job", "perf", "rank"] {
+    for command in ["job", "perf", "rank", "doctor"] {
         assert!(
             text.contains(&format!("\n  {command} ")),
             "{command} is in\n{text}"
@@ -61,6 +61,20 @@ fn a_job_is_printed_with_everything_that_it_resolves_to() {
 }
 
 #[test]
+fn a_job_without_security_is_checked_with_a_warning() {
+    let open = file("open.toml", "security = \"none\"\n");
+    let output = run(&["job", "check", open.to_str().expect("a plain path")]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("security = \"none\"\n"));
+    let warning = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(warning.contains("can read, forge and replay"), "{warning}");
+    let sealed = file("sealed.toml", "");
+    let output = run(&["job", "check", sealed.to_str().expect("a plain path")]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("security = \"aead\"  # default\n"), "{text}");
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
 fn every_key_of_a_job_is_listed_with_its_range() {
     let text = String::from_utf8_lossy(&run(&["job", "keys"]).stdout).into_owned();
     assert!(
@@ -84,7 +98,7 @@ fn a_wrong_job_is_refused_in_one_line() {
         (
             "key.toml",
             "[transport]\nwindw = \"1MiB\"",
-            "unknown key `windw` in [transport] (did you mean `window`?); known keys are mtu, ",
+            "unknown key `windw` in [transport] (did you mean `window`?); known keys are wire, ",
         ),
         ("syntax.toml", "name = \"a\"\ntolerance =", "line 2: "),
         (
@@ -136,11 +150,50 @@ fn options_that_make_no_sense_are_refused() {
             &["--job", "/nowhere/job.toml"],
             "cannot read /nowhere/job.toml",
         ),
+        (&["--wire", "tcp"], "transport.wire = \"tcp\": allowed are"),
+        (&["--algorithm", "tree"], "collectives.algorithm = \"tree\""),
+        (
+            &["--against", "gloo", "--idle", "busy"],
+            "allowed here are \"adaptive\" and \"block\"",
+        ),
     ] {
         let output = run(&[&["perf", "all-reduce"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(errors(&output).contains(expected), "{}", errors(&output));
     }
+}
+
+#[test]
+fn what_a_rival_cannot_do_is_refused_with_what_it_can() {
+    for (arguments, expected) in [
+        (
+            &["broadcast", "--against", "openmpi"][..],
+            "--against openmpi measures all-reduce, not broadcast",
+        ),
+        (
+            &["loss", "--against", "gloo"],
+            "--against gloo needs --netns",
+        ),
+        (&["loss", "--drop", "1%"], "--drop 1%: here it is --drops"),
+        (
+            &["loss", "--against", "openmpi"],
+            "shared memory loses nothing",
+        ),
+    ] {
+        let output = run(&[&["perf"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
+    }
+}
+
+#[test]
+fn a_missing_open_mpi_is_named_with_its_packages() {
+    let output = gradwire(&["perf", "all-reduce", "--against", "openmpi"])
+        .env("PATH", "/nowhere")
+        .output();
+    let output = output.expect("the command starts");
+    assert_eq!(output.status.code(), Some(5));
+    assert!(errors(&output).contains("openmpi-bin and libopenmpi-dev"));
 }
 
 #[test]

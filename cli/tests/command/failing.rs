@@ -131,6 +131,22 @@ fn a_rank_without_a_token_or_a_world_does_not_start() {
     let (code, errors) = Rank::start(0, "127.0.0.1:0", &[]).end();
     assert_eq!(code, Some(2));
     assert!(errors.contains("--token or set GRADWIRE_TOKEN"), "{errors}");
+    let lonely = ["--cert", "rank.crt"];
+    let (code, errors) = Rank::start(0, "127.0.0.1:0", &lonely).end();
+    assert_eq!(code, Some(2));
+    assert!(
+        errors.contains("no key and no authority is given"),
+        "{errors}"
+    );
+    let nowhere = [
+        "--cert", "/nowhere", "--key", "/nowhere", "--ca", "/nowhere",
+    ];
+    let (code, errors) = Rank::start(0, "127.0.0.1:0", &nowhere).end();
+    assert_eq!(code, Some(2));
+    assert!(
+        errors.contains("the certificate /nowhere: No such file"),
+        "{errors}"
+    );
     let (code, errors) = Rank::start(5, "127.0.0.1:1", TOKEN).end();
     assert_eq!(code, Some(2));
     assert!(

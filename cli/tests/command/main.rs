@@ -1,8 +1,11 @@
 //! The command as its users see it: processes, exit codes, what is printed.
 
 mod command_line;
+mod doctor;
 mod failing;
 mod measuring;
+mod namespaces;
 mod processes;
 mod sim;
 mod sweep;
+mod watching;

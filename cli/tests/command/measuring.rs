@@ -1,17 +1,22 @@
 //! `gradwire perf` on real sockets: what its rows promise. Results are compared with exact sums
 //! inside the run, so exit code 0 says that all were right.
 
-use crate::processes::{errors, objects, run};
+use crate::processes::{errors, file, objects, run};
 use serde_json::Value;
 
-fn rows(arguments: &str) -> Vec<Value> {
-    let words: Vec<&str> = "perf all-reduce --json"
-        .split(' ')
-        .chain(arguments.split(' '))
-        .collect();
-    let output = run(&words);
+/// The objects that a measurement prints, and the last one of them.
+fn measured(arguments: &str) -> (Vec<Value>, Value) {
+    let words: Vec<&str> = arguments.split(' ').collect();
+    let output = run(&[&["perf"], &words[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    objects(&output)
+    let mut rows = objects(&output);
+    let last = rows.pop().expect("there is a last object");
+    assert!(last["summary"].is_object(), "{last}");
+    (rows, last)
+}
+
+fn rows(arguments: &str) -> Vec<Value> {
+    measured(&format!("all-reduce {arguments}")).0
 }
 
 fn number(row: &Value, key: &str) -> f64 {
@@ -67,6 +72,136 @@ fn more_than_two_ranks_agree_on_the_result() {
     let rows = rows("-n 3 -b 256K -e 256K --iterations 3 --drop 5% --tolerance 10%");
     assert_eq!(number(&rows[0], "ranks"), 3.0);
     assert_eq!(number(&rows[0], "wrong"), 0.0);
+}
+
+#[test]
+fn every_collective_is_exact_on_every_rank() {
+    let bus_factors = [
+        ("reduce-scatter", 0.666),
+        ("all-gather", 0.666),
+        ("broadcast", 1.0),
+        ("reduce", 1.0),
+        ("all-to-all", 0.666),
+        ("send-recv", 1.0),
+    ];
+    for (collective, factor) in bus_factors {
+        let line = format!("{collective} -n 3 -b 64K -e 1M -f 16 --iterations 3");
+        let (rows, last) = measured(&line);
+        assert_eq!((rows.len(), sum(&rows, "wrong")), (2, 0.0), "{rows:?}");
+        assert_eq!(last["summary"]["collective"], collective);
+        for row in &rows {
+            assert_eq!(row["collective"], collective);
+            let ratio = number(row, "busbw_gbps") / number(row, "algbw_gbps");
+            assert!((ratio - factor).abs() < 0.1 * factor, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_barrier_has_a_time_and_no_size() {
+    let (rows, _) = measured("barrier -n 3 --iterations 20");
+    assert_eq!((rows.len(), number(&rows[0], "size_bytes")), (1, 0.0));
+    assert!(number(&rows[0], "time_us") > 0.0);
+}
+
+#[test]
+fn collectives_other_than_all_reduce_survive_loss_too() {
+    for collective in ["reduce-scatter", "reduce", "all-gather", "send-recv"] {
+        let line = format!("{collective} -n 3 -b 1M -e 1M --iterations 3 --drop 5%");
+        let (rows, _) = measured(&format!("{line} --tolerance 10% --seed 11"));
+        assert_eq!(number(&rows[0], "wrong"), 0.0, "{rows:?}");
+        assert!(number(&rows[0], "faults_dropped") > 0.0, "{rows:?}");
+        assert!(number(&rows[0], "max_lost_share") <= 0.1, "{rows:?}");
+    }
+}
+
+#[test]
+fn rows_say_who_did_them_and_over_what() {
+    let line = "all-reduce -e 4K --iterations 4 --rounds 2 --wire udp --security none";
+    let (rows, last) = measured(line);
+    for (key, value) in [
+        ("backend", "gradwire"),
+        ("wire", "udp"),
+        ("security", "none"),
+    ] {
+        assert_eq!(rows[0][key], value);
+    }
+    let rounds = rows[0]["round_times_us"].as_array().map(Vec::len);
+    assert_eq!(rounds, Some(2));
+    assert_eq!(last["ratios"], serde_json::json!({}));
+}
+
+#[test]
+fn loss_is_told_as_a_share_of_the_loss_free_goodput() {
+    let (rows, last) = measured("loss --bytes 256K --drops 1%,5% --rounds 2");
+    let told: Vec<(f64, f64)> = rows
+        .iter()
+        .map(|row| (number(row, "dropped"), number(row, "tolerance")))
+        .collect();
+    assert_eq!(told, [(0.01, 0.0), (0.01, 0.1), (0.05, 0.0), (0.05, 0.1)]);
+    for row in &rows {
+        assert!(number(row, "faults_dropped") > 0.0, "{row}");
+        let share = number(row, "loss_free_time_us") / number(row, "time_us");
+        assert!((share - number(row, "goodput_share")).abs() < 0.01, "{row}");
+        let may_lose = number(row, "tolerance") > 0.0;
+        assert_eq!(number(row, "lost_segments") > 0.0, may_lose, "{row}");
+    }
+    let last = &last["goodput_shares"]["5%"]["gradwire, 10%"];
+    assert!(number(last, "min") <= number(last, "max"), "{last}");
+}
+
+#[test]
+fn tuning_writes_its_table_into_the_job_file_and_keeps_the_rest() {
+    let path = file("tuned.toml", "# mine\nname = \"tuned\"  # kept\n");
+    let out = path.to_str().expect("a plain path");
+    let line = format!("--tune -n 2 -b 4K -e 64K -f 16 --rounds 3 --out {out}");
+    let (rows, last) = measured(&line);
+    let taken: Vec<&Value> = rows.iter().map(|row| &row["taken"]).collect();
+    assert_eq!(taken.len(), 2);
+    let text = std::fs::read_to_string(&path).expect("the file is there");
+    assert!(
+        text.starts_with("# mine\nname = \"tuned\"  # kept\n"),
+        "{text}"
+    );
+    let entries = last["summary"]["table"].as_array().expect("a list");
+    assert!(
+        entries
+            .iter()
+            .all(|entry| text.contains(&format!("    {entry},\n"))),
+        "{text}"
+    );
+    let largest = entries.last().and_then(Value::as_str).expect("an entry");
+    assert!(largest.starts_with("2 64KiB "), "{largest}");
+    let checked = run(&["job", "check", out]);
+    assert_eq!(checked.status.code(), Some(0), "{}", errors(&checked));
+}
+
+#[test]
+fn all_layers_of_buckets_are_complete_in_some_order() {
+    let (rows, last) = measured("buckets --buckets 8 --total 8M --rounds 1");
+    let mut places: Vec<u64> = rows
+        .iter()
+        .map(|row| row["complete_as"].as_u64().expect("a place"))
+        .collect();
+    places.sort_unstable();
+    assert_eq!(places, (0..8).collect::<Vec<u64>>());
+    let (inverted, tau) = (
+        &last["with_layers"],
+        number(&last["with_layers"], "kendall_tau"),
+    );
+    let expected = 1.0 - 2.0 * number(inverted, "inversions") / 28.0;
+    assert!((tau - expected).abs() < 0.001, "{last}");
+}
+
+#[test]
+fn a_soak_tells_the_memory_of_every_rank() {
+    let (rows, last) = measured("soak --bytes 64K --count 40 --growth 64M");
+    assert_eq!(rows.len(), 21);
+    for row in &rows {
+        let resident = row["resident_bytes"].as_array().expect("a list");
+        assert!(resident.len() == 2 && resident.iter().all(|bytes| bytes.as_u64() > Some(1 << 20)));
+    }
+    assert_eq!(number(&last["summary"], "all_reduces"), 40.0);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Gradwire {
         let program = programs.clone().find(|program| program.host == host);
         Self {
             host,
-            framing: setup.fabric.framing,
+            framing: setup.fabric.framing + setup.job.security.tag_bytes(),
             flows: Messages::new(host, setup),
             player: program.map(|program| Box::new(Player::new(program, setup))),
             turn: Turn::Flows,

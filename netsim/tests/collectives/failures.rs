@@ -248,8 +248,8 @@ fn a_missed_deadline_names_who_is_waited_for_and_aborts_everything() {
             .expect("a valid operation");
     }
     world.run();
-    let late = "all_reduce, group 0, sequence 0: Timed out waiting for ranks [1, 2], \
-                400 of 1600 bytes were received";
+    let late = "all_reduce, group 0, sequence 0: Timed out waiting for ranks [2], \
+                1200 of 2400 bytes were received";
     assert_eq!(error(&mut world, 0), late);
     assert!(error(&mut world, 0).contains("sequence 1 was aborted: all_reduce, group 0, sequence"));
     let refusal = world
@@ -281,7 +281,7 @@ fn tensors_of_different_lengths_are_named_with_both() {
     let mismatch = |failure: &String| failure.contains("shape and dtype must be equal");
     assert!(failures.iter().any(mismatch), "{failures:?}");
     assert!(
-        failures[0].contains("440") && failures[0].contains("400"),
+        failures[0].contains("880") && failures[0].contains("800"),
         "{failures:?}"
     );
 }

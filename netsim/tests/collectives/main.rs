@@ -1,7 +1,9 @@
 //! Collective operations over simulated networks that lose, reorder and duplicate.
 
 mod algorithms;
+mod buckets;
 mod failures;
+mod hierarchical;
 mod loss;
 mod results;
 mod rooted;

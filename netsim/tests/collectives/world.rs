@@ -11,7 +11,7 @@ use gradwire_collectives::operation::{
 use gradwire_netsim::link::Profile;
 use gradwire_netsim::network::{Ended, Network};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Holes, Job, Mtu};
+use gradwire_protocol::job::{Holes, Job, Mtu, Security};
 use gradwire_protocol::units::{ByteCount, Instant, JobId, Rank, Share, Span, Step};
 
 /// Payload bytes of a packet in these tests.
@@ -19,7 +19,10 @@ pub(crate) const SEGMENT: usize = 128;
 
 /// A job of small packets and small chunks, in which nothing is too short to be lost.
 pub(crate) fn small_job() -> Job {
-    let mut job = Job::default();
+    let mut job = Job {
+        security: Security::None,
+        ..Job::default()
+    };
     job.transport.mtu = Mtu::Bytes(SEGMENT as u32 + 112);
     job.collectives.chunk = ByteCount::new(1000);
     job.loss.min_message = ByteCount::new(0);
@@ -136,6 +139,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(ranks: u16, job: &Job, profile: Profile, seed: u64) -> Self {
+        let apart: Vec<u16> = (0..ranks).collect();
+        Self::on_hosts(&apart, job, profile, seed)
+    }
+
+    /// Ranks of which rank i is on host `host_of_rank[i]`; links are alike everywhere.
+    pub(crate) fn on_hosts(host_of_rank: &[u16], job: &Job, profile: Profile, seed: u64) -> Self {
+        let ranks = host_of_rank.len() as u16;
         let hosts = (0..ranks).map(|rank| {
             let (rank, job_id) = (Rank(rank), JobId(7));
             let identity = Identity {
@@ -144,7 +154,8 @@ impl World {
                 job: job_id,
                 epoch: 1,
             };
-            Communicator::new(Endpoint::new(identity, job, seed + u64::from(rank.0)), job)
+            let endpoint = Endpoint::new(identity, job, seed + u64::from(rank.0));
+            Communicator::new(endpoint, job).with_hosts(host_of_rank.to_vec())
         });
         Self {
             network: Network::new(hosts.collect(), profile, seed),

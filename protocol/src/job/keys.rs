@@ -9,8 +9,9 @@ use std::ops::RangeInclusive;
 
 use toml::{Table, Value};
 
-use super::notation::{self, show_share, show_size, show_span};
-use super::{Algorithm, Checksum, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security, Wire};
+use super::notation::{self, ALGORITHMS, show_share, show_size, show_span};
+use super::{Checksum, Choice, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
+use super::{Watchers, Wire};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
@@ -47,7 +48,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "tolerance": tolerance = AnyShare, "Share of a gradient message that may be missing.";
     "holes": holes = OneOf(HOLES), "What stands in for missing elements.";
     "security": security = OneOf(SECURITY),
-        "Protection of packets: AES-128-GCM, or none.";
+        "Protection of packets: AES-128-GCM with keys of the job's own, or none.";
     "transport.wire": transport.wire = OneOf(WIRES),
         "What carries packets; \"auto\" is shared memory within a host, UDP between hosts.";
     "transport.idle": transport.idle = OneOf(IDLE), "What a rank does while it waits.";
@@ -72,7 +73,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "transport.peer_timeout":
         transport.peer_timeout = Time(Span::from_millis(100)..=Span::from_millis(3_600_000)),
         "A peer that owes an answer and is silent for this long is lost.";
-    "transport.checksum": transport.checksum = OnOff, "Whether packets carry a CRC-32.";
+    "transport.checksum": transport.checksum = OnOff,
+        "Whether packets that are not sealed carry a CRC-32.";
     "loss.min_message": loss.min_message = Size(ByteCount::new(0)..=GIB),
         "Smaller messages are always lossless.";
     "loss.protected_share": loss.protected_share = AnyShare,
@@ -85,8 +87,14 @@ pub(super) const KEYS: &[Key] = keys! {
         "DSCP of each class, highest first; the first is for control packets.";
     "collectives.algorithm": collectives.algorithm = OneOf(ALGORITHMS),
         "How an all-reduce or a reduce-scatter is done.";
+    "collectives.table": collectives.table = Choices,
+        "What \"auto\" takes for groups and tensors up to a size; the first that matches.";
     "collectives.chunk": collectives.chunk = Size(ByteCount::kib(64)..=GIB),
         "Bytes of a tensor that are reduced at a time.";
+    "metrics.port": metrics.port = whole::<u16>(0..=65_535),
+        "TCP port of a host's first rank for Prometheus and `gradwire top`; 0 is off.";
+    "metrics.bind": metrics.bind = OneOf(WATCHERS),
+        "Who may ask for metrics: processes of the same host, or anybody.";
     "faults.seed": faults.seed = whole::<u64>(0..=i64::MAX as u64), "Seed of all draws.";
     "faults.drop": faults.drop = AnyShare, "Share of packets dropped.";
     "faults.burst": faults.burst = Number(1.0..=1000.0), "Mean length of a run of drops.";
@@ -112,16 +120,11 @@ const WIRES: &[(&str, Wire)] = &[
     ("uring", Wire::Uring),
     ("shm", Wire::SharedMemory),
 ];
+const WATCHERS: &[(&str, Watchers)] = &[("loopback", Watchers::Loopback), ("any", Watchers::Any)];
 const IDLE: &[(&str, Idle)] = &[
     ("busy", Idle::Busy),
     ("adaptive", Idle::Adaptive),
     ("block", Idle::Block),
-];
-const ALGORITHMS: &[(&str, Algorithm)] = &[
-    ("auto", Algorithm::Auto),
-    ("direct", Algorithm::Direct),
-    ("ring", Algorithm::Ring),
-    ("halving-doubling", Algorithm::HalvingDoubling),
 ];
 
 /// What is known of a key: its dotted name, what it is for, what may be written.
@@ -509,6 +512,33 @@ impl Notation for Dscps {
     }
     fn allowed(&self) -> String {
         "2 to 8 numbers from 0 to 63, in brackets".to_owned()
+    }
+}
+
+struct Choices;
+
+impl Notation for Choices {
+    type Value = Vec<Choice>;
+    fn read(&self, value: &Value) -> Option<Vec<Choice>> {
+        let entries = value.as_array()?.iter();
+        entries
+            .map(|value| notation::choice(value.as_str()?))
+            .collect()
+    }
+    fn show(&self, value: &Vec<Choice>) -> String {
+        let entries: Vec<String> = value
+            .iter()
+            .map(|choice| quoted(&notation::show_choice(*choice)))
+            .collect();
+        format!("[{}]", entries.join(", "))
+    }
+    fn allowed(&self) -> String {
+        let named = ALGORITHMS.iter().map(|(name, _)| *name);
+        let named: Vec<&str> = named.filter(|name| *name != "auto").collect();
+        format!(
+            "entries such as [\"4 256KiB direct\"]: most ranks from 2, most bytes, and {}",
+            named.join(" or ")
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reading gives `None` for what is not in the notation; which values are allowed where, and the
 //! message that says so, is with the keys of a job or the options of the command.
 
+use super::{Algorithm, Choice};
 use crate::units::{ByteCount, Rank, Share, Span};
 
 /// Reads a size: bytes (`4096`), or with a unit of powers of 1,024 (`4K`, `64KiB`, `1.5M`, `1G`).
@@ -76,6 +77,38 @@ pub fn show_pair((from, to): (Rank, Rank)) -> String {
     format!("{from}->{to}")
 }
 
+/// The names of algorithms.
+pub const ALGORITHMS: &[(&str, Algorithm)] = &[
+    ("auto", Algorithm::Auto),
+    ("direct", Algorithm::Direct),
+    ("ring", Algorithm::Ring),
+    ("halving-doubling", Algorithm::HalvingDoubling),
+    ("hierarchical", Algorithm::Hierarchical),
+];
+
+/// Reads an entry of `collectives.table`: the most ranks, the most bytes, the algorithm
+/// (`4 256KiB direct`).
+pub fn choice(text: &str) -> Option<Choice> {
+    let mut words = text.split_whitespace();
+    let (world, bytes, name) = (words.next()?, words.next()?, words.next()?);
+    let (_, algorithm) = ALGORITHMS.iter().find(|(known, _)| *known == name)?;
+    let choice = Choice {
+        world: world.parse().ok()?,
+        bytes: size(bytes)?,
+        algorithm: *algorithm,
+    };
+    let is_one = words.next().is_none() && choice.world >= 2;
+    (is_one && choice.algorithm != Algorithm::Auto).then_some(choice)
+}
+
+/// Writes an entry of `collectives.table` so that [`choice`] reads it back.
+pub fn show_choice(choice: Choice) -> String {
+    let named = |(_, algorithm): &&(&str, Algorithm)| *algorithm == choice.algorithm;
+    let named = ALGORITHMS.iter().find(named);
+    let (name, _) = named.expect("every algorithm has a name");
+    format!("{} {} {name}", choice.world, show_size(choice.bytes))
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text
@@ -126,6 +159,15 @@ mod tests {
             show_share(Share::new(0.000_001).expect("a share")),
             "0.0001%"
         );
+    }
+
+    #[test]
+    fn entries_of_the_table_have_a_world_a_size_and_an_algorithm() {
+        let read = choice(" 16  4M ring ").expect("an entry");
+        assert_eq!((read.world, read.bytes), (16, ByteCount::mib(4)));
+        assert_eq!(show_choice(read), "16 4MiB ring");
+        assert_eq!(choice("16 4MiB"), None);
+        assert_eq!(choice("70000 4MiB ring"), None);
     }
 
     #[test]

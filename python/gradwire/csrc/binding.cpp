@@ -3,6 +3,8 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <array>
+
 #include "backend.hpp"
 
 namespace {
@@ -37,11 +39,14 @@ std::vector<gw_layer> layers_of(const std::vector<uint64_t>& offsets,
 void bind_rank(py::module_& module) {
   py::class_<Rank, std::shared_ptr<Rank>>(module, "Rank")
       .def(py::init([](const std::string& job, std::pair<uint32_t, uint32_t> place,
-                       const std::string& host, const std::string& token) {
+                       const std::string& host, const std::string& token,
+                       const std::array<std::string, 3>& certificates) {
+             const auto& [certificate, key, authority] = certificates;
              return std::make_shared<Rank>(job, Rank::Place{place.first, place.second}, host,
-                                           token);
+                                           Rank::Credentials{token, certificate, key, authority});
            }),
-           py::arg("job"), py::arg("place"), py::arg("host"), py::arg("token"), NoGil())
+           py::arg("job"), py::arg("place"), py::arg("host"), py::arg("token"),
+           py::arg("certificates"), NoGil())
       .def("rendezvous", &Rank::rendezvous, NoGil())
       .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
       .def("close", &Rank::close, NoGil())

@@ -33,12 +33,23 @@ class Rank {
     uint32_t world;
   };
 
+  // What a rank proves itself by: a token, and files of certificates, empty for none.
+  struct Credentials {
+    std::string token;
+    std::string certificate;
+    std::string key;
+    std::string authority;
+  };
+
   // `job` is the path of a job.toml; empty for the default job.
-  Rank(const std::string& job, Place place, const std::string& host, const std::string& token)
+  Rank(const std::string& job, Place place, const std::string& host, const Credentials& own)
       : place_(place), process_(getpid()) {
     std::array<char, kErrorBytes> error{};
-    handle_ = gw_open(job.empty() ? nullptr : job.c_str(), place.rank, place.world, host.c_str(),
-                      token.c_str(), error.data(), error.size());
+    const auto path = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+    const gw_credentials credentials{own.token.c_str(), path(own.certificate), path(own.key),
+                                     path(own.authority)};
+    handle_ = gw_open(path(job), place.rank, place.world, host.c_str(), &credentials, error.data(),
+                      error.size());
     if (handle_ == nullptr) throw std::runtime_error(error.data());
   }
 

@@ -171,6 +171,7 @@ mod tests {
             rank: Rank(rank),
             world_size: 3,
             token: String::new(),
+            certificates: None,
             job: job
                 .iter()
                 .map(|&(key, value)| (key.into(), value.into()))

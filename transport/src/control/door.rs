@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::assembly::check_version;
-use super::error::Refusal;
+use super::error::{Holder, Refusal};
 use super::identity::{self, Side, Token};
 use super::messages::{self, FromLeader, FromMember, GREETING_LIMIT, Hello, MESSAGE_LIMIT};
 
@@ -23,7 +23,7 @@ const GREETINGS: usize = 1024;
 pub(super) enum Knock {
     /// Has proved the token.
     Guest(Guest),
-    /// Has not, or has another release, and was told so.
+    /// Has not, or has another release or a wrong certificate, and was told so.
     TurnedAway { from: SocketAddr, refusal: Refusal },
 }
 
@@ -60,7 +60,13 @@ pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<K
 /// `None` when it was no rank of any job, or went away.
 async fn greet(incoming: Incoming, token: Token) -> Option<Knock> {
     let from = incoming.remote_address();
-    let connection = incoming.await.ok()?;
+    let connection = match incoming.await {
+        Ok(connection) => connection,
+        Err(error) => {
+            let refusal = identity::distrust(&error, Holder::Leader)?;
+            return Some(Knock::TurnedAway { from, refusal });
+        }
+    };
     let (mut send, mut receive) = connection.accept_bi().await.ok()?;
     let prove = messages::read(&mut receive, GREETING_LIMIT).await.ok()?;
     match examine(&prove, &connection, &token) {
@@ -133,6 +139,7 @@ mod tests {
             rank: Rank(rank),
             world_size: 2,
             token: TOKEN.into(),
+            certificates: None,
             job: BTreeMap::new(),
             data_addresses: Vec::new(),
             host: "here".into(),
@@ -180,7 +187,7 @@ mod tests {
     async fn connect(address: SocketAddr) -> (Connection, SendStream, RecvStream) {
         let any = ([127, 0, 0, 1], 0).into();
         let mut endpoint = Endpoint::client(any).expect("free ports");
-        endpoint.set_default_client_config(identity::client().expect("has TLS"));
+        endpoint.set_default_client_config(identity::client(None).expect("has TLS"));
         let connecting = endpoint.connect(address, "anything").expect("valid");
         let connection = connecting.await.expect("rank 0 answers");
         let (send, receive) = connection.open_bi().await.expect("one is allowed");
@@ -210,7 +217,7 @@ mod tests {
     }
 
     fn impostor() -> Endpoint {
-        let config = identity::server().expect("has TLS");
+        let config = identity::server(None).expect("has TLS");
         Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("free ports")
     }
 

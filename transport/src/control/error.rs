@@ -118,6 +118,17 @@ pub enum Refusal {
          the same token"
     )]
     WrongToken,
+    /// One end of the connection does not trust the other's certificate.
+    #[error(
+        "the certificate of {holder} is refused: it {reason}; give every rank a certificate of \
+         one authority that is valid now, with its key, and that authority"
+    )]
+    Certificate {
+        /// Whose certificate it is.
+        holder: Holder,
+        /// What is wrong with it, in words that follow "it".
+        reason: String,
+    },
     /// Two releases do not form a job.
     #[error(
         "rank {rank} runs gradwire {version} but rank 0 runs {leader}: install the same version \
@@ -215,6 +226,33 @@ pub enum Refusal {
         /// Who came and was refused.
         turned_away: TurnedAway,
     },
+}
+
+/// Whose certificate is refused.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Holder {
+    /// Rank 0.
+    Leader,
+    /// The rank that wanted to join.
+    Member,
+}
+
+impl Holder {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Leader => Self::Member,
+            Self::Member => Self::Leader,
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leader => "rank 0",
+            Self::Member => "this rank",
+        })
+    }
 }
 
 /// Who was refused while rank 0 waited.

@@ -1,9 +1,13 @@
-//! Who is trusted: TLS 1.3 makes a secret channel to *somebody*, the job token says to whom.
+//! Who is trusted: TLS 1.3 makes a secret channel to *somebody*, the job token says to whom, or
+//! certificates do, or both.
 //!
-//! Rank 0 makes a certificate at start that nobody can know, so other ranks accept any. Both sides
-//! then prove the token over keying material exported from this very channel (RFC 8446, 7.5):
-//! HMAC-SHA256(token, side || exported). Somebody in the middle has two channels with different
-//! material and can neither make a proof nor pass one on.
+//! Without certificates rank 0 makes one at start that nobody can know, so other ranks accept any.
+//! Both sides then prove the token over keying material exported from this very channel (RFC 8446,
+//! 7.5): HMAC-SHA256(token, side || exported). Somebody in the middle has two channels with
+//! different material and can neither make a proof nor pass one on.
+//!
+//! With certificates TLS verifies those of both sides against the job's authority, whatever their
+//! names. The token is proved all the same; it may then be empty.
 //!
 //! Who pretends to be rank 0 receives a proof and can try tokens against it at home: a token is to
 //! be random and long, not a word.
@@ -11,16 +15,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Connection, IdleTimeout, ServerConfig, TransportConfig, VarInt};
-use ring::hmac;
-use rustls::client::Resumption;
+use quinn::{ClientConfig, Connection, ConnectionError, IdleTimeout};
+use quinn::{ServerConfig, TransportConfig, VarInt};
+use rustls::RootCertStore;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-use super::error::JoinError;
+use super::certificates::Certificates;
+use super::error::{Holder, JoinError, Refusal};
 
 /// The name both sides put into the certificate and the handshake; it carries no trust.
 pub(super) const SERVER_NAME: &str = "gradwire";
@@ -35,6 +43,8 @@ const KEEP_ALIVE: Duration = Duration::from_millis(500);
 const INITIAL_RTT: Duration = Duration::from_millis(50);
 const EXPORT_LABEL: &[u8] = b"EXPORTER-gradwire-token";
 const EXPORT_PURPOSE: &[u8] = b"gradwire/1 token proof";
+const EXPORT_DATA_LABEL: &[u8] = b"EXPORTER-gradwire-data";
+const EXPORT_DATA_PURPOSE: &[u8] = b"gradwire/1 packet secrets";
 
 /// Keying material that only the two ends of one channel have.
 pub(super) type Binding = [u8; 32];
@@ -77,25 +87,50 @@ fn statement(side: Side, binding: &Binding) -> Vec<u8> {
 
 /// What a proof on this connection is made over.
 pub(super) fn binding(connection: &Connection) -> Binding {
+    exported(connection, EXPORT_LABEL, EXPORT_PURPOSE)
+}
+
+/// What the secrets of packets are made with.
+pub(super) fn data_material(connection: &Connection) -> Binding {
+    exported(connection, EXPORT_DATA_LABEL, EXPORT_DATA_PURPOSE)
+}
+
+fn exported(connection: &Connection, label: &[u8], purpose: &[u8]) -> Binding {
     let mut material = [0; 32];
     connection
-        .export_keying_material(&mut material, EXPORT_LABEL, EXPORT_PURPOSE)
+        .export_keying_material(&mut material, label, purpose)
         .expect("a completed TLS 1.3 handshake exports any 32 bytes");
     material
 }
 
-/// QUIC settings of rank 0, with a certificate made now.
-pub(super) fn server() -> Result<ServerConfig, JoinError> {
-    let certified = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])
-        .map_err(|error| setup("making a certificate", &error))?;
-    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider::default_provider().into())
+/// QUIC settings of rank 0, with a certificate made now unless it has one.
+pub(super) fn server(certificates: Option<&Certificates>) -> Result<ServerConfig, JoinError> {
+    let provider = Arc::new(provider::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .and_then(|tls| {
+        .map_err(|error| setup("configuring TLS", &error))?;
+    let tls = match certificates {
+        Some(Certificates {
+            chain,
+            key,
+            authority,
+        }) => {
+            let authority = Arc::clone(authority);
+            let verifier = WebPkiClientVerifier::builder_with_provider(authority, provider)
+                .build()
+                .map_err(|error| setup("trusting the authority", &error))?;
+            tls.with_client_cert_verifier(verifier)
+                .with_single_cert(chain.clone(), key.clone_key())
+        }
+        None => {
+            let certified = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])
+                .map_err(|error| setup("making a certificate", &error))?;
+            let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
             tls.with_no_client_auth()
                 .with_single_cert(vec![certified.cert.der().clone()], key.into())
-        })
-        .map_err(|error| setup("configuring TLS", &error))?;
+        }
+    };
+    let mut tls = tls.map_err(|error| setup("configuring TLS", &error))?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls.send_tls13_tickets = 0;
     let quic =
@@ -106,15 +141,23 @@ pub(super) fn server() -> Result<ServerConfig, JoinError> {
 }
 
 /// QUIC settings of every other rank.
-pub(super) fn client() -> Result<ClientConfig, JoinError> {
+pub(super) fn client(certificates: Option<&Certificates>) -> Result<ClientConfig, JoinError> {
     let provider = Arc::new(provider::default_provider());
-    let verifier = AnyCertificate(Arc::clone(&provider));
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+    let verifier = LeaderCertificate {
+        authority: certificates.map(|own| Arc::clone(&own.authority)),
+        provider: Arc::clone(&provider),
+    };
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| setup("configuring TLS", &error))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut tls = match certificates {
+        Some(own) => tls
+            .with_client_auth_cert(own.chain.clone(), own.key.clone_key())
+            .map_err(|error| setup("configuring TLS", &error))?,
+        None => tls.with_no_client_auth(),
+    };
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls.resumption = Resumption::disabled();
     let quic =
@@ -122,6 +165,28 @@ pub(super) fn client() -> Result<ClientConfig, JoinError> {
     let mut config = ClientConfig::new(Arc::new(quic));
     config.transport_config(transport());
     Ok(config)
+}
+
+/// Whose certificate ended a connection and why, if one did. `us` is whose end this is.
+///
+/// TLS alerts (RFC 8446, 6.2) are QUIC errors from 0x100 on (RFC 9001, 4.8).
+pub(super) fn distrust(error: &ConnectionError, us: Holder) -> Option<Refusal> {
+    let (code, holder) = match error {
+        ConnectionError::TransportError(error) => (error.code, us.other()),
+        ConnectionError::ConnectionClosed(close) => (close.error_code, us),
+        _ => return None,
+    };
+    let alert = u64::from(code).checked_sub(0x100)?;
+    let reason = match alert {
+        42 | 46 | 51 => "is not signed as it must be",
+        43 => "is not for authentication between ranks",
+        45 => "has expired or is not valid yet",
+        48 => "is not of the other side's authority",
+        116 => "was not shown",
+        _ => return None,
+    };
+    let reason = reason.to_owned();
+    Some(Refusal::Certificate { holder, reason })
 }
 
 /// Names what could not be set up.
@@ -145,19 +210,34 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Accepts every certificate, but only from who holds its key: the token decides about trust.
+/// Accepts certificates of the authority whatever their names; without an authority every one, but
+/// only from who holds its key: the token decides about trust then.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+struct LeaderCertificate {
+    authority: Option<Arc<RootCertStore>>,
+    provider: Arc<CryptoProvider>,
+}
 
-impl ServerCertVerifier for AnyCertificate {
+impl ServerCertVerifier for LeaderCertificate {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
-        _now: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(authority) = &self.authority {
+            let certificate = ParsedCertificate::try_from(end_entity)?;
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(
+                &certificate,
+                authority,
+                intermediates,
+                now,
+                algorithms,
+            )?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -176,12 +256,14 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, cert, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradwire_protocol::units::Rank;
+use aws_lc_rs::rand::fill;
+use gradwire_protocol::units::{JobId, Rank};
 use quinn::{Endpoint, EndpointConfig, TokioRuntime};
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, channel};
 use tokio::task::JoinSet;
@@ -19,10 +19,11 @@ use super::error::{JoinError, Refusal};
 use super::hub::Hub;
 use super::identity::{self, Token, setup};
 use super::link::{INBOX, Inbound, Inbox, Link, listen};
-use super::messages::{self, FromLeader, FromMember, MESSAGE_LIMIT, Start};
+use super::messages::{self, Admission, FromLeader, FromMember, MESSAGE_LIMIT, Start};
 use super::participant::{Command, Participant};
 use super::seat::{self, Seat};
-use super::{ControlEvent, DataKey, Listener, OnEvent, Peer};
+use super::secrets::{PairSecrets, Root};
+use super::{ControlEvent, Listener, OnEvent, Peer};
 
 const LEADER: Rank = Rank(0);
 /// How often waiting ranks hear who is missing.
@@ -35,11 +36,11 @@ pub(super) async fn run(listener: Listener, mut seat: Seat) {
         Err(error) => return seat.joined.answer(Err(error)),
     };
     match leader.assemble(&seat).await {
-        Ok(start) => {
-            let ranks = || start.roster.iter().map(|peer| peer.rank);
+        Ok(admission) => {
+            let ranks = || admission.start.roster.iter().map(|peer| peer.rank);
             let hub = Hub::new(ranks());
             let participant = Participant::new(LEADER, ranks(), seat.on_event);
-            seat.joined.answer(Ok(start));
+            seat.joined.answer(Ok(admission));
             leader.serve(hub, participant, &mut seat.commands).await;
             leader.close().await;
         }
@@ -65,7 +66,7 @@ impl Leader {
         let assembly = Assembly::new(&seat.membership, listener.address);
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
-            Some(identity::server()?),
+            Some(identity::server(seat.membership.certificates.as_ref())?),
             listener.socket,
             Arc::new(TokioRuntime),
         )
@@ -85,7 +86,7 @@ impl Leader {
     }
 
     /// Lets ranks in until all are there, then starts the job or says why there is none.
-    async fn assemble(&mut self, seat: &Seat) -> Result<Start, Refusal> {
+    async fn assemble(&mut self, seat: &Seat) -> Result<Admission, Refusal> {
         let deadline = Instant::now() + seat.timeout;
         let mut news = interval(NEWS);
         while !self.assembly.is_complete() {
@@ -108,7 +109,8 @@ impl Leader {
                 }
             }
         }
-        let message = FromLeader::Start(start(self.assembly.agree()?));
+        let start = start(self.assembly.agree()?);
+        let message = FromLeader::Start(start.clone());
         if let Err(bytes) = messages::encode(&message) {
             return Err(Refusal::TooLarge {
                 what: "roster of all ranks".into(),
@@ -116,11 +118,23 @@ impl Leader {
                 limit: MESSAGE_LIMIT,
             });
         }
+        let secrets = self.hand_out_secrets(&start).await;
         self.tell_all(&message);
-        let FromLeader::Start(start) = message else {
-            unreachable!("made as a start above");
-        };
-        Ok(start)
+        Ok(Admission { start, secrets })
+    }
+
+    /// Gives every other rank the secrets of its pairs; gives back this rank's.
+    async fn hand_out_secrets(&self, start: &Start) -> PairSecrets {
+        let shared = |(rank, link): (&Rank, &Link)| (*rank, link.data_material());
+        let root = Root::draw(self.links.iter().map(shared));
+        let ranks = || start.roster.iter().map(|peer| peer.rank);
+        let row = |rank| root.row((JobId(start.job_id), start.epoch), rank, ranks());
+        for (rank, link) in &self.links {
+            link.send(frame(&FromLeader::Secrets(row(*rank))));
+            // Thousands of ranks have millions of pairs: connections are kept alive meanwhile.
+            tokio::task::yield_now().await;
+        }
+        row(LEADER)
     }
 
     fn open_door(&mut self, knock: Knock, on_event: &OnEvent) {
@@ -240,17 +254,11 @@ fn too_late(knock: Knock) -> ControlEvent {
 }
 
 fn start(roster: Vec<Peer>) -> Start {
-    let (mut job_id, mut data_key) = ([0; 4], [0; 32]);
-    let random = SystemRandom::new();
-    for secret in [&mut job_id[..], &mut data_key[..]] {
-        random
-            .fill(secret)
-            .expect("the system's randomness already served the handshakes");
-    }
+    let mut job_id = [0; 4];
+    fill(&mut job_id).expect("the system's randomness already served the handshakes");
     Start {
         job_id: u32::from_ne_bytes(job_id),
         epoch: 0,
-        data_key: DataKey(data_key),
         roster,
     }
 }

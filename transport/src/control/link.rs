@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, unbounded_ch
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::identity::{Binding, data_material};
 use super::messages::{Frame, MESSAGE_LIMIT, read};
 use super::seat::FLUSH;
 
@@ -37,6 +38,11 @@ impl Link {
             outgoing,
             writer: tokio::spawn(write(stream, frames)),
         }
+    }
+
+    /// What both ends of this connection, and nobody else, can make secrets of packets with.
+    pub(super) fn data_material(&self) -> Binding {
+        data_material(&self.connection)
     }
 
     /// Queues a message.

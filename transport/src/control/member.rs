@@ -4,16 +4,16 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use gradwire_protocol::units::Rank;
-use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Membership;
 use super::assembly::VERSION;
-use super::error::{JoinError, Ranks, Refusal, TurnedAway};
+use super::error::{Holder, JoinError, Ranks, Refusal, TurnedAway};
 use super::identity::{self, SERVER_NAME, Side, Token, setup};
 use super::link::{INBOX, Inbound, Link, listen};
-use super::messages::{self, Frame, FromLeader, FromMember, MESSAGE_LIMIT, Start};
+use super::messages::{self, Admission, Frame, FromLeader, FromMember, MESSAGE_LIMIT};
 use super::participant::{Command, Participant};
 use super::seat::{self, Seat};
 
@@ -30,9 +30,9 @@ pub(super) async fn run(leader: SocketAddr, mut seat: Seat) {
         Err(error) => return seat.joined.answer(Err(error)),
     };
     match entrance.enter().await {
-        Ok((start, conversation)) => {
-            seat.joined.answer(Ok(start.clone()));
-            let ranks = start.roster.iter().map(|peer| peer.rank);
+        Ok((admission, conversation)) => {
+            seat.joined.answer(Ok(admission.clone()));
+            let ranks = admission.start.roster.iter().map(|peer| peer.rank);
             let rank = seat.membership.rank;
             let participant = Participant::new(rank, ranks, seat.on_event);
             serve(conversation, participant, &mut seat.commands).await;
@@ -64,6 +64,14 @@ impl Setback {
     fn passing(reason: impl ToString) -> Self {
         Self::Passing(reason.to_string())
     }
+
+    /// A certificate that is refused once will be refused again.
+    fn of_connection(error: &ConnectionError) -> Self {
+        match identity::distrust(error, Holder::Member) {
+            Some(refusal) => Self::Final(refusal.into()),
+            None => Self::passing(error),
+        }
+    }
 }
 
 struct Entrance {
@@ -86,7 +94,8 @@ impl Entrance {
         };
         let mut endpoint =
             Endpoint::client(any).map_err(|error| setup("opening a UDP socket", &error))?;
-        endpoint.set_default_client_config(identity::client()?);
+        let certificates = seat.membership.certificates.as_ref();
+        endpoint.set_default_client_config(identity::client(certificates)?);
         let Membership {
             rank, world_size, ..
         } = seat.membership;
@@ -103,7 +112,7 @@ impl Entrance {
     }
 
     /// Tries until the timeout to become part of a started job.
-    async fn enter(&mut self) -> Result<(Start, Conversation), JoinError> {
+    async fn enter(&mut self) -> Result<(Admission, Conversation), JoinError> {
         let deadline = Instant::now() + self.timeout;
         let mut patience = FIRST_ATTEMPT;
         let mut reason = String::from("no answer");
@@ -139,7 +148,7 @@ impl Entrance {
     }
 
     /// Connects within `patience`, then waits as long as rank 0 keeps the connection.
-    async fn attempt(&mut self, patience: Duration) -> Result<(Start, Conversation), Setback> {
+    async fn attempt(&mut self, patience: Duration) -> Result<(Admission, Conversation), Setback> {
         self.missing = None;
         let connecting = self.endpoint.connect(self.leader, SERVER_NAME);
         let connecting =
@@ -147,7 +156,19 @@ impl Entrance {
         let connection = timeout(patience, connecting)
             .await
             .map_err(|_| Setback::passing("no answer"))?
-            .map_err(Setback::passing)?;
+            .map_err(|error| Setback::of_connection(&error))?;
+        let entered = self.enter_by(connection.clone()).await;
+        entered.map_err(|setback| match (setback, connection.close_reason()) {
+            // Rank 0 looks at this rank's certificate when this rank has seen its own accepted.
+            (Setback::Passing(_), Some(error)) => Setback::of_connection(&error),
+            (setback, _) => setback,
+        })
+    }
+
+    async fn enter_by(
+        &mut self,
+        connection: Connection,
+    ) -> Result<(Admission, Conversation), Setback> {
         let (send, receive) = connection.open_bi().await.map_err(Setback::passing)?;
         let mut conversation = Conversation {
             connection,
@@ -157,8 +178,8 @@ impl Entrance {
         self.prove(&mut conversation).await?;
         let hello = conversation.send.write_all(&self.hello).await;
         hello.map_err(Setback::passing)?;
-        let start = self.await_start(&mut conversation).await?;
-        Ok((start, conversation))
+        let admission = self.await_start(&mut conversation).await?;
+        Ok((admission, conversation))
     }
 
     async fn prove(&self, conversation: &mut Conversation) -> Result<(), Setback> {
@@ -185,14 +206,23 @@ impl Entrance {
         }
     }
 
-    async fn await_start(&mut self, conversation: &mut Conversation) -> Result<Start, Setback> {
+    async fn await_start(&mut self, conversation: &mut Conversation) -> Result<Admission, Setback> {
+        let mut secrets = None;
         loop {
-            match messages::read(&mut conversation.receive, MESSAGE_LIMIT).await {
-                Ok(FromLeader::Waiting { missing }) => self.missing = Some(missing),
-                Ok(FromLeader::Start(start)) => return Ok(start),
-                Ok(FromLeader::Refused(refusal)) => return Err(Setback::Final(refusal.into())),
-                Ok(_) => return Err(Setback::passing("it spoke out of turn")),
-                Err(failure) => return Err(Setback::passing(failure)),
+            let message = messages::read(&mut conversation.receive, MESSAGE_LIMIT).await;
+            match (message, secrets.take()) {
+                (Ok(FromLeader::Waiting { missing }), None) => self.missing = Some(missing),
+                (Ok(FromLeader::Secrets(given)), None) => secrets = Some(given),
+                (Ok(FromLeader::Start(start)), Some(secrets))
+                    if [start.roster.len(), secrets.len()] == [self.world_size as usize; 2] =>
+                {
+                    return Ok(Admission { start, secrets });
+                }
+                (Ok(FromLeader::Refused(refusal)), _) => {
+                    return Err(Setback::Final(refusal.into()));
+                }
+                (Ok(_), _) => return Err(Setback::passing("it spoke out of turn")),
+                (Err(failure), _) => return Err(Setback::passing(failure)),
             }
         }
     }

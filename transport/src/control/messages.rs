@@ -10,9 +10,10 @@ use quinn::{ConnectionError, ReadError, ReadExactError, RecvStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::Peer;
 use super::error::{Ranks, Refusal, rank_number};
 use super::identity::IDLE_TIMEOUT;
-use super::{DataKey, Peer};
+use super::secrets::PairSecrets;
 
 /// Largest message between ranks that trust each other.
 pub(super) const MESSAGE_LIMIT: usize = 1 << 20;
@@ -60,6 +61,8 @@ pub(super) enum FromLeader {
     Refused(Refusal),
     /// This rank is in; these are awaited.
     Waiting { missing: Ranks },
+    /// All ranks are in and agree; the start follows. For the rank that it is sent to alone.
+    Secrets(PairSecrets),
     /// All ranks are in and agree.
     Start(Start),
     /// Every rank has reached this barrier.
@@ -92,9 +95,15 @@ pub(super) enum FromLeader {
 pub(super) struct Start {
     pub(super) job_id: u32,
     pub(super) epoch: u16,
-    pub(super) data_key: DataKey,
     /// In the order of ranks, rank 0 first.
     pub(super) roster: Vec<Peer>,
+}
+
+/// A started job as one rank has it.
+#[derive(Clone, Debug)]
+pub(super) struct Admission {
+    pub(super) start: Start,
+    pub(super) secrets: PairSecrets,
 }
 
 /// An encoded message, shared between the ranks it goes to.

@@ -9,7 +9,8 @@
 //!          <------------------------------- Prove{proof}
 //!   Join{world size, addresses, job} ----->  enters the roster
 //!          <------------------------------- Waiting{missing}, once a second
-//!          <------------------------------- Start{job id, epoch, key, roster}
+//!          <------------------------------- Secrets{of this rank's pairs}
+//!          <------------------------------- Start{job id, epoch, roster}
 //!                                           or Refused{why}, the same words to every rank
 //!   Barrier, Abort, Leave ---------------->
 //!          <------------------------------- BarrierPassed, PeerLost, PeerLeft, Aborted, Released
@@ -21,12 +22,13 @@
 //!
 //! Start here: [`join`] and [`Control`], then `hub` (rank 0's view of all ranks) and `participant`
 //! (a rank's view of the job); both are free of sockets and clocks. `assembly` decides who may
-//! join, `identity` who is trusted. Asynchronous code exists in `leader`, `door`, `member` and
-//! `link` only.
+//! join, `identity` who is trusted, by token or by `certificates`; `secrets` is what packet keys
+//! are made from. Asynchronous code exists in `leader`, `door`, `member` and `link` only.
 //!
 //! What is not here: the data plane's packets, and what a rank does about a lost peer.
 
 mod assembly;
+mod certificates;
 mod door;
 mod error;
 mod hub;
@@ -37,6 +39,7 @@ mod member;
 mod messages;
 mod participant;
 mod seat;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,11 +52,14 @@ use gradwire_protocol::units::{JobId, Rank};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
+pub use certificates::{CertificateError, CertificateFiles, Certificates};
 pub use error::{BarrierError, BindError, Difference, JoinError, LeaveError};
-pub use error::{Ranks, Refusal, TurnedAway};
+pub use error::{Holder, Ranks, Refusal, TurnedAway};
+
+pub use secrets::PairSecrets;
 
 use crate::shm::Offer;
-use messages::{Hello, Start, shortened};
+use messages::{Admission, Hello, shortened};
 use participant::Command;
 use seat::{GRACE, Seat};
 
@@ -70,6 +76,8 @@ pub struct Membership {
     pub world_size: u32,
     /// The secret that all processes of the job share; may be empty, is to be random and long.
     pub token: String,
+    /// Certificates, where ranks prove themselves by those; all ranks have some, or none has.
+    pub certificates: Option<Certificates>,
     /// The resolved job, by dotted key; must be equal on all ranks.
     pub job: BTreeMap<String, String>,
     /// Where peers send data packets to: this rank's UDP sockets, one per entropy.
@@ -84,7 +92,7 @@ pub struct Membership {
     pub memory: Option<Offer>,
 }
 
-/// Shows everything but the token.
+/// Shows everything but secrets.
 impl fmt::Debug for Membership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Membership")
@@ -178,24 +186,6 @@ pub struct Peer {
     pub memory: Option<Offer>,
 }
 
-/// 32 random bytes that exactly the ranks of this job know, to derive packet keys from.
-#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
-pub struct DataKey([u8; 32]);
-
-impl DataKey {
-    /// The secret bytes.
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-/// Does not show the key.
-impl fmt::Debug for DataKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DataKey(..)")
-    }
-}
-
 /// What happens to others. Raised on the control plane's thread.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ControlEvent {
@@ -248,12 +238,12 @@ pub fn join(
         .name("gradwire-control".into())
         .spawn(move || seat.run(role))
         .map_err(|error| identity::setup("starting its thread", &error))?;
-    let start = verdict
+    let admission = verdict
         .recv_timeout(waited)
         .unwrap_or(Err(JoinError::Stopped))?;
     Ok(Control {
         rank,
-        start,
+        admission,
         commands,
         thread: Some(thread),
     })
@@ -281,7 +271,7 @@ fn check(role: &Role, membership: &Membership) -> Result<(), JoinError> {
 #[derive(Debug)]
 pub struct Control {
     rank: Rank,
-    start: Start,
+    admission: Admission,
     commands: UnboundedSender<Command>,
     thread: Option<JoinHandle<()>>,
 }
@@ -294,22 +284,22 @@ impl Control {
 
     /// All ranks of the job, in the order of ranks.
     pub fn roster(&self) -> &[Peer] {
-        &self.start.roster
+        &self.admission.start.roster
     }
 
     /// The identity of this job, drawn by rank 0: packets of other jobs are not ours.
     pub fn job_id(&self) -> JobId {
-        JobId(self.start.job_id)
+        JobId(self.admission.start.job_id)
     }
 
     /// Which membership of the job this is, counted from 0.
     pub fn epoch(&self) -> u16 {
-        self.start.epoch
+        self.admission.start.epoch
     }
 
-    /// The secret shared by the ranks of this job.
-    pub fn data_key(&self) -> &DataKey {
-        &self.start.data_key
+    /// The secrets that this rank shares with each of the others, to make packet keys from.
+    pub fn secrets(&self) -> &PairSecrets {
+        &self.admission.secrets
     }
 
     /// Tells every other rank that the job is over. Does not wait; the message is delivered even

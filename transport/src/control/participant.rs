@@ -134,6 +134,7 @@ impl Participant {
             FromLeader::Prove { .. }
             | FromLeader::Refused(_)
             | FromLeader::Waiting { .. }
+            | FromLeader::Secrets(_)
             | FromLeader::Start(_) => {
                 self.leader_lost("it greeted this rank a second time");
             }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::error::JoinError;
 use super::identity::setup;
-use super::messages::Start;
+use super::messages::Admission;
 use super::participant::Command;
 use super::{Membership, OnEvent, Role, leader, member};
 
@@ -40,7 +40,7 @@ impl Seat {
         membership: Membership,
         timeout: Duration,
         on_event: OnEvent,
-        joined: SyncSender<Result<Start, JoinError>>,
+        joined: SyncSender<Result<Admission, JoinError>>,
     ) -> (UnboundedSender<Command>, Self) {
         let (sender, commands) = unbounded_channel();
         let seat = Self {
@@ -73,11 +73,11 @@ impl Seat {
 }
 
 /// Where [`super::join`] waits.
-pub(super) struct Joined(SyncSender<Result<Start, JoinError>>);
+pub(super) struct Joined(SyncSender<Result<Admission, JoinError>>);
 
 impl Joined {
     /// Lets [`super::join`] return.
-    pub(super) fn answer(&self, verdict: Result<Start, JoinError>) {
+    pub(super) fn answer(&self, verdict: Result<Admission, JoinError>) {
         // Whoever called `join` has gone when this fails, and drops the commands' end too.
         let _ = self.0.send(verdict);
     }

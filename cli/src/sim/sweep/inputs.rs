@@ -53,7 +53,7 @@ pub fn digests(files: &[PathBuf], known: &mut Digests) -> BTreeMap<String, Strin
 
 /// SHA-256 in hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
     let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     digits.collect()
 }

@@ -1,0 +1,185 @@
+//! `gradwire doctor`: what this host and the paths to others lack for a job, what each missing
+//! thing costs, and the command that mends it.
+//!
+//! Start here: [`mod@host`] with [`machine`], and [`pair`] with [`traffic`], judge what
+//! `gradwire_transport::probe` measures, as findings of [`finding`]; [`mod@job`] lets all
+//! ranks of a job check each other; [`mod@print`] shows it.
+
+pub mod finding;
+pub mod host;
+pub mod job;
+pub mod machine;
+pub mod pair;
+pub mod print;
+pub mod traffic;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use gradwire_protocol::job::Job;
+use gradwire_transport::interface;
+use gradwire_transport::probe::{Server, ServerError, system};
+use serde_json::json;
+
+use crate::arguments::Doctor;
+use crate::exit::Failure;
+use crate::job as job_file;
+use finding::State;
+use host::Wanted;
+use print::{Form, Host, Report};
+
+/// How long a server answers before it looks around.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Runs the doctor.
+///
+/// # Errors
+/// [`Failure::Problems`] when there is a finding of that state; others when the doctor could not
+/// do its work.
+pub fn run(options: &Doctor) -> Result<(), Failure> {
+    let job = job_file::given_or_default(options.job.as_ref())?;
+    if options.serve {
+        return serve(options);
+    }
+    let report = match options.rank {
+        Some(rank) => job::check(options, &job, rank)?,
+        None => {
+            let servers: Result<Vec<SocketAddr>, Failure> =
+                options.peer.iter().map(|peer| address(peer)).collect();
+            let servers = servers?;
+            let host = host(options, &job, &servers)?;
+            let pairs = servers
+                .iter()
+                .map(|server| pair::check(*server, options.bind, &job));
+            Report {
+                host,
+                hosts: Vec::new(),
+                pairs: pairs.collect(),
+            }
+        }
+    };
+    let form = if options.json { Form::Json } else { Form::List };
+    print!("{}", report.text(form));
+    match report.count(State::Problem) {
+        0 => Ok(()),
+        1 => Err(Failure::Problems("1 problem".to_owned())),
+        count => Err(Failure::Problems(format!("{count} problems"))),
+    }
+}
+
+/// The checks of this host, as far as they matter on the way to `servers`, if there are any.
+///
+/// # Errors
+/// [`Failure::Usage`] when `--bind` is no address of this host.
+pub fn host(options: &Doctor, job: &Job, servers: &[SocketAddr]) -> Result<Host, Failure> {
+    let addresses = addresses(options.bind, servers)?;
+    let world = options.world.map_or(options.ranks, u32::from);
+    let wanted = Wanted {
+        job,
+        addresses: &addresses,
+        ranks: options.ranks.min(world),
+        world,
+    };
+    Ok(Host {
+        name: host_name(),
+        rank: options.rank,
+        addresses: addresses.iter().map(IpAddr::to_string).collect(),
+        checks: host::check(&wanted),
+    })
+}
+
+/// The name of this host, as it calls itself.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+}
+
+/// The address that was typed as "host:port".
+///
+/// # Errors
+/// [`Failure::Usage`] when it is none.
+pub fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |why: String| {
+        Failure::Usage(format!(
+            "{text}: {why}; it is host:port, such as 10.0.0.2:29410"
+        ))
+    };
+    let address = system::resolve(text).map_err(|error| wrong(error.to_string()))?;
+    match address.port() {
+        0 => Err(wrong("port 0 is no port to send to".to_owned())),
+        _ => Ok(address),
+    }
+}
+
+/// As a failure of this command: an address or a port that cannot be had.
+pub fn refused(error: ServerError) -> Failure {
+    Failure::System {
+        what: "gradwire doctor".to_owned(),
+        source: std::io::Error::other(error),
+    }
+}
+
+/// Addresses that packets leave by: towards `servers`; or else the first one of every interface
+/// that is up, or loopback where there is no other.
+fn addresses(bind: Option<IpAddr>, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, Failure> {
+    if let Some(bind) = bind {
+        let wrong = |error| Failure::Usage(format!("--bind {bind}: {error}"));
+        return interface::name(bind).map(|_| vec![bind]).map_err(wrong);
+    }
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for server in servers {
+        // Where no route leads, the check of the path says so.
+        let towards = system::address_towards(*server).ok();
+        addresses.extend(towards.filter(|one| !addresses.contains(one)));
+    }
+    let mut names = Vec::new();
+    for one in interface::all().unwrap_or_default() {
+        let counts =
+            servers.is_empty() && one.is_up && !one.is_loopback && !is_link_local(one.address);
+        if counts && !names.contains(&one.name) {
+            addresses.push(one.address);
+            names.push(one.name);
+        }
+    }
+    if addresses.is_empty() {
+        addresses.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    Ok(addresses)
+}
+
+/// Such addresses mean something together with an interface only.
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+fn serve(options: &Doctor) -> Result<(), Failure> {
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let address = SocketAddr::new(options.bind.unwrap_or(any), options.port);
+    let mut server = Server::bind(address).map_err(refused)?;
+    let listening = server.addresses()[0];
+    if options.json {
+        println!("{}", json!({ "serving": listening.to_string() }));
+    } else {
+        println!("answering probes on {listening}; on the other host:");
+        println!(
+            "  gradwire doctor --peer {}:{}",
+            shown(listening.ip()),
+            listening.port()
+        );
+    }
+    loop {
+        server.answer_for(TURN);
+    }
+}
+
+/// An address to type; this host's name stands for all of its addresses.
+fn shown(address: IpAddr) -> String {
+    match address {
+        any if any.is_unspecified() => host_name(),
+        IpAddr::V6(address) => format!("[{address}]"),
+        IpAddr::V4(address) => address.to_string(),
+    }
+}

@@ -1,0 +1,215 @@
+//! All ranks of a job check each other: they meet through the job's own control plane, test the
+//! paths in turns, and tell rank 0.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::Rank;
+use gradwire_runtime::{JoinError, OpenError};
+use gradwire_transport::control::{self, Control, Listener, Membership, Peer, Role};
+use gradwire_transport::interface;
+use gradwire_transport::probe::{Client, Server, system};
+
+use super::finding::Finding;
+use super::pair::{self, Pair};
+use super::print::{Form, Report};
+use crate::arguments::Doctor;
+use crate::environment::Environment;
+use crate::exit::Failure;
+
+/// How long the server of probes answers before it looks for something to publish.
+const TURN: Duration = Duration::from_millis(50);
+/// The longest a rank needs for one path: 3 s for one that is silent, and a second of load.
+const PAIR_PATIENCE: Duration = Duration::from_secs(120);
+/// How often a rank is asked for what it found.
+const REPORT_TRIES: u32 = 20;
+const LEAVE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What this rank found; on rank 0, what all ranks found.
+///
+/// # Errors
+/// [`Failure::Join`] when the ranks do not meet, and the like.
+pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<Report, Failure> {
+    let world = options.world.unwrap_or(0);
+    if world < 2 || rank >= world {
+        let text =
+            format!("--rank {rank} of --world {world}: ranks are 0 to world - 1, at least 2");
+        return Err(Failure::Usage(text));
+    }
+    let rendezvous = options.rendezvous.as_deref().unwrap_or_default();
+    let rendezvous = super::address(rendezvous)?;
+    let bind = match options.bind {
+        Some(bind) => bind,
+        None if rank == 0 => rendezvous.ip(),
+        None => towards(rendezvous)?,
+    };
+    let answering = Answering::start(bind)?;
+    let bound = Doctor {
+        bind: Some(bind),
+        ..options.clone()
+    };
+    let host = super::host(&bound, job, &[])?;
+    let control = join(&bound, job, (rank, rendezvous, &answering.addresses))?;
+    let mut report = Report {
+        host,
+        hosts: Vec::new(),
+        pairs: paths(&control, (rank, bind), job)?,
+    };
+    answering.publish(report.text(Form::Json));
+    control.barrier(PAIR_PATIENCE).map_err(JoinError::from)?;
+    if rank == 0 {
+        for peer in control.roster().iter().filter(|peer| peer.rank != Rank(0)) {
+            match told_by(peer, bind) {
+                Some(told) => {
+                    report.hosts.push(told.host);
+                    report.pairs.extend(told.pairs);
+                }
+                None => report.host.checks.push(untold(peer.rank)),
+            }
+        }
+    }
+    // Others may still be asked; who does not wait for them is lost to them. A rank that is gone
+    // by now has told what it had to.
+    let _ = control.leave(LEAVE_PATIENCE);
+    Ok(report)
+}
+
+fn towards(rendezvous: SocketAddr) -> Result<IpAddr, Failure> {
+    system::address_towards(rendezvous).map_err(|source| Failure::System {
+        what: format!("no address of this host leads to {rendezvous}"),
+        source,
+    })
+}
+
+/// Each rank looks at one other at a time, and is looked at by one.
+fn paths(control: &Control, (rank, bind): (u16, IpAddr), job: &Job) -> Result<Vec<Pair>, Failure> {
+    let roster = control.roster();
+    let mut pairs = Vec::new();
+    for distance in 1..roster.len() {
+        let peer = &roster[(usize::from(rank) + distance) % roster.len()];
+        if let Some(server) = peer.data_addresses.first() {
+            let mut pair = pair::check(*server, Some(bind), job);
+            pair.from = format!("rank {rank}");
+            pair.to = format!("rank {}", peer.rank);
+            pairs.push(pair);
+        }
+        control.barrier(PAIR_PATIENCE).map_err(JoinError::from)?;
+    }
+    Ok(pairs)
+}
+
+fn untold(rank: Rank) -> Finding {
+    Finding::warning(
+        "reports",
+        format!("rank {rank} does not tell what it found"),
+    )
+    .costs("its host and the paths from it are not in this list")
+    .mend(format!(
+        "gradwire doctor --rank {rank}  # its own output has them"
+    ))
+}
+
+/// What a rank has published, which it does within a turn of its server.
+fn told_by(peer: &Peer, bind: IpAddr) -> Option<Report> {
+    let mut client = Client::connect(*peer.data_addresses.first()?, Some(bind)).ok()?;
+    let report = (0..REPORT_TRIES).find_map(|_| {
+        let report = client.report();
+        if report.is_none() {
+            std::thread::sleep(TURN);
+        }
+        report
+    });
+    serde_json::from_str(&report?).ok()
+}
+
+fn join(
+    options: &Doctor,
+    job: &Job,
+    (rank, rendezvous, addresses): (u16, SocketAddr, &[SocketAddr]),
+) -> Result<Control, Failure> {
+    let token = options.token.clone().or_else(|| Environment::read().token);
+    let token = token.ok_or_else(|| {
+        Failure::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
+    })?;
+    let bind = addresses[0].ip();
+    let role = match rank {
+        0 => {
+            let address = SocketAddr::new(bind, rendezvous.port());
+            Role::Leader(Listener::bind(address).map_err(OpenError::from)?)
+        }
+        _ => Role::Member(rendezvous),
+    };
+    let membership = Membership {
+        rank: Rank(rank),
+        world_size: u32::from(options.world.unwrap_or(0)),
+        token,
+        job: job.flat(),
+        data_addresses: addresses.to_vec(),
+        host: super::host_name(),
+        mtu: interface::mtu(bind).unwrap_or(0),
+        receive_buffer: 0,
+        memory: None,
+        certificates: None,
+    };
+    let patience = Duration::from_nanos(options.join_timeout.as_nanos());
+    // Who is lost fails the next barrier.
+    let joined = control::join(role, membership, patience, Box::new(|_| ()));
+    Ok(joined.map_err(JoinError::from)?)
+}
+
+/// The server of probes on a thread of its own, until it is dropped.
+struct Answering {
+    addresses: Vec<SocketAddr>,
+    reports: Option<Sender<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answering {
+    fn start(bind: IpAddr) -> Result<Self, Failure> {
+        let server = Server::bind(SocketAddr::new(bind, 0)).map_err(super::refused)?;
+        let addresses = server.addresses();
+        let (reports, published) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("gradwire-probes".into());
+        let thread = thread.spawn(move || answer(server, &published));
+        let thread = thread.map_err(|source| Failure::System {
+            what: "the thread that answers probes".to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            addresses,
+            reports: Some(reports),
+            thread: Some(thread),
+        })
+    }
+
+    fn publish(&self, report: String) {
+        if let Some(reports) = &self.reports {
+            // The thread ends only after this is dropped.
+            let _ = reports.send(report);
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        drop(self.reports.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed there.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(mut server: Server, published: &Receiver<String>) {
+    loop {
+        server.answer_for(TURN);
+        match published.try_recv() {
+            Ok(report) => server.publish(&report),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The checks of this machine beside its network: shared memory, clock, cores, and what the kernel
+//! forbids.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use gradwire_protocol::job::Wire;
+use gradwire_protocol::units::ByteCount;
+use gradwire_transport::probe::system::{self, Room};
+use gradwire_transport::shm::{self, RING_MAX};
+
+use super::finding::Finding;
+use super::host::Wanted;
+
+const LOCKED_BYTES: u64 = 8 << 20;
+/// A reading of a clock that is not the processor's own takes several times as long.
+const CLOCK_COST_MAX: Duration = Duration::from_nanos(250);
+const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
+
+/// Checks this machine.
+pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
+    let source = word(&format!("{CLOCK}/current_clocksource"));
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    let shared = system::room(Path::new("/dev/shm"));
+    vec![
+        shared_memory(shared, (wanted.ranks, wanted.job.transport.wire)),
+        io_uring(system::io_uring()),
+        clock(&source, system::clock_cost()),
+        cores_of(cores, wanted.ranks),
+        frequency(&word(governor)),
+        locked_memory(system::locked_memory()),
+    ]
+}
+
+fn shared_memory(room: io::Result<Room>, (ranks, wire): (u32, Wire)) -> Finding {
+    let check = "shared_memory";
+    let udp = "ranks of this host talk over UDP: 40 instead of 90 Gb/s";
+    if !matches!(wire, Wire::Auto | Wire::SharedMemory) {
+        return Finding::ok(check, "not used: transport.wire names another");
+    }
+    // One ring each way, within half of what is free.
+    let ranks = u64::from(ranks.max(2));
+    let needed = 2 * RING_MAX * ranks * (ranks - 1);
+    let gibibytes = needed.next_multiple_of(1 << 30) >> 30;
+    let enlarge = format!(
+        "mount -o remount,size={gibibytes}G /dev/shm  # of a container: --shm-size={gibibytes}g"
+    );
+    let room = match room {
+        Ok(room) => room,
+        Err(error) => {
+            return Finding::warning(check, format!("there is no /dev/shm: {error}"))
+                .costs(udp)
+                .mend("mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm");
+        }
+    };
+    let found = format!(
+        "/dev/shm: {} free of {}; {ranks} ranks need {}",
+        mebibytes(room.free),
+        mebibytes(room.size),
+        mebibytes(needed)
+    );
+    match shm::ring_bytes(room.free, ranks) {
+        None => return Finding::problem(check, found).costs(udp).mend(enlarge),
+        Some(bytes) if bytes < RING_MAX => {
+            let costs = format!("windows between these ranks shrink to {} KiB", bytes >> 11);
+            return Finding::warning(check, found).costs(costs).mend(enlarge);
+        }
+        Some(_) => {}
+    }
+    match shared_file() {
+        Ok(()) => Finding::ok(check, found),
+        Err(error) => Finding::problem(check, format!("no file can be made in /dev/shm: {error}"))
+            .costs(udp)
+            .mend("chmod 1777 /dev/shm"),
+    }
+}
+
+/// Whether two processes could share a file there: it is written, and opened a second time.
+fn shared_file() -> io::Result<()> {
+    let path = format!("/dev/shm/gradwire-doctor-{}", std::process::id());
+    let shared = std::fs::write(&path, path.as_bytes()).and_then(|()| std::fs::read(&path));
+    let removed = std::fs::remove_file(&path);
+    match shared? == path.as_bytes() {
+        true => removed,
+        false => Err(io::Error::other("it does not keep what is written")),
+    }
+}
+
+fn io_uring(allowed: io::Result<()>) -> Finding {
+    let check = "io_uring";
+    let Err(error) = allowed else {
+        return Finding::ok(check, "allowed");
+    };
+    let mend = match number("/proc/sys/kernel/io_uring_disabled") {
+        Some(disabled) if disabled > 0 => "sysctl -w kernel.io_uring_disabled=0",
+        _ => "docker run --security-opt seccomp=unconfined  # or a profile that allows io_uring",
+    };
+    Finding::ok(
+        check,
+        format!("not allowed ({error}); UDP sockets do without"),
+    )
+    .costs("nothing that was measured: 43 Gb/s with it, 40 to 45 without")
+    .mend(mend)
+}
+
+fn clock(source: &str, cost: Duration) -> Finding {
+    let check = "clock";
+    let source = if source.is_empty() { "unknown" } else { source };
+    let found = format!("{source}; one reading takes {} ns", cost.as_nanos());
+    let slow = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(&source);
+    if !slow && cost <= CLOCK_COST_MAX {
+        return Finding::ok(check, found);
+    }
+    let available = word(&format!("{CLOCK}/available_clocksource"));
+    let mend = if source != "tsc" && available.split(' ').any(|one| one == "tsc") {
+        format!("echo tsc > {CLOCK}/current_clocksource")
+    } else {
+        "reboot  # with tsc=reliable on the kernel's command line".to_owned()
+    };
+    Finding::warning(check, found)
+        .costs("the clock is read for every batch; a packet's share of all work is 40 to 60 ns")
+        .mend(mend)
+}
+
+fn cores_of(cores: u32, ranks: u32) -> Finding {
+    let found = format!("{cores} for {ranks} ranks");
+    if ranks <= cores {
+        return Finding::ok("cores", found);
+    }
+    Finding::warning("cores", found)
+        .costs("ranks take turns: 8 MiB take 12 ms with two ranks a core, 3 ms with one")
+        .mend(format!(
+            "torchrun --nproc-per-node {cores}  # or transport.idle = \"block\""
+        ))
+}
+
+fn frequency(governor: &str) -> Finding {
+    let check = "cpu_frequency";
+    match governor {
+        "" => Finding::ok(check, "no governor to be seen, as in a virtual machine"),
+        "powersave" | "conservative" => {
+            Finding::warning(check, format!("the governor is {governor}"))
+                .costs("cores that wait for packets slow down: longer round trips")
+                .mend("cpupower frequency-set -g performance")
+        }
+        other => Finding::ok(check, format!("the governor is {other}")),
+    }
+}
+
+fn locked_memory(limit: io::Result<Option<u64>>) -> Finding {
+    let check = "locked_memory";
+    match limit {
+        Ok(None) => Finding::ok(check, "any amount"),
+        Ok(Some(bytes)) if bytes >= LOCKED_BYTES => Finding::ok(check, mebibytes(bytes)),
+        Ok(Some(bytes)) => {
+            Finding::warning(check, format!("{bytes} bytes, 8 MiB are the usual least"))
+                .costs("buffers cannot be pinned for io_uring or RDMA")
+                .mend("ulimit -l unlimited  # of a container: --ulimit memlock=-1")
+        }
+        Err(error) => Finding::warning(check, format!("the limit is unknown: {error}")),
+    }
+}
+
+/// The text of a small file of the system, or nothing.
+fn word(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The number in a small file of the system, if it is there.
+pub(super) fn number(path: &str) -> Option<u64> {
+    word(path).parse().ok()
+}
+
+/// Bytes for people.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => ByteCount::new(bytes).to_string(),
+        whole => format!("{whole} MiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::State;
+    use super::*;
+
+    fn mended(finding: &Finding) -> &str {
+        assert!(finding.costs.is_some(), "{finding:?} says what it costs");
+        finding.mend.as_deref().expect("it can be mended")
+    }
+
+    #[test]
+    fn the_shared_memory_of_a_container_is_enough_for_few_ranks() {
+        let container = || {
+            Ok(Room {
+                size: 64 << 20,
+                free: 64 << 20,
+            })
+        };
+        let shared = |ranks| shared_memory(container(), (ranks, Wire::Auto));
+        assert_eq!(shared(4).state, State::Ok, "6 pairs need 24 MiB");
+        let some = shared(8);
+        assert_eq!(some.state, State::Warning, "28 pairs need 112 MiB");
+        assert_eq!(
+            some.costs.as_deref(),
+            Some("windows between these ranks shrink to 256 KiB")
+        );
+        let many = shared(16);
+        assert_eq!(
+            many.state,
+            State::Problem,
+            "120 pairs need 120 MiB at least"
+        );
+        assert!(mended(&many).contains("--shm-size=1g"), "{many:?}");
+        let missing = || Err(io::Error::from(io::ErrorKind::NotFound));
+        let absent = shared_memory(missing(), (2, Wire::Auto));
+        assert_eq!(absent.state, State::Warning);
+        assert_eq!(
+            shared_memory(missing(), (2, Wire::Udp)).state,
+            State::Ok,
+            "not used"
+        );
+    }
+
+    #[test]
+    fn slow_clocks_and_crowded_cores_are_warned_of() {
+        let fast = Duration::from_nanos(40);
+        assert_eq!(clock("tsc", fast).state, State::Ok);
+        assert_eq!(clock("hpet", fast).state, State::Warning);
+        assert_eq!(clock("tsc", Duration::from_micros(1)).state, State::Warning);
+        assert_eq!(cores_of(8, 8).state, State::Ok);
+        assert!(mended(&cores_of(2, 8)).contains("--nproc-per-node 2"));
+        assert_eq!(frequency("powersave").state, State::Warning);
+        assert_eq!(frequency("").state, State::Ok);
+    }
+
+    #[test]
+    fn io_uring_is_not_needed() {
+        let forbidden = io_uring(Err(io::Error::from_raw_os_error(1)));
+        assert_eq!(forbidden.state, State::Ok);
+        assert!(forbidden.found.contains("not allowed"), "{forbidden:?}");
+        assert!(mended(&forbidden).contains("io_uring"));
+    }
+}

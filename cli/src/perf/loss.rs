@@ -1,0 +1,325 @@
+//! `gradwire perf loss`: goodput of all-reduces whose packets are dropped, as a share of the
+//! loss-free one, with and without a tolerance, and Gloo's.
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::job::notation::show_share;
+use gradwire_protocol::units::Share;
+use serde_json::{Map, Value, json};
+
+use super::kind::Kind;
+use super::launcher::Crew;
+use super::messages::{Measured, Round};
+use super::options::{Comparison, Loss, Rival};
+use super::place::{Lab, Place};
+use super::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use super::table::{Format, gigabytes, ratio_json, rounded};
+use super::{
+    job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, rival, security,
+    verdict,
+};
+use crate::exit::Failure;
+
+/// The tolerance that is measured when the job has none.
+const TOLERANCE: f64 = 0.1;
+
+/// Measures goodput under loss.
+///
+/// # Errors
+/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(options: &Loss) -> Result<(), Failure> {
+    let bytes = one_size(options.ranks, options.bytes)?;
+    let jobs = Jobs::new(options)?;
+    let rounds = options.comparison.rounds.unwrap_or(5);
+    let place = Place::new(&options.ground, options.ranks)?;
+    let mut gloo = gloo(&options.comparison, options.ranks, &place)?;
+    let mut free = Crew::of_ranks(options.ranks, &jobs.free, &place)?;
+    let mut report = Report {
+        format: options.ground.format(),
+        bytes,
+        ranks: options.ranks,
+        rounds,
+        network: place.network(),
+        wire: free.wire().to_owned(),
+        security: security(&jobs.free),
+        shares: Map::new(),
+    };
+    report.head();
+    let progress = progress_bar(options.drops.len());
+    let plan = Plan {
+        kind: Kind::AllReduce,
+        bytes,
+        rounds,
+        iterations: None,
+        warmup: 1,
+    };
+    let mut wrong = Vec::new();
+    for drop in &options.drops {
+        progress.set_message(format!("{} dropped", show_share(*drop)));
+        let (lossless, tolerant) = (jobs.lossless(*drop), jobs.tolerant(*drop));
+        let mut lossless_crew = Crew::of_ranks(options.ranks, &lossless, &place)?;
+        let mut tolerant_crew = Crew::of_ranks(options.ranks, &tolerant, &place)?;
+        let contestants = if gloo.is_some() { 5 } else { 3 };
+        let series = plan.alternate(contestants, &mut |at, round| match (at, &mut gloo) {
+            (0, _) => free.round(round, ROUND_PATIENCE),
+            (1, _) => lossless_crew.round(round, ROUND_PATIENCE),
+            (2, _) => tolerant_crew.round(round, ROUND_PATIENCE),
+            (3, Some(gloo)) => gloo.round(round, Share::NONE),
+            (_, Some(gloo)) => gloo.round(round, *drop),
+            (_, None) => unreachable!("without Gloo there are three contestants"),
+        })?;
+        for (job, series) in [&jobs.free, &lossless, &tolerant].into_iter().zip(&series) {
+            wrong.extend(verdict::faults(Kind::AllReduce, bytes, series, job));
+        }
+        progress.suspend(|| report.print(*drop, jobs.tolerance, &series));
+        progress.inc(1);
+        lossless_crew.end()?;
+        tolerant_crew.end()?;
+    }
+    progress.finish_and_clear();
+    report.finish();
+    free.end()?;
+    gloo.map_or(Ok(()), |gloo| gloo.crew.end())?;
+    passed(wrong)
+}
+
+/// The jobs that are compared: equal but for what is dropped and tolerated.
+struct Jobs {
+    free: Job,
+    tolerance: Share,
+}
+
+impl Jobs {
+    fn new(options: &Loss) -> Result<Self, Failure> {
+        if let Some(drop) = options.ground.job.drop {
+            let drop = show_share(drop);
+            let text = format!("--drop {drop}: here it is --drops, with one share or several");
+            return Err(Failure::Usage(text));
+        }
+        let mut job = job_on(&options.ground)?;
+        refuse_spinning(&job)?;
+        job.transport.wire = on_the_network(job.transport.wire);
+        job.faults.drop = Share::NONE;
+        let tolerance = match job.tolerance.is_none() {
+            true => Share::new(TOLERANCE).expect("a tenth is a share"),
+            false => job.tolerance,
+        };
+        job.tolerance = Share::NONE;
+        Ok(Self {
+            free: job,
+            tolerance,
+        })
+    }
+
+    fn lossless(&self, drop: Share) -> Job {
+        let mut job = self.free.clone();
+        job.faults.drop = drop;
+        job
+    }
+
+    fn tolerant(&self, drop: Share) -> Job {
+        Job {
+            tolerance: self.tolerance,
+            ..self.lossless(drop)
+        }
+    }
+}
+
+/// Gloo's ranks, and the links on which its packets are dropped.
+struct Gloo<'a> {
+    crew: Crew,
+    lab: &'a Lab,
+}
+
+fn gloo<'a>(
+    comparison: &Comparison,
+    ranks: u16,
+    place: &'a Place,
+) -> Result<Option<Gloo<'a>>, Failure> {
+    if comparison.against.contains(&Rival::Openmpi) {
+        let text = "--against openmpi: its shared memory loses nothing; compare with gloo";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if comparison.against.is_empty() {
+        return Ok(None);
+    }
+    let Place::Lab(lab) = place else {
+        let text = "--against gloo needs --netns: the kernel drops packets of TCP only on links \
+                    that this run has made";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    let crew = rival::crew(Rival::Gloo, comparison, (Kind::AllReduce, ranks), place)?;
+    Ok(Some(Gloo { crew, lab }))
+}
+
+impl Gloo<'_> {
+    fn round(&mut self, round: &Round, drop: Share) -> Result<Vec<Measured>, Failure> {
+        self.lab.disturb(drop)?;
+        let measured = self.crew.round(round, ROUND_PATIENCE)?;
+        self.lab.calm()?;
+        Ok(measured)
+    }
+}
+
+/// Prints what was measured.
+struct Report {
+    format: Format,
+    bytes: u64,
+    ranks: u16,
+    rounds: u32,
+    network: &'static str,
+    wire: String,
+    security: &'static str,
+    /// What has been printed, for the last object.
+    shares: Map<String, Value>,
+}
+
+/// One line: who, of which series, beside which other one.
+struct Line<'a> {
+    backend: &'static str,
+    tolerance: Share,
+    free: &'a Series,
+    lossy: &'a Series,
+}
+
+impl Report {
+    fn head(&self) {
+        if self.format == Format::Json {
+            return;
+        }
+        let Self {
+            bytes,
+            ranks,
+            wire,
+            security,
+            rounds,
+            network,
+            ..
+        } = self;
+        println!(
+            "# all-reduce of {bytes} bytes, {ranks} ranks on this machine ({network}) over {wire}, \
+             security {security}, rounds {rounds}"
+        );
+        println!(
+            "# goodput is size / time; its share is of the same ranks' when nothing is dropped, \
+             measured in turn"
+        );
+        println!(
+            "#{:>8} {:>9} {:>10} {:>11} {:>8} {:>11} {:>8} {:>7} {:>13} {:>8} {:>8}",
+            "dropped",
+            "backend",
+            "tolerance",
+            "loss-free",
+            "goodput",
+            "lossy",
+            "goodput",
+            "share",
+            "rounds",
+            "lost",
+            "repaired",
+        );
+        println!(
+            "#{:>8} {:>9} {:>10} {:>11} {:>8} {:>11} {:>8} {:>7} {:>13} {:>8} {:>8}",
+            "", "", "", "us", "GB/s", "us", "GB/s", "%", "min-max", "segments", "segments",
+        );
+    }
+
+    fn print(&mut self, drop: Share, tolerance: Share, series: &[Series]) {
+        let ours = |tolerance, lossy| Line {
+            backend: "gradwire",
+            tolerance,
+            free: &series[0],
+            lossy,
+        };
+        let mut lines = vec![ours(Share::NONE, &series[1]), ours(tolerance, &series[2])];
+        if let [_, _, _, free, lossy] = series {
+            lines.push(Line {
+                backend: "gloo",
+                tolerance: Share::NONE,
+                free,
+                lossy,
+            });
+        }
+        for line in lines {
+            match self.format {
+                Format::Text => println!("{}", self.text(drop, &line)),
+                Format::Json => println!("{}", self.json(drop, &line)),
+            }
+            let key = format!("{}, {}", line.backend, show_share(line.tolerance));
+            let of_drop = self.shares.entry(show_share(drop));
+            let of_drop = of_drop.or_insert_with(|| json!({}));
+            of_drop[key] = ratio_json(&Ratio::of(line.free, line.lossy));
+        }
+    }
+
+    fn finish(&self) {
+        if self.format == Format::Text {
+            println!("# gradwire: each receiver drops single packets, below what splits GRO");
+            println!(
+                "# gloo: the kernel drops single packets where they arrive (tc, BPF); segmentation \
+                 offload is off on its links, loss-free too"
+            );
+            return;
+        }
+        println!(
+            "{}",
+            json!({
+                "summary": {
+                    "collective": "all-reduce",
+                    "size_bytes": self.bytes,
+                    "ranks": self.ranks,
+                    "rounds": self.rounds,
+                    "network": self.network,
+                    "wire": self.wire,
+                    "security": self.security,
+                },
+                "goodput_shares": self.shares,
+            })
+        );
+    }
+
+    fn text(&self, drop: Share, line: &Line<'_>) -> String {
+        let share = Ratio::of(line.free, line.lossy);
+        let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
+        let spread = format!("{:.1}-{:.1}", share.min * 100.0, share.max * 100.0);
+        format!(
+            "{:>9} {:>9} {:>10} {free:>11.1} {:>8.3} {lossy:>11.1} {:>8.3} {:>7.1} {spread:>13} \
+             {:>8} {:>8}",
+            show_share(drop),
+            line.backend,
+            show_share(line.tolerance),
+            gigabytes(self.bytes, free),
+            gigabytes(self.bytes, lossy),
+            share.median * 100.0,
+            sum(line.lossy, |rank| rank.lost_segments),
+            sum(line.lossy, |rank| rank.repaired_segments),
+        )
+    }
+
+    fn json(&self, drop: Share, line: &Line<'_>) -> Value {
+        let share = Ratio::of(line.free, line.lossy);
+        let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
+        let ours = line.backend == "gradwire";
+        json!({
+            "backend": line.backend,
+            "wire": if ours { self.wire.as_str() } else { "tcp" },
+            "security": if ours { self.security } else { "none" },
+            "size_bytes": self.bytes,
+            "ranks": self.ranks,
+            "dropped": drop.get(),
+            "tolerance": line.tolerance.get(),
+            "loss_free_time_us": rounded(free),
+            "time_us": rounded(lossy),
+            "goodput_gbps": rounded(gigabytes(self.bytes, lossy) * 8.0),
+            "goodput_share": rounded(share.median),
+            "goodput_share_min": rounded(share.min),
+            "goodput_share_max": rounded(share.max),
+            "lost_segments": sum(line.lossy, |rank| rank.lost_segments),
+            "repaired_segments": sum(line.lossy, |rank| rank.repaired_segments),
+            "faults_dropped": sum(line.lossy, |rank| rank.faults_dropped),
+        })
+    }
+}
+
+fn sum(series: &Series, count: fn(&Measured) -> u64) -> u64 {
+    series.parts().flatten().map(count).sum()
+}

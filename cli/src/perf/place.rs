@@ -1,0 +1,294 @@
+//! Where the ranks of a measurement are: on this machine as it is, or each in a network namespace
+//! of its own.
+//!
+//! The namespaces have no names. They exist while this process has them open or a rank is in them;
+//! when both are gone, for whatever reason, the kernel removes them, and their links with them. So
+//! nothing can be left behind, and no namespace of others is touched: two ranks are joined by a
+//! veth pair, more by veth pairs to a bridge in one more namespace.
+//!
+//! [`Lab::disturb`] makes a link lose packets for transports that have no fault layer of their own:
+//! a filter where packets come in, in classic BPF, which draws a random number for each.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+
+use gradwire_protocol::units::Share;
+use nix::sched::{CloneFlags, setns, unshare};
+
+use super::options::Ground;
+use crate::exit::{Exit, Failure};
+
+/// The interface of a rank in its namespace.
+const LINK: &str = "eth0";
+/// The interface of this machine on which ranks meet without namespaces.
+const LOOPBACK: &str = "lo";
+/// Addresses of ranks in namespaces, in a network that exists nowhere else.
+const NETWORK: [u8; 3] = [10, 83, 0];
+
+/// Where ranks are.
+#[derive(Debug)]
+pub enum Place {
+    /// On this machine, joined by loopback.
+    Host,
+    /// In namespaces.
+    Lab(Lab),
+}
+
+impl Place {
+    /// The place that options ask for.
+    ///
+    /// # Errors
+    /// As [`Lab::new`].
+    pub fn new(ground: &Ground, ranks: u16) -> Result<Self, Failure> {
+        match ground.netns {
+            true => Lab::new(ranks, ground.link_mtu).map(Self::Lab),
+            false => Ok(Self::Host),
+        }
+    }
+
+    /// The address of a rank.
+    pub fn address(&self, rank: u16) -> IpAddr {
+        match self {
+            Self::Host => Ipv4Addr::LOCALHOST.into(),
+            Self::Lab(_) => {
+                let [a, b, c] = NETWORK;
+                Ipv4Addr::new(a, b, c, host_number(rank)).into()
+            }
+        }
+    }
+
+    /// The interface that has this address.
+    pub fn interface(&self) -> &'static str {
+        match self {
+            Self::Host => LOOPBACK,
+            Self::Lab(_) => LINK,
+        }
+    }
+
+    /// What joins the ranks, for people and programs.
+    pub fn network(&self) -> &'static str {
+        match self {
+            Self::Host => "loopback",
+            Self::Lab(lab) if lab.bridge.is_some() => "network namespaces, veth and bridge",
+            Self::Lab(_) => "network namespaces, veth",
+        }
+    }
+
+    /// Starts the process of a rank.
+    ///
+    /// # Errors
+    /// The system's, when there is no such program.
+    pub fn spawn(&self, rank: usize, command: &mut Command) -> io::Result<Child> {
+        match self {
+            Self::Host => command.spawn(),
+            Self::Lab(lab) => within(&lab.rooms[rank], || command.spawn())?,
+        }
+    }
+}
+
+/// Joined network namespaces, one per rank.
+#[derive(Debug)]
+pub struct Lab {
+    rooms: Vec<File>,
+    bridge: Option<File>,
+}
+
+impl Lab {
+    /// Namespaces for so many ranks, joined by links of this MTU.
+    ///
+    /// # Errors
+    /// [`Failure`] when this user may not make namespaces, or a link cannot be made.
+    pub fn new(ranks: u16, mtu: u32) -> Result<Self, Failure> {
+        let rooms = (0..ranks).map(|_| namespace());
+        let rooms = rooms.collect::<io::Result<Vec<File>>>().map_err(refused)?;
+        let bridge = if ranks > 2 {
+            Some(namespace().map_err(refused)?)
+        } else {
+            None
+        };
+        let lab = Self { rooms, bridge };
+        match &lab.bridge {
+            None => ip(&lab.rooms[0], &[veth(mtu, LINK, &lab.rooms[1])])?,
+            Some(bridge) => {
+                let up = ["link add br0 type bridge", "link set br0 up"];
+                ip(bridge, &up.map(str::to_owned))?;
+                for (rank, room) in lab.rooms.iter().enumerate() {
+                    let port = format!("port{rank}");
+                    ip(room, &[veth(mtu, &port, bridge)])?;
+                    ip(bridge, &[format!("link set {port} master br0 up")])?;
+                }
+            }
+        }
+        let [a, b, c] = NETWORK;
+        for (rank, room) in (0..).zip(&lab.rooms) {
+            let address = format!("{a}.{b}.{c}.{}/24", host_number(rank));
+            let lines = [
+                format!("address add {address} dev {LINK}"),
+                "link set lo up".to_owned(),
+                format!("link set {LINK} up"),
+            ];
+            ip(room, &lines)?;
+        }
+        Ok(lab)
+    }
+
+    /// From now on so many of the packets that arrive anywhere are dropped, and none is sent as a
+    /// part of a larger one: a drop is a drop of one packet of the link's MTU.
+    ///
+    /// # Errors
+    /// [`Failure`] when the kernel has no such filters.
+    pub fn disturb(&self, drop: Share) -> Result<(), Failure> {
+        for room in &self.rooms {
+            ip(room, &[format!("link set {LINK} gso_max_segs 1")])?;
+            tc(room, &[format!("qdisc replace dev {LINK} clsact")])?;
+            if !drop.is_none() {
+                let program = dropping(drop);
+                let filter = format!("filter add dev {LINK} ingress bpf da bytecode '{program}'");
+                tc(room, &[filter])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Lab::disturb`] began.
+    ///
+    /// # Errors
+    /// [`Failure`] when the kernel refuses.
+    pub fn calm(&self) -> Result<(), Failure> {
+        for room in &self.rooms {
+            tc(room, &[format!("qdisc del dev {LINK} clsact")])?;
+            ip(room, &[format!("link set {LINK} gso_max_segs 65535")])?;
+        }
+        Ok(())
+    }
+}
+
+fn host_number(rank: u16) -> u8 {
+    u8::try_from(rank + 1).expect("a lab has at most 64 ranks")
+}
+
+/// A classic BPF program that drops a share of the packets, as tc writes it: how many instructions,
+/// then of each code, jumps and operand (linux/filter.h).
+fn dropping(share: Share) -> String {
+    /// `SKF_AD_OFF + SKF_AD_RANDOM`: 32 random bits.
+    const RANDOM: u32 = (-0x1000_i32 + 56) as u32;
+    const SHOT: u32 = 2;
+    const GO_ON: u32 = u32::MAX;
+    let threshold = (share.get() * f64::from(u32::MAX)) as u32;
+    format!("4,32 0 0 {RANDOM},53 1 0 {threshold},6 0 0 {SHOT},6 0 0 {GO_ON}")
+}
+
+/// One end is made in the namespace in which this is done, the other in `other`.
+fn veth(mtu: u32, other_end: &str, other: &File) -> String {
+    let other = format!("/proc/{}/fd/{}", std::process::id(), other.as_raw_fd());
+    format!("link add {LINK} mtu {mtu} type veth peer name {other_end} mtu {mtu} netns {other}")
+}
+
+/// A new network namespace. It lasts as long as the file is open, or a process in it.
+fn namespace() -> io::Result<File> {
+    on_a_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        File::open("/proc/thread-self/ns/net")
+    })
+}
+
+/// Does something in a namespace; processes that are started then are in it.
+fn within<T: Send>(room: &File, act: impl FnOnce() -> T + Send) -> io::Result<T> {
+    on_a_thread(|| {
+        setns(room, CloneFlags::CLONE_NEWNET)?;
+        Ok(act())
+    })
+}
+
+/// A thread can change its namespace for itself alone, and takes the change with it when it ends.
+fn on_a_thread<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| scope.spawn(act).join().expect("nothing in it panics"))
+}
+
+fn ip(room: &File, lines: &[String]) -> Result<(), Failure> {
+    batch("ip", room, lines)
+}
+
+fn tc(room: &File, lines: &[String]) -> Result<(), Failure> {
+    batch("tc", room, lines)
+}
+
+/// Gives commands to a program of iproute2 in a namespace.
+fn batch(program: &str, room: &File, lines: &[String]) -> Result<(), Failure> {
+    let mut command = Command::new(program);
+    command.args(["-batch", "-"]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let ran = within(room, || {
+        let mut process = command.spawn()?;
+        let mut input = process.stdin.take().expect("it was asked for");
+        input.write_all((lines.join("\n") + "\n").as_bytes())?;
+        drop(input);
+        process.wait_with_output()
+    });
+    let output = ran.flatten().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => failure(format!(
+            "needs the programs ip and tc (Debian package iproute2), and there is no {program}"
+        )),
+        _ => Failure::System {
+            what: format!("running {program}"),
+            source,
+        },
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let first = errors.lines().next().unwrap_or("no reason given");
+    Err(failure(format!("{program} {}: {first}", lines.join("; "))))
+}
+
+fn refused(source: io::Error) -> Failure {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return failure(
+            "network namespaces need root: run this by sudo or, where the kernel lets users make \
+             namespaces, behind `unshare -Ur`"
+                .to_owned(),
+        );
+    }
+    Failure::System {
+        what: "making a network namespace".to_owned(),
+        source,
+    }
+}
+
+fn failure(message: String) -> Failure {
+    Failure::Process {
+        who: "--netns".to_owned(),
+        message,
+        exit: Exit::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_drops_the_asked_share_of_random_numbers() {
+        let threshold = |percent: f64| {
+            let share = Share::new(percent / 100.0).expect("a share");
+            let program = dropping(share);
+            let jump = program
+                .split(',')
+                .nth(2)
+                .expect("four instructions")
+                .to_owned();
+            let operand = jump.split(' ').nth(3).expect("an operand").to_owned();
+            operand.parse::<f64>().expect("a number") / f64::from(u32::MAX) * 100.0
+        };
+        for percent in [0.0, 0.1, 1.0, 5.0, 100.0] {
+            assert!((threshold(percent) - percent).abs() < 1e-6, "{percent}");
+        }
+    }
+}

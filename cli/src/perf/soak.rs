@@ -1,0 +1,168 @@
+//! `gradwire perf soak`: many all-reduces after each other, and the resident set of each rank.
+
+use std::time::Duration;
+
+use gradwire_protocol::units::ByteCount;
+use serde_json::json;
+
+use super::kind::Kind;
+use super::launcher::Crew;
+use super::messages::{Measured, Round};
+use super::options::Soak;
+use super::place::Place;
+use super::rounds::{median, slowest};
+use super::table::{Format, rounded};
+use super::{job_on, one_size, passed, progress_bar, security, verdict};
+use crate::exit::Failure;
+
+/// The count is done in so many parts, with a sample of memory after each.
+const PARTS: u32 = 20;
+/// Longest that one part may take.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Watches memory.
+///
+/// # Errors
+/// [`Failure`] when options make no sense, ranks fail, a result is wrong, or memory grows.
+pub fn run(options: &Soak) -> Result<(), Failure> {
+    let bytes = one_size(options.ranks, options.bytes)?;
+    let job = job_on(&options.ground)?;
+    let place = Place::new(&options.ground, options.ranks)?;
+    let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
+    let report = Report {
+        format: options.ground.format(),
+        wire: crew.wire().to_owned(),
+        security: security(&job),
+        bytes,
+        options,
+    };
+    report.head(place.network());
+    let progress = progress_bar(PARTS as usize + 2);
+    let mut wrong = Vec::new();
+    let mut part = |iterations: u32| {
+        let round = Round {
+            kind: Kind::AllReduce,
+            bytes,
+            iterations,
+        };
+        let measured = crew.round(&round, PATIENCE)?;
+        wrong.extend(verdict::faults_of_round(Kind::AllReduce, &measured, &job));
+        progress.inc(1);
+        Ok::<_, Failure>(measured)
+    };
+    // As long as the parts that follow, so that what a round itself takes is there from the start.
+    let size = options.count.div_ceil(PARTS);
+    let mut times = Vec::new();
+    part(size)?;
+    let before = resident(&part(size)?);
+    report.sample(0, &before);
+    let mut after = before.clone();
+    let mut done = 0;
+    while done < options.count {
+        let iterations = size.min(options.count - done);
+        let measured = part(iterations)?;
+        done += iterations;
+        times.extend(slowest(&measured));
+        after = resident(&measured);
+        report.sample(done, &after);
+    }
+    progress.finish_and_clear();
+    let growth = report.finish((&before, &after), median(times));
+    crew.end()?;
+    passed(wrong)?;
+    if growth > options.growth.get() {
+        let (grown, most) = (ByteCount::new(growth), options.growth);
+        let text = format!("the resident set of a rank grew by {grown}, allowed is {most}");
+        return Err(Failure::Check(text));
+    }
+    Ok(())
+}
+
+fn resident(ranks: &[Measured]) -> Vec<u64> {
+    ranks.iter().map(|rank| rank.resident_bytes).collect()
+}
+
+/// The most that one rank grew.
+fn growth(before: &[u64], after: &[u64]) -> u64 {
+    let grown = before.iter().zip(after);
+    let grown = grown.map(|(before, after)| after.saturating_sub(*before));
+    grown.max().unwrap_or(0)
+}
+
+struct Report<'a> {
+    format: Format,
+    wire: String,
+    security: &'static str,
+    bytes: u64,
+    options: &'a Soak,
+}
+
+impl Report<'_> {
+    fn head(&self, network: &str) {
+        if self.format == Format::Json {
+            return;
+        }
+        let (count, bytes, ranks) = (self.options.count, self.bytes, self.options.ranks);
+        println!(
+            "# {count} all-reduces of {bytes} bytes, {ranks} ranks on this machine ({network}) \
+             over {}, security {}",
+            self.wire, self.security
+        );
+        println!("#{:>11}  resident set of each rank, KiB", "all-reduces");
+    }
+
+    fn sample(&self, done: u32, resident: &[u64]) {
+        match self.format {
+            Format::Text => {
+                let ranks = resident
+                    .iter()
+                    .map(|bytes| format!(" {:>10}", bytes / 1024));
+                println!("{done:>12} {}", ranks.collect::<String>());
+            }
+            Format::Json => {
+                println!(
+                    "{}",
+                    json!({ "all_reduces": done, "resident_bytes": resident })
+                );
+            }
+        }
+    }
+
+    fn finish(&self, (before, after): (&[u64], &[u64]), time_us: f64) -> u64 {
+        let growth = growth(before, after);
+        match self.format {
+            Format::Text => println!(
+                "# grown by at most {} KiB of {} KiB allowed; median time {time_us:.1} us",
+                growth / 1024,
+                self.options.growth.get() / 1024
+            ),
+            Format::Json => println!(
+                "{}",
+                json!({
+                    "summary": {
+                        "ranks": self.options.ranks,
+                        "size_bytes": self.bytes,
+                        "all_reduces": self.options.count,
+                        "wire": self.wire,
+                        "security": self.security,
+                        "time_us": rounded(time_us),
+                        "growth_bytes": growth,
+                        "growth_allowed_bytes": self.options.growth.get(),
+                    }
+                })
+            ),
+        }
+        growth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_that_grew_most_counts() {
+        assert_eq!(growth(&[100, 200], &[90, 260]), 60);
+        assert_eq!(growth(&[100], &[90]), 0);
+    }
+}

@@ -1,0 +1,378 @@
+//! `gradwire perf tune`: which algorithm of all-reduce is fastest here, by world and size, written
+//! as `collectives.table` into a job file.
+
+use std::path::Path;
+
+use gradwire_protocol::job::{Algorithm, Job};
+use gradwire_protocol::units::{ByteCount, Share};
+use indicatif::ProgressBar;
+use serde_json::{Map, Value, json};
+use toml_edit::{Array, DocumentMut, Item, Table};
+
+use super::kind::Kind;
+use super::launcher::Crew;
+use super::options::Tune;
+use super::place::Place;
+use super::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use super::table::{Format, rounded};
+use super::{job_on, passed, progress_bar, refuse_spinning, sizes, verdict};
+use crate::exit::Failure;
+use crate::job;
+
+/// What is measured, the simplest first. Ranks of one host have no second level for a hierarchy.
+const ALGORITHMS: [(&str, Algorithm); 3] = [
+    ("direct", Algorithm::Direct),
+    ("halving-doubling", Algorithm::HalvingDoubling),
+    ("ring", Algorithm::Ring),
+];
+/// A less simple algorithm must be faster by this factor in the median.
+const CLEARLY: f64 = 1.05;
+/// And faster at all in this share of the rounds: of five in all five.
+const MOSTLY: f64 = 0.9;
+
+/// Measures the algorithms and writes the table.
+///
+/// # Errors
+/// [`Failure`] when options make no sense, ranks fail, a result is wrong, or the file cannot be
+/// written.
+pub fn run(options: &Tune) -> Result<(), Failure> {
+    let mut job = job_on(&options.ground)?;
+    refuse_spinning(&job)?;
+    // The table is for what is lossless; what may be lost is always done directly.
+    job.tolerance = Share::NONE;
+    let document = options.out.as_deref().map(read).transpose()?;
+    let format = options.ground.format();
+    let mut worlds = options.ranks.clone();
+    worlds.sort_unstable();
+    worlds.dedup();
+    let mut found = Vec::new();
+    let mut wrong = Vec::new();
+    for world in worlds {
+        let sizes = sizes(Kind::AllReduce, world, &options.sizes)?;
+        let mut tuning = Tuning::new(options, world, &job)?;
+        tuning.head(format);
+        let progress = progress_bar(sizes.len());
+        for bytes in sizes {
+            let line = tuning.measure(options, bytes, (&job, &mut wrong))?;
+            progress.suspend(|| line.print(format));
+            progress.inc(1);
+            found.push(line);
+        }
+        finish(&progress, tuning)?;
+    }
+    passed(wrong)?;
+    let entries = entries(&found);
+    if let (Some(path), Some(document)) = (&options.out, document) {
+        write(path, document, &entries)?;
+    }
+    tell(format, &entries, options.out.as_deref());
+    Ok(())
+}
+
+fn finish(progress: &ProgressBar, tuning: Tuning) -> Result<(), Failure> {
+    progress.finish_and_clear();
+    tuning.crews.into_iter().try_for_each(Crew::end)
+}
+
+/// The algorithms with so many ranks.
+struct Tuning {
+    world: u16,
+    network: &'static str,
+    crews: Vec<Crew>,
+}
+
+impl Tuning {
+    fn new(options: &Tune, world: u16, job: &Job) -> Result<Self, Failure> {
+        let place = Place::new(&options.ground, world)?;
+        let crew = |(_, algorithm): &(&str, Algorithm)| {
+            let mut job = job.clone();
+            job.collectives.algorithm = *algorithm;
+            Crew::of_ranks(world, &job, &place)
+        };
+        let crews = ALGORITHMS.iter().map(crew).collect::<Result<_, _>>()?;
+        Ok(Self {
+            world,
+            network: place.network(),
+            crews,
+        })
+    }
+
+    fn head(&self, format: Format) {
+        if format == Format::Json {
+            return;
+        }
+        let (world, wire) = (self.world, self.crews[0].wire());
+        println!(
+            "# all-reduce, {world} ranks on this machine ({}) over {wire}",
+            self.network
+        );
+        let names = ALGORITHMS.map(|(name, _)| format!("{name:>17}")).concat();
+        let units = ALGORITHMS.map(|_| format!("{:>17}", "us")).concat();
+        println!(
+            "#{:>11}{names}  {:<17} {:>7} {:>7}",
+            "size", "taken", "faster", "rounds"
+        );
+        println!(
+            "#{:>11}{units}  {:<17} {:>7} {:>7}",
+            "bytes", "", "times", "won"
+        );
+    }
+
+    fn measure(
+        &mut self,
+        options: &Tune,
+        bytes: u64,
+        (job, wrong): (&Job, &mut Vec<String>),
+    ) -> Result<Line, Failure> {
+        let plan = Plan {
+            kind: Kind::AllReduce,
+            bytes,
+            rounds: options.rounds,
+            iterations: None,
+            warmup: 3,
+        };
+        let crews = &mut self.crews;
+        let series = plan.alternate(crews.len(), &mut |at, round| {
+            crews[at].round(round, ROUND_PATIENCE)
+        })?;
+        for series in &series {
+            wrong.extend(verdict::faults(Kind::AllReduce, bytes, series, job));
+        }
+        Ok(Line::new(self.world, bytes, &series))
+    }
+}
+
+/// What was measured of one world and size.
+#[derive(Clone, Debug)]
+struct Line {
+    world: u16,
+    bytes: u64,
+    times_us: Vec<f64>,
+    /// Which algorithm is taken.
+    taken: usize,
+    /// How it compares with the simplest one, or if it is that, how the next best does.
+    margin: Ratio,
+    rounds: usize,
+}
+
+impl Line {
+    fn new(world: u16, bytes: u64, series: &[Series]) -> Self {
+        let taken = clear_winner(series);
+        let others = (0..series.len()).filter(|at| *at != taken);
+        let best = |a: &usize, b: &usize| series[*a].time_us().total_cmp(&series[*b].time_us());
+        let against = match taken {
+            0 => others.min_by(best).expect("there are several algorithms"),
+            _ => 0,
+        };
+        Self {
+            world,
+            bytes,
+            times_us: series.iter().map(Series::time_us).collect(),
+            taken,
+            margin: Ratio::of(&series[against], &series[taken]),
+            rounds: series[0].rounds.len(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        ALGORITHMS[self.taken].0
+    }
+
+    fn print(&self, format: Format) {
+        match format {
+            Format::Text => println!("{}", self.text()),
+            Format::Json => println!("{}", self.json()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let times = self.times_us.iter().map(|time| format!("{time:>17.1}"));
+        let (name, won) = (self.name(), format!("{}/{}", self.margin.won, self.rounds));
+        format!(
+            "{:>12}{}  {name:<17} {:>7.2} {won:>7}",
+            self.bytes,
+            times.collect::<String>(),
+            self.margin.median,
+        )
+    }
+
+    fn json(&self) -> Value {
+        let times = ALGORITHMS.iter().zip(&self.times_us);
+        let times = times.map(|((name, _), time)| ((*name).to_owned(), rounded(*time).into()));
+        json!({
+            "ranks": self.world,
+            "size_bytes": self.bytes,
+            "times_us": times.collect::<Map<String, Value>>(),
+            "taken": self.name(),
+            "faster": rounded(self.margin.median),
+            "rounds_won": self.margin.won,
+            "rounds": self.rounds,
+        })
+    }
+}
+
+/// The simplest algorithm to which no other one is clearly better; of the clearly better ones the
+/// fastest.
+fn clear_winner(series: &[Series]) -> usize {
+    let better = |than: usize| {
+        let beats = |at: &usize| {
+            let ratio = Ratio::of(&series[than], &series[*at]);
+            let rounds = series[*at].rounds.len() as f64;
+            ratio.median >= CLEARLY && ratio.won as f64 >= MOSTLY * rounds
+        };
+        let time = |a: &usize, b: &usize| series[*a].time_us().total_cmp(&series[*b].time_us());
+        (than + 1..series.len()).filter(beats).min_by(time)
+    };
+    let mut winner = 0;
+    while let Some(next) = better(winner) {
+        winner = next;
+    }
+    winner
+}
+
+/// Entries of `collectives.table`: neighbouring sizes with one winner are one entry.
+fn entries(lines: &[Line]) -> Vec<String> {
+    let mut entries = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let next = lines.get(at + 1);
+        let goes_on = next.is_some_and(|next| (next.world, next.taken) == (line.world, line.taken));
+        if !goes_on {
+            let size = ByteCount::new(line.bytes);
+            entries.push(format!("{} {size} {}", line.world, line.name()));
+        }
+    }
+    entries
+}
+
+/// A job file for changing, checked first; an empty one when there is none.
+fn read(path: &Path) -> Result<DocumentMut, Failure> {
+    if !path.exists() {
+        return Ok(DocumentMut::new());
+    }
+    job::read(path)?;
+    let text = std::fs::read_to_string(path).map_err(|source| Failure::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(text.parse().expect("it has just been read as TOML"))
+}
+
+fn write(path: &Path, mut document: DocumentMut, entries: &[String]) -> Result<(), Failure> {
+    set_table(&mut document, entries);
+    std::fs::write(path, document.to_string()).map_err(|source| Failure::System {
+        what: format!("writing {}", path.display()),
+        source,
+    })
+}
+
+/// Sets `collectives.table`, an entry a line, and leaves everything else as it is.
+fn set_table(document: &mut DocumentMut, entries: &[String]) {
+    let mut array = Array::new();
+    for entry in entries {
+        array.push(entry.as_str());
+    }
+    for entry in array.iter_mut() {
+        entry.decor_mut().set_prefix("\n    ");
+    }
+    array.set_trailing("\n");
+    array.set_trailing_comma(true);
+    let collectives = document
+        .entry("collectives")
+        .or_insert_with(|| Item::Table(Table::new()));
+    let collectives = collectives
+        .as_table_like_mut()
+        .expect("the job was read, so this is a table");
+    collectives.insert("table", Item::Value(array.into()));
+}
+
+fn tell(format: Format, entries: &[String], out: Option<&Path>) {
+    if format == Format::Json {
+        let out = out.map(|path| path.display().to_string());
+        println!(
+            "{}",
+            json!({ "summary": { "table": entries, "written_to": out } })
+        );
+        return;
+    }
+    let quoted: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("    {entry:?},"))
+        .collect();
+    println!(
+        "# collectives.table: for groups of at most so many ranks, tensors of at most so many"
+    );
+    println!("# bytes; the first entry that matches is taken");
+    println!("[collectives]\ntable = [\n{}\n]", quoted.join("\n"));
+    if let Some(path) = out {
+        println!("# written to {}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::Measured;
+    use super::*;
+
+    fn series(rounds: &[f64]) -> Series {
+        let round = |time: &f64| {
+            vec![Measured {
+                times_us: vec![*time],
+                ..Measured::default()
+            }]
+        };
+        Series {
+            warmup: Vec::new(),
+            rounds: rounds.iter().map(round).collect(),
+        }
+    }
+
+    #[test]
+    fn the_simplest_wins_unless_another_one_is_clearly_better() {
+        let simple = series(&[100.0; 5]);
+        let slightly = series(&[97.0; 5]);
+        let unsure = series(&[50.0, 50.0, 50.0, 130.0, 130.0]);
+        let clearly = series(&[80.0; 5]);
+        let all = |third: &Series| [simple.clone(), slightly.clone(), third.clone()];
+        assert_eq!(clear_winner(&all(&slightly)), 0);
+        assert_eq!(clear_winner(&all(&unsure)), 0);
+        assert_eq!(clear_winner(&all(&clearly)), 2);
+    }
+
+    #[test]
+    fn neighbours_with_one_winner_are_one_entry() {
+        let line = |world, bytes, taken| Line {
+            world,
+            bytes,
+            times_us: Vec::new(),
+            taken,
+            margin: Ratio::of(&series(&[1.0]), &series(&[1.0])),
+            rounds: 5,
+        };
+        let lines = [
+            line(2, 4096, 0),
+            line(2, 65536, 0),
+            line(4, 4096, 0),
+            line(4, 65536, 2),
+            line(4, 1 << 20, 2),
+        ];
+        let expected = ["2 64KiB direct", "4 4KiB direct", "4 1MiB ring"];
+        assert_eq!(entries(&lines), expected);
+    }
+
+    #[test]
+    fn everything_else_in_a_job_file_stays_as_it_is() {
+        let text =
+            "# mine\nname = 'a' # kept\n\n[collectives]\ntable = []\nchunk = \"1MiB\" # ok\n";
+        let mut document: DocumentMut = text.parse().expect("TOML");
+        set_table(
+            &mut document,
+            &["2 64KiB direct".to_owned(), "2 1MiB ring".to_owned()],
+        );
+        let expected = text.replace("[]", "[\n    \"2 64KiB direct\",\n    \"2 1MiB ring\",\n]");
+        assert_eq!(document.to_string(), expected);
+        let mut empty = DocumentMut::new();
+        set_table(&mut empty, &["2 64KiB direct".to_owned()]);
+        let expected = "[collectives]\ntable = [\n    \"2 64KiB direct\",\n]\n";
+        assert_eq!(empty.to_string(), expected);
+    }
+}

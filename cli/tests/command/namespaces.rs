@@ -1,0 +1,68 @@
+//! `gradwire perf --netns`: ranks in network namespaces of their own, and none that outlives a run.
+//! Where namespaces cannot be made these tests say so and do nothing.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::processes::{children, errors, gradwire, kill, objects, run, within_ten_seconds};
+
+/// The network namespaces of processes, by their number.
+fn namespaces(processes: &[u32]) -> BTreeSet<PathBuf> {
+    let path = |process: &u32| format!("/proc/{process}/ns/net");
+    let found = processes.iter().map(path).map(std::fs::read_link);
+    found.filter_map(Result::ok).collect()
+}
+
+/// Whether this user can make namespaces; tells why nothing is tested where not.
+fn can_be_made() -> bool {
+    let output = run(&["perf", "barrier", "--netns", "--iterations", "1"]);
+    if output.status.code() == Some(5) {
+        println!("skipped: {}", errors(&output));
+        return false;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    true
+}
+
+#[test]
+fn collectives_are_exact_between_namespaces() {
+    if !can_be_made() {
+        return;
+    }
+    for ranks in ["2", "3"] {
+        let line = ["all-reduce", "-n", ranks, "-b", "1M", "-e", "1M"];
+        let more = ["--netns", "--link-mtu", "1280", "--drop", "1%", "--json"];
+        let output = run(&[&["perf"], &line[..], &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        let objects = objects(&output);
+        assert_eq!(
+            (&objects[0]["wire"], &objects[0]["wrong"]),
+            (&"udp".into(), &0.into())
+        );
+        let network = objects[1]["summary"]["network"].as_str();
+        assert!(network.is_some_and(|text| text.starts_with("network namespaces")));
+    }
+}
+
+#[test]
+fn every_rank_has_a_namespace_and_a_killed_launcher_leaves_none() {
+    if !can_be_made() {
+        return;
+    }
+    let options = ["-n", "3", "-b", "1M", "-e", "1M", "--iterations", "100000"];
+    let launcher = gradwire(&[&["perf", "all-reduce", "--netns"], &options[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut launcher = launcher.expect("the command starts");
+    let process = launcher.id();
+    let ranks = || children(process);
+    assert!(within_ten_seconds(|| namespaces(&ranks()).len() == 3));
+    let ranks = ranks();
+    assert!(namespaces(&ranks).is_disjoint(&namespaces(&[process])));
+    kill(process);
+    launcher.wait().expect("it can be waited for");
+    // A namespace without a name, a file or a process does not exist.
+    assert!(within_ten_seconds(|| namespaces(&ranks).is_empty()));
+}

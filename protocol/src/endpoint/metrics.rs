@@ -1,0 +1,90 @@
+//! An endpoint's metrics: what is kept when somebody watches, and a copy of all of it.
+
+use super::{Endpoint, Event, Peer};
+use crate::metrics::{MessageTimes, Metrics, PeerMetrics, Traffic};
+use crate::sender::Sent;
+
+impl Endpoint {
+    /// Keeps sums per peer and class and the times of messages and round trips from now on: about
+    /// 12 KiB per peer and per class.
+    pub fn keep_metrics(&mut self) {
+        self.message_times = Some(Box::default());
+        for peer in &mut self.peers {
+            peer.traffic = Some(Box::default());
+        }
+    }
+
+    /// A copy of everything that was counted.
+    pub fn metrics(&self) -> Metrics {
+        let peers = self.places.iter();
+        let peers = peers.map(|&(_, at)| self.peers[at as usize].metrics());
+        let times = self.message_times.as_ref();
+        let messages = times.map(|times| {
+            let classes = times.classes();
+            classes
+                .map(|(class, times)| (class, times.clone()))
+                .collect()
+        });
+        Metrics {
+            peers: peers.collect(),
+            messages: messages.unwrap_or_default(),
+            counters: self.counters(),
+            ledger: self.common.ledger.total(),
+        }
+    }
+
+    /// The traffic of a new peer, if it is kept.
+    pub(super) fn new_traffic(times: Option<&MessageTimes>) -> Option<Box<Traffic>> {
+        times.map(|_| Box::default())
+    }
+
+    /// Tells which messages have ended. Once per message, and not in the way of every packet.
+    #[inline(never)]
+    pub(super) fn collect_sent(&mut self, at: usize) {
+        while let Some(sent) = self.peers[at].sender.take_sent() {
+            self.note_sent(at, &sent);
+            self.events.push_back(Event::Sent {
+                to: self.peers[at].rank,
+                tag: sent.tag,
+                missing: sent.missing,
+            });
+        }
+    }
+
+    fn note_sent(&mut self, at: usize, sent: &Sent) {
+        if let Some(times) = &mut self.message_times {
+            times.record(sent);
+        }
+        let (Some(traffic), Some(missing)) = (&mut self.peers[at].traffic, &sent.missing) else {
+            return;
+        };
+        for segment in missing.iter_ones() {
+            let (class, _) = sent
+                .tags
+                .class_and_ecn(&self.common.network.policy, segment);
+            traffic.on_missed(class);
+        }
+    }
+}
+
+impl Peer {
+    /// Takes down the round trip that a report has told, if it has.
+    pub(super) fn note_round_trip(&mut self) {
+        if let (Some(traffic), Some(sample)) = (&mut self.traffic, self.rtt.take_latest()) {
+            traffic.round_trips.record(sample);
+        }
+    }
+
+    fn metrics(&self) -> PeerMetrics {
+        PeerMetrics {
+            rank: self.rank,
+            standing: self.standing,
+            in_flight: self.sender.in_flight(),
+            window: self.sender.window(),
+            round_trip: self.rtt.is_known().then(|| self.rtt.smoothed()),
+            sender: *self.sender.counters(),
+            receiver: *self.receiver.counters(),
+            traffic: self.traffic.clone(),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What is counted of a rank's traffic for those who watch it: plain sums per peer and traffic
+//! class, and how long things took.
+//!
+//! An endpoint keeps them only when it is told to ([`crate::endpoint::Endpoint::keep_metrics`]): a
+//! simulated host of a thousand has no room for histograms. Memory is taken once per peer, and once
+//! per class for [`Times`]; a packet costs a few additions. Who asks for the counts, and how they
+//! are shown, is not decided here.
+
+use hdrhistogram::Histogram;
+
+use crate::budget::Account;
+use crate::endpoint::Counters;
+use crate::machine::{Datagram, Ecn, Transmit};
+use crate::receiver::ReceiverCounters;
+use crate::sender::{SenderCounters, Sent};
+use crate::units::{ByteCount, Class, Rank, Span};
+use crate::wire::{Flags, HEADER_BYTES, Kind};
+
+/// A job has at most this many traffic classes.
+pub const CLASSES_MAX: usize = 8;
+/// Longer times count as this one, in microseconds: a hundred seconds.
+const LONGEST_US: u64 = 100_000_000;
+/// Times are kept to this many decimal digits.
+const DIGITS: u8 = 2;
+
+/// The traffic of one class with one peer. Bytes have the headers of packets in them, but not
+/// those of IP and UDP.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(align(64))]
+pub struct ClassCounters {
+    /// Packets sent, repairs and control packets with them.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Segments sent again.
+    pub repaired_segments: u64,
+    /// Segments sent which the peer did without.
+    pub missed_segments: u64,
+    /// Packets that came, duplicates with them.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// DATA packets that came with CE.
+    pub marks: u64,
+}
+
+/// How long something took, again and again: to two digits, up to a hundred seconds.
+#[derive(Clone, Debug)]
+pub struct Times {
+    histogram: Histogram<u32>,
+    sum: Span,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS);
+        Self {
+            histogram: histogram.expect("the bounds are constants that fit each other"),
+            sum: Span::ZERO,
+        }
+    }
+}
+
+impl Times {
+    /// Adds one.
+    pub fn record(&mut self, span: Span) {
+        self.histogram.saturating_record(span.as_micros());
+        self.sum = self.sum + span;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// All of them together.
+    pub fn sum(&self) -> Span {
+        self.sum
+    }
+
+    /// The least time that a share `quantile` (0 to 1) of them does not exceed, at most one in 128
+    /// too long; zero when there are none.
+    pub fn quantile(&self, quantile: f64) -> Span {
+        Span::from_micros(self.histogram.value_at_quantile(quantile))
+    }
+
+    /// How many of them do not exceed `bound`; a time within two digits of it may count too.
+    pub fn up_to(&self, bound: Span) -> u64 {
+        self.histogram.count_between(0, bound.as_micros())
+    }
+}
+
+/// The traffic with one peer.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    classes: [ClassCounters; CLASSES_MAX],
+    /// Round trips to the peer.
+    pub round_trips: Times,
+}
+
+impl Traffic {
+    /// The counts of each class that had any packet, highest class first.
+    pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassCounters)> {
+        let numbered = self.classes.iter().enumerate();
+        let numbered = numbered.map(|(at, counters)| (Class(at as u8), counters));
+        numbered.filter(|(_, counters)| **counters != ClassCounters::default())
+    }
+
+    /// A class that no job has comes from a stranger's packet, and counts as one that some have.
+    fn of(&mut self, class: Class) -> &mut ClassCounters {
+        &mut self.classes[usize::from(class.0) % CLASSES_MAX]
+    }
+
+    pub(crate) fn on_sent(&mut self, transmit: &Transmit<'_>) {
+        let header = &transmit.template;
+        let packets = transmit.packets() as u64;
+        let payload = match (header.kind, transmit.run.as_slice().last()) {
+            (Kind::Data, Some(&last)) => {
+                let full = (packets - 1) * u64::from(transmit.segment_bytes);
+                let left = header.message_bytes - last * transmit.segment_bytes;
+                full + u64::from(left.min(transmit.segment_bytes))
+            }
+            _ => u64::from(header.length),
+        };
+        let counters = self.of(header.class);
+        counters.sent_packets += packets;
+        counters.sent_bytes += packets * HEADER_BYTES as u64 + payload;
+        if header.flags.has(Flags::REPAIR) {
+            counters.repaired_segments += packets;
+        }
+    }
+
+    pub(crate) fn on_received(&mut self, datagram: &Datagram<'_>) {
+        let header = &datagram.header;
+        let counters = self.of(header.class);
+        counters.received_packets += 1;
+        counters.received_bytes += HEADER_BYTES as u64 + u64::from(header.length);
+        if datagram.ecn == Ecn::Ce {
+            counters.marks += u64::from(header.kind == Kind::Data);
+        }
+    }
+
+    pub(crate) fn on_missed(&mut self, class: Class) {
+        self.of(class).missed_segments += 1;
+    }
+}
+
+/// How long messages took, by class: from the moment they were given to the endpoint until their
+/// receiver said that it has what it needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MessageTimes {
+    classes: [Option<Box<Times>>; CLASSES_MAX],
+}
+
+impl MessageTimes {
+    pub(crate) fn record(&mut self, sent: &Sent) {
+        let at = usize::from(sent.class().0) % CLASSES_MAX;
+        self.classes[at].get_or_insert_default().record(sent.took);
+    }
+
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (Class, &Times)> {
+        let numbered = self.classes.iter().enumerate();
+        numbered.filter_map(|(at, times)| Some((Class(at as u8), &**times.as_ref()?)))
+    }
+}
+
+/// How it stands with a peer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
+    /// Well.
+    Well,
+    /// It was reported silent.
+    Silent,
+    /// It was lost: nothing goes to it, nothing is taken from it.
+    Failed,
+}
+
+/// What is known of one peer.
+#[derive(Clone, Debug)]
+pub struct PeerMetrics {
+    /// The peer.
+    pub rank: Rank,
+    /// How it stands.
+    pub standing: Standing,
+    /// Bytes in flight to it, headers included.
+    pub in_flight: ByteCount,
+    /// Bytes that may be in flight to it.
+    pub window: ByteCount,
+    /// The smoothed round trip; `None` before the first.
+    pub round_trip: Option<Span>,
+    /// What was sent to it.
+    pub sender: SenderCounters,
+    /// What came from it.
+    pub receiver: ReceiverCounters,
+    /// The traffic by class; `None` when the endpoint does not keep it.
+    pub traffic: Option<Box<Traffic>>,
+}
+
+/// Everything that an endpoint has counted, as it was at one moment.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Peers that there were messages or packets with, by rank.
+    pub peers: Vec<PeerMetrics>,
+    /// How long messages took, by class, highest class first.
+    pub messages: Vec<(Class, Times)>,
+    /// Sums over all peers.
+    pub counters: Counters,
+    /// What lossy messages owed and lost.
+    pub ledger: Account,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sequence without a pattern, from a seed.
+    fn scattered(seed: u64) -> impl Iterator<Item = u64> {
+        std::iter::successors(Some(seed), |&x| {
+            Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1))
+        })
+        .map(|x| x >> 33)
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_list_to_two_digits() {
+        for seed in 1..20 {
+            let mut list: Vec<u64> = scattered(seed)
+                .take(1_000)
+                .map(|n| 1 + n % 10_u64.pow(1 + (n % 7) as u32))
+                .collect();
+            let mut times = Times::default();
+            list.iter()
+                .for_each(|&us| times.record(Span::from_micros(us)));
+            list.sort_unstable();
+            assert_eq!(times.count(), 1_000);
+            assert_eq!(times.sum(), Span::from_micros(list.iter().sum()));
+            for (quantile, at) in [(0.01, 9), (0.5, 499), (0.9, 899), (0.99, 989), (1.0, 999)] {
+                let (is, should) = (times.quantile(quantile).as_micros(), list[at]);
+                assert!(
+                    is >= should && is <= should + should / 128,
+                    "seed {seed}, quantile {quantile}: {is} instead of {should}"
+                );
+            }
+            for bound in [10, 100, 1_000, 100_000] {
+                let (is, least) = (
+                    times.up_to(Span::from_micros(bound)),
+                    list.partition_point(|&us| us <= bound) as u64,
+                );
+                let most = list.partition_point(|&us| us <= bound + bound / 128) as u64;
+                assert!((least..=most).contains(&is), "seed {seed}, bound {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_beyond_the_longest_counts_as_the_longest() {
+        let mut times = Times::default();
+        times.record(Span::from_millis(3_600_000));
+        times.record(Span::ZERO);
+        assert_eq!((times.count(), times.quantile(0.5)), (2, Span::ZERO));
+        let longest = times.quantile(1.0).as_micros();
+        assert!((LONGEST_US..LONGEST_US + LONGEST_US / 64).contains(&longest));
+        assert_eq!(times.sum(), Span::from_millis(3_600_000));
+    }
+}

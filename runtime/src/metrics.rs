@@ -1,0 +1,162 @@
+//! What a rank tells those who watch it: its [`Snapshot`], as it is, as JSON and as text for
+//! Prometheus, and the port at which it tells.
+//!
+//! Start here:
+//! - [`snapshot`]: everything that a rank counts, as plain data.
+//! - [`prometheus`]: the same as text.
+//! - `operations`: how long operations took.
+//!
+//! What is not here: what is counted per packet (`protocol::metrics`), and who looks at it (the
+//! command's `top`). Nothing is written to disk: whoever wants to see a rank asks its port.
+
+pub(crate) mod operations;
+pub mod prometheus;
+pub mod snapshot;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use gradwire_protocol::job::{Metrics as Keys, Watchers};
+use gradwire_transport::http::{self, Page, Server};
+
+pub use gradwire_transport::http::GetError;
+pub use snapshot::Snapshot;
+
+use crate::rank::{ANSWER_PATIENCE, Inbox};
+use crate::seat::Seat;
+use snapshot::Subject;
+
+/// So many ports are tried, or asked, from the job's own on: ranks of one host.
+pub const PORTS: u16 = 64;
+/// A snapshot is handed out again for this long, so that many guests cost the rank no more than
+/// one.
+const SNAPSHOT_KEPT: Duration = Duration::from_millis(100);
+
+/// Takes snapshots of one rank.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    subject: Subject,
+    since: Instant,
+    inbox: Arc<Inbox>,
+}
+
+impl Watch {
+    #[expect(clippy::disallowed_methods, reason = "a rank tells its uptime")]
+    pub(crate) fn new(subject: Subject, inbox: &Arc<Inbox>) -> Arc<Self> {
+        Arc::new(Self {
+            subject,
+            since: Instant::now(),
+            inbox: Arc::clone(inbox),
+        })
+    }
+
+    /// What the rank has counted, as it was between two rounds of the driver; `None` when the
+    /// driver has stopped.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let (tell, told) = sync_channel(1);
+        let ask = move |seat: &mut Seat, _| {
+            // Copies only: what is made of them is no business of whoever drives.
+            let counted = seat.communicator().endpoint().metrics();
+            let _ = tell.send((counted, seat.operations().clone()));
+        };
+        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
+        asked?.ok()?;
+        let (counted, operations) = told.recv_timeout(ANSWER_PATIENCE).ok()?;
+        let driver = self.inbox.with(|link| link.counters())?;
+        let mut snapshot = Snapshot::new(&self.subject, &counted);
+        snapshot.uptime_s = self.since.elapsed().as_secs_f64();
+        snapshot.operations = operations.collected();
+        snapshot.add_driver(&driver.named());
+        Some(snapshot)
+    }
+}
+
+/// Opens the port that the job asks for, if it asks for one. A port that cannot be opened is
+/// worth a warning, and no reason to stop training.
+///
+/// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
+/// first free port is taken.
+pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> Option<Server> {
+    if keys.port == 0 {
+        return None;
+    }
+    let (first, last) = match local_rank {
+        Some(local) => (keys.port.checked_add(local), keys.port.checked_add(local)),
+        None => (Some(keys.port), Some(keys.port.saturating_add(PORTS - 1))),
+    };
+    let bind = match keys.bind {
+        Watchers::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Watchers::Any => any_address(),
+    };
+    let (Some(first), Some(last)) = (first, last) else {
+        let port = keys.port;
+        eprintln!("warning: no metrics: metrics.port = {port} leaves this rank no port");
+        return None;
+    };
+    let pages = pages(Arc::clone(watch));
+    match Server::start(bind, first..=last, pages) {
+        Ok(server) => Some(server),
+        Err(error) => {
+            eprintln!(
+                "warning: no metrics: port {first} on {bind}: {error}; set another metrics.port"
+            );
+            None
+        }
+    }
+}
+
+/// IPv6 with IPv4 where the host has it.
+fn any_address() -> IpAddr {
+    match std::fs::exists("/proc/net/if_inet6") {
+        Ok(true) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a snapshot has an age")]
+fn pages(watch: Arc<Watch>) -> impl FnMut(&str) -> Option<Page> + Send + 'static {
+    let mut kept: Option<(Instant, Snapshot)> = None;
+    move |path| {
+        let render: fn(&Snapshot) -> Page = match path {
+            "/metrics" => |snapshot| Page {
+                media: prometheus::MEDIA,
+                text: prometheus::text(snapshot),
+            },
+            "/snapshot" => |snapshot| Page {
+                media: "application/json",
+                text: snapshot.to_json(),
+            },
+            _ => return None,
+        };
+        let fresh = kept.take().filter(|(at, _)| at.elapsed() < SNAPSHOT_KEPT);
+        let (at, snapshot) = match fresh {
+            Some(fresh) => fresh,
+            None => (Instant::now(), watch.snapshot()?),
+        };
+        let page = render(&snapshot);
+        kept = Some((at, snapshot));
+        Some(page)
+    }
+}
+
+/// Why there is no snapshot of a rank.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Nobody is there, or is no rank that tells.
+    #[error(transparent)]
+    Get(#[from] GetError),
+    /// It is no snapshot of this release.
+    #[error("it answered something else than a snapshot: {0}")]
+    NoSnapshot(#[from] serde_json::Error),
+}
+
+/// The snapshot of the rank that tells at `address`.
+///
+/// # Errors
+/// [`FetchError`] when no rank answers within `patience`.
+pub fn fetch(address: SocketAddr, patience: Duration) -> Result<Snapshot, FetchError> {
+    let bytes = http::get(address, "/snapshot", patience)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}

@@ -1,0 +1,101 @@
+//! How long the operations of a rank took, by collective.
+
+use std::time::Instant;
+
+use gradwire_collectives::operation::Collective;
+use gradwire_protocol::metrics::Times;
+use gradwire_protocol::units::Span;
+
+use super::snapshot::{OperationTimes, Spread};
+
+/// The collectives, in the order of their index.
+const NAMES: [&str; 11] = [
+    "all_reduce",
+    "broadcast",
+    "all_gather",
+    "reduce_scatter",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "barrier",
+    "send",
+    "receive",
+];
+
+fn index(collective: Collective) -> usize {
+    match collective {
+        Collective::AllReduce => 0,
+        Collective::Broadcast { .. } => 1,
+        Collective::AllGather => 2,
+        Collective::ReduceScatter => 3,
+        Collective::Reduce { .. } => 4,
+        Collective::Gather { .. } => 5,
+        Collective::Scatter { .. } => 6,
+        Collective::AllToAll => 7,
+        Collective::Barrier => 8,
+        Collective::Send { .. } => 9,
+        Collective::Receive { .. } => 10,
+    }
+}
+
+/// An operation that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    index: usize,
+    at: Instant,
+}
+
+impl Begun {
+    #[expect(clippy::disallowed_methods, reason = "operations are timed here")]
+    pub(crate) fn now(collective: Collective) -> Self {
+        Self {
+            index: index(collective),
+            at: Instant::now(),
+        }
+    }
+}
+
+/// How an operation has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    Well,
+    Failed,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Ended {
+    times: Times,
+    failed: u64,
+}
+
+/// The operations that have ended. Memory is taken at the first of a collective.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Operations {
+    ended: [Option<Box<Ended>>; NAMES.len()],
+}
+
+impl Operations {
+    pub(crate) fn note(&mut self, begun: Begun, end: End) {
+        let ended = self.ended[begun.index].get_or_insert_default();
+        match end {
+            End::Well => {
+                let took = begun.at.elapsed().as_nanos();
+                ended.times.record(Span::from_nanos(took as u64));
+            }
+            End::Failed => ended.failed += 1,
+        }
+    }
+
+    /// What was counted of each collective that was used.
+    pub(crate) fn collected(&self) -> Vec<OperationTimes> {
+        let named = NAMES.iter().zip(&self.ended);
+        let used = named.filter_map(|(name, ended)| Some((name, ended.as_ref()?)));
+        used.map(|(name, ended)| OperationTimes {
+            collective: (*name).to_owned(),
+            failed: ended.failed,
+            times: Spread::new(&ended.times),
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,261 @@
+//! A snapshot as text for Prometheus, in the format of OpenMetrics 1.0.
+//!
+//! Names begin with `gradwire_`; every value has the labels `job` and `rank`, and `peer`, `class`,
+//! `collective` or `reason` where it is one of several. Times are seconds.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::snapshot::{ClassTraffic, Peer, Snapshot, Spread};
+
+/// The media type of the text.
+pub const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The snapshot as text.
+pub fn text(snapshot: &Snapshot) -> String {
+    let labels = [
+        ("job".into(), snapshot.job.clone().into()),
+        ("rank".into(), snapshot.rank.to_string().into()),
+    ];
+    let mut registry = Registry::with_prefix_and_labels("gradwire", labels.into_iter());
+    registry.register_collector(Box::new(Exposition(snapshot.clone())));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a string takes all that is written");
+    text
+}
+
+type Labels = Vec<(&'static str, String)>;
+type CountOf<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
+    (
+        "sent_packets",
+        "Packets sent, repairs with them.",
+        |class| class.sent_packets,
+    ),
+    ("sent_bytes", "Bytes of packets sent.", |class| {
+        class.sent_bytes
+    }),
+    ("repaired_segments", "Segments sent again.", |class| {
+        class.repaired_segments
+    }),
+    (
+        "missed_segments",
+        "Segments sent which the peer did without.",
+        |class| class.missed_segments,
+    ),
+    (
+        "received_packets",
+        "Packets that came, duplicates with them.",
+        |class| class.received_packets,
+    ),
+    ("received_bytes", "Bytes of packets that came.", |class| {
+        class.received_bytes
+    }),
+    ("marks", "Packets of data that came with CE.", |class| {
+        class.marks
+    }),
+];
+
+const OF_PEERS: [CountOf<Peer>; 8] = [
+    (
+        "sent_segments",
+        "Segments sent for the first time.",
+        |peer| peer.sent_segments,
+    ),
+    (
+        "found_lost_segments",
+        "Segments found lost on their way.",
+        |peer| peer.found_lost_segments,
+    ),
+    ("probes", "Probes sent.", |peer| peer.probes),
+    ("echoed_marks", "CE marks that the peer reported.", |peer| {
+        peer.echoed_marks
+    }),
+    (
+        "received_segments",
+        "Segments that came for the first time.",
+        |peer| peer.received_segments,
+    ),
+    ("duplicate_segments", "Segments that came again.", |peer| {
+        peer.duplicate_segments
+    }),
+    (
+        "lost_segments",
+        "Segments accepted as lost, within the tolerance.",
+        |peer| peer.lost_segments,
+    ),
+    (
+        "late_segments",
+        "Segments that came after their message was complete without them.",
+        |peer| peer.late_segments,
+    ),
+];
+
+#[derive(Debug)]
+struct Exposition(Snapshot);
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.traffic(&mut encoder)?;
+        self.rank(&mut encoder)?;
+        self.times(&mut encoder)
+    }
+}
+
+impl Exposition {
+    fn traffic(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(snapshot) = self;
+        for (name, help, count) in OF_CLASSES {
+            let rows = snapshot.peers.iter().flat_map(|peer| {
+                let labels = |class: u8| of_peer_and_class(peer, class);
+                let classes = peer.classes.iter();
+                classes.map(move |class| (labels(class.class), count(class)))
+            });
+            counter(encoder, (name, help), rows)?;
+        }
+        for (name, help, count) in OF_PEERS {
+            let rows = snapshot.peers.iter();
+            let rows = rows.map(|peer| (of_peer(peer), count(peer)));
+            counter(encoder, (name, help), rows)?;
+        }
+        let peers = || snapshot.peers.iter();
+        let flying = peers().map(|peer| (of_peer(peer), peer.in_flight_bytes as f64));
+        let help = "Bytes in flight to the peer.";
+        gauge(encoder, ("in_flight_bytes", help), flying)?;
+        let windows = peers().map(|peer| (of_peer(peer), peer.window_bytes as f64));
+        let help = "Bytes that may be in flight to the peer.";
+        gauge(encoder, ("window_bytes", help), windows)?;
+        let well = |peer: &Peer| f64::from(u8::from(peer.standing == "well"));
+        let up = peers().map(|peer| (of_peer(peer), well(peer)));
+        gauge(encoder, ("peer_up", "1 unless it is silent or lost."), up)
+    }
+
+    fn rank(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(snapshot) = self;
+        let help = "Packets that were not taken, by why.";
+        let refused = snapshot.refused_packets.iter();
+        let refused = refused.map(|(why, count)| (vec![("reason", why.clone())], *count));
+        counter(encoder, ("refused_packets", help), refused)?;
+        for (name, count) in &snapshot.driver {
+            let help = format!("What the driver counted as {}.", name.replace('_', " "));
+            let name = format!("driver_{name}");
+            counter(encoder, (&name, &help), [(Labels::new(), *count)])?;
+        }
+        let loss = &snapshot.loss;
+        for (name, help, count) in [
+            (
+                "lossy_owed_bytes",
+                "Bytes that might be lost.",
+                loss.owed_bytes,
+            ),
+            (
+                "lossy_allowed_bytes",
+                "Bytes that the tolerance allowed to be lost.",
+                loss.allowed_bytes,
+            ),
+            (
+                "lossy_lost_bytes",
+                "Bytes accepted as lost.",
+                loss.lost_bytes,
+            ),
+        ] {
+            counter(encoder, (name, help), [(Labels::new(), count)])?;
+        }
+        for (name, help, value) in [
+            (
+                "tolerance_ratio",
+                "The job's tolerance.",
+                snapshot.tolerance,
+            ),
+            (
+                "uptime_seconds",
+                "Since the rank joined.",
+                snapshot.uptime_s,
+            ),
+        ] {
+            gauge(encoder, (name, help), [(Labels::new(), value)])?;
+        }
+        let failed = snapshot.operations.iter();
+        let failed = failed.map(|one| (vec![("collective", one.collective.clone())], one.failed));
+        let help = "Operations that failed.";
+        counter(encoder, ("failed_operations", help), failed)
+    }
+
+    fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(snapshot) = self;
+        let help = "Round trips to the peer.";
+        let rows = snapshot.peers.iter();
+        let rows = rows.map(|peer| (of_peer(peer), &peer.round_trips));
+        histogram(encoder, ("round_trip_seconds", help), rows)?;
+        let help = "From a message's start until its receiver had what it needs.";
+        let rows = snapshot.messages.iter();
+        let rows = rows.map(|one| (vec![("class", one.class.to_string())], &one.times));
+        histogram(encoder, ("message_seconds", help), rows)?;
+        let help = "Operations, from their submission to their end.";
+        let rows = snapshot.operations.iter();
+        let rows = rows.map(|one| (vec![("collective", one.collective.clone())], &one.times));
+        histogram(encoder, ("operation_seconds", help), rows)
+    }
+}
+
+fn of_peer(peer: &Peer) -> Labels {
+    vec![("peer", peer.rank.to_string())]
+}
+
+fn of_peer_and_class(peer: &Peer, class: u8) -> Labels {
+    let mut labels = of_peer(peer);
+    labels.push(("class", class.to_string()));
+    labels
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    rows: impl IntoIterator<Item = (Labels, u64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, count) in rows {
+        let mut row = metric.encode_family(&labels)?;
+        row.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    Ok(())
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    rows: impl IntoIterator<Item = (Labels, f64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in rows {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+fn histogram<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    rows: impl IntoIterator<Item = (Labels, &'a Spread)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for (labels, spread) in rows {
+        let mut before = 0;
+        let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(spread.buckets.len() + 1);
+        // The encoder wants what each bucket has beyond the one before.
+        for &(bound_us, count) in &spread.buckets {
+            buckets.push((bound_us as f64 / 1e6, count - before));
+            before = count;
+        }
+        buckets.push((f64::INFINITY, spread.count - before));
+        let mut row = metric.encode_family(&labels)?;
+        row.encode_histogram::<NoLabelSet>(spread.sum_us / 1e6, spread.count, &buckets, None)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! Everything that a rank has counted, as it was at one moment: plain data, read back from the
+//! JSON that it is written to.
+//!
+//! Counts only grow while a rank runs; rates are differences of two snapshots. Bytes are those of
+//! packets with gradwire's header and without those of IP and UDP.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::endpoint::Identity;
+use gradwire_protocol::job::Job;
+use gradwire_protocol::metrics::{ClassCounters, Metrics, PeerMetrics, Standing, Times};
+use gradwire_protocol::units::{Class, Span};
+use gradwire_transport::control::Peer as Member;
+use serde::{Deserialize, Serialize};
+
+/// Upper bounds of the buckets of a [`Spread`], in microseconds.
+const BOUNDS_US: [u64; 19] = [
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000,
+    500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
+];
+
+/// The counts of the driver that are no refusals of packets; every other one is.
+const DRIVER_COUNTS: [&str; 7] = [
+    "sent_packets",
+    "send_calls",
+    "received_packets",
+    "receive_calls",
+    "kernel_drops",
+    "faults_dropped",
+    "abandoned_packets",
+];
+
+/// Everything that a rank has counted.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Snapshot {
+    /// Name of the job.
+    pub job: String,
+    /// Number of this run of the job.
+    pub job_id: u32,
+    /// The rank.
+    pub rank: u16,
+    /// How many ranks the job has.
+    pub world_size: u16,
+    /// The host that it runs on.
+    pub host: String,
+    /// What carries its packets: "udp", "shm", or "shm+udp".
+    pub wire: String,
+    /// Seconds since it joined the job.
+    pub uptime_s: f64,
+    /// The job's tolerance, a share.
+    pub tolerance: f64,
+    /// What lossy messages owed and lost.
+    pub loss: Loss,
+    /// What the driver counted, by name.
+    pub driver: BTreeMap<String, u64>,
+    /// Packets that were not taken, by why.
+    pub refused_packets: BTreeMap<String, u64>,
+    /// The peers that there was traffic with, by rank.
+    pub peers: Vec<Peer>,
+    /// How long messages took until their receiver had what it needs, by class.
+    pub messages: Vec<MessageTimes>,
+    /// How long operations took, by collective.
+    pub operations: Vec<OperationTimes>,
+}
+
+/// What lossy messages owed and lost: the ledger of all steps.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Loss {
+    /// Bytes of messages that might lose some.
+    pub owed_bytes: u64,
+    /// Bytes of these that the tolerance allowed to be lost.
+    pub allowed_bytes: u64,
+    /// Bytes that were accepted as lost.
+    pub lost_bytes: u64,
+    /// Segments that were accepted as lost.
+    pub lost_segments: u64,
+}
+
+/// The traffic with one peer.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Peer {
+    /// The peer.
+    pub rank: u16,
+    /// "well", "silent" or "lost".
+    pub standing: String,
+    /// Bytes in flight to it.
+    pub in_flight_bytes: u64,
+    /// Bytes that may be in flight to it.
+    pub window_bytes: u64,
+    /// The smoothed round trip in microseconds; `None` before the first.
+    pub round_trip_us: Option<f64>,
+    /// Segments sent for the first time.
+    pub sent_segments: u64,
+    /// Segments found lost on their way to it.
+    pub found_lost_segments: u64,
+    /// Probes sent.
+    pub probes: u64,
+    /// CE marks that it reported.
+    pub echoed_marks: u64,
+    /// Segments that came for the first time.
+    pub received_segments: u64,
+    /// Segments that came again.
+    pub duplicate_segments: u64,
+    /// Segments that were accepted as lost: holes within the tolerance.
+    pub lost_segments: u64,
+    /// Segments that came after their message was completed without them.
+    pub late_segments: u64,
+    /// The traffic by class, highest class first.
+    pub classes: Vec<ClassTraffic>,
+    /// Round trips.
+    pub round_trips: Spread,
+}
+
+/// The traffic of one class with one peer.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct ClassTraffic {
+    /// The class; 0 is that of control packets.
+    pub class: u8,
+    /// Packets sent, repairs with them.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Segments sent again.
+    pub repaired_segments: u64,
+    /// Segments sent which the peer did without.
+    pub missed_segments: u64,
+    /// Packets that came, duplicates with them.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Packets of data that came with CE.
+    pub marks: u64,
+}
+
+/// How long messages of one class took.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct MessageTimes {
+    /// The highest class of the messages' segments.
+    pub class: u8,
+    /// The times.
+    pub times: Spread,
+}
+
+/// How long operations took.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct OperationTimes {
+    /// Which collective.
+    pub collective: String,
+    /// How many failed; their times are not counted.
+    pub failed: u64,
+    /// The times of the others.
+    pub times: Spread,
+}
+
+/// How times are spread. Quantiles are two digits exact.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Spread {
+    /// How many times there are.
+    pub count: u64,
+    /// Their sum in microseconds.
+    pub sum_us: f64,
+    /// Half of them are not longer.
+    pub p50_us: u64,
+    /// Nine in ten are not longer.
+    pub p90_us: u64,
+    /// Ninety-nine in a hundred are not longer.
+    pub p99_us: u64,
+    /// The longest.
+    pub max_us: u64,
+    /// How many are not longer than so many microseconds: (bound, count), the shortest first.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// What a snapshot says that does not change while a rank runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) job: String,
+    pub(crate) job_id: u32,
+    pub(crate) rank: u16,
+    pub(crate) world_size: u16,
+    pub(crate) host: String,
+    pub(crate) wire: &'static str,
+    pub(crate) tolerance: f64,
+}
+
+impl Subject {
+    /// A rank of a job that travels over `wire`, with the roster of all ranks.
+    pub(crate) fn new(
+        job: &Job,
+        identity: Identity,
+        roster: &[Member],
+        wire: &'static str,
+    ) -> Self {
+        let own = roster.get(usize::from(identity.rank.0));
+        Self {
+            job: job.name.clone(),
+            job_id: identity.job.0,
+            rank: identity.rank.0,
+            world_size: identity.world_size,
+            host: own.map_or_else(String::new, |own| own.host.clone()),
+            wire,
+            tolerance: job.tolerance.get(),
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(subject: &Subject, counted: &Metrics) -> Self {
+        let refused: u64 = counted.peers.iter().map(|peer| peer.receiver.refused).sum();
+        let (foreign, ledger) = (counted.counters.foreign, counted.ledger);
+        Self {
+            job: subject.job.clone(),
+            job_id: subject.job_id,
+            rank: subject.rank,
+            world_size: subject.world_size,
+            host: subject.host.clone(),
+            wire: subject.wire.to_owned(),
+            tolerance: subject.tolerance,
+            loss: Loss {
+                owed_bytes: ledger.owed_bytes,
+                allowed_bytes: ledger.allowed_bytes,
+                lost_bytes: ledger.lost_bytes,
+                lost_segments: ledger.lost_segments,
+            },
+            refused_packets: [("unexpected", foreign), ("contradictory", refused)]
+                .map(|(why, count)| (why.to_owned(), count))
+                .into(),
+            peers: counted.peers.iter().map(Peer::new).collect(),
+            messages: (counted.messages.iter())
+                .map(|(class, times)| MessageTimes {
+                    class: class.0,
+                    times: Spread::new(times),
+                })
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what the driver counted. Names that say nothing else are why it refused packets.
+    pub(crate) fn add_driver(&mut self, named: &[(&'static str, u64)]) {
+        for &(name, count) in named {
+            let group = match DRIVER_COUNTS.contains(&name) {
+                true => &mut self.driver,
+                false => &mut self.refused_packets,
+            };
+            let name = match DRIVER_COUNTS.contains(&name) {
+                true => name,
+                false => name.trim_end_matches("_packets"),
+            };
+            group.insert(name.to_owned(), count);
+        }
+    }
+
+    /// The snapshot as one JSON object on one line.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a snapshot is plain data with finite numbers")
+    }
+
+    /// The traffic of all classes with all peers.
+    pub fn traffic(&self) -> ClassTraffic {
+        let peers = self.peers.iter().map(Peer::traffic);
+        peers.fold(ClassTraffic::default(), ClassTraffic::plus)
+    }
+
+    /// Operations that have ended well.
+    pub fn operations_done(&self) -> u64 {
+        let counts = self.operations.iter();
+        counts.map(|operation| operation.times.count).sum()
+    }
+}
+
+impl Peer {
+    fn new(peer: &PeerMetrics) -> Self {
+        let (sender, receiver) = (peer.sender, peer.receiver);
+        let traffic = peer.traffic.as_deref();
+        let classes = traffic.into_iter().flat_map(|traffic| traffic.classes());
+        Self {
+            rank: peer.rank.0,
+            standing: match peer.standing {
+                Standing::Well => "well",
+                Standing::Silent => "silent",
+                Standing::Failed => "lost",
+            }
+            .to_owned(),
+            in_flight_bytes: peer.in_flight.get(),
+            window_bytes: peer.window.get(),
+            round_trip_us: peer.round_trip.map(|span| span.as_secs_f64() * 1e6),
+            sent_segments: sender.sent_segments,
+            found_lost_segments: sender.found_lost,
+            probes: sender.probes,
+            echoed_marks: sender.marks,
+            received_segments: receiver.received_segments,
+            duplicate_segments: receiver.duplicate_segments,
+            lost_segments: receiver.lost_segments,
+            late_segments: receiver.late_segments,
+            classes: classes
+                .map(|(class, counters)| ClassTraffic::new(class, counters))
+                .collect(),
+            round_trips: traffic
+                .map_or_else(Spread::default, |traffic| Spread::new(&traffic.round_trips)),
+        }
+    }
+
+    /// The traffic of all classes.
+    pub fn traffic(&self) -> ClassTraffic {
+        let classes = self.classes.iter().copied();
+        classes.fold(ClassTraffic::default(), ClassTraffic::plus)
+    }
+}
+
+impl ClassTraffic {
+    fn new(class: Class, counters: &ClassCounters) -> Self {
+        Self {
+            class: class.0,
+            sent_packets: counters.sent_packets,
+            sent_bytes: counters.sent_bytes,
+            repaired_segments: counters.repaired_segments,
+            missed_segments: counters.missed_segments,
+            received_packets: counters.received_packets,
+            received_bytes: counters.received_bytes,
+            marks: counters.marks,
+        }
+    }
+
+    /// The sum of both, as of no particular class.
+    #[must_use]
+    fn plus(self, other: Self) -> Self {
+        Self {
+            class: 0,
+            sent_packets: self.sent_packets + other.sent_packets,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            repaired_segments: self.repaired_segments + other.repaired_segments,
+            missed_segments: self.missed_segments + other.missed_segments,
+            received_packets: self.received_packets + other.received_packets,
+            received_bytes: self.received_bytes + other.received_bytes,
+            marks: self.marks + other.marks,
+        }
+    }
+}
+
+impl Spread {
+    pub(crate) fn new(times: &Times) -> Self {
+        let us = |quantile| times.quantile(quantile).as_micros();
+        let buckets = BOUNDS_US.map(|bound| (bound, times.up_to(Span::from_micros(bound))));
+        Self {
+            count: times.count(),
+            sum_us: times.sum().as_secs_f64() * 1e6,
+            p50_us: us(0.5),
+            p90_us: us(0.9),
+            p99_us: us(0.99),
+            max_us: us(1.0),
+            buckets: buckets.to_vec(),
+        }
+    }
+}

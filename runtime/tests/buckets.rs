@@ -1,0 +1,107 @@
+//! Many buckets at once over real sockets and over shared memory: front layers are done first.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::dtype::{DType, ReduceOp};
+use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_protocol::job::{Job, Wire};
+use gradwire_protocol::units::{Layer, Rank, Span, Step};
+use gradwire_runtime::{LocalRank, OpenRank, Opening, Task};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const BUCKETS: u16 = 64;
+const BUCKET_BYTES: usize = 1 << 20;
+
+/// An all-reduce of two ranks whose tensor belongs to one layer.
+fn bucket(layer: u16) -> Task {
+    let operation = Operation {
+        group: Group {
+            id: 0,
+            ranks: [Rank(0), Rank(1)].into(),
+        },
+        sequence: u32::from(layer),
+        collective: Collective::AllReduce,
+        dtype: DType::F32,
+        op: ReduceOp::Sum,
+        buffer: Buffer::Owned(vec![0; BUCKET_BYTES]),
+        input: None,
+        loss: Loss::NONE,
+        step: Step(0),
+        layers: Layers {
+            count: BUCKETS,
+            spans: vec![(0, Layer(layer))],
+        },
+        tensor_key: u64::from(layer),
+        deadline: None,
+    };
+    Task {
+        operation,
+        timeout: Some(Span::from_millis(30_000)),
+    }
+}
+
+/// Submits all buckets as a backward pass does, the last layers first; gives the layers in the
+/// order in which they were done.
+fn order_of_completion(rank: &LocalRank) -> Vec<u16> {
+    let (tell, told) = channel();
+    let tasks: Vec<(u16, Task)> = (0..BUCKETS).map(|layer| (layer, bucket(layer))).collect();
+    for (layer, task) in tasks.into_iter().rev() {
+        let tell = tell.clone();
+        let done = move |result: Result<_, _>| {
+            result.expect("nothing fails");
+            tell.send(layer).expect("somebody listens");
+        };
+        rank.submit(task, Box::new(done));
+    }
+    drop(tell);
+    told.iter().collect()
+}
+
+fn orders_over(wire: Wire) -> Vec<Vec<u16>> {
+    let mut job = Job::default();
+    job.transport.wire = wire;
+    let opened = [0, 1].map(|rank| {
+        let opened = OpenRank::open(Opening {
+            job: job.clone(),
+            rank: Rank(rank),
+            world_size: 2,
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            token: "secret".to_owned(),
+            certificates: None,
+        });
+        opened.expect("loopback has ports")
+    });
+    let rendezvous = opened[0].rendezvous().expect("rank 0 listens").to_string();
+    thread::scope(|scope| {
+        let ranks = opened.map(|open| {
+            let rendezvous = &rendezvous;
+            scope.spawn(move || {
+                let rank = open.join(rendezvous, PATIENCE).expect("equal jobs");
+                let order = order_of_completion(&rank);
+                rank.close(PATIENCE);
+                order
+            })
+        });
+        let orders = ranks.map(|rank| rank.join().expect("no rank panics"));
+        orders.to_vec()
+    })
+}
+
+/// Callbacks run on several threads and ranks are not in step, so single buckets may change places:
+/// what must hold is that the front half is done before nearly all of the back half.
+#[test]
+fn of_64_buckets_submitted_back_to_front_the_front_half_is_done_first() {
+    for wire in [Wire::Udp, Wire::Auto] {
+        for order in orders_over(wire) {
+            println!("{wire:?}: {order:?}");
+            let early = &order[..usize::from(BUCKETS / 2)];
+            let front = early.iter().filter(|layer| **layer < BUCKETS / 2).count();
+            assert!(front >= 28, "{wire:?}: {front} of 32 in {order:?}");
+        }
+    }
+}

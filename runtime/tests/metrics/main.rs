@@ -1,0 +1,390 @@
+//! What a rank tells those who watch it: that the parts add up, and that watching disturbs nobody.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests look for free ports and send garbage"
+)]
+
+mod exposition;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use exposition::{Samples, parse};
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::dtype::{DType, ReduceOp};
+use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{Rank, Span, Step};
+use gradwire_runtime::metrics::{self, prometheus};
+use gradwire_runtime::{LocalRank, OpenRank, Opening, Snapshot, Task};
+use gradwire_transport::http;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn job(text: &str) -> Job {
+    let text = format!("name = \"watched\"\n{text}\n[transport]\nwire = \"udp\"\n");
+    Job::from_toml(&text).expect("the job is right")
+}
+
+/// Runs `body` on each of `world_size` joined ranks at the same time.
+fn on_ranks(world_size: u16, job: &Job, body: impl Fn(LocalRank) + Sync) {
+    let open = |rank| {
+        let opened = OpenRank::open(Opening {
+            job: job.clone(),
+            rank: Rank(rank),
+            world_size,
+            bind: LOOPBACK,
+            port: 0,
+            token: "secret".to_owned(),
+            certificates: None,
+        });
+        opened.expect("loopback has ports")
+    };
+    let ranks: Vec<OpenRank> = (0..world_size).map(open).collect();
+    let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
+    thread::scope(|scope| {
+        for rank in ranks {
+            let (rendezvous, body) = (&rendezvous, &body);
+            scope.spawn(move || body(rank.join(rendezvous, PATIENCE).expect("equal jobs")));
+        }
+    });
+}
+
+/// All-reduces ones, `rounds` times, and checks each sum unless some of it may be missing.
+fn all_reduce(rank: &LocalRank, world_size: u16, rounds: u32, elements: usize) {
+    let tolerance = rank.job().tolerance;
+    for sequence in 1..=rounds {
+        let operation = Operation {
+            group: Group {
+                id: 0,
+                ranks: (0..world_size).map(Rank).collect(),
+            },
+            sequence,
+            collective: Collective::AllReduce,
+            dtype: DType::F32,
+            op: ReduceOp::Sum,
+            buffer: Buffer::Owned(1.0_f32.to_le_bytes().repeat(elements)),
+            input: None,
+            loss: Loss {
+                tolerance,
+                ..Loss::NONE
+            },
+            step: Step(sequence),
+            layers: Layers::default(),
+            tensor_key: 1,
+            deadline: None,
+        };
+        let ended = rank.run(Task {
+            operation,
+            timeout: Some(Span::from_millis(30_000)),
+        });
+        let buffer = ended.expect("nothing fails").buffer;
+        let sum = f32::from(world_size).to_le_bytes();
+        let bytes = buffer.bytes().expect("it has bytes");
+        assert!(!tolerance.is_none() || bytes.chunks_exact(4).all(|one| one == sum));
+    }
+}
+
+/// A snapshot after the last acknowledgement was sent and counted.
+fn settled(rank: &LocalRank) -> Snapshot {
+    let take = || rank.metrics().expect("the rank is open");
+    let mut before = take();
+    for _ in 0..200 {
+        thread::sleep(Duration::from_millis(25));
+        let now = take();
+        if (&now.peers, &now.driver) == (&before.peers, &before.driver) {
+            return now;
+        }
+        before = now;
+    }
+    panic!("the rank never stops talking: {before:?}");
+}
+
+/// Snapshots of all ranks when all are done, by rank.
+fn snapshots(world_size: u16, job: &Job, body: impl Fn(&LocalRank) + Sync) -> Vec<Snapshot> {
+    let taken = Mutex::new(Vec::new());
+    let done = Barrier::new(usize::from(world_size));
+    on_ranks(world_size, job, |rank| {
+        body(&rank);
+        done.wait();
+        let snapshot = settled(&rank);
+        check_totals(&rank, &snapshot);
+        taken.lock().expect("nobody panics with it").push(snapshot);
+        done.wait();
+        rank.close(PATIENCE);
+        assert_eq!(rank.metrics(), None);
+    });
+    let mut taken = taken.into_inner().expect("nobody panics with it");
+    taken.sort_by_key(|snapshot| snapshot.rank);
+    taken
+}
+
+/// Sums over peers and classes are what the rank counts as a whole.
+fn check_totals(rank: &LocalRank, snapshot: &Snapshot) {
+    let total = rank.counters();
+    let sum = |count: fn(&metrics::snapshot::Peer) -> u64| -> u64 {
+        snapshot.peers.iter().map(count).sum()
+    };
+    let traffic = snapshot.traffic();
+    assert_eq!(sum(|peer| peer.sent_segments), total.sent_segments);
+    assert_eq!(sum(|peer| peer.received_segments), total.received_segments);
+    assert_eq!(sum(|peer| peer.lost_segments), total.lost_segments);
+    assert_eq!(snapshot.loss.lost_segments, total.ledger_lost_segments);
+    assert_eq!(traffic.repaired_segments, total.repaired_segments);
+    assert_eq!(snapshot.driver["faults_dropped"], total.faults_dropped);
+    assert_eq!(snapshot.driver["kernel_drops"], total.kernel_drops);
+    let driver = &snapshot.driver;
+    let given = traffic.sent_packets - driver["abandoned_packets"];
+    assert_eq!(given, driver["sent_packets"]);
+    let taken = traffic.received_packets + snapshot.refused_packets["unexpected"];
+    assert_eq!(taken, driver["received_packets"]);
+    let classes = snapshot.peers.iter().flat_map(|peer| &peer.classes);
+    let data: u64 = classes
+        .filter(|class| class.class > 0)
+        .map(|class| class.sent_packets)
+        .sum();
+    assert_eq!(data, total.sent_segments + total.repaired_segments);
+}
+
+#[test]
+fn parts_add_up_to_what_the_rank_counts_and_to_what_its_peers_count() {
+    let all = snapshots(3, &job(""), |rank| all_reduce(rank, 3, 5, 100_000));
+    for snapshot in &all {
+        assert_eq!((snapshot.job.as_str(), snapshot.world_size), ("watched", 3));
+        assert_eq!(snapshot.operations.len(), 1);
+        let operations = &snapshot.operations[0];
+        assert_eq!(operations.collective, "all_reduce");
+        assert_eq!((operations.times.count, operations.failed), (5, 0));
+        assert_eq!(snapshot.operations_done(), 5);
+        assert_eq!(snapshot.peers.len(), 2);
+        for peer in &snapshot.peers {
+            let back = &all[usize::from(peer.rank)].peers;
+            let back = back.iter().find(|back| back.rank == snapshot.rank);
+            let back = back.expect("it has heard of this rank");
+            let (there, here) = (back.traffic(), peer.traffic());
+            assert_eq!(here.sent_packets, there.received_packets);
+            assert_eq!(here.sent_bytes, there.received_bytes);
+            assert_eq!(
+                peer.round_trips.count > 0,
+                peer.sent_segments > 0,
+                "{peer:?}"
+            );
+            assert_eq!(peer.standing, "well");
+            assert!(peer.in_flight_bytes == 0 && peer.window_bytes > 0);
+        }
+        let ended: u64 = snapshot.messages.iter().map(|one| one.times.count).sum();
+        assert!(
+            ended >= 5 * 2 * 2,
+            "two messages to each peer at least: {ended}"
+        );
+    }
+}
+
+#[test]
+fn with_drops_every_loss_and_repair_stands_under_its_peer() {
+    let lossy = "tolerance = \"10%\"\n[faults]\ndrop = \"1%\"\nseed = 7\n[loss]\nmin_message = 0";
+    let all = snapshots(3, &job(lossy), |rank| all_reduce(rank, 3, 20, 400_000));
+    let (mut lost, mut repaired) = (0, 0);
+    for snapshot in &all {
+        assert!(snapshot.driver["faults_dropped"] > 0);
+        assert!(snapshot.loss.lost_bytes <= snapshot.loss.allowed_bytes);
+        for peer in &snapshot.peers {
+            let back = &all[usize::from(peer.rank)].peers;
+            let back = back.iter().find(|back| back.rank == snapshot.rank);
+            let back = back.expect("it has heard of this rank");
+            assert_eq!(peer.traffic().missed_segments, back.lost_segments);
+            assert!(peer.traffic().repaired_segments >= back.late_segments);
+            (lost, repaired) = (
+                lost + back.lost_segments,
+                repaired + peer.traffic().repaired_segments,
+            );
+        }
+    }
+    assert!(lost > 0 && repaired > 0, "{lost} lost, {repaired} repaired");
+}
+
+fn value(samples: &Samples, key: &str) -> f64 {
+    let found = samples.get(key);
+    *found.unwrap_or_else(|| panic!("{key} is missing"))
+}
+
+#[test]
+fn the_text_for_prometheus_says_what_the_snapshot_says() {
+    let lossy = "tolerance = \"10%\"\n[faults]\ndrop = \"1%\"\n[loss]\nmin_message = 0";
+    let all = snapshots(2, &job(lossy), |rank| all_reduce(rank, 2, 10, 400_000));
+    for snapshot in &all {
+        let samples = parse(&prometheus::text(snapshot)).expect("it is OpenMetrics");
+        let own = format!("job=\"watched\",rank=\"{}\"", snapshot.rank);
+        for peer in &snapshot.peers {
+            let of_peer = format!("{own},peer=\"{}\"", peer.rank);
+            for class in &peer.classes {
+                let labels = format!("{of_peer},class=\"{}\"", class.class);
+                let said = |name| value(&samples, &format!("gradwire_{name}_total{{{labels}}}"));
+                assert_eq!(said("sent_packets"), class.sent_packets as f64);
+                assert_eq!(said("sent_bytes"), class.sent_bytes as f64);
+                assert_eq!(said("received_packets"), class.received_packets as f64);
+                assert_eq!(said("received_bytes"), class.received_bytes as f64);
+                assert_eq!(said("repaired_segments"), class.repaired_segments as f64);
+                assert_eq!(said("missed_segments"), class.missed_segments as f64);
+                assert_eq!(said("marks"), class.marks as f64);
+            }
+            let said = |name| value(&samples, &format!("gradwire_{name}{{{of_peer}}}"));
+            assert_eq!(said("lost_segments_total"), peer.lost_segments as f64);
+            assert_eq!(said("sent_segments_total"), peer.sent_segments as f64);
+            assert_eq!(
+                said("received_segments_total"),
+                peer.received_segments as f64
+            );
+            assert_eq!(said("window_bytes"), peer.window_bytes as f64);
+            let times = &peer.round_trips;
+            assert_eq!(said("round_trip_seconds_count"), times.count as f64);
+            assert!((said("round_trip_seconds_sum") - times.sum_us / 1e6).abs() < 1e-9);
+        }
+        let said =
+            |name: &str, label: &str| value(&samples, &format!("gradwire_{name}{{{own}{label}}}"));
+        for (why, count) in &snapshot.refused_packets {
+            let label = format!(",reason=\"{why}\"");
+            assert_eq!(said("refused_packets_total", &label), *count as f64);
+        }
+        let done = said("operation_seconds_count", ",collective=\"all_reduce\"");
+        assert_eq!(done, 10.0);
+        assert_eq!(said("tolerance_ratio", ""), 0.1);
+    }
+}
+
+#[test]
+fn a_text_with_a_fault_is_no_text_for_prometheus() {
+    let good = "# HELP a_b c\n# TYPE a_b counter\na_b_total{x=\"1\"} 2\n# EOF\n";
+    assert_eq!(parse(good).map(|samples| samples.len()), Ok(1));
+    for (from, to) in [
+        ("# EOF\n", ""),
+        ("} 2", "} two"),
+        ("counter", "meter"),
+        ("_total", ""),
+        ("x=\"1\"", "x=1"),
+        ("# TYPE a_b", "# TYPE b_a"),
+    ] {
+        assert!(parse(&good.replace(from, to)).is_err(), "{from} as {to}");
+    }
+}
+
+/// A port of loopback that was free just now, with some room above it.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((LOOPBACK, 0)).expect("loopback has ports");
+    let port = listener.local_addr().expect("it has an address").port();
+    port.min(65_000)
+}
+
+fn watched_job() -> Job {
+    let mut job = job("");
+    job.metrics.port = free_port();
+    job
+}
+
+fn ask(address: SocketAddr, path: &str) -> String {
+    let page = http::get(address, path, PATIENCE).expect("the rank tells");
+    String::from_utf8(page).expect("it is text")
+}
+
+#[test]
+fn every_rank_tells_at_a_port_of_its_own() {
+    let done = Barrier::new(2);
+    let ports = Mutex::new(Vec::new());
+    on_ranks(2, &watched_job(), |rank| {
+        all_reduce(&rank, 2, 3, 1_000);
+        let address = rank.metrics_address().expect("the job asks for it");
+        let snapshot = metrics::fetch(address, PATIENCE).expect("the rank tells");
+        assert_eq!(snapshot.rank, rank.rank().0);
+        assert_eq!(snapshot.operations_done(), 3);
+        let samples = parse(&ask(address, "/metrics")).expect("it is OpenMetrics");
+        let key = format!("rank=\"{}\",collective=\"all_reduce\"}}", rank.rank().0);
+        let key = format!("gradwire_operation_seconds_count{{job=\"watched\",{key}");
+        assert_eq!(value(&samples, &key), 3.0);
+        ports
+            .lock()
+            .expect("nobody panics with it")
+            .push(address.port());
+        done.wait();
+        rank.close(PATIENCE);
+        assert!(
+            metrics::fetch(address, PATIENCE).is_err(),
+            "nobody listens any more"
+        );
+    });
+    let mut ports = ports.into_inner().expect("nobody panics with it");
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 2);
+}
+
+#[test]
+fn garbage_at_the_port_is_refused_and_disturbs_no_sum() {
+    let done = Barrier::new(2);
+    on_ranks(2, &watched_job(), |rank| {
+        let address = rank.metrics_address().expect("the job asks for it");
+        let silent = TcpStream::connect(address).expect("it listens");
+        thread::scope(|scope| {
+            let pest = scope.spawn(|| {
+                for seed in 0..50_u8 {
+                    let mut guest = TcpStream::connect(address).expect("it listens");
+                    let garbage: Vec<u8> = (0..2_000).map(|n: u32| (n * 7) as u8 ^ seed).collect();
+                    let _ = guest.write_all(&garbage);
+                    let mut answer = Vec::new();
+                    let _ = guest.read_to_end(&mut answer);
+                    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"));
+                }
+            });
+            all_reduce(&rank, 2, 50, 50_000);
+            pest.join().expect("the rank listens on");
+        });
+        drop(silent);
+        let snapshot = metrics::fetch(address, PATIENCE).expect("the rank still tells");
+        assert_eq!(snapshot.operations_done(), 50);
+        done.wait();
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_taken_port_costs_the_metrics_of_a_rank_and_nothing_else() {
+    let taken = TcpListener::bind((LOOPBACK, 0)).expect("loopback has ports");
+    let mut job = job("");
+    job.metrics.port = taken.local_addr().expect("it has an address").port();
+    let open = |rank: u16, local_rank| {
+        let opened = OpenRank::open(Opening {
+            job: job.clone(),
+            rank: Rank(rank),
+            world_size: 2,
+            bind: LOOPBACK,
+            port: 0,
+            token: "secret".to_owned(),
+            certificates: None,
+        });
+        opened
+            .expect("loopback has ports")
+            .with_local_rank(local_rank)
+    };
+    // Of this number there is one port only; without a number, the next free one is taken.
+    let ranks = [open(0, Some(0)), open(1, None)];
+    let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
+    thread::scope(|scope| {
+        for rank in ranks {
+            let (rendezvous, taken) = (&rendezvous, job.metrics.port);
+            scope.spawn(move || {
+                let rank = rank.join(rendezvous, PATIENCE).expect("equal jobs");
+                let port = rank.metrics_address().map(|address| address.port());
+                match rank.rank() {
+                    Rank(0) => assert_eq!(port, None),
+                    _ => assert!(port > Some(taken)),
+                }
+                all_reduce(&rank, 2, 2, 1_000);
+                assert_eq!(rank.metrics().expect("it is open").operations_done(), 2);
+                rank.close(PATIENCE);
+            });
+        }
+    });
+}

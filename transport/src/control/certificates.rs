@@ -1,0 +1,176 @@
+//! Certificates by files: the alternative to a job token, or an addition to it.
+//!
+//! Every rank has a certificate of the job's authority; TLS verifies it both ways. Whoever holds
+//! one may be any rank of the job: names in certificates mean nothing here. An extended key usage,
+//! if a certificate has one, must allow server and client authentication.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+/// Where a rank's certificate is: three files in PEM.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CertificateFiles {
+    /// The certificate, and behind it any between it and the authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The certificates of the authority that every rank's certificate must be of.
+    pub authority: PathBuf,
+}
+
+impl CertificateFiles {
+    /// The files, if all are given; nothing if none is.
+    ///
+    /// # Errors
+    /// [`CertificateError::Incomplete`] in all other cases.
+    pub fn all_or_none(
+        certificate: Option<PathBuf>,
+        key: Option<PathBuf>,
+        authority: Option<PathBuf>,
+    ) -> Result<Option<Self>, CertificateError> {
+        let missing: Vec<&str> = [
+            ("certificate", &certificate),
+            ("key", &key),
+            ("authority", &authority),
+        ]
+        .into_iter()
+        .filter_map(|(what, path)| path.is_none().then_some(what))
+        .collect();
+        match (certificate, key, authority) {
+            (Some(certificate), Some(key), Some(authority)) => Ok(Some(Self {
+                certificate,
+                key,
+                authority,
+            })),
+            (None, None, None) => Ok(None),
+            _ => Err(CertificateError::Incomplete {
+                missing: missing.join(" and no "),
+            }),
+        }
+    }
+}
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// Some files are given and others are not.
+    #[error(
+        "certificates need three files, certificate, key and authority, but no {missing} is given: \
+         give all three, or none to rely on the job token alone"
+    )]
+    Incomplete {
+        /// What is not given.
+        missing: String,
+    },
+    /// A file cannot be read.
+    #[error(
+        "the {what} {}: {reason}; allowed are files in PEM that this user can read",
+        path.display()
+    )]
+    Unreadable {
+        /// What it is to be.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The certificate and the key are not of each other.
+    #[error(
+        "the certificate {} does not go with the key {}: {reason}; give the key it was made for",
+        certificate.display(),
+        key.display()
+    )]
+    Mismatch {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What is wrong.
+        reason: rustls::Error,
+    },
+}
+
+/// A rank's certificate with its key, and whom it trusts.
+#[derive(Clone)]
+pub struct Certificates {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) key: Arc<PrivateKeyDer<'static>>,
+    pub(super) authority: Arc<RootCertStore>,
+}
+
+/// Shows no key.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+impl Certificates {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`CertificateError`] names the file and what is wrong with it. Whether a certificate is of
+    /// the authority, and valid now, is for the other ranks to say.
+    pub fn read(files: &CertificateFiles) -> Result<Self, CertificateError> {
+        let chain = certificates("certificate", &files.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key)
+            .map_err(|error| unreadable("key", &files.key, words(&error, "private key")))?;
+        let mut authority = RootCertStore::empty();
+        for certificate in certificates("authority", &files.authority)? {
+            authority
+                .add(certificate)
+                .map_err(|error| unreadable("authority", &files.authority, error.to_string()))?;
+        }
+        CertifiedKey::from_der(chain.clone(), key.clone_key(), &default_provider()).map_err(
+            |reason| CertificateError::Mismatch {
+                certificate: files.certificate.clone(),
+                key: files.key.clone(),
+                reason,
+            },
+        )?;
+        Ok(Self {
+            chain,
+            key: Arc::new(key),
+            authority: Arc::new(authority),
+        })
+    }
+}
+
+fn certificates(
+    what: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let failed = |error: pem::Error| unreadable(what, path, words(&error, "certificate"));
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .map_err(failed)?
+        .collect();
+    let found = found.map_err(failed)?;
+    match found.is_empty() {
+        true => Err(failed(pem::Error::NoItemsFound)),
+        false => Ok(found),
+    }
+}
+
+fn unreadable(what: &'static str, path: &Path, reason: String) -> CertificateError {
+    CertificateError::Unreadable {
+        what,
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+fn words(error: &pem::Error, wanted: &str) -> String {
+    match error {
+        pem::Error::NoItemsFound => format!("no {wanted} in it"),
+        pem::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}

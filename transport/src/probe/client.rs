@@ -1,0 +1,269 @@
+//! A session with a server of probes: opened, and asked one question at a time.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::packet::{self, Answer, Form, Kind, PROBE_BYTES, Probe};
+use super::socket::{self, ProbeSocket, Refusal, Sending};
+use super::{SOCKETS, now};
+use crate::udp::SLOT_BYTES;
+
+/// How often a server is greeted before it counts as unreachable.
+const GREETINGS: u32 = 15;
+const GREETING_PATIENCE: Duration = Duration::from_millis(200);
+/// Bounds of the time to wait for one answer.
+const PATIENCE_MIN: Duration = Duration::from_millis(100);
+const PATIENCE_MAX: Duration = Duration::from_millis(500);
+/// How often a question is asked before its silence means something.
+const TRIES: u32 = 3;
+/// Bytes of a question for a piece of a report: what any path takes.
+const REPORT_BYTES: usize = 1_200;
+
+/// The side that asks.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) sockets: Vec<ProbeSocket>,
+    pub(super) server: SocketAddr,
+    /// Ports of the server, one per socket; 0 where it has none.
+    pub(super) ports: [u16; SOCKETS],
+    pub(super) session: u64,
+    pub(super) sequence: u32,
+    pub(super) slot: Vec<u8>,
+    server_mtu: u32,
+    patience: Duration,
+    refusals: Vec<Refusal>,
+}
+
+/// Why no session came about.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// No socket for it.
+    #[error("cannot open UDP sockets towards {server}: {source}")]
+    Socket {
+        /// The server.
+        server: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The host answers, and says that nobody listens or that it does not want this.
+    #[error("{server} refuses UDP probes (ICMP destination unreachable, code {code})")]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+        /// Code of the ICMP message: 3 of IPv4 and 4 of IPv6 mean that nobody listens.
+        code: u8,
+    },
+    /// Nothing came back at all.
+    #[error("{server} does not answer UDP probes")]
+    Silent {
+        /// The server.
+        server: SocketAddr,
+    },
+}
+
+/// One question.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) kind: Kind,
+    /// Bytes of the datagram, at least [`PROBE_BYTES`].
+    pub(super) bytes: usize,
+    pub(super) class: u8,
+    pub(super) answer_bytes: usize,
+    pub(super) answer_class: u8,
+    /// Which socket asks which port.
+    pub(super) path: usize,
+}
+
+impl Question {
+    /// A small question with a small answer.
+    pub(super) const PLAIN: Self = Self {
+        kind: Kind::Echo,
+        bytes: PROBE_BYTES,
+        class: 0,
+        answer_bytes: PROBE_BYTES,
+        answer_class: 0,
+        path: 0,
+    };
+}
+
+/// An answer and how it came.
+#[derive(Clone, Debug)]
+pub(super) struct Heard {
+    pub(super) answer: Answer,
+    pub(super) class: u8,
+    pub(super) text: Vec<u8>,
+    pub(super) round_trip: Duration,
+}
+
+impl Client {
+    /// Opens a session with the server at `server`, from `local` or from the address that the
+    /// kernel would choose.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when there is no answer after 3 s.
+    pub fn connect(server: SocketAddr, local: Option<IpAddr>) -> Result<Self, ConnectError> {
+        let failed = |source| ConnectError::Socket { server, source };
+        let local = match local {
+            Some(local) => local,
+            None => socket::address_towards(server).map_err(failed)?,
+        };
+        let open = |_| ProbeSocket::open(SocketAddr::new(local, 0));
+        let sockets: io::Result<Vec<ProbeSocket>> = (0..SOCKETS).map(open).collect();
+        let mut client = Self {
+            sockets: sockets.map_err(failed)?,
+            server,
+            ports: [server.port(); SOCKETS],
+            session: rand::random(),
+            sequence: 0,
+            slot: vec![0; SLOT_BYTES],
+            server_mtu: 0,
+            patience: GREETING_PATIENCE,
+            refusals: Vec::new(),
+        };
+        client.greet()?;
+        Ok(client)
+    }
+
+    /// The address of this host that probes leave by.
+    pub fn local(&self) -> IpAddr {
+        self.sockets[0].address().ip()
+    }
+
+    /// The server.
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// MTU of the server's interface, where it knows.
+    pub fn server_mtu(&self) -> Option<u32> {
+        (self.server_mtu > 0).then_some(self.server_mtu)
+    }
+
+    /// What the server's host has found about itself and others; `None` while there is nothing.
+    pub fn report(&mut self) -> Option<String> {
+        let mut text = Vec::new();
+        loop {
+            self.sequence = text.len() as u32;
+            let question = Question {
+                kind: Kind::Report,
+                bytes: REPORT_BYTES,
+                answer_bytes: REPORT_BYTES,
+                ..Question::PLAIN
+            };
+            let heard = self.ask_often(&question)?;
+            text.extend_from_slice(&heard.text);
+            if heard.text.is_empty() || text.len() >= heard.answer.counted as usize {
+                break;
+            }
+        }
+        let text = String::from_utf8(text).ok()?;
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn greet(&mut self) -> Result<(), ConnectError> {
+        let server = self.server;
+        let hello = Question {
+            kind: Kind::Hello,
+            ..Question::PLAIN
+        };
+        for _ in 0..GREETINGS {
+            if let Some(heard) = self.ask(&hello) {
+                let welcome = heard.answer.welcome;
+                self.session = welcome.session;
+                self.ports = welcome.ports;
+                self.server_mtu = welcome.mtu;
+                self.patience = (8 * heard.round_trip).clamp(PATIENCE_MIN, PATIENCE_MAX);
+                return Ok(());
+            }
+            if let Some(Refusal::Unreachable { code }) = self.refusals.last() {
+                let code = *code;
+                return Err(ConnectError::Refused { server, code });
+            }
+        }
+        Err(ConnectError::Silent { server })
+    }
+
+    /// Asks until there is an answer, a few times.
+    pub(super) fn ask_often(&mut self, question: &Question) -> Option<Heard> {
+        (0..TRIES).find_map(|_| self.ask(question))
+    }
+
+    /// Asks once; `None` when nothing comes in time or the packet could not be sent. Answers to
+    /// earlier questions are thrown away.
+    pub(super) fn ask(&mut self, question: &Question) -> Option<Heard> {
+        if question.kind != Kind::Report {
+            self.sequence += 1;
+        }
+        let probe = Probe {
+            kind: question.kind,
+            form: Form::Single,
+            answer_class: question.answer_class,
+            session: self.session,
+            sequence: self.sequence,
+            answer_bytes: question.answer_bytes as u32,
+        };
+        let mut bytes = vec![0; question.bytes];
+        probe.encode(&mut bytes);
+        let asked = now();
+        let sending = Sending {
+            to: self.peer(question.path),
+            class: question.class,
+            packet_bytes: None,
+        };
+        let sent = self.sockets[question.path].send(&bytes, sending);
+        let heard = match sent {
+            Ok(()) => self.listen(question, asked),
+            Err(_) => None,
+        };
+        while let Some(refusal) = self.sockets[question.path].refusal() {
+            self.refusals.push(refusal);
+        }
+        heard
+    }
+
+    /// Where the packets of a path go.
+    pub(super) fn peer(&self, path: usize) -> SocketAddr {
+        SocketAddr::new(self.server.ip(), self.ports[path])
+    }
+
+    /// What was said about packets that were not carried, since the last time this was called.
+    pub(super) fn take_refusals(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn listen(&mut self, question: &Question, asked: Instant) -> Option<Heard> {
+        let end = asked + self.patience;
+        loop {
+            while let Some(received) = self.sockets[question.path].receive(&mut self.slot) {
+                let round_trip = asked.elapsed();
+                let first = received
+                    .packet_bytes
+                    .unwrap_or(received.bytes)
+                    .min(received.bytes);
+                let bytes = &self.slot[..first];
+                let Some(answer) = Answer::decode(bytes) else {
+                    continue;
+                };
+                let ours = (question.kind, self.session, self.sequence);
+                if (answer.kind, answer.session, answer.sequence) == ours {
+                    return Some(Heard {
+                        class: received.traffic_class,
+                        text: packet::text_of(&answer, bytes).to_vec(),
+                        answer,
+                        round_trip,
+                    });
+                }
+            }
+            let left = end.saturating_duration_since(now());
+            if left.is_zero() {
+                return None;
+            }
+            socket::wait(std::iter::once(&self.sockets[question.path]), left);
+        }
+    }
+}

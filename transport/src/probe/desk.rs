@@ -1,0 +1,237 @@
+//! What the server of probes answers, to whom, and with how many bytes. No socket and no clock.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::SOCKETS;
+use super::packet::{self, Answer, Kind, PROBE_BYTES, Probe, Welcome};
+
+/// Sessions that are kept; the oldest ends when there are more.
+const SESSIONS_MAX: usize = 4096;
+
+/// How a probe arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub(super) from: IpAddr,
+    pub(super) bytes: usize,
+    pub(super) class: u8,
+    /// Packets in its super-packet.
+    pub(super) run: u16,
+    pub(super) wall_ns: u64,
+    /// MTU of the interface that leads to the sender; 0 when that is unknown.
+    pub(super) mtu: u32,
+}
+
+/// What is sent back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply<'a> {
+    pub(super) answer: Answer,
+    pub(super) text: &'a [u8],
+    /// Bytes of the datagram, never more than the probe had.
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+struct Session {
+    client: IpAddr,
+    since: u64,
+    counted: u32,
+    told_mtu: u16,
+}
+
+/// The sessions of a server and what it tells everybody.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    sessions: BTreeMap<u64, Session>,
+    opened: u64,
+    ports: [u16; SOCKETS],
+    report: Vec<u8>,
+    pub(super) kernel_drops: u32,
+    pub(super) run_refused: bool,
+}
+
+impl Desk {
+    pub(super) fn new(ports: [u16; SOCKETS]) -> Self {
+        Self {
+            ports,
+            ..Self::default()
+        }
+    }
+
+    /// From now on REPORT is answered with this.
+    pub(super) fn publish(&mut self, report: Vec<u8>) {
+        self.report = report;
+    }
+
+    /// ICMP said that packets to a client are too large.
+    pub(super) fn told_mtu(&mut self, client: Option<IpAddr>, mtu: u32) {
+        for session in self.sessions.values_mut() {
+            if client.is_none_or(|client| client == session.client) {
+                session.told_mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+            }
+        }
+    }
+
+    /// The reply to a probe; `fresh` is a number that nobody can guess, and becomes the session
+    /// when there is a new one. A probe of a session that this address does not have is ignored.
+    pub(super) fn reply(
+        &mut self,
+        probe: &Probe,
+        arrived: &Arrived,
+        fresh: u64,
+    ) -> Option<Reply<'_>> {
+        if arrived.bytes < PROBE_BYTES {
+            return None;
+        }
+        let mut welcome = Welcome::default();
+        let (mut counted, mut told_mtu) = (0, 0);
+        if probe.kind == Kind::Hello {
+            welcome = Welcome {
+                session: fresh,
+                mtu: arrived.mtu,
+                ports: self.ports,
+            };
+            self.open(fresh, arrived.from);
+        } else {
+            let session = self.sessions.get_mut(&probe.session)?;
+            if session.client != arrived.from {
+                return None;
+            }
+            session.counted += u32::from(probe.kind == Kind::Count);
+            (counted, told_mtu) = (session.counted, session.told_mtu);
+        }
+        let most = (probe.answer_bytes as usize).clamp(PROBE_BYTES, arrived.bytes);
+        let (mut text, mut bytes) = (&[][..], most);
+        if probe.kind == Kind::Report {
+            counted = self.report.len() as u32;
+            text = self.report.get(probe.sequence as usize..).unwrap_or(&[]);
+            text = &text[..text.len().min(packet::text_room(most))];
+            bytes = packet::answer_bytes(text.len());
+        }
+        let answer = Answer {
+            kind: probe.kind,
+            seen_class: arrived.class,
+            run_refused: u8::from(self.run_refused),
+            session: probe.session,
+            sequence: probe.sequence,
+            counted,
+            kernel_drops: self.kernel_drops,
+            seen_run: arrived.run,
+            told_mtu,
+            wall_ns: arrived.wall_ns,
+            welcome,
+        };
+        Some(Reply {
+            answer,
+            text,
+            bytes,
+        })
+    }
+
+    fn open(&mut self, session: u64, client: IpAddr) {
+        if self.sessions.len() >= SESSIONS_MAX {
+            let oldest = self
+                .sessions
+                .iter()
+                .min_by_key(|(_, session)| session.since);
+            if let Some((&oldest, _)) = oldest {
+                self.sessions.remove(&oldest);
+            }
+        }
+        self.opened += 1;
+        let opened = Session {
+            client,
+            since: self.opened,
+            counted: 0,
+            told_mtu: 0,
+        };
+        self.sessions.insert(session, opened);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::Form;
+    use super::*;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn probe(kind: Kind, session: u64) -> Probe {
+        Probe {
+            kind,
+            form: Form::Single,
+            answer_class: 0,
+            session,
+            sequence: 0,
+            answer_bytes: u32::MAX,
+        }
+    }
+
+    fn arrived(from: IpAddr, bytes: usize) -> Arrived {
+        Arrived {
+            from,
+            bytes,
+            class: 0,
+            run: 1,
+            wall_ns: 0,
+            mtu: 0,
+        }
+    }
+
+    #[test]
+    fn no_answer_has_more_bytes_than_its_probe() {
+        let mut desk = Desk::new([0; SOCKETS]);
+        desk.publish(vec![b'a'; 100_000]);
+        desk.reply(&probe(Kind::Hello, 1), &arrived(CLIENT, PROBE_BYTES), 7)
+            .expect("a greeting is answered");
+        for kind in [Kind::Hello, Kind::Echo, Kind::Count, Kind::Report] {
+            for bytes in 0..2_000 {
+                let reply = desk.reply(&probe(kind, 7), &arrived(CLIENT, bytes), 7);
+                assert_eq!(reply.is_some(), bytes >= PROBE_BYTES, "{kind:?} {bytes}");
+                assert!(
+                    reply.is_none_or(|reply| reply.bytes <= bytes),
+                    "{kind:?} {bytes}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_belongs_to_the_address_that_opened_it() {
+        let mut desk = Desk::new([0; SOCKETS]);
+        let echo = probe(Kind::Echo, 7);
+        assert!(
+            desk.reply(&echo, &arrived(CLIENT, 100), 0).is_none(),
+            "none yet"
+        );
+        let hello = probe(Kind::Hello, 1);
+        let welcome = desk.reply(&hello, &arrived(CLIENT, 100), 7);
+        assert_eq!(
+            welcome
+                .expect("a greeting is answered")
+                .answer
+                .welcome
+                .session,
+            7
+        );
+        assert!(desk.reply(&echo, &arrived(CLIENT, 100), 0).is_some());
+        assert!(desk.reply(&echo, &arrived(STRANGER, 100), 0).is_none());
+        assert!(
+            desk.reply(&probe(Kind::Echo, 8), &arrived(CLIENT, 100), 0)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_the_oldest_goes_first() {
+        let mut desk = Desk::new([0; SOCKETS]);
+        for session in 1..=SESSIONS_MAX as u64 + 1 {
+            let hello = probe(Kind::Hello, 0);
+            desk.reply(&hello, &arrived(CLIENT, 100), session)
+                .expect("a greeting is answered");
+        }
+        assert_eq!(desk.sessions.len(), SESSIONS_MAX);
+        assert!(!desk.sessions.contains_key(&1));
+    }
+}

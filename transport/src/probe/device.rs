@@ -1,0 +1,106 @@
+//! Which features of an interface are switched on, as `ethtool -k` shows them.
+#![expect(unsafe_code, reason = "ioctl takes raw pointers")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
+
+use super::socket::ProbeSocket;
+
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const GET_SET_SIZES: u32 = 0x37;
+const GET_STRINGS: u32 = 0x1b;
+const GET_FEATURES: u32 = 0x3a;
+/// Features, among the sets of strings.
+const SET_FEATURES: u32 = 4;
+const NAME_BYTES: usize = 32;
+/// Four words for every 32 features: available, requested, active, never changed.
+const BLOCK_WORDS: usize = 4;
+
+/// `struct ifreq` with a pointer in its union.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    data: *mut libc::c_void,
+    rest: [u8; 16],
+}
+
+/// The features of the interface called `name`, and whether each is active.
+///
+/// # Errors
+/// When there is no such interface, or it does not tell.
+pub fn features(name: &str) -> io::Result<BTreeMap<String, bool>> {
+    let socket = ProbeSocket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))?;
+    let ask = |words: &mut [u32]| ethtool(socket.descriptor(), name, words);
+    // struct ethtool_sset_info: command, reserved, mask of 64 bits, sizes.
+    let mut sizes = [GET_SET_SIZES, 0, 1 << SET_FEATURES, 0, 0];
+    ask(&mut sizes)?;
+    let count = sizes[4] as usize;
+    // struct ethtool_gstrings: command, set, length, strings.
+    let mut strings = vec![0; 3 + count * NAME_BYTES / 4];
+    strings[..3].copy_from_slice(&[GET_STRINGS, SET_FEATURES, count as u32]);
+    ask(&mut strings)?;
+    // struct ethtool_gfeatures: command, size in blocks, blocks.
+    let blocks = count.div_ceil(32);
+    let mut active = vec![0; 2 + blocks * BLOCK_WORDS];
+    active[..2].copy_from_slice(&[GET_FEATURES, blocks as u32]);
+    ask(&mut active)?;
+    let names = strings[3..].chunks_exact(NAME_BYTES / 4).map(name_in);
+    let is_active = |index: usize| {
+        let word = active[2 + index / 32 * BLOCK_WORDS + 2];
+        word >> (index % 32) & 1 == 1
+    };
+    let all = names.enumerate();
+    Ok(all.map(|(index, name)| (name, is_active(index))).collect())
+}
+
+fn name_in(words: &[u32]) -> String {
+    let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+    let name: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&name).into_owned()
+}
+
+/// Passes words to the driver of an interface, which writes its reply over them.
+fn ethtool(descriptor: RawFd, name: &str, words: &mut [u32]) -> io::Result<()> {
+    let mut request = Request {
+        name: [0; libc::IFNAMSIZ],
+        data: words.as_mut_ptr().cast(),
+        rest: [0; 16],
+    };
+    if name.len() >= request.name.len() {
+        return Err(io::Error::other(format!(
+            "{name} is no name of an interface"
+        )));
+    }
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    // SAFETY: the request has the layout of struct ifreq. Its data points to words whose first
+    // ones say how many the kernel may write, which is as many as there are.
+    let failed = unsafe { libc::ioctl(descriptor, SIOCETHTOOL, &raw mut request) };
+    match failed {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_tells_its_features() {
+        let features = features("lo").expect("loopback tells");
+        assert_eq!(
+            features.get("tx-udp-segmentation"),
+            Some(&true),
+            "{features:?}"
+        );
+        assert!(features.contains_key("rx-gro"), "{features:?}");
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_an_error() {
+        assert!(features("nowhere0").is_err());
+        assert!(features("a-name-that-is-too-long").is_err());
+    }
+}

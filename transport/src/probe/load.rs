@@ -1,0 +1,259 @@
+//! What many packets tell about a path: whether runs stay runs, and how many of thousands are lost
+//! or overtaken.
+
+use std::time::Duration;
+
+use super::client::{Client, Question};
+use super::now;
+use super::packet::{Answer, Form, Kind, PROBE_BYTES, Probe};
+use super::socket::{self, Sending};
+
+/// Fewer bytes and packets than any GSO send may have.
+pub(super) const RUN_BYTES_MAX: usize = 60_000;
+pub(super) const RUN_PACKETS_MAX: usize = 60;
+/// Packets of a run, and bytes of each where the path takes them.
+const RUN_PACKETS: usize = 16;
+const RUN_PACKET_BYTES: u32 = 1_024;
+/// Runs that are sent one behind the other: a NIC hands over what has come since it was last
+/// asked, which is little until packets follow each other closely.
+const BURST: usize = 4;
+/// How often they are sent; the best time counts, since a wake-up in the middle cuts any run.
+const BURSTS: u32 = 5;
+/// How often the question behind a series is asked.
+const LAST_QUESTIONS: u32 = 5;
+/// Probes a second of a series.
+const SERIES_RATE: u32 = 10_000;
+
+/// What became of runs: equal packets handed to the kernel as one (GSO), which the other kernel
+/// glues together again (GRO).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Runs {
+    /// Packets of each run.
+    pub packets: usize,
+    /// Whether this kernel and the server's took a run.
+    pub taken: (bool, bool),
+    /// Most packets that the server received as one, those of several runs maybe; 0 when none came.
+    pub glued_there: usize,
+    /// Most packets that were received here as one.
+    pub glued_back: usize,
+}
+
+/// What became of a series of small packets, each of which is answered.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Series {
+    /// Probes that were sent.
+    pub sent: u32,
+    /// Probes that did not arrive at the server.
+    pub lost_there: u32,
+    /// Answers that did not arrive here.
+    pub lost_back: u32,
+    /// Probes that arrived after one that was sent later.
+    pub overtaken_there: u32,
+    /// Answers that arrived after one that was sent later.
+    pub overtaken_back: u32,
+    /// Packets that the kernels of both hosts dropped meanwhile for want of room: no loss of the
+    /// network.
+    pub kernel_drops: u32,
+}
+
+/// An answer to one probe of a series, in the order of arrival here.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    /// Which probe.
+    sequence: u32,
+    /// How many the server had then counted, this one included.
+    counted: u32,
+}
+
+/// What has come back of a series.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The first sequence of the series.
+    first: u32,
+    echoes: Vec<Echo>,
+    /// Packets that this socket has dropped since it was opened.
+    own_drops: u32,
+    /// The answer to the question behind the series.
+    last: Option<Answer>,
+}
+
+impl Client {
+    /// Sends runs, and asks for answers as runs. `mtu` is what the path takes, in bytes.
+    pub fn runs(&mut self, mtu: u32) -> Runs {
+        let packet_bytes = RUN_PACKET_BYTES.min(mtu.saturating_sub(self.overhead())) as usize;
+        let packet_bytes = packet_bytes.max(PROBE_BYTES);
+        let mut runs = Runs {
+            packets: RUN_PACKETS,
+            taken: (true, true),
+            glued_there: 0,
+            glued_back: 0,
+        };
+        for _ in 0..BURSTS {
+            self.burst(packet_bytes, &mut runs);
+            if !runs.taken.0 || runs.glued_there.min(runs.glued_back) >= RUN_PACKETS {
+                break;
+            }
+        }
+        runs
+    }
+
+    /// Sends `count` small probes at a moderate rate; `None` when the path fell silent altogether.
+    pub fn series(&mut self, count: u32) -> Option<Series> {
+        let before = self.ask_often(&Question::PLAIN)?.answer;
+        let mut tally = Tally {
+            first: self.sequence + 1,
+            ..Tally::default()
+        };
+        let mut sent = 0;
+        let start = now();
+        while sent < count {
+            let due = (start.elapsed().as_micros() * u128::from(SERIES_RATE) / 1_000_000) as u32;
+            while sent < count.min(due) {
+                self.send_small(Kind::Count);
+                sent += 1;
+            }
+            self.collect(&mut tally);
+            socket::wait(self.sockets.iter().take(1), Duration::from_micros(500));
+        }
+        self.collect_until(&mut tally, |tally| tally.echoes.len() >= count as usize);
+        // A question behind the last probe is answered behind the last answer.
+        for _ in 0..LAST_QUESTIONS {
+            if tally.last.is_none() {
+                self.send_small(Kind::Echo);
+                self.collect_until(&mut tally, |tally| tally.last.is_some());
+            }
+        }
+        let after = tally.last?;
+        let arrived = after.counted.wrapping_sub(before.counted);
+        let echoes = &mut tally.echoes;
+        let overtaken_back = overtaken(echoes.iter().map(|echo| echo.counted));
+        echoes.sort_unstable_by_key(|echo| echo.counted);
+        let server_drops = after.kernel_drops.wrapping_sub(before.kernel_drops);
+        Some(Series {
+            sent,
+            lost_there: sent.saturating_sub(arrived),
+            lost_back: arrived.saturating_sub(echoes.len() as u32),
+            overtaken_there: overtaken(echoes.iter().map(|echo| echo.sequence)),
+            overtaken_back,
+            kernel_drops: server_drops + tally.own_drops,
+        })
+    }
+
+    fn burst(&mut self, packet_bytes: usize, runs: &mut Runs) {
+        let first = self.sequence + 1;
+        let sending = Sending {
+            to: self.peer(0),
+            class: 0,
+            packet_bytes: Some(packet_bytes as u16),
+        };
+        let mut bytes = vec![0; RUN_PACKETS * packet_bytes];
+        for _ in 0..BURST {
+            for packet in bytes.chunks_mut(packet_bytes) {
+                self.sequence += 1;
+                let probe = self.probe(Kind::Echo, Form::Run, packet_bytes);
+                probe.encode(packet);
+            }
+            if self.sockets[0].send(&bytes, sending).is_err() {
+                runs.taken.0 = false;
+                return;
+            }
+        }
+        let end = now() + self.patience();
+        let mut answers = 0;
+        while answers < BURST * RUN_PACKETS && now() < end {
+            socket::wait(self.sockets.iter().take(1), Duration::from_millis(5));
+            while let Some(received) = self.sockets[0].receive(&mut self.slot) {
+                let each = received.packet_bytes.unwrap_or(received.bytes).max(1);
+                let packets = self.slot[..received.bytes].chunks(each);
+                let ours = packets
+                    .filter_map(Answer::decode)
+                    .filter(|answer| answer.session == self.session && answer.sequence >= first);
+                let mut glued = 0;
+                for answer in ours {
+                    glued += 1;
+                    runs.glued_there = runs.glued_there.max(usize::from(answer.seen_run));
+                    runs.taken.1 &= answer.run_refused == 0;
+                }
+                runs.glued_back = runs.glued_back.max(glued);
+                answers += glued;
+            }
+        }
+    }
+
+    fn send_small(&mut self, kind: Kind) {
+        self.sequence += 1;
+        let mut bytes = [0; PROBE_BYTES];
+        self.probe(kind, Form::Single, PROBE_BYTES)
+            .encode(&mut bytes);
+        let sending = Sending {
+            to: self.peer(0),
+            class: 0,
+            packet_bytes: None,
+        };
+        // What cannot be sent is a lost probe.
+        let _ = self.sockets[0].send(&bytes, sending);
+    }
+
+    /// Takes what arrives until `enough`, or until nothing more is to be expected.
+    fn collect_until(&mut self, tally: &mut Tally, enough: impl Fn(&Tally) -> bool) {
+        let end = now() + self.patience();
+        while !enough(tally) && now() < end {
+            socket::wait(self.sockets.iter().take(1), Duration::from_millis(5));
+            self.collect(tally);
+        }
+    }
+
+    fn collect(&mut self, tally: &mut Tally) {
+        while let Some(received) = self.sockets[0].receive(&mut self.slot) {
+            tally.own_drops = received.kernel_drops.unwrap_or(tally.own_drops);
+            let each = received.packet_bytes.unwrap_or(received.bytes).max(1);
+            let packets = self.slot[..received.bytes].chunks(each);
+            for answer in packets.filter_map(Answer::decode) {
+                if answer.session != self.session || answer.sequence < tally.first {
+                    continue;
+                }
+                match answer.kind {
+                    Kind::Count => tally.echoes.push(Echo {
+                        sequence: answer.sequence,
+                        counted: answer.counted,
+                    }),
+                    _ => tally.last = Some(answer),
+                }
+            }
+        }
+    }
+
+    fn probe(&self, kind: Kind, form: Form, answer_bytes: usize) -> Probe {
+        Probe {
+            kind,
+            form,
+            answer_class: 0,
+            session: self.session,
+            sequence: self.sequence,
+            answer_bytes: answer_bytes as u32,
+        }
+    }
+}
+
+/// How many of these numbers come after a larger one.
+fn overtaken(numbers: impl Iterator<Item = u32>) -> u32 {
+    let mut largest = 0;
+    let late = numbers.filter(|number| {
+        let late = *number < largest;
+        largest = largest.max(*number);
+        late
+    });
+    late.count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_comes_after_a_larger_number_was_overtaken() {
+        assert_eq!(overtaken([1, 2, 3, 5, 8].into_iter()), 0);
+        assert_eq!(overtaken([1, 3, 2, 5, 4, 4].into_iter()), 3);
+        assert_eq!(overtaken(std::iter::empty()), 0);
+    }
+}

@@ -1,0 +1,44 @@
+//! Probes of this host and of the path to another one: what `gradwire doctor` measures. Nothing
+//! here judges; a number that could not be had is an absent number.
+//!
+//! Start here:
+//! - [`Server`]: answers probes on the other host, never with more bytes than it was sent.
+//! - [`Client`]: reaches a server; `path` and `load` hold what it measures over the path.
+//! - [`offload`]: whether runs of packets stay runs on this host.
+//! - [`device`]: an interface, and which features of it are switched on.
+//! - [`system`]: what the kernel allows this process: io_uring, locked memory, shared memory, time.
+//!
+//! `packet` draws a probe byte by byte; `desk` decides what is answered and has no socket; `socket`
+//! forbids that packets are cut and reads what ICMP says.
+//!
+//! What is not here: what a finding costs and how it is mended (the `doctor` command).
+
+mod client;
+mod desk;
+pub mod device;
+mod load;
+pub mod offload;
+mod packet;
+mod path;
+mod server;
+mod socket;
+pub mod system;
+
+use std::time::Instant;
+
+pub use client::{Client, ConnectError};
+pub use load::{Runs, Series};
+pub use path::{PathMtu, Reach, RoundTrips, Tag};
+pub use server::{Server, ServerError};
+pub use socket::Refusal;
+
+/// Sockets of a client and of a server, each with a port of its own, as a rank has by default.
+pub const SOCKETS: usize = 8;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "probes measure time, in the crate that has a clock"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

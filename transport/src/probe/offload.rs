@@ -1,0 +1,73 @@
+//! Whether runs of packets stay runs inside this host: one is sent from one of its sockets to
+//! another. A packet to an own address never reaches the NIC, so this tells about the kernel and
+//! what confines this process; the NIC's part is in [`super::device`].
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::socket::{self, ProbeSocket, Sending};
+use crate::udp::SLOT_BYTES;
+
+const RUN_PACKETS: usize = 16;
+const PACKET_BYTES: usize = 1_000;
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// What became of a run of equal packets.
+#[derive(Debug)]
+pub struct Offload {
+    /// Packets of the run.
+    pub packets: usize,
+    /// Why the kernel did not take it as one (GSO), if so.
+    pub refused: Option<io::Error>,
+    /// Most packets that were received as one (GRO); 0 when nothing arrived.
+    pub glued: usize,
+}
+
+/// Sends a run from `address` to itself.
+///
+/// # Errors
+/// When no socket can be opened on the address.
+pub fn offload(address: IpAddr) -> io::Result<Offload> {
+    let open = || ProbeSocket::open(SocketAddr::new(address, 0));
+    let (sender, receiver) = (open()?, open()?);
+    let sending = Sending {
+        to: receiver.address(),
+        class: 0,
+        packet_bytes: Some(PACKET_BYTES as u16),
+    };
+    let refused = sender.send(&[0; RUN_PACKETS * PACKET_BYTES], sending).err();
+    let mut glued = 0;
+    if refused.is_none() {
+        let mut slot = vec![0; SLOT_BYTES];
+        socket::wait(std::iter::once(&receiver), PATIENCE);
+        while let Some(received) = receiver.receive(&mut slot) {
+            let each = received.packet_bytes.unwrap_or(received.bytes).max(1);
+            glued = glued.max(received.bytes / each);
+        }
+    }
+    Ok(Offload {
+        packets: RUN_PACKETS,
+        refused,
+        glued,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn loopback_keeps_a_run_together() {
+        let offload = offload(IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("loopback has ports");
+        assert!(offload.refused.is_none(), "{offload:?}");
+        assert_eq!(offload.glued, offload.packets);
+    }
+
+    #[test]
+    fn an_address_of_another_host_cannot_be_probed() {
+        assert!(offload(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))).is_err());
+    }
+}

@@ -1,0 +1,278 @@
+//! A probe and its answer, byte by byte. Numbers are little-endian.
+//!
+//! ```text
+//!  at  bytes  probe                         answer
+//!   0      4  "GWDR"                        the same
+//!   4      1  version, 1                    the same
+//!   5      1  kind                          kind + 128
+//!   6      1  1: answer as part of a run    traffic class that the probe arrived with
+//!   7      1  traffic class of the answer   1: the kernel refused to send a run
+//!   8      8  session; of HELLO a nonce     the same
+//!  16      4  sequence; of REPORT an offset the same
+//!  20      4  bytes of the answer at most   COUNT probes so far; of REPORT its length
+//!  24      4  zero                          packets that the server's kernel dropped so far
+//!  28      2  zero                          packets in the super-packet that the probe came in
+//!  30      2  zero                          MTU that ICMP told the server about this client
+//!  32      8  zero                          wall clock of the server, nanoseconds since 1970
+//!  40         zero                          HELLO: session 8, MTU 4, ports 8 x 2; REPORT: text
+//! ```
+//!
+//! Every probe has at least [`PROBE_BYTES`], so that any answer fits in what was received.
+
+use super::SOCKETS;
+
+/// Bytes of the smallest probe, and of any answer but a report's.
+pub(super) const PROBE_BYTES: usize = 68;
+/// Where the text of a report starts.
+const TEXT_AT: usize = 40;
+const MAGIC: [u8; 4] = *b"GWDR";
+const VERSION: u8 = 1;
+const ANSWER: u8 = 128;
+
+/// What a probe wants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// A session, and where else the server listens.
+    Hello = 0,
+    /// An answer.
+    Echo = 1,
+    /// An answer, and to be counted.
+    Count = 2,
+    /// A piece of what the server's own host has found.
+    Report = 3,
+}
+
+/// How answers to probes that arrive together are sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// One by one.
+    Single,
+    /// As one run.
+    Run,
+}
+
+/// A probe.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Probe {
+    pub(super) kind: Kind,
+    pub(super) form: Form,
+    pub(super) answer_class: u8,
+    pub(super) session: u64,
+    pub(super) sequence: u32,
+    pub(super) answer_bytes: u32,
+}
+
+/// What an answer to HELLO adds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Welcome {
+    pub(super) session: u64,
+    /// MTU of the server's interface; 0 when it does not know.
+    pub(super) mtu: u32,
+    /// Its ports; 0 for none.
+    pub(super) ports: [u16; SOCKETS],
+}
+
+/// An answer without the text of a report.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Answer {
+    pub(super) kind: Kind,
+    pub(super) seen_class: u8,
+    pub(super) run_refused: u8,
+    pub(super) session: u64,
+    pub(super) sequence: u32,
+    pub(super) counted: u32,
+    pub(super) kernel_drops: u32,
+    pub(super) seen_run: u16,
+    pub(super) told_mtu: u16,
+    pub(super) wall_ns: u64,
+    pub(super) welcome: Welcome,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        let all = [Self::Hello, Self::Echo, Self::Count, Self::Report];
+        all.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+impl Probe {
+    /// Writes the probe into the first bytes of `out`, at least [`PROBE_BYTES`].
+    pub(super) fn encode(&self, out: &mut [u8]) {
+        out[..PROBE_BYTES].fill(0);
+        opening(out, self.kind as u8);
+        out[6] = u8::from(self.form == Form::Run);
+        out[7] = self.answer_class;
+        out[8..16].copy_from_slice(&self.session.to_le_bytes());
+        out[16..20].copy_from_slice(&self.sequence.to_le_bytes());
+        out[20..24].copy_from_slice(&self.answer_bytes.to_le_bytes());
+    }
+
+    /// The probe in a datagram; `None` when it is anything else.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let kind = Kind::of(opened(bytes)?)?;
+        Some(Self {
+            kind,
+            form: if bytes[6] == 1 {
+                Form::Run
+            } else {
+                Form::Single
+            },
+            answer_class: bytes[7],
+            session: u64_at(bytes, 8),
+            sequence: u32_at(bytes, 16),
+            answer_bytes: u32_at(bytes, 20),
+        })
+    }
+}
+
+impl Answer {
+    /// Writes the answer and `text` into `out`, whose length is at least [`PROBE_BYTES`] and as
+    /// long as both.
+    pub(super) fn encode(&self, text: &[u8], out: &mut [u8]) {
+        out[..PROBE_BYTES].fill(0);
+        opening(out, self.kind as u8 | ANSWER);
+        out[6] = self.seen_class;
+        out[7] = self.run_refused;
+        out[8..16].copy_from_slice(&self.session.to_le_bytes());
+        out[16..20].copy_from_slice(&self.sequence.to_le_bytes());
+        out[20..24].copy_from_slice(&self.counted.to_le_bytes());
+        out[24..28].copy_from_slice(&self.kernel_drops.to_le_bytes());
+        out[28..30].copy_from_slice(&self.seen_run.to_le_bytes());
+        out[30..32].copy_from_slice(&self.told_mtu.to_le_bytes());
+        out[32..40].copy_from_slice(&self.wall_ns.to_le_bytes());
+        if self.kind == Kind::Report {
+            out[TEXT_AT..][..text.len()].copy_from_slice(text);
+            return;
+        }
+        out[40..48].copy_from_slice(&self.welcome.session.to_le_bytes());
+        out[48..52].copy_from_slice(&self.welcome.mtu.to_le_bytes());
+        for (port, out) in self
+            .welcome
+            .ports
+            .iter()
+            .zip(out[52..68].chunks_exact_mut(2))
+        {
+            out.copy_from_slice(&port.to_le_bytes());
+        }
+    }
+
+    /// The answer in a datagram; `None` when it is anything else.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let kind = Kind::of(opened(bytes)?.checked_sub(ANSWER)?)?;
+        let mut ports = [0; SOCKETS];
+        for (index, port) in ports.iter_mut().enumerate() {
+            *port = u16_at(bytes, 52 + 2 * index);
+        }
+        Some(Self {
+            kind,
+            seen_class: bytes[6],
+            run_refused: bytes[7],
+            session: u64_at(bytes, 8),
+            sequence: u32_at(bytes, 16),
+            counted: u32_at(bytes, 20),
+            kernel_drops: u32_at(bytes, 24),
+            seen_run: u16_at(bytes, 28),
+            told_mtu: u16_at(bytes, 30),
+            wall_ns: u64_at(bytes, 32),
+            welcome: Welcome {
+                session: u64_at(bytes, 40),
+                mtu: u32_at(bytes, 48),
+                ports,
+            },
+        })
+    }
+}
+
+/// Bytes of an answer that carries `text`.
+pub(super) fn answer_bytes(text: usize) -> usize {
+    (TEXT_AT + text).max(PROBE_BYTES)
+}
+
+/// Most bytes of text in an answer of `bytes`.
+pub(super) fn text_room(bytes: usize) -> usize {
+    bytes.saturating_sub(TEXT_AT)
+}
+
+/// The text in the answer to REPORT; shorter when the report ends.
+pub(super) fn text_of<'a>(answer: &Answer, bytes: &'a [u8]) -> &'a [u8] {
+    let left = answer.counted.saturating_sub(answer.sequence) as usize;
+    let text = &bytes[TEXT_AT..];
+    &text[..left.min(text.len())]
+}
+
+fn opening(out: &mut [u8], kind: u8) {
+    out[..4].copy_from_slice(&MAGIC);
+    out[4] = VERSION;
+    out[5] = kind;
+}
+
+/// The kind of a datagram that is long enough and of this protocol.
+fn opened(bytes: &[u8]) -> Option<u8> {
+    let ours = bytes.len() >= PROBE_BYTES && bytes[..4] == MAGIC && bytes[4] == VERSION;
+    ours.then(|| bytes[5])
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_and_an_answer_read_back_as_written() {
+        let probe = Probe {
+            kind: Kind::Count,
+            form: Form::Run,
+            answer_class: 0xb8,
+            session: 0x0123_4567_89ab_cdef,
+            sequence: 7,
+            answer_bytes: 1400,
+        };
+        let mut bytes = [0xff; PROBE_BYTES];
+        probe.encode(&mut bytes);
+        assert_eq!(Probe::decode(&bytes), Some(probe));
+        assert_eq!(Answer::decode(&bytes), None, "a probe is no answer");
+        let answer = Answer {
+            kind: Kind::Hello,
+            seen_class: 3,
+            run_refused: 1,
+            session: u64::MAX - 1,
+            sequence: 7,
+            counted: 99,
+            kernel_drops: 5,
+            seen_run: 16,
+            told_mtu: 1280,
+            wall_ns: 1 << 60,
+            welcome: Welcome {
+                session: 42,
+                mtu: 9000,
+                ports: [1, 2, 3, 4, 5, 6, 7, 65_535],
+            },
+        };
+        answer.encode(&[], &mut bytes);
+        assert_eq!(Answer::decode(&bytes), Some(answer));
+        assert_eq!(Probe::decode(&bytes), None, "an answer is never answered");
+    }
+
+    #[test]
+    fn other_bytes_are_no_probe() {
+        let mut bytes = [0; PROBE_BYTES];
+        assert_eq!(Probe::decode(&bytes), None);
+        opening(&mut bytes, 1);
+        assert!(Probe::decode(&bytes).is_some());
+        assert_eq!(Probe::decode(&bytes[..PROBE_BYTES - 1]), None, "too short");
+        bytes[4] = 2;
+        assert_eq!(Probe::decode(&bytes), None, "another version");
+    }
+}

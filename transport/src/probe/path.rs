@@ -1,0 +1,255 @@
+//! What single probes tell about a path: its round trip, how long a packet it takes, what becomes
+//! of DSCP and ECN on it, and which ports it lets through.
+
+use std::time::Duration;
+
+use super::SOCKETS;
+use super::client::{Client, Question};
+use super::packet::PROBE_BYTES;
+use super::server::wall_ns;
+use super::socket::{Cutting, Origin, Refusal};
+
+/// Bytes of the smallest packet that every host has to take (RFC 791), and of the smallest probe
+/// of the path's MTU.
+const SMALLEST: u32 = 576;
+const UDP_HEADER_BYTES: u32 = 8;
+
+/// Round trips of small packets, asked one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrips {
+    /// The shortest.
+    pub least: Duration,
+    /// The median.
+    pub median: Duration,
+    /// How far the server's wall clock is ahead, in nanoseconds, by the shortest round trip; its
+    /// error is at most half of that.
+    pub clock_ahead_ns: i64,
+}
+
+/// How long a packet a direction of a path takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reach {
+    /// Bytes of the longest IP packet that arrived.
+    pub bytes: u32,
+    /// What ICMP or a kernel said to the sender about longer ones; silence is a black hole.
+    pub told: Option<u32>,
+}
+
+/// How long a packet a path takes both ways.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PathMtu {
+    /// The longest packet that was tried.
+    pub tried: u32,
+    /// Towards the server; `None` when not even the smallest arrived.
+    pub there: Option<Reach>,
+    /// Back from it. What does not arrive there cannot be sent back, so this is at most that.
+    pub back: Option<Reach>,
+    /// Where less than `tried` arrives: whether a packet of that length does that may be cut on
+    /// the way.
+    pub cut_arrives: bool,
+}
+
+/// What became of a traffic class (DSCP and ECN: the byte of the IP header) on a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tag {
+    /// As it was sent.
+    pub sent: u8,
+    /// As it arrived at the server; `None` when it never did.
+    pub there: Option<u8>,
+    /// As the same class arrived here from the server.
+    pub back: Option<u8>,
+}
+
+impl Client {
+    /// Measures `count` round trips; `None` when no probe was answered.
+    pub fn round_trips(&mut self, count: u32) -> Option<RoundTrips> {
+        let mut times = Vec::new();
+        let mut best: Option<(Duration, i64)> = None;
+        for _ in 0..count {
+            let Some(heard) = self.ask(&Question::PLAIN) else {
+                continue;
+            };
+            let taken = heard.round_trip;
+            let middle = wall_ns().saturating_sub(taken.as_nanos() as u64 / 2);
+            if best.is_none_or(|(least, _)| taken < least) {
+                best = Some((taken, heard.answer.wall_ns.wrapping_sub(middle) as i64));
+            }
+            times.push(taken);
+        }
+        times.sort_unstable();
+        let (least, clock_ahead_ns) = best?;
+        Some(RoundTrips {
+            least,
+            median: times[times.len() / 2],
+            clock_ahead_ns,
+        })
+    }
+
+    /// Finds the longest IP packet up to `most` bytes that arrives, both ways.
+    pub fn path_mtu(&mut self, most: u32) -> PathMtu {
+        self.take_refusals();
+        let mut told = None;
+        let there = longest(most, |bytes| {
+            let heard = self.ask_often(&self.sized(bytes, SMALLEST));
+            told = told_by_network(&self.take_refusals()).or(told);
+            (heard.is_some(), told)
+        });
+        let there = there.map(|bytes| Reach { bytes, told });
+        let back = there.and_then(|there| {
+            let mut told = None;
+            let bytes = longest(there.bytes, |bytes| {
+                let heard = self.ask_often(&self.sized(bytes, bytes));
+                if heard.is_none() {
+                    let told_mtu = self
+                        .ask_often(&Question::PLAIN)
+                        .map(|one| one.answer.told_mtu);
+                    told = told_mtu.filter(|mtu| *mtu > 0).map(u32::from).or(told);
+                }
+                (heard.is_some(), told)
+            });
+            bytes.map(|bytes| Reach { bytes, told })
+        });
+        let whole = there.is_some_and(|reach| reach.bytes == most);
+        PathMtu {
+            tried: most,
+            there,
+            back,
+            cut_arrives: whole || self.cut_arrives(most),
+        }
+    }
+
+    /// Sends each traffic class both ways and tells as what it arrived.
+    pub fn tags(&mut self, classes: &[u8]) -> Vec<Tag> {
+        classes.iter().map(|class| self.tag(*class)).collect()
+    }
+
+    /// Which of the ports of both sides, paired one to one, have a way to each other and back.
+    pub fn open_ports(&mut self) -> [bool; SOCKETS] {
+        let mut open = [false; SOCKETS];
+        for (path, open) in open.iter_mut().enumerate() {
+            let question = Question {
+                path,
+                ..Question::PLAIN
+            };
+            *open = self.ports[path] != 0 && self.ask_often(&question).is_some();
+        }
+        open
+    }
+
+    fn cut_arrives(&mut self, bytes: u32) -> bool {
+        let question = self.sized(bytes, SMALLEST);
+        let allowed = self.sockets[0].set_cutting(Cutting::Allowed).is_ok();
+        let arrives = allowed && self.ask_often(&question).is_some();
+        // What was set once can be set again.
+        let _ = self.sockets[0].set_cutting(Cutting::Forbidden);
+        arrives
+    }
+
+    fn tag(&mut self, sent: u8) -> Tag {
+        let there = Question {
+            class: sent,
+            ..Question::PLAIN
+        };
+        let back = Question {
+            answer_class: sent,
+            ..Question::PLAIN
+        };
+        Tag {
+            sent,
+            there: self.ask_often(&there).map(|heard| heard.answer.seen_class),
+            back: self.ask_often(&back).map(|heard| heard.class),
+        }
+    }
+
+    /// A question and an answer whose IP packets have these lengths.
+    fn sized(&self, bytes: u32, answer_bytes: u32) -> Question {
+        let overhead = self.overhead();
+        let payload = |bytes: u32| (bytes.saturating_sub(overhead) as usize).max(PROBE_BYTES);
+        Question {
+            bytes: payload(bytes),
+            answer_bytes: payload(answer_bytes),
+            ..Question::PLAIN
+        }
+    }
+
+    /// Bytes of the IP and UDP headers.
+    pub(super) fn overhead(&self) -> u32 {
+        UDP_HEADER_BYTES + if self.server.is_ipv6() { 40 } else { 20 }
+    }
+}
+
+/// The largest number up to `most` that `arrives`, which also tells what it was told is the
+/// largest; `None` when not even [`SMALLEST`] does.
+fn longest(most: u32, mut arrives: impl FnMut(u32) -> (bool, Option<u32>)) -> Option<u32> {
+    let (whole, mut told) = arrives(most);
+    if whole {
+        return Some(most);
+    }
+    if !arrives(SMALLEST).0 {
+        return None;
+    }
+    let (mut good, mut bad) = (SMALLEST, most);
+    while bad - good > 1 {
+        // What was told is tried first, then the byte above it.
+        let hint = told.take().filter(|told| (good + 1..bad).contains(told));
+        let next = match hint {
+            Some(told) => told,
+            None => good + (bad - good) / 2,
+        };
+        let (arrived, now_told) = arrives(next);
+        if arrived && hint.is_some() && next + 1 < bad {
+            let (beyond, _) = arrives(next + 1);
+            (good, bad) = if beyond {
+                (next + 1, bad)
+            } else {
+                (next, next + 1)
+            };
+        } else if arrived {
+            good = next;
+        } else {
+            bad = next;
+            told = now_told;
+        }
+    }
+    Some(good)
+}
+
+fn told_by_network(refusals: &[Refusal]) -> Option<u32> {
+    refusals.iter().rev().find_map(|refusal| match refusal {
+        Refusal::TooBig {
+            mtu,
+            by: Origin::Network,
+            ..
+        } => Some(*mtu),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_packet_is_found_whatever_it_is() {
+        for mtu in SMALLEST + 1..=1500 {
+            let silent = longest(1500, |bytes| (bytes <= mtu, None));
+            assert_eq!(silent, Some(mtu), "a black hole");
+            let mut asked = 0;
+            let told = longest(1500, |bytes| {
+                asked += 1;
+                (bytes <= mtu, (bytes > mtu).then_some(mtu))
+            });
+            assert_eq!(told, Some(mtu), "told by the network");
+            assert!(asked <= 5, "{asked} probes for {mtu}");
+        }
+        assert_eq!(longest(1500, |_| (false, None)), None);
+    }
+
+    #[test]
+    fn what_the_network_says_is_checked() {
+        for mtu in [576, 900, 1280, 1499, 1500] {
+            let wrong = longest(1500, |bytes| (bytes <= mtu, Some(1000)));
+            assert_eq!(wrong, Some(mtu));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Answers probes: on several sockets, one thread, as long as it is asked to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use super::desk::{Arrived, Desk};
+use super::load::{RUN_BYTES_MAX, RUN_PACKETS_MAX};
+use super::packet::{Form, Kind, Probe};
+use super::socket::{self, ProbeSocket, Refusal, Sending};
+use super::{SOCKETS, now};
+use crate::interface;
+use crate::message::Received;
+use crate::udp::SLOT_BYTES;
+
+/// How long probes of one run may take to arrive, where they come one by one.
+const RUN_PATIENCE: Duration = Duration::from_millis(2);
+/// Super-packets that are read from one socket before others have their turn.
+const DRAINED_MAX: usize = 256;
+
+/// Answers probes.
+#[derive(Debug)]
+pub struct Server {
+    sockets: Vec<ProbeSocket>,
+    drops: Vec<u32>,
+    desk: Desk,
+    slot: Vec<u8>,
+    out: Vec<u8>,
+}
+
+/// Why a server of probes could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot listen for probes on {address}: {source}; is the address this host's, and the port \
+     free?"
+)]
+pub struct ServerError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Answers that leave together, all of equal length, class and destination.
+#[derive(Debug, Default)]
+struct Run {
+    bytes: Vec<u8>,
+    to: Option<(Sending, usize)>,
+}
+
+impl Server {
+    /// Listens on `address`, and on further ports of it that the kernel chooses, [`SOCKETS`] in
+    /// all. Port 0 takes any free one.
+    ///
+    /// # Errors
+    /// [`ServerError`] when the address is not this host's or the port is in use.
+    pub fn bind(address: SocketAddr) -> Result<Self, ServerError> {
+        let failed = |source| ServerError { address, source };
+        let further = SocketAddr::new(address.ip(), 0);
+        let addresses = [address].into_iter().chain([further; SOCKETS - 1]);
+        let sockets: io::Result<Vec<ProbeSocket>> = addresses.map(ProbeSocket::open).collect();
+        let sockets = sockets.map_err(failed)?;
+        let mut ports = [0; SOCKETS];
+        for (port, socket) in ports.iter_mut().zip(&sockets) {
+            *port = socket.address().port();
+        }
+        Ok(Self {
+            drops: vec![0; sockets.len()],
+            sockets,
+            desk: Desk::new(ports),
+            slot: vec![0; SLOT_BYTES],
+            out: vec![0; SLOT_BYTES],
+        })
+    }
+
+    /// Where it listens; the first is the one to give to others.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(ProbeSocket::address).collect()
+    }
+
+    /// From now on this text is told to whoever asks for the report of this host.
+    pub fn publish(&mut self, report: &str) {
+        self.desk.publish(report.as_bytes().to_vec());
+    }
+
+    /// Answers for so long, then returns.
+    pub fn answer_for(&mut self, span: Duration) {
+        let end = now() + span;
+        loop {
+            let left = end.saturating_duration_since(now());
+            if left.is_zero() {
+                return;
+            }
+            socket::wait(self.sockets.iter(), left);
+            for index in 0..self.sockets.len() {
+                self.drain(index);
+                while let Some(refusal) = self.sockets[index].refusal() {
+                    if let Refusal::TooBig { mtu, to, .. } = refusal {
+                        self.desk.told_mtu(to, mtu);
+                    }
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, index: usize) {
+        let mut run = Run::default();
+        let mut waited = false;
+        for _ in 0..DRAINED_MAX {
+            match self.sockets[index].receive(&mut self.slot) {
+                Some(received) => self.answer(index, &received, &mut run),
+                None if run.to.is_some() && !waited => {
+                    waited = true;
+                    std::thread::sleep(RUN_PATIENCE);
+                }
+                None => break,
+            }
+        }
+        self.flush(index, &mut run);
+    }
+
+    fn answer(&mut self, index: usize, received: &Received, run: &mut Run) {
+        if let Some(drops) = received.kernel_drops {
+            self.drops[index] = drops;
+            self.desk.kernel_drops = self.drops.iter().fold(0, |sum, one| sum.wrapping_add(*one));
+        }
+        let packet_bytes = received.packet_bytes.unwrap_or(received.bytes).max(1);
+        let together = received.bytes.div_ceil(packet_bytes);
+        let mut at = 0;
+        while at < received.bytes {
+            let bytes = packet_bytes.min(received.bytes - at);
+            let probe = Probe::decode(&self.slot[at..at + bytes]);
+            at += bytes;
+            let Some(probe) = probe else { continue };
+            let arrived = Arrived {
+                from: received.from.ip(),
+                bytes,
+                class: received.traffic_class,
+                run: u16::try_from(together).unwrap_or(u16::MAX),
+                wall_ns: wall_ns(),
+                mtu: match probe.kind {
+                    Kind::Hello => mtu_towards(received.from),
+                    _ => 0,
+                },
+            };
+            let Some(reply) = self.desk.reply(&probe, &arrived, rand::random()) else {
+                continue;
+            };
+            let length = reply.bytes;
+            self.out[..length].fill(0);
+            reply.answer.encode(reply.text, &mut self.out[..length]);
+            let sending = Sending {
+                to: received.from,
+                class: probe.answer_class,
+                packet_bytes: None,
+            };
+            if probe.form == Form::Run {
+                if !run.takes(sending, length) {
+                    self.flush(index, run);
+                }
+                run.push(sending, &self.out[..length]);
+            } else {
+                // An answer that cannot be sent is a lost one; why, the error queue tells.
+                let _ = self.sockets[index].send(&self.out[..length], sending);
+            }
+        }
+    }
+
+    fn flush(&mut self, index: usize, run: &mut Run) {
+        let Some((sending, length)) = run.to.take() else {
+            return;
+        };
+        let bytes = std::mem::take(&mut run.bytes);
+        let many = bytes.len() > length;
+        let together = Sending {
+            packet_bytes: many.then_some(length as u16),
+            ..sending
+        };
+        if self.sockets[index].send(&bytes, together).is_err() && many {
+            self.desk.run_refused = true;
+            for packet in bytes.chunks(length) {
+                let _ = self.sockets[index].send(packet, sending);
+            }
+        }
+    }
+}
+
+impl Run {
+    fn takes(&self, sending: Sending, length: usize) -> bool {
+        let same = |(first, bytes): (Sending, usize)| {
+            (first.to, first.class, bytes) == (sending.to, sending.class, length)
+        };
+        let bytes = self.bytes.len() + length;
+        let fits = bytes <= RUN_BYTES_MAX && bytes / length <= RUN_PACKETS_MAX;
+        fits && self.to.is_some_and(same)
+    }
+
+    fn push(&mut self, sending: Sending, answer: &[u8]) {
+        self.to = Some((sending, answer.len()));
+        self.bytes.extend_from_slice(answer);
+    }
+}
+
+/// MTU of the interface that leads to a client, or 0.
+fn mtu_towards(client: SocketAddr) -> u32 {
+    let address = socket::address_towards(client);
+    address.and_then(interface::mtu).unwrap_or(0)
+}
+
+/// Nanoseconds since 1970, or 0 before.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clocks of two hosts can only be compared by what the wall clock says"
+)]
+pub(super) fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}

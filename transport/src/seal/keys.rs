@@ -1,0 +1,409 @@
+//! Keys of one directed pair of ranks, and what they seal and open.
+//!
+//! From the secret that two ranks share (rank 0 hands it out, see `control::secrets`) HKDF-SHA256
+//! makes a secret per direction, bound to job, epoch, source and destination; from that one a key
+//! and an IV for AES-128-GCM, and the secret of the next generation:
+//!
+//! ```text
+//!   pair secret --"data" job epoch source destination--> secret 0 --"next"--> secret 1 --> ...
+//!                                                           |                    |
+//!                                                        key 0, IV 0          key 1, IV 1
+//! ```
+//!
+//! Every packet, a repeated one too, takes the next number of its direction. Its nonce is the IV
+//! XOR the number (RFC 8446, 5.3), its generation the number's bits from 23 on: no key seals more
+//! than 2^23 packets (RFC 9001, 6.6). So no nonce is ever used twice with one key, whatever is
+//! sent again, and both ends change keys without a word. A receiver keeps three generations made
+//! beforehand, so that no packet costs it a derivation unless its tag was right.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
+
+use gradwire_protocol::units::{JobId, Rank};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Kind};
+
+use super::Refused;
+use super::window::{Taken, Window};
+
+/// A number's bits below its generation.
+const GENERATION_AT: u32 = 23;
+const KEY_BYTES: usize = 16;
+
+/// What two ranks, or the two ends of a direction, share.
+pub(crate) type Secret = [u8; 32];
+
+/// Which packets keys are for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Direction {
+    pub(super) job: JobId,
+    pub(super) epoch: u16,
+    pub(super) source: Rank,
+    pub(super) destination: Rank,
+}
+
+impl Direction {
+    fn chain(self, pair: &Secret) -> Chain {
+        let (job, epoch) = (self.job.0.to_be_bytes(), self.epoch.to_be_bytes());
+        let ends = [self.source, self.destination].map(|rank| rank.0.to_be_bytes());
+        let purpose: [&[u8]; 5] = [b"gradwire data", &job, &epoch, &ends[0], &ends[1]];
+        Chain(expand(pair, &purpose))
+    }
+}
+
+/// HKDF-Expand (RFC 5869, 2.3): `N` bytes, at most 8,160. Every `purpose` has parts of fixed
+/// length behind a label of its own.
+pub(crate) fn expand<const N: usize>(secret: &Secret, purpose: &[&[u8]]) -> [u8; N] {
+    struct Length(usize);
+    impl KeyType for Length {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+    let mut out = [0; N];
+    Prk::new_less_safe(HKDF_SHA256, secret)
+        .expand(purpose, Length(N))
+        .and_then(|okm| okm.fill(&mut out))
+        .expect("HKDF-SHA256 gives up to 8,160 bytes");
+    out
+}
+
+/// The secret of the generation that comes next.
+struct Chain(Secret);
+
+impl Chain {
+    /// The next generation's key.
+    fn advance(&mut self) -> Key {
+        let key = Key::of(&self.0);
+        self.0 = expand(&self.0, &[b"gradwire next"]);
+        key
+    }
+}
+
+struct Key {
+    aead: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+}
+
+impl Key {
+    fn of(secret: &Secret) -> Self {
+        let key: [u8; KEY_BYTES] = expand(secret, &[b"gradwire key"]);
+        let unbound = UnboundKey::new(&AES_128_GCM, &key).expect("AES-128 has keys of 16 bytes");
+        Self {
+            aead: LessSafeKey::new(unbound),
+            iv: expand(secret, &[b"gradwire iv"]),
+        }
+    }
+
+    fn nonce(&self, number: u64) -> Nonce {
+        Nonce::assume_unique_for_key(nonce(&self.iv, number))
+    }
+}
+
+fn nonce(iv: &[u8; NONCE_LEN], number: u64) -> [u8; NONCE_LEN] {
+    let mut nonce = *iv;
+    for (byte, with) in nonce[NONCE_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
+        *byte ^= with;
+    }
+    nonce
+}
+
+fn generation(number: u64) -> u64 {
+    number >> GENERATION_AT
+}
+
+/// Seals the packets of one direction.
+pub(super) struct Outbound {
+    next: u64,
+    generation: u64,
+    key: Key,
+    chain: Chain,
+}
+
+impl Outbound {
+    pub(super) fn new(direction: Direction, pair: &Secret) -> Self {
+        let mut chain = direction.chain(pair);
+        Self {
+            next: 0,
+            generation: 0,
+            key: chain.advance(),
+            chain,
+        }
+    }
+
+    /// Seals `payload` behind the header that `packet` starts with, and puts the packet's number
+    /// into that header. `packet` has room for header, payload and tag, and for nothing else.
+    pub(super) fn seal(&mut self, packet: &mut [u8], payload: &[u8]) {
+        let number = self.take_number();
+        let (header, body) = packet.split_at_mut(HEADER_BYTES);
+        header[CHECKSUM_AT..].copy_from_slice(&(number as u32).to_le_bytes());
+        let (out, tag) = body.split_at_mut(payload.len());
+        let (nonce, aad) = (self.key.nonce(number), Aad::from(&*header));
+        self.key
+            .aead
+            .seal_out_of_place_scatter(nonce, aad, payload, out, &[], tag)
+            .expect("the room is exact and a packet far below the limits of GCM");
+    }
+
+    fn take_number(&mut self) -> u64 {
+        let number = self.next;
+        if generation(number) > self.generation {
+            self.generation += 1;
+            self.key = self.chain.advance();
+        }
+        self.next += 1;
+        number
+    }
+}
+
+/// Opens the packets of one direction.
+pub(super) struct Inbound {
+    generation: u64,
+    previous: Option<Key>,
+    current: Key,
+    next: Key,
+    chain: Chain,
+    window: Window,
+}
+
+impl Inbound {
+    pub(super) fn new(direction: Direction, pair: &Secret) -> Self {
+        let mut chain = direction.chain(pair);
+        Self {
+            generation: 0,
+            previous: None,
+            current: chain.advance(),
+            next: chain.advance(),
+            chain,
+            window: Window::default(),
+        }
+    }
+
+    /// Decrypts a packet where it lies, tag behind payload behind header, and takes it once.
+    ///
+    /// DATA that is older than the window is let through: the receiver of the message knows
+    /// exactly which segments it has.
+    pub(super) fn open(&mut self, kind: Kind, packet: &mut [u8]) -> Result<(), Refused> {
+        let (header, body) = packet.split_at_mut(HEADER_BYTES);
+        let low = header[CHECKSUM_AT..].try_into().expect("four bytes");
+        let number = self.window.whole(u32::from_le_bytes(low));
+        let key = self.key_of(generation(number)).ok_or(Refused::Forged)?;
+        key.aead
+            .open_in_place(key.nonce(number), Aad::from(&*header), body)
+            .map_err(|_| Refused::Forged)?;
+        if generation(number) > self.generation {
+            self.change_keys();
+        }
+        match self.window.take(number) {
+            Taken::New => Ok(()),
+            Taken::TooOld if kind == Kind::Data => Ok(()),
+            Taken::Again | Taken::TooOld => Err(Refused::Replayed),
+        }
+    }
+
+    fn key_of(&self, generation: u64) -> Option<&Key> {
+        if generation == self.generation {
+            Some(&self.current)
+        } else if generation == self.generation + 1 {
+            Some(&self.next)
+        } else if generation + 1 == self.generation {
+            self.previous.as_ref()
+        } else {
+            None
+        }
+    }
+
+    fn change_keys(&mut self) {
+        self.generation += 1;
+        let later = self.chain.advance();
+        let current = std::mem::replace(&mut self.next, later);
+        self.previous = Some(std::mem::replace(&mut self.current, current));
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound")
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for Inbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbound")
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use gradwire_protocol::wire::TAG_BYTES;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAIR: Secret = [7; 32];
+    const HERE: Direction = Direction {
+        job: JobId(5),
+        epoch: 0,
+        source: Rank(0),
+        destination: Rank(1),
+    };
+
+    impl Outbound {
+        /// The state after `next` packets.
+        fn after(next: u64) -> Self {
+            let mut outbound = Self::new(HERE, &PAIR);
+            outbound.next = next;
+            while outbound.generation < generation(next) {
+                outbound.generation += 1;
+                outbound.key = outbound.chain.advance();
+            }
+            outbound
+        }
+
+        fn packet(&mut self, payload: &[u8]) -> Vec<u8> {
+            let mut packet = vec![0; HEADER_BYTES + payload.len() + TAG_BYTES];
+            self.seal(&mut packet, payload);
+            packet
+        }
+    }
+
+    fn inbound_after(packets: &[u64]) -> Inbound {
+        let mut inbound = Inbound::new(HERE, &PAIR);
+        for &number in packets {
+            let mut packet = Outbound::after(number).packet(b"");
+            assert_eq!(inbound.open(Kind::Data, &mut packet), Ok(()), "{number}");
+        }
+        inbound
+    }
+
+    /// The first numbers of the second, third and later generations.
+    const CHANGES: [u64; 4] = [1 << 23, 2 << 23, 3 << 23, 4 << 23];
+
+    #[test]
+    fn both_ends_change_keys_at_the_same_packet() {
+        let mut inbound = inbound_after(&[0]);
+        for change in CHANGES {
+            let mut outbound = Outbound::after(change - 2);
+            for _ in 0..4 {
+                let mut packet = outbound.packet(b"gradient");
+                assert_eq!(inbound.open(Kind::Ack, &mut packet), Ok(()));
+                assert_eq!(&packet[HEADER_BYTES..][..8], b"gradient");
+            }
+        }
+        assert_eq!(inbound.generation, 4);
+    }
+
+    #[test]
+    fn packets_of_the_generation_before_are_still_opened_but_not_older_ones() {
+        let late = Outbound::after(CHANGES[0] - 1).packet(b"late");
+        let open = |inbound: &mut Inbound| inbound.open(Kind::Data, &mut late.clone());
+        assert_eq!(open(&mut inbound_after(&CHANGES[..1])), Ok(()));
+        let older = open(&mut inbound_after(&CHANGES[..2]));
+        assert_eq!(older, Err(Refused::Forged));
+    }
+
+    #[test]
+    fn a_generation_that_was_skipped_is_refused_and_changes_nothing() {
+        let mut inbound = inbound_after(&[0]);
+        let mut packet = Outbound::after(CHANGES[1]).packet(b"");
+        assert_eq!(inbound.open(Kind::Data, &mut packet), Err(Refused::Forged));
+        assert_eq!(inbound.generation, 0);
+    }
+
+    #[test]
+    fn a_packet_is_taken_once_and_old_control_packets_never() {
+        let first = Outbound::after(0).packet(b"");
+        let mut inbound = inbound_after(&[0]);
+        let open = |inbound: &mut Inbound, kind| inbound.open(kind, &mut first.clone());
+        assert_eq!(open(&mut inbound, Kind::Data), Err(Refused::Replayed));
+        let mut inbound = inbound_after(&[0, 200_000]);
+        assert_eq!(open(&mut inbound, Kind::Ack), Err(Refused::Replayed));
+        assert_eq!(open(&mut inbound, Kind::Data), Ok(()), "the bitmap decides");
+    }
+
+    #[test]
+    fn a_direction_of_another_job_epoch_or_rank_has_other_keys() {
+        let directions = [
+            HERE,
+            Direction {
+                job: JobId(6),
+                ..HERE
+            },
+            Direction { epoch: 1, ..HERE },
+            Direction {
+                source: Rank(2),
+                ..HERE
+            },
+            Direction {
+                destination: Rank(2),
+                ..HERE
+            },
+            Direction {
+                source: Rank(1),
+                destination: Rank(0),
+                ..HERE
+            },
+        ];
+        let sealed = directions.map(|direction| {
+            let mut packet = vec![0; HEADER_BYTES + TAG_BYTES];
+            Outbound::new(direction, &PAIR).seal(&mut packet, b"");
+            packet
+        });
+        assert_eq!(BTreeSet::from(sealed).len(), directions.len());
+    }
+
+    proptest! {
+        #[test]
+        fn no_nonce_is_used_twice_with_one_key(
+            start in prop_oneof![Just(0_u64), Just(CHANGES[0] - 300), Just(CHANGES[2] - 300)],
+            again in prop::collection::vec(0..2_u8, 600),
+        ) {
+            let (mut outbound, mut used) = (Outbound::after(start), BTreeSet::new());
+            // The same packet again and again, as when it is repaired, or another one.
+            let mut payload = 0_u8;
+            for again in again {
+                payload = payload.wrapping_add(1 - again);
+                let sealed = outbound.packet(&[payload; 4]);
+                let number = outbound.next - 1;
+                let said = &sealed[CHECKSUM_AT..HEADER_BYTES];
+                prop_assert_eq!(said, &(number as u32).to_le_bytes());
+                let key: [u8; NONCE_LEN] = outbound.key.iv;
+                prop_assert!(used.insert((key, nonce(&key, number))), "number {number} twice");
+                prop_assert_eq!(outbound.generation, generation(number));
+            }
+        }
+
+        #[test]
+        fn packets_of_any_size_are_opened_as_they_were(
+            payload in prop::collection::vec(any::<u8>(), 0..3000),
+            number in prop_oneof![0..1_000_u64, CHANGES[0] - 5..CHANGES[0] + 5],
+        ) {
+            let mut packet = Outbound::after(number).packet(&payload);
+            let sealed = packet.clone();
+            prop_assert_eq!(Inbound::new(HERE, &PAIR).open(Kind::Data, &mut packet), Ok(()));
+            prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
+            prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
+        }
+
+        #[test]
+        fn a_flipped_bit_anywhere_is_refused(
+            payload in prop::collection::vec(any::<u8>(), 0..300),
+            place in any::<prop::sample::Index>(),
+        ) {
+            let mut packet = Outbound::after(0).packet(&payload);
+            let bit = place.index(packet.len() * 8);
+            packet[bit / 8] ^= 1 << (bit % 8);
+            let refused = Inbound::new(HERE, &PAIR).open(Kind::Data, &mut packet);
+            prop_assert_eq!(refused, Err(Refused::Forged));
+        }
+    }
+}

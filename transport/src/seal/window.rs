@@ -1,0 +1,140 @@
+//! Packet numbers at the receiver: told whole from their low 32 bits, and taken once each.
+//!
+//! The numbers of a directed pair of ranks have 64 bits, of which a packet carries the low 32 (as
+//! in ESP with extended sequence numbers, RFC 4304, and in QUIC, RFC 9000, appendix A.3). A window
+//! remembers which of the newest were taken. It only ever moves by packets whose tag was right.
+
+/// Numbers behind the newest that are remembered, at least: sprayed packets overtake far.
+pub(super) const WINDOW: u64 = 65_536;
+/// One word more than the window, so that a word is cleared whole before it is used again.
+const WORDS: u64 = WINDOW / 64 + 1;
+
+/// What a window knows of a number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    /// It is the first packet with this number.
+    New,
+    /// A packet with this number was taken before.
+    Again,
+    /// It is older than the window.
+    TooOld,
+}
+
+/// The numbers that were taken, as far back as it goes.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// The newest number taken, and one.
+    next: u64,
+    /// A bit per number, in a ring; empty before the first packet, since most peers never send.
+    words: Vec<u64>,
+}
+
+impl Window {
+    /// The number with these low bits that is nearest to the next one expected.
+    pub(super) fn whole(&self, low: u32) -> u64 {
+        const ROUND: u64 = 1 << 32;
+        let near = self.next & !(ROUND - 1) | u64::from(low);
+        if near + ROUND / 2 <= self.next {
+            near + ROUND
+        } else if near > self.next + ROUND / 2 && near >= ROUND {
+            near - ROUND
+        } else {
+            near
+        }
+    }
+
+    /// Takes a number whose packet's tag was right.
+    pub(super) fn take(&mut self, number: u64) -> Taken {
+        if self.words.is_empty() {
+            self.words.resize(WORDS as usize, 0);
+        }
+        let word = number / 64;
+        if number >= self.next {
+            let unused = self.next.div_ceil(64);
+            for fresh in unused.max((word + 1).saturating_sub(WORDS))..=word {
+                self.words[(fresh % WORDS) as usize] = 0;
+            }
+            self.next = number + 1;
+        } else if word + WORDS <= (self.next - 1) / 64 {
+            return Taken::TooOld;
+        }
+        let (bits, bit) = (&mut self.words[(word % WORDS) as usize], 1 << (number % 64));
+        if *bits & bit != 0 {
+            return Taken::Again;
+        }
+        *bits |= bit;
+        Taken::New
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(next: u64) -> Window {
+        Window {
+            next,
+            words: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_numbers_of_a_pair_are_small() {
+        assert_eq!(at(0).whole(0), 0);
+        assert_eq!(at(0).whole(u32::MAX), u64::from(u32::MAX));
+        assert_eq!(at(1 << 32).whole(u32::MAX), u64::from(u32::MAX));
+        assert_eq!(at((1 << 32) - 1).whole(0), 1 << 32);
+    }
+
+    #[test]
+    fn the_window_is_as_long_as_it_says() {
+        let mut window = Window::default();
+        assert_eq!(window.take(WINDOW + 63), Taken::New);
+        assert_eq!(window.take(63), Taken::New);
+        assert_eq!(window.take(WINDOW + 64), Taken::New);
+        assert_eq!(window.take(63), Taken::TooOld);
+        assert_eq!(window.take(64), Taken::New);
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_told_from_its_low_half(
+            next in prop_oneof![0..1_u64 << 34, (1_u64 << 60)..(1 << 61)],
+            away in -(1_i64 << 31) + 1..1_i64 << 31,
+        ) {
+            let number = next.saturating_add_signed(away);
+            prop_assert_eq!(at(next).whole(number as u32), number);
+        }
+
+        #[test]
+        fn a_window_agrees_with_a_set(
+            start in prop_oneof![Just(0_u64), 0..1_u64 << 40],
+            steps in prop::collection::vec(
+                prop_oneof![
+                    8 => -300..300_i64,
+                    2 => -(WINDOW as i64) - 200..300_i64,
+                    1 => 0..3 * WINDOW as i64,
+                ],
+                1..400,
+            ),
+        ) {
+            let (mut window, mut taken) = (Window::default(), BTreeSet::new());
+            let mut newest = start;
+            for step in steps {
+                let number = newest.saturating_add_signed(step);
+                let known = window.take(number);
+                if known == Taken::TooOld {
+                    prop_assert!(number + WINDOW < newest, "{number} is not far behind {newest}");
+                    continue;
+                }
+                let new = taken.insert(number);
+                prop_assert_eq!(known, if new { Taken::New } else { Taken::Again });
+                newest = newest.max(number);
+            }
+        }
+    }
+}

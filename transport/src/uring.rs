@@ -1,0 +1,275 @@
+//! The same UDP sockets by io_uring: sends and receives without a system call for each.
+//!
+//! One thread owns a [`Ring`] from its first verb on, and all work of the kernel for it happens
+//! while that thread is inside `io_uring_enter` (single issuer, deferred task running). Hence:
+//!
+//! - The kernel writes into slots only then. A filled slot changes hands with the caller's
+//!   empty one; no byte is copied for it.
+//! - What a send reads is read before [`Ring::send`] returns: a send never waits in the kernel
+//!   (`MSG_DONTWAIT`), and its completion is awaited all the same. So packets may be gathered from
+//!   a tensor, and staging needs no pool.
+//! - What arrives while the thread sleeps stays in the sockets, which therefore are what it sleeps
+//!   on, as without a ring.
+//!
+//! Completions are bounded: a slot each, the end of each socket's receive, and one send. So the
+//! completion queue never overflows.
+//!
+//! What is not here: runs, GSO, addresses and counts, which are [`Sockets`]', and whether to use a
+//! ring at all, which is [`crate::wires`]'.
+
+mod queue;
+mod slots;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use socket2::SockAddr;
+
+use gradwire_protocol::machine::Transmit;
+use gradwire_protocol::units::{Entropy, Span};
+
+use crate::message::{self, Control, Packets, RING_PACKETS_AT};
+use crate::seal::Seal;
+use crate::udp::{Arrival, SLOT_BYTES, Sockets};
+use crate::wake::{self, Readable};
+use queue::Queue;
+
+/// How long the probe's packet may take through loopback.
+const PROBE_PATIENCE: Span = Span::from_millis(100);
+/// Where the kernel says its release.
+const RELEASE_PATH: &str = "/proc/sys/kernel/osrelease";
+/// Where the kernel says who may use io_uring.
+const DISABLED_PATH: &str = "/proc/sys/kernel/io_uring_disabled";
+
+/// What the kernel can do for a ring.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Features {
+    /// The kernel's release, as `uname -r` says it.
+    pub kernel: String,
+}
+
+/// Why there is no ring.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// The kernel is older than deferred task running, or has some feature left out.
+    #[error(
+        "io_uring of kernel {kernel} cannot receive several packets by one request into a ring of \
+         buffers: Linux 6.1 or newer is needed; update it, or set transport.wire to \"udp\""
+    )]
+    TooOld {
+        /// The kernel's release.
+        kernel: String,
+    },
+    /// The administrator forbids it.
+    #[error(
+        "kernel.io_uring_disabled is {setting}, which forbids io_uring to this process: run \
+         `sysctl kernel.io_uring_disabled=0` as root, or set transport.wire to \"udp\""
+    )]
+    Disabled {
+        /// What the setting is.
+        setting: String,
+    },
+    /// A filter of system calls forbids it.
+    #[error(
+        "a filter of system calls forbids io_uring, as container runtimes do ({source}): run the \
+         container with a seccomp profile that allows io_uring_setup, io_uring_enter and \
+         io_uring_register, or set transport.wire to \"udp\""
+    )]
+    Filtered {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel was built without it.
+    #[error(
+        "kernel {kernel} has no io_uring, or a filter of system calls hides it: use a kernel with \
+         CONFIG_IO_URING, or set transport.wire to \"udp\""
+    )]
+    Absent {
+        /// The kernel's release.
+        kernel: String,
+    },
+    /// There is not enough memory that may be locked.
+    #[error(
+        "no memory for a ring ({source}): raise the limit of locked memory (`ulimit -l`) or of the \
+         container's memory, or set transport.wire to \"udp\""
+    )]
+    Memory {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A packet through loopback did not come out as it went in.
+    #[error("a packet by io_uring got lost on loopback: set transport.wire to \"udp\"")]
+    Silent,
+    /// Something else.
+    #[error("io_uring does not work here: {source}; set transport.wire to \"udp\"")]
+    Refused {
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Finds out whether a ring works here, by sending a packet through one; takes less than a
+/// millisecond where it does.
+///
+/// # Errors
+/// [`Unavailable`] when it does not.
+pub fn probe() -> Result<Features, Unavailable> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let sockets = Sockets::open(loopback, 1).map_err(|error| Unavailable::Refused {
+        source: io::Error::other(error),
+    })?;
+    let mut ring = Ring::over(sockets)?;
+    match ring.reaches_itself(b"gradwire").map_err(Unavailable::of)? {
+        true => Ok(Features { kernel: kernel() }),
+        false => Err(Unavailable::Silent),
+    }
+}
+
+/// Sockets whose packets come and go by io_uring.
+#[derive(Debug)]
+pub struct Ring {
+    queue: Queue,
+    sockets: Sockets,
+}
+
+impl Ring {
+    /// A ring over open sockets. The thread that uses it first is the only one that may.
+    ///
+    /// # Errors
+    /// [`Unavailable`] when the kernel does not give one.
+    pub fn over(sockets: Sockets) -> Result<Self, Unavailable> {
+        let descriptors = (0..sockets.len()).map(|index| sockets.descriptor(Entropy(index as u8)));
+        let queue = Queue::new(descriptors.collect()).map_err(Unavailable::of)?;
+        Ok(Self { queue, sockets })
+    }
+
+    /// The sockets below.
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// The sockets below, to change how they are used.
+    pub fn sockets_mut(&mut self) -> &mut Sockets {
+        &mut self.sockets
+    }
+
+    /// The sockets from which something has arrived; none only when all that had arrived was
+    /// received. Finding nothing costs no system call.
+    ///
+    /// # Errors
+    /// Whatever the kernel says about a socket or the ring.
+    pub fn readable(&mut self) -> io::Result<Readable> {
+        self.queue.look()
+    }
+
+    /// Puts the oldest super-packet of socket `index` into `slot`, whose former bytes the kernel
+    /// fills next; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the kernel does not say who sent it.
+    pub fn receive(&mut self, index: usize, slot: &mut Vec<u8>) -> io::Result<Option<Arrival>> {
+        if !self.queue.take(index, slot) {
+            return Ok(None);
+        }
+        let received = message::received_in(slot)?;
+        let arrival = self.sockets.arrived(index, RING_PACKETS_AT, &received);
+        Ok(Some(arrival))
+    }
+
+    /// As [`Sockets::send`].
+    ///
+    /// # Errors
+    /// As [`Sockets::send`].
+    pub fn send(
+        &mut self,
+        transmit: &Transmit<'_>,
+        skip: usize,
+        to: (&[SocketAddr], &mut Seal),
+    ) -> io::Result<usize> {
+        let queue = &mut self.queue;
+        let hand_over = |descriptor, message: &_| queue.send(descriptor, message);
+        self.sockets.send_by(hand_over, (transmit, skip), to)
+    }
+
+    /// Sends a packet to the first socket's own address and tells whether it came.
+    fn reaches_itself(&mut self, packet: &[u8]) -> io::Result<bool> {
+        // Armed before, the receive has to wake up for it.
+        self.readable()?;
+        let to = SockAddr::from(self.sockets.addresses()[0]);
+        let control = Control {
+            packet_bytes: None,
+            traffic_class: 0,
+            to: &to,
+        };
+        let descriptor = self.sockets.descriptor(Entropy(0));
+        let hand_over = |message: &_| self.queue.send(descriptor, message);
+        message::written(&Packets::Staged(packet), &control, hand_over)?;
+        if self.readable()?.is_empty() {
+            wake::wait_readable(self.sockets.readiness(), PROBE_PATIENCE);
+        }
+        let mut slot = vec![0; SLOT_BYTES];
+        let came = match self.readable()?.next() {
+            Some(index) => self.receive(index, &mut slot)?,
+            None => None,
+        };
+        Ok(came.is_some_and(|arrival| arrival.packets(&mut slot).any(|one| one == packet)))
+    }
+}
+
+impl Unavailable {
+    /// What a refusal of the kernel means here.
+    fn of(source: io::Error) -> Self {
+        let setting = std::fs::read_to_string(DISABLED_PATH).unwrap_or_default();
+        Self::explained(source, setting.trim())
+    }
+
+    fn explained(source: io::Error, setting: &str) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM) if !["", "0"].contains(&setting) => Self::Disabled {
+                setting: setting.to_owned(),
+            },
+            Some(libc::EPERM | libc::EACCES) => Self::Filtered { source },
+            Some(libc::ENOSYS) => Self::Absent { kernel: kernel() },
+            Some(libc::EINVAL) => Self::TooOld { kernel: kernel() },
+            Some(libc::ENOMEM) => Self::Memory { source },
+            _ => Self::Refused { source },
+        }
+    }
+}
+
+/// The kernel's release.
+fn kernel() -> String {
+    let release = std::fs::read_to_string(RELEASE_PATH);
+    release.map_or_else(
+        |_| "of unknown release".to_owned(),
+        |text| text.trim().to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let said = |errno, setting| {
+            let source = io::Error::from_raw_os_error(errno);
+            Unavailable::explained(source, setting).to_string()
+        };
+        assert!(said(libc::EPERM, "2").contains("kernel.io_uring_disabled is 2"));
+        assert!(said(libc::EPERM, "0").contains("seccomp profile"));
+        assert!(said(libc::ENOSYS, "").contains("CONFIG_IO_URING"));
+        assert!(said(libc::EINVAL, "0").contains("Linux 6.1"));
+        assert!(said(libc::ENOMEM, "0").contains("ulimit -l"));
+        assert!(said(libc::EMFILE, "0").contains("Too many open files"));
+        for errno in [
+            libc::EPERM,
+            libc::ENOSYS,
+            libc::EINVAL,
+            libc::ENOMEM,
+            libc::EIO,
+        ] {
+            assert!(said(errno, "0").contains("transport.wire"), "{errno}");
+        }
+    }
+}

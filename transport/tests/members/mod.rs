@@ -1,0 +1,237 @@
+//! Two members of a job on loopback, over every kind of wire that this host allows.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use gradwire_protocol::budget::Account;
+use gradwire_protocol::endpoint::{Counters, Endpoint, Event, Identity};
+use gradwire_protocol::job::{Job, Mtu, Security, Wire};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Span, Step, Tag};
+use gradwire_transport::control::PairSecrets;
+use gradwire_transport::driver::{self, DriverLink, Setup};
+use gradwire_transport::faults::Faults;
+use gradwire_transport::seal::Seal;
+use gradwire_transport::udp::Sockets;
+use gradwire_transport::uring;
+use gradwire_transport::wires::Wires;
+
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
+
+/// The kinds of wire that every fact is tried on.
+pub(crate) fn wires() -> Vec<Wire> {
+    match uring::probe() {
+        Ok(_) => vec![Wire::Udp, Wire::Uring],
+        Err(reason) => {
+            eprintln!("skipped on io_uring: {reason}");
+            vec![Wire::Udp]
+        }
+    }
+}
+
+/// One end of a pair.
+pub(crate) struct Member {
+    pub(crate) link: DriverLink<Endpoint>,
+    pub(crate) events: Receiver<Event>,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// A message of the first member to the second.
+#[derive(Clone, Copy)]
+pub(crate) struct Message {
+    pub(crate) tag: Tag,
+    pub(crate) bytes: u32,
+    pub(crate) tolerance: Share,
+}
+
+pub(crate) fn job(mtu: u32) -> Job {
+    let mut job = Job::default();
+    job.transport.mtu = Mtu::Bytes(mtu);
+    job
+}
+
+/// What two ranks share, as if rank 0 had handed it out.
+fn secrets() -> PairSecrets {
+    PairSecrets::try_from("5a".repeat(64)).expect("two secrets of 32 bytes")
+}
+
+/// Two members on `address` whose sockets were prepared.
+pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> [Member; 2] {
+    let wires = [(); 2].map(|()| {
+        let (wire, entropies) = (job.transport.wire, job.transport.entropies);
+        let mut wires = Wires::open(wire, address, entropies).expect("loopback has ports");
+        prepare(wires.sockets_mut());
+        wires
+    });
+    let peers: Vec<Vec<SocketAddr>> = wires
+        .iter()
+        .map(|wires| wires.addresses().to_vec())
+        .collect();
+    let mut rank = 0..2_u16;
+    wires.map(|wires| {
+        let rank = rank.next().expect("two members");
+        let identity = Identity {
+            rank: Rank(rank),
+            world_size: 2,
+            job: JobId(9),
+            epoch: 0,
+        };
+        let seal = match job.security {
+            Security::Aead => Seal::aead(identity, &secrets()),
+            Security::None => Seal::none(identity, job.transport.checksum),
+        };
+        let machine = Endpoint::new(identity, job, u64::from(rank));
+        let (tell, events) = channel();
+        let setup = Setup {
+            sockets: wires,
+            peers: peers.clone(),
+            seal,
+            faults: Faults::new(&job.faults, Rank(rank)),
+            neighbours: None,
+            idle: job.transport.idle,
+            caller_spin: Span::ZERO,
+        };
+        let progress = move |endpoint: &mut Endpoint| {
+            while let Some(event) = endpoint.poll_event() {
+                if !matches!(event, Event::Announced { .. }) {
+                    let _ = tell.send(event);
+                }
+            }
+        };
+        let link = driver::spawn(machine, setup, progress).expect("a thread");
+        Member {
+            link,
+            events,
+            addresses: peers[usize::from(rank)].clone(),
+        }
+    })
+}
+
+/// A pair for each kind of wire, one after the other.
+pub(crate) fn pairs(job: &Job) -> impl Iterator<Item = [Member; 2]> {
+    wires().into_iter().map(|wire| {
+        let mut job = job.clone();
+        job.transport.wire = wire;
+        pair_on(LOOPBACK, &job, |_| ())
+    })
+}
+
+impl Message {
+    /// A message that must arrive whole.
+    pub(crate) fn whole(sequence: u32, bytes: u32) -> Self {
+        Self {
+            tag: Tag::new(0, sequence, 0),
+            bytes,
+            tolerance: Share::NONE,
+        }
+    }
+}
+
+impl Member {
+    /// Does something with the endpoint on the driver's thread.
+    pub(crate) fn command(&self, command: impl FnOnce(&mut Endpoint, Instant) + Send + 'static) {
+        let taken = self.link.submit(Box::new(command));
+        taken.expect("the driver runs");
+    }
+
+    pub(crate) fn send(&self, to: Rank, message: Message) {
+        self.command(move |endpoint, now| {
+            let Message {
+                tag,
+                bytes,
+                tolerance,
+            } = message;
+            let cut = Segmentation::new(bytes, endpoint.segment_bytes());
+            let shape = Shape {
+                segments: cut.segments(),
+                layer_count: 0,
+            };
+            let (policy, spans) = (&endpoint.settings().policy, [(0, Layer(0))]);
+            let tags = if tolerance.is_none() {
+                policy.lossless(shape, &spans)
+            } else {
+                let magnitudes = (0..cut.segments()).map(|n| Magnitude(n as u8));
+                policy.lossy(shape, &spans, magnitudes.collect())
+            };
+            let (step, contributors) = (Step(0), 1);
+            endpoint.send(
+                now,
+                to,
+                Outgoing {
+                    tag,
+                    step,
+                    bytes,
+                    tolerance,
+                    contributors,
+                    tags,
+                },
+            );
+        });
+    }
+
+    pub(crate) fn expect(&self, from: Rank, message: Message) {
+        let incoming = Incoming {
+            tag: message.tag,
+            step: Step(0),
+            bytes: message.bytes,
+            tolerance: message.tolerance,
+        };
+        self.command(move |endpoint, now| endpoint.expect(now, from, incoming));
+    }
+
+    fn ask<T: Send + 'static>(&self, of: impl FnOnce(&Endpoint) -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        self.command(move |endpoint, _| {
+            let _ = tell.send(of(endpoint));
+        });
+        told.recv_timeout(WAIT).expect("the driver answers")
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.ask(Endpoint::counters)
+    }
+
+    pub(crate) fn lost(&self) -> Account {
+        self.ask(|endpoint| endpoint.ledger().total())
+    }
+}
+
+/// Waits until a message is there and its sender knows: whole, though it might not be.
+pub(crate) fn await_whole([left, right]: &[Member; 2], tag: Tag) {
+    let counters = || (left.link.counters(), right.link.counters());
+    let received = right.events.recv_timeout(WAIT);
+    let received = received.unwrap_or_else(|_| panic!("nothing arrived: {:#?}", counters()));
+    assert_eq!(
+        received,
+        Event::Received {
+            from: Rank(0),
+            tag,
+            holes: None
+        }
+    );
+    let sent = left
+        .events
+        .recv_timeout(WAIT)
+        .expect("the sender hears of it");
+    assert_eq!(
+        sent,
+        Event::Sent {
+            to: Rank(1),
+            tag,
+            missing: None
+        }
+    );
+}
+
+/// Sends a message that must arrive whole, and waits until it has.
+pub(crate) fn transfer(members: &[Member; 2], sequence: u32, bytes: u32) {
+    let message = Message::whole(sequence, bytes);
+    members[1].expect(Rank(0), message);
+    members[0].send(Rank(1), message);
+    await_whole(members, message.tag);
+}
