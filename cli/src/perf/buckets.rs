@@ -58,7 +58,7 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
         bytes,
         network: place.network(),
         wire: crew.wire().to_owned(),
-        security: security(&job),
+        security: security(&job, crew.wire()),
         known: Order::of(&known),
         unknown: Order::of(&unknown),
     };

@@ -40,7 +40,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
         rounds,
         network: place.network(),
         wire: free.wire().to_owned(),
-        security: security(&jobs.free),
+        security: security(&jobs.free, free.wire()),
         shares: Map::new(),
     };
     report.head();

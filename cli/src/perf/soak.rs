@@ -32,7 +32,7 @@ pub fn run(options: &Soak) -> Result<(), Failure> {
     let report = Report {
         format: options.ground.format(),
         wire: crew.wire().to_owned(),
-        security: security(&job),
+        security: security(&job, crew.wire()),
         bytes,
         options,
     };

@@ -90,7 +90,9 @@ impl<'a> Field<'a> {
 
     fn backends(&self, job: &Job) -> Vec<Backend> {
         let names = self.rivals.iter().map(|rival| (rival.name(), "none"));
-        let names = [("gradwire", security(job))].into_iter().chain(names);
+        let names = [("gradwire", security(job, self.crews[0].wire()))]
+            .into_iter()
+            .chain(names);
         let backend = |(crew, (name, security)): (&Crew, (&'static str, &'static str))| Backend {
             name,
             wire: crew.wire().to_owned(),

@@ -117,15 +117,20 @@ fn collectives_other_than_all_reduce_survive_loss_too() {
 
 #[test]
 fn rows_say_who_did_them_and_over_what() {
-    let line = "all-reduce -e 4K --iterations 4 --rounds 2 --wire udp --security none";
-    let (rows, last) = measured(line);
-    for (key, value) in [
-        ("backend", "gradwire"),
-        ("wire", "udp"),
-        ("security", "none"),
-    ] {
-        assert_eq!(rows[0][key], value);
-    }
+    let said = [
+        ("udp", "aead", "aead"),
+        ("shm", "aead", "none"),
+        ("udp", "none", "none"),
+    ];
+    let measurements = said.map(|(wire, asked, had)| {
+        let line = format!("all-reduce -e 4K --iterations 4 --rounds 2 --wire {wire}");
+        let (rows, last) = measured(&format!("{line} --security {asked}"));
+        for (key, value) in [("backend", "gradwire"), ("wire", wire), ("security", had)] {
+            assert_eq!(rows[0][key], value);
+        }
+        (rows, last)
+    });
+    let (rows, last) = &measurements[0];
     let rounds = rows[0]["round_times_us"].as_array().map(Vec::len);
     assert_eq!(rounds, Some(2));
     assert_eq!(last["ratios"], serde_json::json!({}));
