@@ -71,10 +71,7 @@ impl Common {
     }
 
     pub(crate) fn settings(&self, reach: Reach) -> &Settings {
-        match (reach, &self.host) {
-            (Reach::Host, Some(host)) => host,
-            _ => &self.network,
-        }
+        settings_of(reach, &self.network, self.host.as_deref())
     }
 
     /// What the receiver of a peer works with.
@@ -85,18 +82,26 @@ impl Common {
         rtt: &Rtt,
     ) -> Scene<'_> {
         let gap = gap(rtt, &self.network);
-        let settings = match (reach, &self.host) {
-            (Reach::Host, Some(host)) => host,
-            _ => &self.network,
-        };
         Scene {
             now,
-            settings,
+            settings: settings_of(reach, &self.network, self.host.as_deref()),
             ledger: &mut self.ledger,
             grants: &mut self.grants,
             place: at as u32,
             gap,
         }
+    }
+}
+
+/// The settings towards a peer. Apart from [`Common`], so that the rest of it can be lent too.
+fn settings_of<'a>(
+    reach: Reach,
+    network: &'a Settings,
+    host: Option<&'a Settings>,
+) -> &'a Settings {
+    match reach {
+        Reach::Host => host.unwrap_or(network),
+        Reach::Network => network,
     }
 }
 

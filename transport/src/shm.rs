@@ -18,7 +18,6 @@ mod ring;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use gradwire_protocol::machine::Transmit;
 use gradwire_protocol::reach::Near;
@@ -239,7 +238,7 @@ impl Neighbours {
     }
 
     /// What ends this rank's sleep when a packet comes.
-    pub(crate) fn alarm(&self) -> Arc<Alarm> {
-        Arc::clone(&self.inbox.alarm)
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.inbox.alarm
     }
 }

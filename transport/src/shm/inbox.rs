@@ -75,7 +75,7 @@ impl Alarm {
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) rings: Vec<Reader>,
-    pub(super) alarm: Arc<Alarm>,
+    pub(super) alarm: Alarm,
     pub(super) names: Names,
 }
 
@@ -111,7 +111,7 @@ impl Inbox {
         };
         Ok(Self {
             rings: (0..rings).map(ring).collect(),
-            alarm: Arc::new(Alarm { mapping, pipe }),
+            alarm: Alarm { mapping, pipe },
             names,
         })
     }
