@@ -11,7 +11,7 @@ use crate::wire::{Flags, Header, Kind};
 
 /// A participant of the protocol, driven from outside.
 pub trait Machine {
-    /// Takes a packet that has arrived. Its checksum has been verified.
+    /// Takes a packet that has arrived. Its seal has been opened, or its checksum verified.
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>);
 
     /// Lets everything happen whose time has come. Call it when [`Machine::poll_timeout`] has

@@ -17,7 +17,8 @@ mod memory;
 mod ring;
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use gradwire_protocol::machine::Transmit;
 use gradwire_protocol::reach::Near;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use inbox::Names;
 use inbox::{Alarm, Inbox, Outbox};
+pub use memory::Room;
 pub use ring::Packet;
 
 /// Where memory is shared.
@@ -55,14 +57,22 @@ impl Offer {
     /// shared.
     pub fn new() -> Option<Self> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let place = memory::place(FOLDER)?;
+        let device = std::fs::metadata(FOLDER).ok()?.dev();
         let name = memory::random_name()?;
         Some(Self {
-            place: format!("{}/{}/{}", boot.trim(), place.device, place.user),
+            place: format!("{}/{device}/{}", boot.trim(), memory::user()),
             name: format!("gradwire-{name}"),
-            free: place.free,
+            free: room().ok()?.free,
         })
     }
+}
+
+/// The room there is where memory is shared.
+///
+/// # Errors
+/// When there is no such place.
+pub fn room() -> io::Result<Room> {
+    memory::room(Path::new(FOLDER))
 }
 
 /// Bytes of each ring when so many ranks share a place where `free` bytes are free, of which rings

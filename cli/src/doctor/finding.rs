@@ -84,3 +84,10 @@ pub fn worst(findings: &[Finding]) -> State {
     let states = findings.iter().map(|finding| finding.state);
     states.max().unwrap_or(State::Ok)
 }
+
+/// What mends a finding that says what it costs.
+#[cfg(test)]
+pub(super) fn mended(finding: &Finding) -> &str {
+    assert!(finding.costs.is_some(), "{finding:?} says what it costs");
+    finding.mend.as_deref().expect("it can be mended")
+}

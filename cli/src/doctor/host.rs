@@ -247,13 +247,8 @@ fn may_force() -> Force {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
+    use super::super::finding::{State, mended};
     use super::*;
-
-    fn mended(finding: &Finding) -> &str {
-        assert!(finding.costs.is_some(), "{finding:?} says what it costs");
-        finding.mend.as_deref().expect("it can be mended")
-    }
 
     #[test]
     fn small_receive_buffers_name_the_limit_that_is_needed() {

@@ -2,13 +2,13 @@
 //! forbids.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use gradwire_protocol::job::Wire;
 use gradwire_protocol::units::ByteCount;
-use gradwire_transport::probe::system::{self, Room};
-use gradwire_transport::shm::{self, RING_MAX};
+use gradwire_transport::probe::system;
+use gradwire_transport::shm::{self, RING_MAX, Room};
+use gradwire_transport::uring::{self, Unavailable};
 
 use super::finding::Finding;
 use super::host::Wanted;
@@ -23,10 +23,9 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     let source = word(&format!("{CLOCK}/current_clocksource"));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
-    let shared = system::room(Path::new("/dev/shm"));
     vec![
-        shared_memory(shared, (wanted.ranks, wanted.job.transport.wire)),
-        io_uring(system::io_uring()),
+        shared_memory(shm::room(), (wanted.ranks, wanted.job.transport.wire)),
+        io_uring(uring::probe().err()),
         clock(&source, system::clock_cost()),
         cores_of(cores, wanted.ranks),
         frequency(&word(governor)),
@@ -88,13 +87,15 @@ fn shared_file() -> io::Result<()> {
     }
 }
 
-fn io_uring(allowed: io::Result<()>) -> Finding {
+fn io_uring(refused: Option<Unavailable>) -> Finding {
     let check = "io_uring";
-    let Err(error) = allowed else {
+    let Some(error) = refused else {
         return Finding::ok(check, "allowed");
     };
-    let mend = match number("/proc/sys/kernel/io_uring_disabled") {
-        Some(disabled) if disabled > 0 => "sysctl -w kernel.io_uring_disabled=0",
+    let mend = match error {
+        Unavailable::Disabled { .. } => "sysctl -w kernel.io_uring_disabled=0",
+        Unavailable::Memory { .. } => "ulimit -l unlimited",
+        Unavailable::TooOld { .. } => "uname -r  # io_uring is used from Linux 6.1 on",
         _ => "docker run --security-opt seccomp=unconfined  # or a profile that allows io_uring",
     };
     Finding::ok(
@@ -184,13 +185,8 @@ pub(super) fn mebibytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
+    use super::super::finding::{State, mended};
     use super::*;
-
-    fn mended(finding: &Finding) -> &str {
-        assert!(finding.costs.is_some(), "{finding:?} says what it costs");
-        finding.mend.as_deref().expect("it can be mended")
-    }
 
     #[test]
     fn the_shared_memory_of_a_container_is_enough_for_few_ranks() {
@@ -239,7 +235,8 @@ mod tests {
 
     #[test]
     fn io_uring_is_not_needed() {
-        let forbidden = io_uring(Err(io::Error::from_raw_os_error(1)));
+        let source = io::Error::from_raw_os_error(1);
+        let forbidden = io_uring(Some(Unavailable::Filtered { source }));
         assert_eq!(forbidden.state, State::Ok);
         assert!(forbidden.found.contains("not allowed"), "{forbidden:?}");
         assert!(mended(&forbidden).contains("io_uring"));

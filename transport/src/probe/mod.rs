@@ -6,7 +6,7 @@
 //! - [`Client`]: reaches a server; `path` and `load` hold what it measures over the path.
 //! - [`offload`]: whether runs of packets stay runs on this host.
 //! - [`device`]: an interface, and which features of it are switched on.
-//! - [`system`]: what the kernel allows this process: io_uring, locked memory, shared memory, time.
+//! - [`system`]: what the kernel allows this process: locked memory, buffers, time.
 //!
 //! `packet` draws a probe byte by byte; `desk` decides what is answered and has no socket; `socket`
 //! forbids that packets are cut and reads what ICMP says.

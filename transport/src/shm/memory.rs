@@ -1,8 +1,10 @@
 //! Files that are memory, and what is known of the place where they lie.
 #![expect(unsafe_code, reason = "mapped files are raw pointers")]
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -70,7 +72,7 @@ pub(super) fn allocate(file: &File, bytes: usize) -> io::Result<()> {
 
 /// Makes a named pipe that only this user can open.
 pub(super) fn make_pipe(path: &Path) -> io::Result<()> {
-    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the name is a string that ends in zero and lives until the call returns.
     match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
         0 => Ok(()),
@@ -78,33 +80,34 @@ pub(super) fn make_pipe(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A place where files are memory.
-#[derive(Debug)]
-pub(super) struct Place {
-    /// Which mounted file system it is, for the running kernel.
-    pub(super) device: u64,
-    /// The user that this process acts as.
-    pub(super) user: u32,
-    /// Bytes that are free.
-    pub(super) free: u64,
+/// Room of a file system, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Room {
+    /// All of it.
+    pub size: u64,
+    /// What this process may still fill.
+    pub free: u64,
 }
 
-/// What is known of a folder; `None` when it is not there.
-pub(super) fn place(folder: &str) -> Option<Place> {
-    use std::os::unix::fs::MetadataExt;
-    let device = std::fs::metadata(folder).ok()?.dev();
-    let name = std::ffi::CString::new(folder).ok()?;
-    // SAFETY: an all-zero statvfs is valid, and the kernel fills it.
-    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the name ends in zero, and both live until the call returns.
-    let failed = unsafe { libc::statvfs(name.as_ptr(), &raw mut found) };
-    // SAFETY: no pointers are passed.
-    let user = unsafe { libc::geteuid() };
-    (failed == 0).then(|| Place {
-        device,
-        user,
-        free: found.f_bavail * found.f_frsize,
+/// The room of the file system that holds `path`.
+pub(super) fn room(path: &Path) -> io::Result<Room> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statvfs is a valid one.
+    let mut told: libc::statvfs = unsafe { mem::zeroed() };
+    // SAFETY: the path is a C string, and the structure lives until the call returns.
+    if unsafe { libc::statvfs(path.as_ptr(), &raw mut told) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Room {
+        size: told.f_blocks * told.f_frsize,
+        free: told.f_bavail * told.f_frsize,
     })
+}
+
+/// The user that this process acts as.
+pub(super) fn user() -> u32 {
+    // SAFETY: no pointers are passed.
+    unsafe { libc::geteuid() }
 }
 
 /// Sixteen random hexadecimal digits.
@@ -113,4 +116,16 @@ pub(super) fn random_name() -> Option<String> {
     let mut source = File::open("/dev/urandom").ok()?;
     source.read_exact(&mut bytes).ok()?;
     Some(format!("{:016x}", u64::from_le_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_has_no_more_free_than_it_has() {
+        let shared = room(Path::new("/proc")).expect("it is there");
+        assert!(shared.free <= shared.size);
+        assert!(room(Path::new("/nowhere/at/all")).is_err());
+    }
 }
