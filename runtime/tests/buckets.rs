@@ -1,16 +1,18 @@
 //! Many buckets at once over real sockets and over shared memory: front layers are done first.
 
-use std::net::{IpAddr, Ipv4Addr};
+#[expect(dead_code, reason = "other facts need more of it")]
+mod world;
+
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use gradwire_collectives::buffer::Buffer;
-use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_collectives::operation::Layers;
 use gradwire_protocol::job::{Job, Wire};
-use gradwire_protocol::units::{Layer, Rank, Span, Step};
-use gradwire_runtime::{LocalRank, OpenRank, Opening, Task};
+use gradwire_protocol::units::{Layer, Span};
+use gradwire_runtime::{LocalRank, Task};
+
+use world::{open, sum};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const BUCKETS: u16 = 64;
@@ -18,26 +20,12 @@ const BUCKET_BYTES: usize = 1 << 20;
 
 /// An all-reduce of two ranks whose tensor belongs to one layer.
 fn bucket(layer: u16) -> Task {
-    let operation = Operation {
-        group: Group {
-            id: 0,
-            ranks: [Rank(0), Rank(1)].into(),
-        },
-        sequence: u32::from(layer),
-        collective: Collective::AllReduce,
-        dtype: DType::F32,
-        op: ReduceOp::Sum,
-        buffer: Buffer::Owned(vec![0; BUCKET_BYTES]),
-        input: None,
-        loss: Loss::NONE,
-        step: Step(0),
-        layers: Layers {
-            count: BUCKETS,
-            spans: vec![(0, Layer(layer))],
-        },
-        tensor_key: u64::from(layer),
-        deadline: None,
+    let mut operation = sum(2, u32::from(layer), vec![0; BUCKET_BYTES]);
+    operation.layers = Layers {
+        count: BUCKETS,
+        spans: vec![(0, Layer(layer))],
     };
+    operation.tensor_key = u64::from(layer);
     Task {
         operation,
         timeout: Some(Span::from_millis(30_000)),
@@ -64,18 +52,7 @@ fn order_of_completion(rank: &LocalRank) -> Vec<u16> {
 fn orders_over(wire: Wire) -> Vec<Vec<u16>> {
     let mut job = Job::default();
     job.transport.wire = wire;
-    let opened = [0, 1].map(|rank| {
-        let opened = OpenRank::open(Opening {
-            job: job.clone(),
-            rank: Rank(rank),
-            world_size: 2,
-            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            port: 0,
-            token: "secret".to_owned(),
-            certificates: None,
-        });
-        opened.expect("loopback has ports")
-    });
+    let opened = [0, 1].map(|rank| open(rank, 2, &job));
     let rendezvous = opened[0].rendezvous().expect("rank 0 listens").to_string();
     thread::scope(|scope| {
         let ranks = opened.map(|open| {

@@ -7,19 +7,19 @@
 //! (it takes a core all the same), and with one that hits. With `GRADWIRE_SLOW=1`, a release build
 //! and `--nocapture` these are figures; otherwise they are too few to be.
 
+#[expect(dead_code, reason = "other facts need more of it")]
+mod world;
+
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gradwire_collectives::buffer::Buffer;
-use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
 use gradwire_protocol::job::{Job, Wire};
-use gradwire_protocol::units::{Rank, Span, Step};
+use gradwire_protocol::units::{Rank, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Kind, LENGTH_AT, TAG_BYTES, VERSION};
-use gradwire_runtime::{Counters, LocalRank, OpenRank, Opening, Task};
+use gradwire_runtime::{Counters, LocalRank, OpenRank, Task};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -247,39 +247,14 @@ fn is_slow() -> bool {
 fn open(rank: u16) -> OpenRank {
     let mut job = Job::default();
     job.transport.wire = Wire::Udp;
-    let opened = OpenRank::open(Opening {
-        job,
-        rank: Rank(rank),
-        world_size: 2,
-        bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        port: 0,
-        token: "secret".to_owned(),
-        certificates: None,
-    });
-    opened.expect("loopback has ports")
+    world::open(rank, 2, &job)
 }
 
 fn all_reduce(rank: &LocalRank, sequence: u32, elements: usize) -> bool {
     let factor = f32::from(rank.rank().0 + 1);
     let pattern = || (0..elements).map(|at| (at % 251) as f32);
     let bytes = pattern().flat_map(|value| (factor * value).to_le_bytes());
-    let operation = Operation {
-        group: Group {
-            id: 0,
-            ranks: [Rank(0), Rank(1)].into(),
-        },
-        sequence,
-        collective: Collective::AllReduce,
-        dtype: DType::F32,
-        op: ReduceOp::Sum,
-        buffer: Buffer::Owned(bytes.collect()),
-        input: None,
-        loss: Loss::NONE,
-        step: Step(0),
-        layers: Layers::default(),
-        tensor_key: 1,
-        deadline: None,
-    };
+    let operation = world::sum(2, sequence, bytes.collect());
     let timeout = Some(Span::from_millis(PATIENCE.as_millis() as u64));
     let ended = rank
         .run(Task { operation, timeout })

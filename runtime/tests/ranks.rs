@@ -1,5 +1,7 @@
 //! Ranks of one process over loopback: what callers of a rank may rely on.
 
+mod world;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
@@ -7,64 +9,20 @@ use std::thread;
 use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
-use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_collectives::dtype::ReduceOp;
 use gradwire_protocol::job::{Idle, Job, Wire};
-use gradwire_protocol::units::{Rank, Span, Step};
-use gradwire_runtime::{EndError, LocalRank, OpenRank, Opening, Task};
+use gradwire_protocol::units::{Rank, Span};
+use gradwire_runtime::{EndError, OpenRank, Opening, Task};
 use gradwire_transport::uring;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
-fn open(rank: u16, world_size: u16, job: &Job) -> OpenRank {
-    let opened = OpenRank::open(Opening {
-        job: job.clone(),
-        rank: Rank(rank),
-        world_size,
-        bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        port: 0,
-        token: "secret".to_owned(),
-        certificates: None,
-    });
-    opened.expect("loopback has ports")
-}
-
-/// Runs `body` on each of `world_size` joined ranks at the same time.
-fn on_ranks(world_size: u16, job: &Job, body: impl Fn(LocalRank) + Sync) {
-    let ranks: Vec<OpenRank> = (0..world_size)
-        .map(|rank| open(rank, world_size, job))
-        .collect();
-    let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
-    thread::scope(|scope| {
-        for rank in ranks {
-            let (rendezvous, body) = (&rendezvous, &body);
-            scope.spawn(move || body(rank.join(rendezvous, PATIENCE).expect("equal jobs")));
-        }
-    });
-}
+use world::{PATIENCE, on_ranks, open, sum};
 
 fn all_reduce(world_size: u16, sequence: u32, values: &[f32]) -> Task {
     let bytes = values
         .iter()
         .flat_map(|value| value.to_le_bytes())
         .collect();
-    let operation = Operation {
-        group: Group {
-            id: 0,
-            ranks: (0..world_size).map(Rank).collect(),
-        },
-        sequence,
-        collective: Collective::AllReduce,
-        dtype: DType::F32,
-        op: ReduceOp::Sum,
-        buffer: Buffer::Owned(bytes),
-        input: None,
-        loss: Loss::NONE,
-        step: Step(0),
-        layers: Layers::default(),
-        tensor_key: 1,
-        deadline: None,
-    };
+    let operation = sum(world_size, sequence, bytes);
     Task {
         operation,
         timeout: Some(Span::from_millis(10_000)),

@@ -5,6 +5,8 @@
 )]
 
 mod exposition;
+#[path = "../world/mod.rs"]
+mod world;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,16 +15,13 @@ use std::thread;
 use std::time::Duration;
 
 use exposition::{Samples, parse};
-use gradwire_collectives::buffer::Buffer;
-use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Rank, Span, Step};
 use gradwire_runtime::metrics::{self, prometheus};
 use gradwire_runtime::{LocalRank, OpenRank, Opening, Snapshot, Task};
 use gradwire_transport::http;
+use world::{PATIENCE, on_ranks, sum};
 
-const PATIENCE: Duration = Duration::from_secs(10);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn job(text: &str) -> Job {
@@ -30,62 +29,22 @@ fn job(text: &str) -> Job {
     Job::from_toml(&text).expect("the job is right")
 }
 
-/// Runs `body` on each of `world_size` joined ranks at the same time.
-fn on_ranks(world_size: u16, job: &Job, body: impl Fn(LocalRank) + Sync) {
-    let open = |rank| {
-        let opened = OpenRank::open(Opening {
-            job: job.clone(),
-            rank: Rank(rank),
-            world_size,
-            bind: LOOPBACK,
-            port: 0,
-            token: "secret".to_owned(),
-            certificates: None,
-        });
-        opened.expect("loopback has ports")
-    };
-    let ranks: Vec<OpenRank> = (0..world_size).map(open).collect();
-    let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
-    thread::scope(|scope| {
-        for rank in ranks {
-            let (rendezvous, body) = (&rendezvous, &body);
-            scope.spawn(move || body(rank.join(rendezvous, PATIENCE).expect("equal jobs")));
-        }
-    });
-}
-
 /// All-reduces ones, `rounds` times, and checks each sum unless some of it may be missing.
 fn all_reduce(rank: &LocalRank, world_size: u16, rounds: u32, elements: usize) {
     let tolerance = rank.job().tolerance;
     for sequence in 1..=rounds {
-        let operation = Operation {
-            group: Group {
-                id: 0,
-                ranks: (0..world_size).map(Rank).collect(),
-            },
-            sequence,
-            collective: Collective::AllReduce,
-            dtype: DType::F32,
-            op: ReduceOp::Sum,
-            buffer: Buffer::Owned(1.0_f32.to_le_bytes().repeat(elements)),
-            input: None,
-            loss: Loss {
-                tolerance,
-                ..Loss::NONE
-            },
-            step: Step(sequence),
-            layers: Layers::default(),
-            tensor_key: 1,
-            deadline: None,
-        };
+        let ones = 1.0_f32.to_le_bytes().repeat(elements);
+        let mut operation = sum(world_size, sequence, ones);
+        operation.loss.tolerance = tolerance;
+        operation.step = Step(sequence);
         let ended = rank.run(Task {
             operation,
             timeout: Some(Span::from_millis(30_000)),
         });
         let buffer = ended.expect("nothing fails").buffer;
-        let sum = f32::from(world_size).to_le_bytes();
+        let exact = f32::from(world_size).to_le_bytes();
         let bytes = buffer.bytes().expect("it has bytes");
-        assert!(!tolerance.is_none() || bytes.chunks_exact(4).all(|one| one == sum));
+        assert!(!tolerance.is_none() || bytes.chunks_exact(4).all(|one| one == exact));
     }
 }
 
