@@ -31,6 +31,12 @@ class Environment:
     master_address: str
     """``MASTER_ADDR``: host of rank 0; empty when the launcher did not set it."""
 
+    rank: int
+    """``RANK``: this process's, 0 when the launcher did not set it."""
+
+    binding: str
+    """``GRADWIRE_BINDING``: ``auto``, ``compiled``, or ``python`` for the one without compiler."""
+
     compiler: str
     """``CXX``: the C++ compiler that builds the PyTorch binding."""
 
@@ -51,6 +57,8 @@ class Environment:
                 variables.get("GRADWIRE_CA", ""),
             ),
             master_address=variables.get("MASTER_ADDR", ""),
+            rank=int(variables.get("RANK") or 0),
+            binding=variables.get("GRADWIRE_BINDING") or "auto",
             compiler=variables.get("CXX", "c++"),
             cache=Path(cache) / "gradwire",
         )
