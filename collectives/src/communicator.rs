@@ -44,7 +44,7 @@ pub struct Communicator {
     stash: Stash,
     table: Table,
     next_deadline: Option<Instant>,
-    /// Bytes of messages whose operations failed.
+    /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
     completions: VecDeque<Completion>,
     lost: BTreeMap<Rank, String>,
@@ -274,7 +274,7 @@ impl Communicator {
             .table
             .remove(slot)
             .expect("ended once, by whoever found it running");
-        if result.is_err() && self.aborted.is_none() {
+        if self.aborted.is_none() {
             self.promised.extend(running.promises());
         }
         let had_deadline = running.operation.deadline.is_some();

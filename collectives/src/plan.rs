@@ -120,6 +120,8 @@ pub(crate) struct Plan {
     pub(crate) inbounds: Vec<Inbound>,
     /// Sorted by (to, part).
     pub(crate) outbounds: Vec<Outbound>,
+    /// Bytes of all of them.
+    pub(crate) outbound_bytes: usize,
     pub(crate) gates: Vec<Gate>,
 }
 
@@ -134,6 +136,7 @@ impl Plan {
             scratch: Scratch::Unused,
             inbounds: vec![],
             outbounds: vec![],
+            outbound_bytes: 0,
             gates: vec![Gate::default()],
         }
     }
@@ -204,6 +207,8 @@ impl Plan {
             self.gates[outbound.gate.0].opens.push(place[at]);
         }
         self.outbounds = order.iter().map(|&at| self.outbounds[at]).collect();
+        let bytes = |outbound: &Outbound| outbound.region.bytes;
+        self.outbound_bytes = self.outbounds.iter().map(bytes).sum();
         self
     }
 

@@ -27,6 +27,9 @@ use crate::operation::{Completion, Operation, OperationError, OperationId, Outco
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
+/// Operations that send no more than this end without waiting for word that it has arrived.
+const EARLY_BYTES_MAX: usize = 32 << 10;
+
 /// What is kept of tensors between steps.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -315,9 +318,23 @@ impl Running {
         }
     }
 
-    /// Whether every message in and out is done.
+    /// Whether every message in and out is done, or all that is left can go on without this.
     pub(crate) fn is_complete(&self) -> bool {
-        self.open == 0
+        self.open == 0 || self.ends_early()
+    }
+
+    /// Whether everything has come and what is still on its way out is short: then copies of it
+    /// serve those who wait for it, and nobody waits here until they have said that they got it.
+    /// What came from every other rank bounds how far one can run ahead.
+    fn ends_early(&self) -> bool {
+        let plan = &self.plan;
+        let all_came =
+            !plan.inbounds.is_empty() && self.received.ones() as usize == plan.inbounds.len();
+        if !all_came || self.lossy_from.is_some() || plan.outbound_bytes > EARLY_BYTES_MAX {
+            return false;
+        }
+        !self.operation.collective.is_point_to_point()
+            && self.stages.iter().all(|&stage| stage != Stage::Waiting)
     }
 
     fn open_gate(&mut self, gate: GateId, desk: &mut Desk<'_>) {

@@ -25,7 +25,7 @@ use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Ticket};
-use crate::vicinity;
+use crate::vicinity::{self, Pace};
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -105,6 +105,7 @@ impl LocalRank {
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
+        let pace = Pace::of(job.transport.idle, control.roster(), rank);
         let setup = Setup {
             sockets,
             peers: control
@@ -115,8 +116,8 @@ impl LocalRank {
             seal: seal_of(&job, identity, &control),
             faults: Faults::new(&job.faults, rank),
             neighbours,
-            idle: job.transport.idle,
-            caller_spin: vicinity::caller_spin(terms.as_ref()),
+            idle: pace.idle,
+            caller_spin: pace.caller_spin,
         };
         let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)
             .map_err(JoinError::Driver)?;

@@ -51,7 +51,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "Protection of packets: AES-128-GCM with keys of the job's own, or none.";
     "transport.wire": transport.wire = OneOf(WIRES),
         "What carries packets; \"auto\" is shared memory within a host, UDP between hosts.";
-    "transport.idle": transport.idle = OneOf(IDLE), "What a rank does while it waits.";
+    "transport.idle": transport.idle = OneOf(IDLE),
+        "What a rank does while it waits; adaptive sleeps at once if ranks outnumber cores.";
     "transport.mtu": transport.mtu = AutoMtu(576..=65_535), "Largest IP packet in bytes.";
     "transport.window": transport.window = Size(ByteCount::kib(64)..=GIB),
         "Most bytes in flight to one peer.";
