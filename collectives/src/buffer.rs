@@ -47,7 +47,8 @@ impl Buffer {
     }
 
     /// Another buffer with the same bytes, or as many without contents.
-    pub(crate) fn duplicate(&self) -> Self {
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
         match self.bytes() {
             Some(bytes) => Self::Owned(bytes.to_vec()),
             None => Self::Virtual(self.len()),

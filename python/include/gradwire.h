@@ -50,8 +50,17 @@ enum {
   GW_REDUCE_SCATTER = 3, /* input, which holds one buffer per rank -> buffer */
   GW_BARRIER = 4,        /* no buffers */
   GW_SEND = 5,           /* buffer to root */
-  GW_RECV = 6            /* buffer from root */
+  GW_RECV = 6,           /* buffer from root */
+  GW_REDUCE = 7,         /* in place in buffer, to root; the other ranks' buffers are only read */
+  GW_GATHER = 8,         /* blocks of all ranks -> root's buffer; see below */
+  GW_SCATTER = 9,        /* root's input, which holds one buffer per rank -> buffer */
+  GW_ALL_TO_ALL = 10     /* input, which holds one block per rank -> buffer, which does too */
 };
+
+/* Whose memory a gather and a scatter use. Gather: the input is the own block, on every rank; the
+ * root's buffer holds one block per rank, the other ranks' buffer is not used. Without an input the
+ * own block is in place in the root's buffer, and is the whole buffer of the other ranks. Scatter:
+ * only the root's input is used; the buffer is the own block, on every rank. */
 
 enum {
   GW_U8 = 0,
@@ -84,11 +93,12 @@ enum {
 typedef struct {
   uint32_t kind;   /* GW_ALL_REDUCE ... */
   uint32_t dtype;  /* GW_U8 ... */
-  uint32_t reduce; /* GW_SUM ...; all-reduce and reduce-scatter only */
-  uint32_t root;   /* position in `ranks` of the source (broadcast, recv) or destination (send) */
+  uint32_t reduce; /* GW_SUM ...; all-reduce, reduce-scatter and reduce only */
+  uint32_t root;   /* position in `ranks` of the source (broadcast, scatter, recv) or destination
+                      (reduce, gather, send) */
   void* buffer;
   size_t bytes;
-  const void* input; /* all-gather and reduce-scatter only */
+  const void* input; /* all-gather, reduce-scatter, gather, scatter and all-to-all only */
   size_t input_bytes;
   uint32_t group;        /* 0..65535, the same number on every rank of the group */
   const uint32_t* ranks; /* members of the group in group order, as ranks of the job */
@@ -101,6 +111,9 @@ typedef struct {
   size_t layers_len;
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
+  uint32_t tag;           /* send and recv only: 0..65535 */
+  const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
+  const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
 
 /* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */

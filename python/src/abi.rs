@@ -283,7 +283,7 @@ pub unsafe extern "C" fn gw_submit(
             };
             let joined = rank.joined().ok_or("this rank has not joined its job")?;
             // SAFETY: the header asks for memory as long as the lengths say, until the callback.
-            let task = unsafe { operation::task(operation, &rank.job) }?;
+            let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
             // The buffers are given up before the caller is told that they are free.
             let done = Box::new(move |result: Result<_, _>| callback.call(result.map(drop)));
             Ok(joined.submit(task, done))
