@@ -120,6 +120,11 @@ impl Region {
         }
     }
 
+    /// The region, or the empty message if nothing is in it.
+    pub(crate) fn or_nothing(self) -> Self {
+        if self.bytes == 0 { Self::NOTHING } else { self }
+    }
+
     /// Length of the region as a message.
     pub(crate) fn message_bytes(self) -> u32 {
         u32::try_from(self.bytes).expect("algorithms cut messages far below 4 GiB")

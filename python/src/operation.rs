@@ -22,6 +22,7 @@ const REDUCE: u32 = 7;
 const GATHER: u32 = 8;
 const SCATTER: u32 = 9;
 const ALL_TO_ALL: u32 = 10;
+const RECEIVE_ANY: u32 = 11;
 
 /// Spans longer than this count as no timeout; a span has room for 213 days.
 const TIMEOUT_MAX_SECONDS: f64 = 1e7;
@@ -77,19 +78,30 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
         let members = ranks.len();
         found.ok_or_else(|| format!("root {} in a group of {members} ranks", operation.root))
     };
+    let tag = || {
+        let tag = operation.tag;
+        u16::try_from(tag).map_err(|_| format!("tag {tag}: allowed are 0 to 65535"))
+    };
     Ok(match operation.kind {
         ALL_REDUCE => Collective::AllReduce,
         BROADCAST => Collective::Broadcast { root: root()? },
         ALL_GATHER => Collective::AllGather,
         REDUCE_SCATTER => Collective::ReduceScatter,
         BARRIER => Collective::Barrier,
-        SEND => Collective::Send { to: root()? },
-        RECEIVE => Collective::Receive { from: root()? },
+        SEND => Collective::Send {
+            to: root()?,
+            tag: tag()?,
+        },
+        RECEIVE => Collective::Receive {
+            from: root()?,
+            tag: tag()?,
+        },
+        RECEIVE_ANY => Collective::ReceiveAny { tag: tag()? },
         REDUCE => Collective::Reduce { root: root()? },
         GATHER => Collective::Gather { root: root()? },
         SCATTER => Collective::Scatter { root: root()? },
         ALL_TO_ALL => Collective::AllToAll,
-        kind => return Err(format!("kind {kind}: allowed are 0 to 10")),
+        kind => return Err(format!("kind {kind}: allowed are 0 to 11")),
     })
 }
 
