@@ -12,6 +12,7 @@
 //! complete there.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
 use gradwire_protocol::job::Job;
@@ -23,6 +24,7 @@ use gradwire_protocol::wire::Kind;
 
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
+use crate::matching::Matching;
 use crate::operation::{
     Collective, Completion, Operation, OperationError, OperationId, SubmitError,
 };
@@ -43,6 +45,7 @@ pub struct Communicator {
     memory: Memory,
     stash: Stash,
     table: Table,
+    matching: Matching,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
@@ -63,6 +66,7 @@ impl Communicator {
             memory: Memory::default(),
             stash: Stash::default(),
             table: Table::default(),
+            matching: Matching::default(),
             next_deadline: None,
             promised: BTreeMap::new(),
             completions: VecDeque::new(),
@@ -90,8 +94,8 @@ impl Communicator {
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
-    /// A group of one rank and a tensor of no bytes complete at once; the latter without waiting
-    /// for anybody.
+    /// A group of one rank completes at once, and so does a collective of no bytes, without waiting
+    /// for anybody; a send or a receive of no bytes does wait.
     ///
     /// # Errors
     /// [`SubmitError`] when the operation contradicts itself or cannot complete any more. Nothing
@@ -99,14 +103,15 @@ impl Communicator {
     pub fn submit(
         &mut self,
         now: Instant,
-        operation: Operation,
+        mut operation: Operation,
     ) -> Result<OperationId, SubmitError> {
-        let me = self.endpoint.settings().identity.rank;
+        let me = self.me();
         let known = self.plans.find(&operation);
         let seat = known.is_none().then(|| operation.check_group(me));
         let seat = seat.transpose()?;
         operation.check_tensor(me)?;
         self.check_standing(&operation)?;
+        operation.sequence = self.matching.sequence(&operation);
         if self.table.has(&operation) {
             return Err(SubmitError::SequenceInUse {
                 label: operation.label(),
@@ -114,25 +119,49 @@ impl Communicator {
         }
         let id = OperationId(self.next_id);
         self.next_id += 1;
-        let plan = known.unwrap_or_else(|| {
-            let seat = seat.expect("the group was checked for a plan that is not known");
-            let plan = self.plan(&operation, seat);
-            self.plans.keep(&operation, plan)
-        });
-        let segment_bytes = self.endpoint.segment_bytes();
-        let min_lossy = self.preference.min_lossy_bytes();
-        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
-        self.next_deadline = earlier(self.next_deadline, running.operation.deadline);
-        let slot = self.table.insert(running);
-        self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
+        self.next_deadline = earlier(self.next_deadline, operation.deadline);
+        if operation.collective.any_source_tag().is_some() {
+            self.matching.wait(id, operation);
+            self.start_matched(now);
+        } else {
+            let seat = seat.unwrap_or_default();
+            let plan = known.unwrap_or_else(|| self.new_plan(&operation, seat));
+            self.start(now, id, operation, plan);
+        }
         self.take_events(now);
         Ok(id)
     }
 
+    fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
+        self.matching.take(&operation);
+        let segment_bytes = self.endpoint.segment_bytes();
+        let min_lossy = self.preference.min_lossy_bytes();
+        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
+        let slot = self.table.insert(running);
+        self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
+    }
+
+    /// Starts receives from any rank for which there is a message.
+    fn start_matched(&mut self, now: Instant) {
+        while let Some((id, mut operation)) = self.matching.matched() {
+            operation.sequence = self.matching.sequence(&operation);
+            let plan = self.plans.find(&operation);
+            // A receive's plan is the same at every seat.
+            let plan = plan.unwrap_or_else(|| self.new_plan(&operation, 0));
+            self.start(now, id, operation, plan);
+        }
+    }
+
+    fn new_plan(&mut self, operation: &Operation, me: usize) -> Arc<Plan> {
+        let plan = self.plan(operation, me);
+        self.plans.keep(operation, plan)
+    }
+
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
         let ranks = &operation.group.ranks;
-        let nothing = operation.buffer.is_empty() && operation.collective != Collective::Barrier;
-        if nothing {
+        let collective = operation.collective;
+        let waits = collective == Collective::Barrier || collective.is_point_to_point();
+        if operation.buffer.is_empty() && !waits {
             return Plan::new();
         }
         if ranks.len() > 1 {
@@ -155,10 +184,8 @@ impl Communicator {
         if self.lost.is_empty() {
             return Ok(());
         }
-        let lost = operation
-            .participants()
-            .iter()
-            .find_map(|rank| self.lost.get_key_value(rank));
+        let lost = operation.stopped_by(self.me(), |rank| self.lost.contains_key(&rank));
+        let lost = lost.and_then(|rank| self.lost.get_key_value(&rank));
         lost.map_or(Ok(()), |(&rank, reason)| {
             let label = operation.label();
             Err(SubmitError::PeerLost {
@@ -167,6 +194,10 @@ impl Communicator {
                 label,
             })
         })
+    }
+
+    fn me(&self) -> Rank {
+        self.endpoint.settings().identity.rank
     }
 
     /// The next operation that has ended.
@@ -183,15 +214,19 @@ impl Communicator {
         self.lost.insert(rank, reason.to_owned());
         self.endpoint.fail_peer(rank);
         self.stash.forget(rank);
+        self.matching.forget(rank);
+        let (me, lost) = (self.me(), self.lost.clone());
         self.fail_where(
-            |operation| operation.participants().contains(&rank),
-            |running| {
-                let label = running.operation.label();
-                OperationError::PeerLost {
-                    rank,
-                    reason: reason.to_owned(),
-                    label,
-                }
+            |operation| {
+                operation.participants().contains(&rank)
+                    && operation
+                        .stopped_by(me, |rank| lost.contains_key(&rank))
+                        .is_some()
+            },
+            |operation| OperationError::PeerLost {
+                rank,
+                reason: reason.to_owned(),
+                label: operation.label(),
             },
         );
         self.promised.retain(|&(to, _), _| to != rank);
@@ -209,12 +244,9 @@ impl Communicator {
         self.stash = Stash::default();
         self.fail_where(
             |_| true,
-            |running| {
-                let label = running.operation.label();
-                OperationError::Aborted {
-                    label,
-                    reason: reason.to_owned(),
-                }
+            |operation| OperationError::Aborted {
+                label: operation.label(),
+                reason: reason.to_owned(),
             },
         );
         self.promised.clear();
@@ -232,7 +264,7 @@ impl Communicator {
 
     /// Operations on their way.
     pub fn pending(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.matching.waiting().len()
     }
 
     /// What the endpoint counted.
@@ -258,15 +290,39 @@ impl Communicator {
     fn fail_where(
         &mut self,
         fails: impl Fn(&Operation) -> bool,
-        error: impl Fn(&Running) -> OperationError,
+        error: impl Fn(&Operation) -> OperationError,
     ) {
         let failing: Vec<(usize, OperationError)> = (self.table.iter())
             .filter(|(_, running)| fails(&running.operation))
-            .map(|(slot, running)| (slot, error(running)))
+            .map(|(slot, running)| (slot, error(&running.operation)))
             .collect();
         for (slot, error) in failing {
             self.end(slot, Err(error));
         }
+        self.fail_waiting(fails, error);
+    }
+
+    /// Fails receives from any rank that have no message; gives one of the errors.
+    fn fail_waiting(
+        &mut self,
+        fails: impl Fn(&Operation) -> bool,
+        error: impl Fn(&Operation) -> OperationError,
+    ) -> Option<OperationError> {
+        let mut last = None;
+        for (id, operation) in self.matching.fail(fails) {
+            let error = error(&operation);
+            last = Some(error.clone());
+            self.completions.push_back(Completion {
+                id,
+                buffer: operation.buffer,
+                input: operation.input,
+                result: Err(error),
+            });
+        }
+        if last.is_some() {
+            self.next_deadline = self.operations().filter_map(|one| one.deadline).min();
+        }
+        last
     }
 
     fn end(&mut self, slot: usize, result: Result<(), OperationError>) {
@@ -281,11 +337,14 @@ impl Communicator {
         let completion = running.into_completion(result, &mut self.memory);
         self.completions.push_back(completion);
         if had_deadline {
-            let running = self.table.iter().map(|(_, running)| running);
-            self.next_deadline = running
-                .filter_map(|running| running.operation.deadline)
-                .min();
+            self.next_deadline = self.operations().filter_map(|one| one.deadline).min();
         }
+    }
+
+    fn operations(&self) -> impl Iterator<Item = &Operation> {
+        let running = self.table.iter().map(|(_, running)| &running.operation);
+        let waiting = self.matching.waiting().iter();
+        running.chain(waiting.map(|(_, operation)| operation))
     }
 
     /// An operation fails and leaves the ranks in states that nobody knows.
@@ -317,7 +376,10 @@ impl Communicator {
 
     fn take_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Announced { .. } => {}
+            Event::Announced { from, tag, .. } => {
+                self.matching.announce(from, tag);
+                self.start_matched(now);
+            }
             Event::Received { from, tag, holes } => {
                 let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
                     return;
@@ -389,16 +451,20 @@ impl Communicator {
         if self.next_deadline.is_none_or(|deadline| deadline > now) {
             return;
         }
-        let is_overdue = |running: &Running| {
-            running
-                .operation
-                .deadline
-                .is_some_and(|deadline| deadline <= now)
+        let is_overdue = |operation: &Operation| {
+            let deadline = operation.deadline;
+            deadline.is_some_and(|deadline| deadline <= now)
         };
-        let overdue = self.table.iter().find(|(_, running)| is_overdue(running));
+        let overdue = (self.table.iter()).find(|(_, running)| is_overdue(&running.operation));
         if let Some((slot, running)) = overdue {
             let error = running.timed_out();
             self.fail_all(slot, error);
+            return;
+        }
+        let me = self.me();
+        let timed_out = self.fail_waiting(is_overdue, |operation| operation.unmatched(me));
+        if let Some(error) = timed_out {
+            self.abort(&error.to_string());
         }
     }
 }

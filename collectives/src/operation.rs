@@ -8,6 +8,7 @@ use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
 use crate::buffer::Buffer;
 use crate::dtype::{DType, ReduceOp};
 use crate::holes::Holes;
+use crate::matching::tag_and_count;
 
 /// Ranks that work together, in an order that all of them agree on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,11 +63,24 @@ pub enum Collective {
     Send {
         /// The rank that receives.
         to: Rank,
+        /// Of the messages to that rank in the group, those with the same tag are received in the
+        /// order of sending.
+        tag: u16,
     },
-    /// The buffer comes from one rank.
+    /// The buffer comes from one rank. It is as long as the one that was sent.
     Receive {
         /// The rank that sends.
         from: Rank,
+        /// The tag that it gives.
+        tag: u16,
+    },
+    /// The buffer comes from any other rank of the group: the first message to be announced that no
+    /// [`Collective::Receive`] has claimed, whether before or after this was submitted. It waits
+    /// while one other rank is there that may send; from the first packet on it needs the rank
+    /// whose message it takes.
+    ReceiveAny {
+        /// The tag that the sender gives.
+        tag: u16,
     },
 }
 
@@ -78,19 +92,39 @@ impl Collective {
             | Self::Reduce { root: rank }
             | Self::Gather { root: rank }
             | Self::Scatter { root: rank }
-            | Self::Send { to: rank }
-            | Self::Receive { from: rank } => Some(rank),
+            | Self::Send { to: rank, .. }
+            | Self::Receive { from: rank, .. } => Some(rank),
             Self::AllReduce
             | Self::AllGather
             | Self::ReduceScatter
             | Self::AllToAll
-            | Self::Barrier => None,
+            | Self::Barrier
+            | Self::ReceiveAny { .. } => None,
         }
     }
 
     /// Whether only two ranks of the group take part.
     pub const fn is_point_to_point(self) -> bool {
-        matches!(self, Self::Send { .. } | Self::Receive { .. })
+        matches!(
+            self,
+            Self::Send { .. } | Self::Receive { .. } | Self::ReceiveAny { .. }
+        )
+    }
+
+    /// The rank that a receive has its buffer from.
+    pub(crate) const fn source(self) -> Option<Rank> {
+        match self {
+            Self::Receive { from, .. } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// The tag of a receive from any rank.
+    pub(crate) const fn any_source_tag(self) -> Option<u16> {
+        match self {
+            Self::ReceiveAny { tag } => Some(tag),
+            _ => None,
+        }
     }
 
     /// Whether elements are computed with.
@@ -114,8 +148,9 @@ impl fmt::Display for Collective {
             Self::Scatter { root } => write!(f, "scatter from rank {root}"),
             Self::AllToAll => f.write_str("all_to_all"),
             Self::Barrier => f.write_str("barrier"),
-            Self::Send { to } => write!(f, "send to rank {to}"),
-            Self::Receive { from } => write!(f, "receive from rank {from}"),
+            Self::Send { to, tag } => write!(f, "send to rank {to}, tag {tag}"),
+            Self::Receive { from, tag } => write!(f, "receive from rank {from}, tag {tag}"),
+            Self::ReceiveAny { tag } => write!(f, "receive from any rank, tag {tag}"),
         }
     }
 }
@@ -154,8 +189,8 @@ pub struct Layers {
 pub struct Operation {
     /// Who.
     pub group: Group,
-    /// Number of the operation, equal on all its ranks and not in use. Collectives count per group,
-    /// point-to-point operations per group, pair and direction.
+    /// Number of a collective in its group, equal on all its ranks and not in use. Point-to-point
+    /// operations are counted by the communicator, per group, pair, direction and tag.
     pub sequence: u32,
     /// What.
     pub collective: Collective,
@@ -221,7 +256,7 @@ pub enum SubmitError {
         /// The group.
         group: u16,
     },
-    /// A send to or a receive from the own rank.
+    /// A send to or a receive from the own rank, or from any other where there is none.
     #[error("{label} on rank {rank} itself; point-to-point operations need another rank")]
     ToItself {
         /// The operation.
@@ -348,6 +383,8 @@ pub struct Outcome {
     pub sent_segments: u64,
     /// Of these, segments that others did without.
     pub missed_segments: u64,
+    /// The rank that a receive has its buffer from.
+    pub source: Option<Rank>,
 }
 
 /// The end of an operation.
@@ -388,11 +425,20 @@ impl fmt::Display for Label {
 impl Operation {
     /// Its name.
     pub fn label(&self) -> Label {
-        let (collective, group, sequence) = (self.collective, self.group.id, self.sequence);
+        let (collective, group, sequence) = (self.collective, self.group.id, self.number());
         Label {
             collective,
             group,
             sequence,
+        }
+    }
+
+    /// How many like it came before: in the group, or with the same peer, direction and tag.
+    fn number(&self) -> u32 {
+        if self.collective.is_point_to_point() {
+            u32::from(tag_and_count(self.sequence).1)
+        } else {
+            self.sequence
         }
     }
 
@@ -411,7 +457,22 @@ impl Operation {
             .max(self.input.as_ref().map_or(0, Buffer::len))
     }
 
-    /// The ranks without which it cannot complete.
+    /// The rank whose loss keeps it from completing, if any: one that it needs, or the first of all
+    /// that may send. `me` is not lost.
+    pub(crate) fn stopped_by(&self, me: Rank, is_lost: impl Fn(Rank) -> bool) -> Option<Rank> {
+        let mut others = self
+            .participants()
+            .iter()
+            .copied()
+            .filter(|&rank| rank != me);
+        if self.collective.any_source_tag().is_none() {
+            return others.find(|&rank| is_lost(rank));
+        }
+        let first = others.next()?;
+        (is_lost(first) && others.all(is_lost)).then_some(first)
+    }
+
+    /// The ranks that take part.
     pub(crate) fn participants(&self) -> &[Rank] {
         let named = self
             .collective
@@ -419,6 +480,17 @@ impl Operation {
             .filter(|_| self.collective.is_point_to_point());
         let at = named.and_then(|peer| self.group.ranks.iter().position(|&rank| rank == peer));
         at.map_or(&self.group.ranks, |at| &self.group.ranks[at..=at])
+    }
+
+    /// That a receive from any rank ran out of time before there was a message.
+    pub(crate) fn unmatched(&self, me: Rank) -> OperationError {
+        let others = self.group.ranks.iter().filter(|&&rank| rank != me);
+        OperationError::TimedOut {
+            label: self.label(),
+            waits_for: others.map(|rank| rank.0).collect(),
+            received: 0,
+            expected: self.buffer.len() as u64,
+        }
     }
 
     /// Checks of the tensor what one rank can check alone, once the group is known to be right.
@@ -463,12 +535,13 @@ impl Operation {
         }
         if let Some(named) = self.collective.named_rank() {
             seat_of(named)?;
-            if self.collective.is_point_to_point() && named == me {
-                return Err(SubmitError::ToItself {
-                    label: self.label(),
-                    rank: me,
-                });
-            }
+        }
+        let alone = group.ranks.len() == 1 || self.collective.named_rank() == Some(me);
+        if self.collective.is_point_to_point() && alone {
+            return Err(SubmitError::ToItself {
+                label: self.label(),
+                rank: me,
+            });
         }
         seat_of(me)
     }

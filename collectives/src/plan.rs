@@ -373,7 +373,7 @@ fn even_part(whole: usize, parts: usize, index: usize) -> (usize, usize) {
     )
 }
 
-/// Byte offset and length of the messages that carry `bytes` without chunks.
+/// Part, byte offset and length of the messages that carry `bytes` without chunks.
 pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> {
     let starts = (0..bytes).step_by(PIECE_BYTES).enumerate();
     starts.map(move |(index, offset)| {
@@ -381,6 +381,12 @@ pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> 
         assert!(part < PARTS, "32,768 pieces are 2 TiB");
         (part, offset, PIECE_BYTES.min(bytes - offset))
     })
+}
+
+/// The same for messages that are sent even when there is nothing in them, so that both sides learn
+/// that they agree.
+pub(crate) fn pieces_or_nothing(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> {
+    pieces(bytes).chain((bytes == 0).then_some((0, 0, 0)))
 }
 
 #[cfg(test)]

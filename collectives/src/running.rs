@@ -136,7 +136,10 @@ impl Running {
             holes: BTreeMap::new(),
             copies: BTreeMap::new(),
             received_bytes: 0,
-            outcome: Outcome::default(),
+            outcome: Outcome {
+                source: operation.collective.source(),
+                ..Outcome::default()
+            },
             operation,
             plan,
             scratch: None,

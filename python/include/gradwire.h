@@ -50,8 +50,26 @@ enum {
   GW_REDUCE_SCATTER = 3, /* input, which holds one buffer per rank -> buffer */
   GW_BARRIER = 4,        /* no buffers */
   GW_SEND = 5,           /* buffer to root */
-  GW_RECV = 6            /* buffer from root */
+  GW_RECV = 6,           /* buffer from root */
+  GW_REDUCE = 7,         /* in place in buffer, to root; the other ranks' buffers are only read */
+  GW_GATHER = 8,         /* blocks of all ranks -> root's buffer; see below */
+  GW_SCATTER = 9,        /* root's input, which holds one buffer per rank -> buffer */
+  GW_ALL_TO_ALL = 10,    /* input, which holds one block per rank -> buffer, which does too */
+  GW_RECV_ANY = 11       /* buffer from any other rank of the group; see gw_ticket_source */
 };
+
+/* Whose memory a gather and a scatter use. Gather: the input is the own block, on every rank; the
+ * root's buffer holds one block per rank, the other ranks' buffer is not used. Without an input the
+ * own block is in place in the root's buffer, and is the whole buffer of the other ranks. Scatter:
+ * only the root's input is used; the buffer is the own block, on every rank.
+ *
+ * Which send answers which receive. Of the messages from one rank to another in a group, those with
+ * one tag are received in the order of sending; any number of sends and receives may be on their
+ * way. A GW_RECV claims the next message of its rank when it is submitted. A GW_RECV_ANY takes, of
+ * the messages that no GW_RECV has claimed, the first that begins to arrive, or began before; it
+ * goes on waiting when a rank is lost, unless all others are, or that one whose message it takes.
+ * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
+ * others, and so need both sides. */
 
 enum {
   GW_U8 = 0,
@@ -84,16 +102,17 @@ enum {
 typedef struct {
   uint32_t kind;   /* GW_ALL_REDUCE ... */
   uint32_t dtype;  /* GW_U8 ... */
-  uint32_t reduce; /* GW_SUM ...; all-reduce and reduce-scatter only */
-  uint32_t root;   /* position in `ranks` of the source (broadcast, recv) or destination (send) */
+  uint32_t reduce; /* GW_SUM ...; all-reduce, reduce-scatter and reduce only */
+  uint32_t root;   /* position in `ranks` of the source (broadcast, scatter, recv) or destination
+                      (reduce, gather, send) */
   void* buffer;
   size_t bytes;
-  const void* input; /* all-gather and reduce-scatter only */
+  const void* input; /* all-gather, reduce-scatter, gather, scatter and all-to-all only */
   size_t input_bytes;
   uint32_t group;        /* 0..65535, the same number on every rank of the group */
   const uint32_t* ranks; /* members of the group in group order, as ranks of the job */
   size_t ranks_len;
-  uint32_t sequence; /* of the operation in its group, the same on every rank that takes part */
+  uint32_t sequence; /* of a collective in its group, the same on every rank; else not used */
   double tolerance;  /* share of a message that may be missing, below 1; negative: lossless */
   uint32_t step;     /* training step that the loss budget is kept for */
   uint32_t layer_count;   /* layers of the whole model; 0: unknown */
@@ -101,6 +120,9 @@ typedef struct {
   size_t layers_len;
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
+  uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
+  const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
+  const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
 
 /* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */
@@ -136,6 +158,10 @@ gw_ticket* gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done,
 /* Does the rank's work on this thread until the operation has ended, and calls its gw_done here if
  * no other thread has. May return early: another thread is at it, or `seconds` have passed. */
 void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
+
+/* Of a GW_RECV or GW_RECV_ANY that has ended well: the position in `ranks` of the rank that sent,
+ * from before its gw_done is called. -1 before, and of every other operation. */
+int gw_ticket_source(const gw_ticket* ticket);
 
 void gw_ticket_free(gw_ticket* ticket);
 

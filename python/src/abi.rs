@@ -13,12 +13,13 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
-use gradwire_runtime::{CertificateFiles, EndError, LocalRank, OpenRank, Opening, Ticket};
+use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwOperation};
 use crate::{operation, text};
@@ -267,7 +268,7 @@ pub unsafe extern "C" fn gw_submit(
     user: *mut c_void,
     error: *mut c_char,
     error_len: usize,
-) -> *mut Ticket {
+) -> *mut GwTicket {
     let accepted = guarded(
         ErrorOut {
             out: error,
@@ -283,10 +284,18 @@ pub unsafe extern "C" fn gw_submit(
             };
             let joined = rank.joined().ok_or("this rank has not joined its job")?;
             // SAFETY: the header asks for memory as long as the lengths say, until the callback.
-            let task = unsafe { operation::task(operation, &rank.job) }?;
+            let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
+            let (source, ranks) = (Source::default(), Arc::clone(&task.operation.group.ranks));
+            let found = source.clone();
             // The buffers are given up before the caller is told that they are free.
-            let done = Box::new(move |result: Result<_, _>| callback.call(result.map(drop)));
-            Ok(joined.submit(task, done))
+            let done = Box::new(move |result: Result<Ended, _>| {
+                if let Ok(ended) = &result {
+                    found.note(ended.outcome.source, &ranks);
+                }
+                callback.call(result.map(drop));
+            });
+            let ticket = joined.submit(task, done);
+            Ok(GwTicket { ticket, source })
         },
     );
     accepted.map_or(std::ptr::null_mut(), |ticket| {
@@ -294,15 +303,43 @@ pub unsafe extern "C" fn gw_submit(
     })
 }
 
+/// `gw_ticket`: an operation that was submitted.
+#[derive(Debug)]
+pub struct GwTicket {
+    ticket: Ticket,
+    source: Source,
+}
+
+/// The position of the rank that a receive has its buffer from, plus 1; 0 before it has ended.
+#[derive(Clone, Debug, Default)]
+struct Source(Arc<AtomicI32>);
+
+impl Source {
+    fn note(&self, source: Option<Rank>, ranks: &[Rank]) {
+        let position = source.and_then(|source| ranks.iter().position(|&rank| rank == source));
+        if let Some(position) = position {
+            self.0.store(position as i32 + 1, Ordering::Release);
+        }
+    }
+}
+
+/// See `gw_ticket_source` in the header; -1 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_ticket_source(ticket: *const GwTicket) -> c_int {
+    // SAFETY: the header asks for a valid ticket.
+    let ticket = unsafe { ticket.as_ref() };
+    ticket.map_or(-1, |ticket| ticket.source.0.load(Ordering::Acquire) - 1)
+}
+
 /// See `gw_wait` in the header; a null rank or ticket is nothing to wait for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const Ticket, seconds: f64) {
+pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, seconds: f64) {
     guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank and ticket.
         let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
         if let (Some(rank), Some(ticket)) = (rank.joined(), ticket) {
             let patience = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-            rank.wait(ticket, patience);
+            rank.wait(&ticket.ticket, patience);
         }
         Ok(())
     });
@@ -310,7 +347,7 @@ pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const Ticket, secon
 
 /// See `gw_ticket_free` in the header; null is nothing to free.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_ticket_free(ticket: *mut Ticket) {
+pub unsafe extern "C" fn gw_ticket_free(ticket: *mut GwTicket) {
     if !ticket.is_null() {
         // SAFETY: the ticket came from `Box::into_raw` in `gw_submit`, and this is its last use.
         drop(unsafe { Box::from_raw(ticket) });

@@ -66,7 +66,7 @@ pub struct GwOperation {
     pub buffer: *mut c_void,
     /// Its length.
     pub bytes: usize,
-    /// The separate input of all-gather and reduce-scatter.
+    /// The separate input that some collectives have.
     pub input: *const c_void,
     /// Its length.
     pub input_bytes: usize,
@@ -92,6 +92,12 @@ pub struct GwOperation {
     pub tensor_key: u64,
     /// The operation fails when it has taken this long.
     pub timeout_seconds: f64,
+    /// Tells point-to-point messages of a pair apart.
+    pub tag: u32,
+    /// Bytes of an all-to-all's input for each rank; null: all equal.
+    pub input_splits: *const u64,
+    /// Bytes of an all-to-all's buffer from each rank; null: all equal.
+    pub output_splits: *const u64,
 }
 
 /// `gw_done`.
@@ -108,10 +114,12 @@ mod tests {
         assert_eq!(size_of::<GwCounters>(), 64);
         assert_eq!(size_of::<GwCredentials>(), 32);
         assert_eq!(size_of::<GwLayer>(), 16);
-        assert_eq!(size_of::<GwOperation>(), 128);
+        assert_eq!(size_of::<GwOperation>(), 152);
         assert_eq!(offset_of!(GwOperation, buffer), 16);
         assert_eq!(offset_of!(GwOperation, ranks), 56);
         assert_eq!(offset_of!(GwOperation, tolerance), 80);
         assert_eq!(offset_of!(GwOperation, timeout_seconds), 120);
+        assert_eq!(offset_of!(GwOperation, tag), 128);
+        assert_eq!(offset_of!(GwOperation, output_splits), 144);
     }
 }

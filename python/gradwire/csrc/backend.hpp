@@ -6,9 +6,7 @@
 
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <string>
-#include <tuple>
 
 #include "elements.hpp"
 #include "work.hpp"
@@ -35,7 +33,7 @@ struct Gradient {
 
 class Backend : public c10d::Backend {
  public:
-  static constexpr int kTags = 4096;  // tags of send and recv
+  static constexpr int kTags = 65536;  // tags of send and recv
 
   Backend(std::shared_ptr<Rank> rank, Group group, std::chrono::milliseconds timeout)
       : c10d::Backend(group.rank, static_cast<int>(group.ranks.size())),
@@ -272,14 +270,14 @@ class Backend : public c10d::Backend {
     return operation;
   }
 
-  // Collectives count in the lower half of the sequence numbers, point-to-point in the upper.
+  // Collectives are numbered in the order of calls, which is the same on every rank.
   gw_operation collective(uint32_t kind, std::chrono::milliseconds timeout) {
     auto operation = operation_of(kind, timeout);
-    operation.sequence = static_cast<uint32_t>(sequence_++) & 0x7fff'ffffU;
+    operation.sequence = static_cast<uint32_t>(sequence_++);
     return operation;
   }
 
-  // Messages of one pair and tag are matched in order: bit 31, 12 bits of tag, 19 of count.
+  // The core counts the messages of a pair and tag, and matches them in order.
   gw_operation point_to_point(uint32_t kind, int other, int tag) {
     const char* name = kind == GW_SEND ? "send" : "recv";
     TORCH_CHECK(tag >= 0 && tag < kTags, "gradwire: ", name, " with tag ", tag,
@@ -288,9 +286,7 @@ class Backend : public c10d::Backend {
     operation.root = peer(other, name);
     TORCH_CHECK(other != rank_, "gradwire: ", name, " with rank ", other,
                 ", which is this rank: name another one");
-    std::lock_guard lock(pairs_mutex_);
-    const uint32_t count = pairs_[{kind, operation.root, tag}]++;
-    operation.sequence = 0x8000'0000U | (static_cast<uint32_t>(tag) << 19) | (count & 0x7'ffffU);
+    operation.tag = static_cast<uint32_t>(tag);
     return operation;
   }
 
@@ -346,10 +342,12 @@ class Backend : public c10d::Backend {
     return start(operation, std::move(plan));
   }
 
-  // A group of one rank, and an operation without bytes, are complete at once.
+  // A group of one rank, and a collective without bytes, are complete at once.
   WorkPtr start(const gw_operation& operation, Plan plan) {
     auto work = c10::make_intrusive<PendingWork>(rank_, std::move(plan));
-    const bool empty = operation.bytes == 0 && operation.kind != GW_BARRIER;
+    const bool waits = operation.kind == GW_BARRIER || operation.kind == GW_SEND ||
+                       operation.kind == GW_RECV;
+    const bool empty = operation.bytes == 0 && !waits;
     if (size_ == 1 || empty) {
       if (operation.input_bytes > 0) {
         std::memcpy(operation.buffer, operation.input, operation.input_bytes);
@@ -369,8 +367,6 @@ class Backend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> gone_{false};
-  std::mutex pairs_mutex_;
-  std::map<std::tuple<uint32_t, uint32_t, int>, uint32_t> pairs_;  // kind, peer, tag -> count
 };
 
 }  // namespace gradwire

@@ -9,7 +9,7 @@ use gradwire_protocol::units::Span;
 use super::snapshot::{OperationTimes, Spread};
 
 /// The collectives, in the order of their index.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "all_reduce",
     "broadcast",
     "all_gather",
@@ -21,6 +21,7 @@ const NAMES: [&str; 11] = [
     "barrier",
     "send",
     "receive",
+    "receive_any",
 ];
 
 fn index(collective: Collective) -> usize {
@@ -36,6 +37,7 @@ fn index(collective: Collective) -> usize {
         Collective::Barrier => 8,
         Collective::Send { .. } => 9,
         Collective::Receive { .. } => 10,
+        Collective::ReceiveAny { .. } => 11,
     }
 }
 
