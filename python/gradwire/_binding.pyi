@@ -5,7 +5,13 @@ from datetime import timedelta
 
 import torch
 from torch._C._distributed_c10d import Backend as _Backend
-from torch.distributed import Work
+from torch.distributed import Store, Work
+
+def number_of_group(store: Store, position: int, key: str) -> int:
+    """Return the number of a new group, which its member at position 0 draws for all.
+
+    ``store`` is the group's own; ``key`` must be new in it.
+    """
 
 class Rank:
     """This process's place in a job: sockets, driver thread, completion pool."""
@@ -40,9 +46,17 @@ class Backend(_Backend):
     """The backend of one process group."""
 
     def __init__(
-        self, rank: Rank, group: int, ranks: Sequence[int], position: int, timeout: timedelta
+        self,
+        rank: Rank,
+        group: tuple[int, Sequence[int], int],
+        store: Store,
+        name: str,
+        timeout: timedelta,
     ) -> None:
-        """Create the group number ``group`` of ``ranks``; this process is at ``position``."""
+        """Create a group: its number, its members as ranks of the job, this process's position.
+
+        ``name`` is the one by which PyTorch knows the backend; ``store`` is the group's own.
+        """
 
     def allreduce_tagged(
         self,
@@ -60,6 +74,9 @@ class Backend(_Backend):
         ``layers[i]`` begins at byte ``layer_offsets[i]`` of the bucket; layer 0 is the first in
         forward order. ``tolerance`` is the share that may be missing; 0 is lossless.
         """
+
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """Take no part in a split; PyTorch calls it on ranks that are not in the new group."""
 
     def counters(self) -> dict[str, int]:
         """Return what this process's rank has counted since it was opened."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gradwire import _binding
 
 _FAILED = "failed: "
-_GROUPS = 1 << 16
-"""Group numbers have 16 bits on the wire."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ def close_all() -> None:
 
 
 def create_backend(
-    options: _DistributedBackendOptions, _backend_options: object = None
+    options: _DistributedBackendOptions, name: str = "gradwire"
 ) -> _binding.Backend:
-    """Create the backend of one process group; PyTorch calls it with its creation options."""
+    """Create the backend of one process group, which PyTorch knows by ``name``."""
     binding = build.load()
     store = options.store
     position = options.group_rank
@@ -61,11 +59,13 @@ def create_backend(
     if opened is None:
         opened = _open(store, members, position, options.timeout.total_seconds())
         _opened.append(opened)
+    number = binding.number_of_group(store, position, f"gradwire/{opened.launch}/group")
+    ranks = [opened.members.index(member) for member in members]
     return binding.Backend(
         rank=opened.core,
-        group=_agree_on_group(store, position, opened.launch),
-        ranks=[opened.members.index(member) for member in members],
-        position=position,
+        group=(number, ranks, position),
+        store=store,
+        name=name,
         timeout=options.timeout,
     )
 
@@ -123,20 +123,6 @@ def _agree_on_token(store: Store, position: int, keys: str) -> str:
     if position == 0:
         store.set(f"{keys}/token", secrets.token_hex(32))
     return store.get(f"{keys}/token").decode()
-
-
-def _agree_on_group(store: Store, position: int, launch: int) -> int:
-    """Number the group: the first member draws from a count that all groups of the job share."""
-    key = f"gradwire/{launch}/group"
-    if position == 0:
-        store.set(key, str(_base(store).add("gradwire/groups", 1) - 1))
-    number = int(store.get(key))
-    if number >= _GROUPS:
-        raise RuntimeError(
-            f"gradwire: this is process group {number + 1} of the job, and {_GROUPS} is the most; "
-            "create groups once and reuse them"
-        )
-    return number
 
 
 def _base(store: Store) -> Store:

@@ -11,6 +11,7 @@ namespace {
 
 using gradwire::Backend;
 using gradwire::Rank;
+using GroupArguments = std::tuple<uint32_t, std::vector<uint32_t>, int>;
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 py::dict counters_of(Backend& backend) {
@@ -55,12 +56,15 @@ void bind_rank(py::module_& module) {
 
 void bind_backend(py::module_& module) {
   py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>(module, "Backend")
-      .def(py::init([](std::shared_ptr<Rank> rank, uint32_t group, std::vector<uint32_t> ranks,
-                       int position, std::chrono::milliseconds timeout) {
+      .def(py::init([](std::shared_ptr<Rank> rank, const GroupArguments& group,
+                       c10::intrusive_ptr<c10d::Store> store, const std::string& name,
+                       std::chrono::milliseconds timeout) {
+             const auto& [number, ranks, position] = group;
              return c10::make_intrusive<Backend>(
-                 std::move(rank), gradwire::Group{group, position, std::move(ranks)}, timeout);
+                 std::move(rank), gradwire::Group{number, position, ranks},
+                 c10::make_intrusive<c10d::Backend::Options>(name, timeout), std::move(store));
            }),
-           py::arg("rank"), py::arg("group"), py::arg("ranks"), py::arg("position"),
+           py::arg("rank"), py::arg("group"), py::arg("store"), py::arg("name"),
            py::arg("timeout"), NoGil())
       .def(
           "allreduce_tagged",
@@ -73,6 +77,7 @@ void bind_backend(py::module_& module) {
           py::arg("tensor"), py::kw_only(), py::arg("layer_offsets"), py::arg("layers"),
           py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
           NoGil())
+      .def("perform_nocolor_split", [](Backend&, const at::Device&) {})
       .def("counters", &counters_of)
       .def("job",
            [](Backend& backend) {
@@ -87,4 +92,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");
   bind_rank(module);
   bind_backend(module);
+  module.def("number_of_group", &gradwire::number_of_group, py::arg("store"), py::arg("position"),
+             py::arg("key"), NoGil());
 }
