@@ -17,6 +17,8 @@ pub struct Environment {
     pub authority: Option<PathBuf>,
     /// `LOCAL_RANK`: the number of a rank on its host, as launchers tell it.
     pub local_rank: Option<u16>,
+    /// `GRADWIRE_TRACE`: the folder into which the flight recorder is written on failure.
+    pub trace: Option<PathBuf>,
     /// `VIRTUAL_ENV`: the active virtual environment of Python.
     pub virtual_env: Option<PathBuf>,
 }
@@ -40,6 +42,7 @@ impl Environment {
             local_rank: std::env::var("LOCAL_RANK")
                 .ok()
                 .and_then(|number| number.parse().ok()),
+            trace: path("GRADWIRE_TRACE").map(PathBuf::from),
             virtual_env: path("VIRTUAL_ENV").map(PathBuf::from),
         }
     }

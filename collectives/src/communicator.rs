@@ -24,7 +24,7 @@ use gradwire_protocol::wire::Kind;
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
 use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, SubmitError,
+    Collective, Completion, Operation, OperationError, OperationId, Progress, SubmitError,
 };
 use crate::plan::{Plan, Seat};
 use crate::plans::Plans;
@@ -233,6 +233,12 @@ impl Communicator {
     /// Operations on their way.
     pub fn pending(&self) -> usize {
         self.table.len()
+    }
+
+    /// What each operation on its way still needs.
+    pub fn progress(&self) -> impl Iterator<Item = (OperationId, Progress)> {
+        let running = self.table.iter();
+        running.map(|(_, running)| (running.id, running.progress()))
     }
 
     /// What the endpoint counted.

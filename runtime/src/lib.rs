@@ -9,6 +9,7 @@
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
 //! - [`counters`]: everything that was counted, in one place.
 //! - [`metrics`]: the same by peer and class, for those who watch.
+//! - [`trace`]: the flight recorder: the last operations, for whoever asks why one did not end.
 //!
 //! What is not here: how operations work (`gradwire-collectives`), how packets travel
 //! (`gradwire-transport`), where options come from (the command and the Python package).
@@ -20,6 +21,7 @@ pub mod open;
 pub mod pool;
 pub mod rank;
 mod seat;
+pub mod trace;
 mod vicinity;
 
 pub use counters::Counters;

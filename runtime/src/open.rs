@@ -1,6 +1,7 @@
 //! A rank before it has met the others: its sockets are open, so that it can be told to them.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu, Wire};
@@ -46,6 +47,7 @@ pub struct OpenRank {
     mtu: u32,
     offer: Option<Offer>,
     pub(crate) local_rank: Option<u16>,
+    pub(crate) trace_folder: Option<PathBuf>,
     listener: Option<Listener>,
     token: String,
     certificates: Option<Certificates>,
@@ -87,6 +89,7 @@ impl OpenRank {
             mtu,
             offer,
             local_rank: None,
+            trace_folder: None,
             listener,
             token,
             certificates,
@@ -98,6 +101,14 @@ impl OpenRank {
     #[must_use]
     pub fn with_local_rank(mut self, local_rank: Option<u16>) -> Self {
         self.local_rank = local_rank;
+        self
+    }
+
+    /// The rank with a folder, into which its flight recorder is written when something fails;
+    /// without, it is only told to who asks.
+    #[must_use]
+    pub fn with_trace_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.trace_folder = folder;
         self
     }
 
