@@ -30,7 +30,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{Arguments, Command, JobCommand, SimCommand, TraceCommand};
+use environment::Environment;
 use exit::{Exit, Failure};
+use gradwire_runtime::log::{self, Level};
 
 /// Runs the command that was typed; errors go to standard error as one line.
 pub fn run() -> ExitCode {
@@ -47,13 +49,22 @@ pub fn run() -> ExitCode {
             .into();
         }
     };
-    match execute(arguments.command) {
+    match start_log().and_then(|()| execute(arguments.command)) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
             eprintln!("error: {failure}");
             failure.exit().into()
         }
     }
+}
+
+/// Without `GRADWIRE_LOG`, the commands themselves tell what people want to know.
+fn start_log() -> Result<(), Failure> {
+    let level = Environment::read()
+        .log
+        .map_or(Ok(Level::Warn), |level| level.parse());
+    log::start(level.map_err(|error| Failure::Usage(format!("GRADWIRE_LOG: {error}")))?);
+    Ok(())
 }
 
 fn execute(command: Command) -> Result<(), Failure> {

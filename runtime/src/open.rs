@@ -12,6 +12,7 @@ use gradwire_transport::shm::Offer;
 use gradwire_transport::wires::Wires;
 
 use crate::error::{JoinError, OpenError};
+use crate::log;
 use crate::rank::LocalRank;
 
 /// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
@@ -71,6 +72,7 @@ impl OpenRank {
         if rank.0 >= world_size {
             return Err(OpenError::NoSuchRank { rank, world_size });
         }
+        log::rank_is(rank);
         let certificates = certificates.as_ref().map(Certificates::read).transpose()?;
         let listening = (rank == Rank(0)).then(|| Listener::bind(SocketAddr::new(bind, port)));
         let listener = listening.transpose()?;
@@ -185,7 +187,7 @@ fn resolve(rendezvous: &str) -> Result<SocketAddr, JoinError> {
     Ok(first)
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }

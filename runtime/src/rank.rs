@@ -25,6 +25,7 @@ use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
+use crate::start;
 use crate::trace::{Dump, Recorder};
 use crate::vicinity;
 
@@ -97,6 +98,7 @@ impl LocalRank {
             trace_folder,
             ..
         } = open;
+        let name = start::Name::of(&job);
         let job = fitted(job, control.roster());
         let identity = Identity {
             rank,
@@ -134,6 +136,7 @@ impl LocalRank {
         drop(names);
         let watch = Watch::new(subject, &inbox);
         let watched_at = metrics::open(job.metrics, local_rank, &watch);
+        start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
             rank,
             wire,

@@ -79,6 +79,8 @@ impl Seat {
         let begun = Begun::now(task.operation.collective);
         let mut operation = task.operation;
         operation.deadline = task.timeout.map(|timeout| now + timeout);
+        let label = operation.label();
+        log::trace!("{label}: {} bytes", operation.tensor_bytes());
         match self.communicator.submit(now, operation) {
             Ok(id) => {
                 self.recorder.started(recorded, begun.at);
@@ -127,7 +129,11 @@ impl Seat {
     }
 
     fn fails(&mut self, reason: impl FnOnce() -> String) {
-        self.failure.get_or_insert_with(reason);
+        if self.failure.is_none() {
+            let reason = reason();
+            log::info!("{reason}");
+            self.failure = Some(reason);
+        }
     }
 
     /// Gives completions to those who wait for them.
@@ -149,6 +155,7 @@ impl Seat {
                 begun,
                 recorded,
             } = waiting;
+            log::trace!("operation {} ended: {result:?}", id.0);
             match result {
                 Ok(outcome) => {
                     self.operations.note(begun, End::Well);

@@ -158,10 +158,14 @@ impl Recorder {
         let mut kept = self.kept();
         if let (Kept::Unwritten(dump), Some(folder)) = (&*kept, &self.folder) {
             *kept = match write(dump, folder) {
-                Ok(path) => Kept::At(path),
+                Ok(path) => {
+                    let file = path.display();
+                    log::info!("trace of this rank: {file}; compare all: gradwire trace show");
+                    Kept::At(path)
+                }
                 Err(error) => {
                     let folder = folder.display();
-                    eprintln!("warning: no trace: {folder}: {error}");
+                    log::warn!("no trace of this rank: {folder}: {error}");
                     Kept::Nowhere
                 }
             };
