@@ -26,7 +26,7 @@ use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
 use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, SubmitError,
+    Collective, Completion, Operation, OperationError, OperationId, Progress, SubmitError,
 };
 use crate::plan::{Plan, Seat};
 use crate::plans::Plans;
@@ -265,6 +265,12 @@ impl Communicator {
     /// Operations on their way.
     pub fn pending(&self) -> usize {
         self.table.len() + self.matching.waiting().len()
+    }
+
+    /// What each operation on its way still needs.
+    pub fn progress(&self) -> impl Iterator<Item = (OperationId, Progress)> {
+        let running = self.table.iter();
+        running.map(|(_, running)| (running.id, running.progress()))
     }
 
     /// What the endpoint counted.

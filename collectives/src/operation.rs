@@ -86,7 +86,7 @@ pub enum Collective {
 
 impl Collective {
     /// The peer of a point-to-point operation or the root of a collective that has one.
-    fn named_rank(self) -> Option<Rank> {
+    pub fn named_rank(self) -> Option<Rank> {
         match self {
             Self::Broadcast { root: rank }
             | Self::Reduce { root: rank }
@@ -387,6 +387,17 @@ pub struct Outcome {
     pub source: Option<Rank>,
 }
 
+/// What an operation that has not completed still needs.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Progress {
+    /// Ranks that have not sent or not received everything, in ascending order.
+    pub waits_for: Vec<u16>,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes to receive.
+    pub expected: u64,
+}
+
 /// The end of an operation.
 #[derive(Debug)]
 pub struct Completion {
@@ -398,6 +409,8 @@ pub struct Completion {
     pub input: Option<Buffer>,
     /// How it ended.
     pub result: Result<Outcome, OperationError>,
+    /// What it still needed when it failed.
+    pub unfinished: Option<Progress>,
 }
 
 /// An operation's name in messages: "all_reduce, group 0, sequence 7".
@@ -451,7 +464,7 @@ impl Operation {
     }
 
     /// Length of the tensor: of the longer one of buffer and input.
-    pub(crate) fn tensor_bytes(&self) -> usize {
+    pub fn tensor_bytes(&self) -> usize {
         self.buffer
             .len()
             .max(self.input.as_ref().map_or(0, Buffer::len))

@@ -23,7 +23,7 @@ use crate::buffer::{Buffer, Place, Region};
 use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
-use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome};
+use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome, Progress};
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
@@ -504,6 +504,21 @@ impl Running {
 
     /// That the operation ran out of time, and what it was waiting for.
     pub(crate) fn timed_out(&self) -> OperationError {
+        let Progress {
+            waits_for,
+            received,
+            expected,
+        } = self.progress();
+        OperationError::TimedOut {
+            label: self.operation.label(),
+            waits_for,
+            received,
+            expected,
+        }
+    }
+
+    /// What it still needs.
+    pub(crate) fn progress(&self) -> Progress {
         let missing = self.received.iter_zeros();
         let missing = missing.map(|at| self.plan.inbounds[at as usize].from);
         let outbounds = self.plan.outbounds.iter().zip(&self.stages);
@@ -512,18 +527,11 @@ impl Running {
         waits_for.extend(unheard.map(|(outbound, _)| outbound.to.0));
         waits_for.sort_unstable();
         waits_for.dedup();
-        let expected = self
-            .plan
-            .inbounds
-            .iter()
-            .map(|inbound| inbound.region.bytes as u64)
-            .sum();
-        let (label, received) = (self.operation.label(), self.received_bytes);
-        OperationError::TimedOut {
-            label,
+        let inbounds = self.plan.inbounds.iter();
+        Progress {
             waits_for,
-            received,
-            expected,
+            received: self.received_bytes,
+            expected: inbounds.map(|inbound| inbound.region.bytes as u64).sum(),
         }
     }
 
@@ -543,6 +551,7 @@ impl Running {
         result: Result<(), OperationError>,
         memory: &mut Memory,
     ) -> Completion {
+        let unfinished = result.is_err().then(|| self.progress());
         if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
             memory.spares.keep(slots);
         }
@@ -553,6 +562,7 @@ impl Running {
             buffer,
             input,
             result,
+            unfinished,
         }
     }
 }

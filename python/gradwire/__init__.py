@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradwire.sweep import SweepError, sweep
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gradwire import _binding
 
-__all__ = ["SweepError", "autoload", "register", "sweep"]
+__all__ = ["SweepError", "autoload", "register", "sweep", "trace"]
 __version__ = version("gradwire")
 _registered: set[str] = set()
 
@@ -43,6 +43,19 @@ def autoload() -> None:
 
     if torch.distributed.is_available():
         register()
+
+
+def trace() -> list[dict[str, Any]]:
+    """Return what the flight recorder of each job that this process is in holds: usually one.
+
+    Works while operations are on their way, from any thread. Written to a file by ``json.dump``,
+    an entry can be compared with those of other ranks: ``gradwire trace show FILE...``.
+    """
+    import json
+
+    from gradwire import launch
+
+    return [json.loads(text) for text in launch.traces() if text]
 
 
 def _create(

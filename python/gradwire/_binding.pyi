@@ -18,15 +18,18 @@ class Rank:
 
     def __init__(
         self,
-        job: str,
-        place: tuple[int, int],
+        settings: tuple[str, str, str],
+        place: tuple[int, int, int],
         host: str,
-        token: str,
-        certificates: tuple[str, str, str],
+        credentials: tuple[str, str, str, str],
     ) -> None:
-        """Open the sockets. ``place`` is rank and world size; ``job`` a path, or empty.
+        """Open the sockets.
 
-        ``certificates`` are paths of certificate, key and authority; all are empty for none.
+        Args:
+            settings: Path of the job file, folder of traces, level of the log; empty for defaults.
+            place: Rank, world size, and number on this host, negative where that is not known.
+            host: A local address that peers can reach.
+            credentials: Token, and paths of certificate, key and authority; empty for none.
         """
 
     def rendezvous(self) -> str:
@@ -34,6 +37,9 @@ class Rank:
 
     def join(self, rendezvous: str, timeout_seconds: float) -> None:
         """Block until every rank of the job has joined."""
+
+    def trace(self) -> str:
+        """Return what the flight recorder holds, as JSON; empty before the rank has joined."""
 
     def close(self) -> None:
         """Let pending operations finish for some seconds, then stop. Idempotent."""

@@ -47,6 +47,11 @@ def close_all() -> None:
         _opened.pop().core.close()
 
 
+def traces() -> list[str]:
+    """Return what the flight recorders of this process hold, as JSON, one per open rank."""
+    return [opened.core.trace() for opened in _opened if opened.core.is_open]
+
+
 def create_backend(
     options: _DistributedBackendOptions, name: str = "gradwire"
 ) -> _binding.Backend:
@@ -87,11 +92,10 @@ def _open(store: Store, members: tuple[int, ...], position: int, timeout: float)
             environment.interface, environment.master_address or _host_of(store)
         )
         core = binding.Rank(
-            job=environment.job,
-            place=(position, len(members)),
+            settings=(environment.job, environment.trace, environment.log),
+            place=(position, len(members), _local_rank(environment)),
             host=host,
-            token=token,
-            certificates=environment.certificates,
+            credentials=(token, *environment.certificates),
         )
     except Exception as error:
         store.set(f"{keys}/rank/{position}", f"{_FAILED}{error}")
@@ -105,6 +109,15 @@ def _open(store: Store, members: tuple[int, ...], position: int, timeout: float)
         raise RuntimeError(rendezvous.removeprefix(_FAILED))
     core.join(rendezvous, timeout)
     return _Opened(members, launch, core)
+
+
+def _local_rank(environment: Environment) -> int:
+    """Read the number of this rank on its host; -1 where no launcher tells one."""
+    text = environment.local_rank or "-1"
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"gradwire: LOCAL_RANK={text!r} is no whole number") from error
 
 
 def _publish_rendezvous(store: Store, keys: str, world: int, core: _binding.Rank) -> None:

@@ -133,15 +133,25 @@ typedef struct {
   const char* authority;   /* that every rank's certificate must be of */
 } gw_credentials;
 
+/* Who a rank is and where it works. Strings are copied. */
+typedef struct {
+  const char* job_path; /* a job.toml; null: the default job */
+  uint32_t rank;
+  uint32_t world;
+  int32_t local_rank;    /* its number on its host, which chooses its metrics port; negative: none */
+  const char* bind_host; /* a local address that peers can reach */
+  const char* trace_folder; /* its flight recorder is written there on failure; null: nowhere */
+  const char* log_level;    /* what is told on standard error: warn, info (also null), debug, trace */
+  gw_credentials credentials;
+} gw_opening;
+
 /* Called exactly once for an accepted operation, on a thread that may block: one of the pool, or
  * one that is in gw_wait for this operation.
  * `code` is 0 when the operation has completed, and then `message` is null. */
 typedef void (*gw_done)(void* user, int code, const char* message);
 
-/* Opens the sockets of `rank`; rank 0 also listens for the others. Null on failure.
- * `job_path` is a job.toml, or null for the default job. `bind_host` is a local address. */
-gw_rank* gw_open(const char* job_path, uint32_t rank, uint32_t world, const char* bind_host,
-                 const gw_credentials* credentials, char* error, size_t error_len);
+/* Opens the sockets of a rank; rank 0 also listens for the others. Null on failure. */
+gw_rank* gw_open(const gw_opening* opening, char* error, size_t error_len);
 
 /* Rank 0: writes the "host:port" that every rank passes to gw_join. */
 size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
@@ -172,6 +182,12 @@ double gw_job_tolerance(gw_rank* rank);
 
 /* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text. */
 size_t gw_job_json(gw_rank* rank, char* out, size_t len);
+
+/* What the flight recorder holds now, as a JSON object: the form of `gradwire trace show`. Null
+ * before the rank has joined. To be freed by gw_text_free. */
+char* gw_trace_json(gw_rank* rank);
+
+void gw_text_free(char* text);
 
 /* Fails every pending operation here, and tells the other ranks why. */
 void gw_abort(gw_rank* rank, const char* reason);

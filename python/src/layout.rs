@@ -38,6 +38,28 @@ pub struct GwCredentials {
     pub authority: *const c_char,
 }
 
+/// `gw_opening`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GwOpening {
+    /// A job file, or null.
+    pub job_path: *const c_char,
+    /// Which rank.
+    pub rank: u32,
+    /// Of how many.
+    pub world: u32,
+    /// Its number on its host; negative: not known.
+    pub local_rank: i32,
+    /// A local address.
+    pub bind_host: *const c_char,
+    /// Where its flight recorder is written on failure, or null.
+    pub trace_folder: *const c_char,
+    /// How much is told on standard error; null: "info".
+    pub log_level: *const c_char,
+    /// What it proves itself by.
+    pub credentials: GwCredentials,
+}
+
 /// `gw_layer`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
@@ -113,6 +135,8 @@ mod tests {
     fn structures_have_the_layout_of_a_64_bit_c_compiler() {
         assert_eq!(size_of::<GwCounters>(), 64);
         assert_eq!(size_of::<GwCredentials>(), 32);
+        assert_eq!(size_of::<GwOpening>(), 80);
+        assert_eq!(offset_of!(GwOpening, bind_host), 24);
         assert_eq!(size_of::<GwLayer>(), 16);
         assert_eq!(size_of::<GwOperation>(), 152);
         assert_eq!(offset_of!(GwOperation, buffer), 16);

@@ -5,21 +5,27 @@
 //! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
+//! - `start`: the line that tells what a job uses.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
 //! - [`counters`]: everything that was counted, in one place.
 //! - [`metrics`]: the same by peer and class, for those who watch.
+//! - [`log`]: lines for people on standard error, and how many of them.
+//! - [`trace`]: the flight recorder: the last operations, for whoever asks why one did not end.
 //!
 //! What is not here: how operations work (`gradwire-collectives`), how packets travel
 //! (`gradwire-transport`), where options come from (the command and the Python package).
 
 pub mod counters;
 pub mod error;
+pub mod log;
 pub mod metrics;
 pub mod open;
 pub mod pool;
 pub mod rank;
 mod seat;
+mod start;
+pub mod trace;
 mod vicinity;
 
 pub use counters::Counters;

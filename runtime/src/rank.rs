@@ -24,7 +24,9 @@ use crate::metrics::snapshot::Subject;
 use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
-use crate::seat::{Caller, Pending, Promise, Seat, Ticket};
+use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
+use crate::start;
+use crate::trace::{Dump, Recorder};
 use crate::vicinity::{self, Pace};
 
 /// How long a closing rank goes on answering others that are not done.
@@ -34,6 +36,8 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// How long a question to the driver thread may take.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long whoever asks for a trace waits for what only the driver knows.
+const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An operation and the longest that it may take.
 #[derive(Debug)]
@@ -68,6 +72,7 @@ pub struct LocalRank {
     control: Mutex<Option<Control>>,
     inbox: Arc<Inbox>,
     pool: Arc<Pool>,
+    recorder: Arc<Recorder>,
     pending: Arc<Pending>,
     watch: Arc<Watch>,
     watched_at: Mutex<Option<Server>>,
@@ -90,8 +95,10 @@ impl LocalRank {
             world_size,
             sockets,
             local_rank,
+            trace_folder,
             ..
         } = open;
+        let name = start::Name::of(&job);
         let job = fitted(job, control.roster());
         let identity = Identity {
             rank,
@@ -106,6 +113,10 @@ impl LocalRank {
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
         let pace = Pace::of(job.transport.idle, control.roster(), rank);
+        let wire = wire_of(terms.as_ref(), world_size, wires);
+        let subject = Subject::new(&job, identity, control.roster(), wire);
+        let recorder = Recorder::new(subject.clone(), job.trace.entries, trace_folder);
+        let (recorder, pool) = (Arc::new(recorder), Arc::<Pool>::default());
         let setup = Setup {
             sockets,
             peers: control
@@ -119,15 +130,14 @@ impl LocalRank {
             idle: pace.idle,
             caller_spin: pace.caller_spin,
         };
-        let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)
-            .map_err(JoinError::Driver)?;
+        let seat = Seat::new(communicator, Arc::clone(&recorder), Arc::clone(&pool));
+        let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
         drop(names);
-        let wire = wire_of(terms.as_ref(), world_size, wires);
-        let subject = Subject::new(&job, identity, control.roster(), wire);
         let watch = Watch::new(subject, &inbox);
         let watched_at = metrics::open(job.metrics, local_rank, &watch);
+        start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
             rank,
             wire,
@@ -135,7 +145,8 @@ impl LocalRank {
             segment_bytes,
             control: Mutex::new(Some(control)),
             inbox,
-            pool: Arc::default(),
+            pool,
+            recorder,
             pending: Arc::default(),
             watch,
             watched_at: Mutex::new(watched_at),
@@ -168,12 +179,20 @@ impl LocalRank {
     pub fn submit(&self, task: Task, done: Done) -> Ticket {
         let ticket = Ticket::default();
         let caller = Caller::Pool(Arc::clone(&self.pool), ticket.clone());
-        let promise = Promise::new(done, caller, &self.pending);
+        let submission = self.submission(task, done, caller);
         self.inbox.with(|link| {
             // A driver that has stopped drops the promise, and thereby keeps it.
-            let _ = link.submit(Box::new(move |seat, now| seat.submit(now, task, promise)));
+            let _ = link.submit(Box::new(move |seat, now| seat.submit(now, submission)));
         });
         ticket
+    }
+
+    fn submission(&self, task: Task, done: Done, caller: Caller) -> Submission {
+        Submission {
+            recorded: self.recorder.submitted(&task.operation),
+            task,
+            promise: Promise::new(done, caller, (&self.pending, &self.recorder)),
+        }
     }
 
     /// Drives this rank on the calling thread until the operation has ended, and then calls back
@@ -212,14 +231,15 @@ impl LocalRank {
         let done = Box::new(move |result| {
             let _ = tell.send(result);
         });
-        let promise = Promise::new(done, Caller::Driver, &self.pending);
+        let submission = self.submission(task, done, Caller::Driver);
         let mut result = None;
-        let command = move |seat: &mut Seat, now| seat.submit(now, task, promise);
+        let command = move |seat: &mut Seat, now| seat.submit(now, submission);
         self.drive(Box::new(command), || {
             result = told.try_recv().ok();
             result.is_some()
         });
-        result.unwrap_or_else(|| told.recv().unwrap_or(Err(EndError::Closed)))
+        let result = result.unwrap_or_else(|| told.recv().unwrap_or(Err(EndError::Closed)));
+        result.map_err(|error| error.traced(&self.recorder))
     }
 
     /// What was counted so far; zeros when the rank has been closed.
@@ -237,6 +257,30 @@ impl LocalRank {
     /// What was counted so far, by peer and class; `None` when the rank has been closed.
     pub fn metrics(&self) -> Option<Snapshot> {
         self.watch.snapshot()
+    }
+
+    /// What the flight recorder holds now. A driver that does not answer within a second leaves out
+    /// what pending operations wait for.
+    pub fn trace(&self) -> Dump {
+        let (tell, told) = sync_channel(1);
+        let ask = move |seat: &mut Seat, _| {
+            let _ = tell.send(seat.situation());
+        };
+        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
+        let situation = match asked {
+            Some(Ok(())) => told.recv_timeout(TRACE_PATIENCE).ok(),
+            _ => {
+                return self
+                    .recorder
+                    .dump_alone("the rank was closed, or its driver has failed");
+            }
+        };
+        match situation {
+            Some(situation) => self.recorder.dump(situation),
+            None => self
+                .recorder
+                .dump_alone("the driver has not answered within a second"),
+        }
     }
 
     /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job

@@ -96,6 +96,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "TCP port of a host's first rank for Prometheus and `gradwire top`; 0 is off.";
     "metrics.bind": metrics.bind = OneOf(WATCHERS),
         "Who may ask for metrics: processes of the same host, or anybody.";
+    "trace.entries": trace.entries = whole::<u32>(0..=1_000_000),
+        "Operations that the flight recorder of a rank keeps, the last ones; 0 is off.";
     "faults.seed": faults.seed = whole::<u64>(0..=i64::MAX as u64), "Seed of all draws.";
     "faults.drop": faults.drop = AnyShare, "Share of packets dropped.";
     "faults.burst": faults.burst = Number(1.0..=1000.0), "Mean length of a run of drops.";

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
+#include <tuple>
 
 #include "backend.hpp"
 
@@ -39,17 +40,20 @@ std::vector<gw_layer> layers_of(const std::vector<uint64_t>& offsets,
 
 void bind_rank(py::module_& module) {
   py::class_<Rank, std::shared_ptr<Rank>>(module, "Rank")
-      .def(py::init([](const std::string& job, std::pair<uint32_t, uint32_t> place,
-                       const std::string& host, const std::string& token,
-                       const std::array<std::string, 3>& certificates) {
-             const auto& [certificate, key, authority] = certificates;
-             return std::make_shared<Rank>(job, Rank::Place{place.first, place.second}, host,
+      .def(py::init([](const std::array<std::string, 3>& settings,
+                       const std::tuple<uint32_t, uint32_t, int32_t>& place,
+                       const std::string& host, const std::array<std::string, 4>& credentials) {
+             const auto& [job, trace, log] = settings;
+             const auto& [rank, world, local] = place;
+             const auto& [token, certificate, key, authority] = credentials;
+             return std::make_shared<Rank>(Rank::Settings{job, trace, log},
+                                           Rank::Place{rank, world, local}, host,
                                            Rank::Credentials{token, certificate, key, authority});
            }),
-           py::arg("job"), py::arg("place"), py::arg("host"), py::arg("token"),
-           py::arg("certificates"), NoGil())
+           py::arg("settings"), py::arg("place"), py::arg("host"), py::arg("credentials"), NoGil())
       .def("rendezvous", &Rank::rendezvous, NoGil())
       .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
+      .def("trace", &Rank::trace_json, NoGil())
       .def("close", &Rank::close, NoGil())
       .def_property_readonly("is_open", &Rank::is_open);
 }

@@ -41,11 +41,16 @@ fn index(collective: Collective) -> usize {
     }
 }
 
+/// The name of a collective, without the rank that it names.
+pub(crate) fn name(collective: Collective) -> &'static str {
+    NAMES[index(collective)]
+}
+
 /// An operation that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     index: usize,
-    at: Instant,
+    pub(crate) at: Instant,
 }
 
 impl Begun {
