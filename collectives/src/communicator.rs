@@ -293,6 +293,11 @@ impl Communicator {
         self.memory.residuals.restore(tensor_key, residual);
     }
 
+    /// Gives the residual of a tensor away, for example into a checkpoint.
+    pub fn take_residual(&mut self, tensor_key: u64) -> Option<Residual> {
+        self.memory.residuals.take(tensor_key)
+    }
+
     fn fail_where(
         &mut self,
         fails: impl Fn(&Operation) -> bool,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import torch
 from torch._C._distributed_c10d import Backend as _Backend
-from torch.distributed import Store, Work
+from torch.distributed import ReduceOp, Store, Work
 
 def number_of_group(store: Store, position: int, key: str) -> int:
     """Return the number of a new group, which its member at position 0 draws for all.
@@ -74,11 +74,34 @@ class Backend(_Backend):
         tolerance: float,
         step: int,
         tensor_key: int,
+        op: ReduceOp = ...,
     ) -> Work:
-        """Average a gradient bucket in place.
+        """Reduce a gradient bucket in place, by default to its average.
 
         ``layers[i]`` begins at byte ``layer_offsets[i]`` of the bucket; layer 0 is the first in
         forward order. ``tolerance`` is the share that may be missing; 0 is lossless.
+        """
+
+    def reduce_scatter_tagged(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        *,
+        layer: int,
+        layer_count: int,
+        tolerance: float,
+        step: int,
+        tensor_key: int,
+        op: ReduceOp = ...,
+    ) -> Work:
+        """Reduce ``input``, which holds one ``output`` per rank and is of one layer."""
+
+    def take_residual(
+        self, tensor_key: int, elements: int, dtype: torch.dtype
+    ) -> torch.Tensor | None:
+        """Take what error feedback keeps of a tensor: ``elements`` values, zero where nothing was.
+
+        The next step no longer adds it. ``None`` where nothing is kept.
         """
 
     def perform_nocolor_split(self, device: torch.device) -> None:

@@ -192,6 +192,14 @@ void gw_text_free(char* text);
 /* Fails every pending operation here, and tells the other ranks why. */
 void gw_abort(gw_rank* rank, const char* reason);
 
+/* Takes away what error feedback keeps of a tensor for its next step, since that is part of a
+ * training job's state: nothing of it is added to the next step, unless the caller does so.
+ * `values` has the tensor's bytes, and receives lost values where they belong, else zeros. 1 where
+ * something was kept, 0 where nothing was (`values` is left as it was), negative on failure, also
+ * when the tensor had another type or length. */
+int gw_residual_take(gw_rank* rank, uint64_t tensor_key, uint32_t dtype, void* values,
+                     size_t bytes, char* error, size_t error_len);
+
 /* Lets what is on its way finish, joins every thread, frees the rank. */
 void gw_close(gw_rank* rank);
 

@@ -49,7 +49,8 @@ impl GwRank {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn joined(&self) -> Option<Arc<LocalRank>> {
+    /// The rank once it has joined its job.
+    pub(crate) fn joined(&self) -> Option<Arc<LocalRank>> {
         match &*self.stage() {
             Stage::Joined(rank) => Some(Arc::clone(rank)),
             Stage::Open(_) | Stage::Joining => None,
@@ -59,13 +60,13 @@ impl GwRank {
 
 /// Where an entry point writes its error.
 #[derive(Clone, Copy)]
-struct ErrorOut {
-    out: *mut c_char,
-    room: usize,
+pub(crate) struct ErrorOut {
+    pub(crate) out: *mut c_char,
+    pub(crate) room: usize,
 }
 
 /// Runs the body of an entry point; an error or a panic is written to `error` and gives `None`.
-fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, String>) -> Option<T> {
+pub(crate) fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, String>) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err("gradwire panicked; the panic is on standard error".to_owned()));
     result
@@ -81,9 +82,11 @@ const NO_ERROR_TEXT: ErrorOut = ErrorOut {
     room: 0,
 };
 
+/// The rank behind a pointer that may be null.
+///
 /// # Safety
 /// `rank` is null or came from `gw_open` and was not closed.
-unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
+pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
     // SAFETY: the caller vouches for the pointer.
     unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
 }

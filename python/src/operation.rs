@@ -53,8 +53,7 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
         },
         sequence: operation.sequence,
         collective,
-        dtype: DType::from_number(operation.dtype)
-            .ok_or_else(|| format!("dtype {}: allowed are 0 to 11", operation.dtype))?,
+        dtype: dtype(operation.dtype)?,
         op: op
             .or_else(|| (!collective.reduces()).then_some(ReduceOp::Sum))
             .ok_or_else(|| format!("reduce {}: allowed are 0 to 7", operation.reduce))?,
@@ -70,6 +69,11 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
         operation: taken,
         timeout: timeout(operation.timeout_seconds),
     })
+}
+
+/// The element type of a number of the header.
+pub(crate) fn dtype(number: u32) -> Result<DType, String> {
+    DType::from_number(number).ok_or_else(|| format!("dtype {number}: allowed are 0 to 11"))
 }
 
 fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, String> {
@@ -205,9 +209,15 @@ unsafe fn slice<'a, T>(start: *const T, len: usize, name: &str) -> Result<&'a [T
     }
 }
 
+/// Memory that a caller names and lends for writing.
+///
 /// # Safety
 /// As [`task`], for one of its pointers.
-unsafe fn slice_mut(start: *mut u8, len: usize, name: &str) -> Result<&'static mut [u8], String> {
+pub(crate) unsafe fn slice_mut(
+    start: *mut u8,
+    len: usize,
+    name: &str,
+) -> Result<&'static mut [u8], String> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(format!("{name} is null but has a length of {len}")),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::holes::Residual;
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, Security};
@@ -244,14 +245,19 @@ impl LocalRank {
 
     /// What was counted so far; zeros when the rank has been closed.
     pub fn counters(&self) -> Counters {
-        let (tell, told) = sync_channel(1);
-        let ask = move |seat: &mut Seat, _| {
-            let _ = tell.send(Counters::of(seat.communicator().endpoint()));
-        };
-        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
-        let counted = asked.and_then(|_| told.recv_timeout(ANSWER_PATIENCE).ok());
+        let counted = self.ask(|seat| Counters::of(seat.communicator().endpoint()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
         counted.unwrap_or_default().with_driver(driver)
+    }
+
+    /// Gives away what error feedback keeps of a tensor: the next step no longer adds it. `None`
+    /// when nothing is kept.
+    ///
+    /// # Errors
+    /// [`EndError::Closed`] when the rank has been closed or does not answer.
+    pub fn take_residual(&self, tensor_key: u64) -> Result<Option<Residual>, EndError> {
+        self.ask(move |seat| seat.communicator_mut().take_residual(tensor_key))
+            .ok_or(EndError::Closed)
     }
 
     /// What was counted so far, by peer and class; `None` when the rank has been closed.
@@ -292,6 +298,19 @@ impl LocalRank {
     fn door(&self) -> MutexGuard<'_, Option<Server>> {
         let door = self.watched_at.lock();
         door.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks whoever drives; `None` when the rank has been closed or does not answer in time.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Seat) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tell, told) = sync_channel(1);
+        let ask = move |seat: &mut Seat, _| {
+            let _ = tell.send(question(seat));
+        };
+        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
+        asked.and_then(|_| told.recv_timeout(ANSWER_PATIENCE).ok())
     }
 
     /// Fails every operation here and on all other ranks.

@@ -64,6 +64,10 @@ impl Seat {
         &self.communicator
     }
 
+    pub(crate) fn communicator_mut(&mut self) -> &mut Communicator {
+        &mut self.communicator
+    }
+
     /// How long operations took.
     pub(crate) fn operations(&self) -> &Operations {
         &self.operations

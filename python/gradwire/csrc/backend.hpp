@@ -162,6 +162,19 @@ class Backend : public c10d::Backend {
     return all_reduce_gradient(*submit_, tensor, gradient);
   }
 
+  WorkPtr reduce_scatter_gradient(const at::Tensor& output, const at::Tensor& input,
+                                  const Gradient& gradient) {
+    return gradwire::reduce_scatter_gradient(*submit_, {output, input}, gradient);
+  }
+
+  // Takes what error feedback keeps of a tensor like this; an undefined tensor for nothing.
+  at::Tensor take_residual(uint64_t tensor_key, int64_t elements, at::ScalarType type) {
+    auto values = at::empty({elements}, type);
+    const bool kept = core_->take_residual(
+        {tensor_key, moved_dtype(values), values.data_ptr(), values.nbytes()});
+    return kept ? values : at::Tensor();
+  }
+
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return gradwire::reduce(*submit_, tensors, options);
   }

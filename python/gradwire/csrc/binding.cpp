@@ -12,6 +12,7 @@ namespace {
 
 using gradwire::Backend;
 using gradwire::Rank;
+using BoundBackend = py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>;
 using GroupArguments = std::tuple<uint32_t, std::vector<uint32_t>, int>;
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
@@ -58,8 +59,42 @@ void bind_rank(py::module_& module) {
       .def_property_readonly("is_open", &Rank::is_open);
 }
 
+void bind_gradients(BoundBackend& backend) {
+  backend
+      .def(
+          "allreduce_tagged",
+          [](Backend& backend, at::Tensor tensor, const std::vector<uint64_t>& layer_offsets,
+             const std::vector<uint32_t>& layers, uint32_t layer_count, double tolerance,
+             uint32_t step, uint64_t tensor_key, const c10d::ReduceOp& op) {
+            return backend.allreduce_gradient(tensor, {op, layers_of(layer_offsets, layers),
+                                                       layer_count, tolerance, step, tensor_key});
+          },
+          py::arg("tensor"), py::kw_only(), py::arg("layer_offsets"), py::arg("layers"),
+          py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+      .def(
+          "reduce_scatter_tagged",
+          [](Backend& backend, at::Tensor output, at::Tensor input, uint32_t layer,
+             uint32_t layer_count, double tolerance, uint32_t step, uint64_t tensor_key,
+             const c10d::ReduceOp& op) {
+            return backend.reduce_scatter_gradient(
+                output, input, {op, {{0, layer, 0}}, layer_count, tolerance, step, tensor_key});
+          },
+          py::arg("output"), py::arg("input"), py::kw_only(), py::arg("layer"),
+          py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+      .def(
+          "take_residual",
+          [](Backend& backend, uint64_t tensor_key, int64_t elements, at::ScalarType dtype) {
+            const auto values = backend.take_residual(tensor_key, elements, dtype);
+            return values.defined() ? std::make_optional(values) : std::nullopt;
+          },
+          py::arg("tensor_key"), py::arg("elements"), py::arg("dtype"), NoGil());
+}
+
 void bind_backend(py::module_& module) {
-  py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>(module, "Backend")
+  BoundBackend backend(module, "Backend");
+  backend
       .def(py::init([](std::shared_ptr<Rank> rank, const GroupArguments& group,
                        c10::intrusive_ptr<c10d::Store> store, const std::string& name,
                        std::chrono::milliseconds timeout) {
@@ -70,17 +105,6 @@ void bind_backend(py::module_& module) {
            }),
            py::arg("rank"), py::arg("group"), py::arg("store"), py::arg("name"),
            py::arg("timeout"), NoGil())
-      .def(
-          "allreduce_tagged",
-          [](Backend& backend, at::Tensor tensor, const std::vector<uint64_t>& layer_offsets,
-             const std::vector<uint32_t>& layers, uint32_t layer_count, double tolerance,
-             uint32_t step, uint64_t tensor_key) {
-            return backend.allreduce_gradient(tensor, {layers_of(layer_offsets, layers),
-                                                       layer_count, tolerance, step, tensor_key});
-          },
-          py::arg("tensor"), py::kw_only(), py::arg("layer_offsets"), py::arg("layers"),
-          py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
-          NoGil())
       .def("perform_nocolor_split", [](Backend&, const at::Device&) {})
       .def("counters", &counters_of)
       .def("job",
@@ -88,6 +112,7 @@ void bind_backend(py::module_& module) {
              return py::module_::import("json").attr("loads")(backend.core().job_json());
            })
       .def("job_tolerance", [](Backend& backend) { return backend.core().job_tolerance(); });
+  bind_gradients(backend);
 }
 
 }  // namespace

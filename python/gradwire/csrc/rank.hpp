@@ -134,6 +134,24 @@ class Rank {
     return gw_job_tolerance(open_handle());
   }
 
+  // What error feedback keeps of a tensor, and the tensor's type and memory for it.
+  struct Residual {
+    uint64_t tensor_key;
+    uint32_t dtype;
+    void* values;
+    size_t bytes;
+  };
+
+  // Whether something was kept; it is in `values` then, and no longer kept.
+  bool take_residual(const Residual& residual) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    const int taken = gw_residual_take(open_handle(), residual.tensor_key, residual.dtype,
+                                       residual.values, residual.bytes, error.data(), error.size());
+    if (taken < 0) throw std::runtime_error(error.data());
+    return taken > 0;
+  }
+
   std::string job_json() {
     return text(gw_job_json);
   }

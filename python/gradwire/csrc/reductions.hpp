@@ -6,8 +6,9 @@
 
 namespace gradwire {
 
-// What a DDP hook knows about a bucket of gradients and the core wants to know.
+// What a hook knows about gradients that travel together and the core wants to know.
 struct Gradient {
+  c10d::ReduceOp op;
   std::vector<gw_layer> layers;
   uint32_t layer_count;
   double tolerance;
@@ -24,6 +25,19 @@ inline gw_operation computing(Submitter& submit, uint32_t kind, const Reduction&
   auto operation = submit.collective(kind, timeout);
   operation.dtype = reduction.dtype;
   operation.reduce = reduction.reduce;
+  return operation;
+}
+
+inline gw_operation tagged(Submitter& submit, uint32_t kind, const at::Tensor& tensor,
+                           const Gradient& gradient) {
+  const auto reduction = reduction_of(tensor.scalar_type(), gradient.op);
+  auto operation = computing(submit, kind, reduction, c10d::kUnsetTimeout);
+  operation.tolerance = gradient.tolerance > 0 ? gradient.tolerance : -1.0;
+  operation.step = gradient.step;
+  operation.layer_count = gradient.layer_count;
+  operation.layers = gradient.layers.data();
+  operation.layers_len = gradient.layers.size();
+  operation.tensor_key = gradient.tensor_key;
   return operation;
 }
 
@@ -74,22 +88,25 @@ inline WorkPtr all_reduce_coalesced(Submitter& submit, Tensors& tensors,
   return submit.in_place(operation, joined, std::move(plan));
 }
 
-// All-reduce of a gradient bucket: the mean, with the job's tolerance for missing segments.
+// All-reduce of a gradient bucket, with the tolerance for missing segments.
 inline WorkPtr all_reduce_gradient(Submitter& submit, const at::Tensor& tensor,
                                    const Gradient& gradient) {
   check_dense(tensor, "all_reduce of gradients");
   TORCH_CHECK(tensor.is_contiguous(), "gradwire: gradients must be one contiguous bucket");
-  const c10d::ReduceOp mean(c10d::ReduceOp::AVG);
-  const auto reduction = reduction_of(tensor.scalar_type(), mean);
-  auto operation = detail::computing(submit, GW_ALL_REDUCE, reduction, c10d::kUnsetTimeout);
-  operation.tolerance = gradient.tolerance > 0 ? gradient.tolerance : -1.0;
-  operation.step = gradient.step;
-  operation.layer_count = gradient.layer_count;
-  operation.layers = gradient.layers.data();
-  operation.layers_len = gradient.layers.size();
-  operation.tensor_key = gradient.tensor_key;
+  const auto operation = detail::tagged(submit, GW_ALL_REDUCE, tensor, gradient);
   return submit.in_place(operation, tensor,
                          submit.plan(c10d::OpType::ALLREDUCE, "all_reduce", {tensor}));
+}
+
+// Reduce-scatter of the gradients of a sharded module; the layers are those of the input.
+inline WorkPtr reduce_scatter_gradient(Submitter& submit, const Buffers& buffers,
+                                       const Gradient& gradient) {
+  check_whole(buffers.input, buffers.output, submit.size(), "reduce_scatter of gradients");
+  auto plan = submit.plan(c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter",
+                          {buffers.output}, {buffers.input});
+  const auto operation =
+      detail::tagged(submit, GW_REDUCE_SCATTER, buffers.input, gradient);
+  return submit.from_input(operation, buffers, std::move(plan));
 }
 
 // The tensors of ranks other than the root stay as they are.
