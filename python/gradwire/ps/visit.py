@@ -44,7 +44,7 @@ class Visit(threading.Thread):
                 pass
             self._finish(self._sent)
             self._server.vacate(self, Standing.FINISHED)
-        except RuntimeError as error:
+        except Exception as error:  # whatever it is, the worker is not served any more
             self._lost(str(error))
         finally:
             if self._link is not None:
