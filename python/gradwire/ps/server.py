@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -19,6 +20,9 @@ from gradwire.ps.visit import Visit
 _POLL_SECONDS = 0.02
 _LEAVE_SECONDS = 10.0
 """How long a server that has nothing more to do waits for others."""
+
+_HEARING_SECONDS = 2.0
+"""How long a server still lets workers in to tell them that training has failed."""
 
 
 class Server:
@@ -46,7 +50,7 @@ class Server:
         self._optimize, self._schedule = optimizer, schedule
         self._progress = Progress(setup.mode, setup.workers)
         self._changed = threading.Condition()
-        self._failed = ""
+        self._failed, self._failed_at = "", 0.0
         self._shard: Shard
         self._contributions: list[Contribution]
 
@@ -65,7 +69,7 @@ class Server:
         wait_until(lambda: not any(v.is_alive() for v in visits), _LEAVE_SECONDS)
         for visit in visits:
             visit.leave()
-        self._meeting.end(_LEAVE_SECONDS)
+        self._meeting.end(_HEARING_SECONDS if self._failed else _LEAVE_SECONDS)
         if self._failed:
             raise FailedError(self._failed)
 
@@ -92,7 +96,9 @@ class Server:
             reason = "" if self._failed else self._progress.hopeless(self.setup.timeout)
         if reason:
             self._give_up(f"{reason} within {self.setup.timeout:.0f} s")
-        return bool(self._failed) or self._progress.is_over()
+        if self._failed:
+            return time.monotonic() > self._failed_at + _HEARING_SECONDS
+        return self._progress.is_over()
 
     def _give_up(self, reason: str) -> None:
         """End training everywhere; whoever says so first chooses the words."""
@@ -101,19 +107,23 @@ class Server:
 
     def _stop(self, text: str) -> None:
         with self._changed:
-            self._failed = text
+            self._failed, self._failed_at = text, time.monotonic()
             self._changed.notify_all()
 
     def report(self, text: str) -> None:
         """Say something on standard error."""
         print(f"gradwire.ps: server {self.setup.number}: {text}", file=sys.stderr, flush=True)
 
-    def seat(self, visit: Visit) -> tuple[int, int]:
-        """Give a worker its seat: updates applied, -1 without parameters, and its clock."""
+    def seat(self, visit: Visit) -> tuple[int, int, int]:
+        """Give a worker its seat: whether all is well, updates applied, and its clock.
+
+        Without parameters, -1 updates are applied.
+        """
         with self._changed:
             clock = self._progress.arrive(visit.worker, visit.number, visit.place)
             self._changed.notify_all()
-            return (self._progress.updates if self._shard.is_installed else -1), clock
+            updates = self._progress.updates if self._shard.is_installed else -1
+            return int(not self._failed), updates, clock
 
     def vacate(self, visit: Visit, standing: Standing, reason: str = "") -> None:
         """Note that a worker has finished or was lost, unless it is back already."""

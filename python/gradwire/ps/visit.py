@@ -67,12 +67,13 @@ class Visit(threading.Thread):
     def _lost(self, reason: str = "") -> None:
         self._is_gone = True
         told = self._link.failure if self._link is not None else ""
+        told = told.removeprefix(f"{self.label}: ")
         self._server.vacate(self, Standing.LOST, told or reason)
 
     def _welcome(self) -> None:
-        updates, clock = self._server.seat(self)
+        answer = self._server.seat(self)
         self._await_request()
-        self._reply(1, updates, clock)
+        self._reply(*answer)
 
     def _reply(self, *numbers: int) -> None:
         self._sent.append(self._linked.say(WORKER, Tag.REPLY, *numbers))

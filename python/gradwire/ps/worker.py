@@ -78,8 +78,13 @@ class Worker:
         self._meeting.arrive(
             Arrival(self.setup.number, self._meeting.place, core.rendezvous(), token)
         )
-        core.join(core.rendezvous(), self.setup.timeout)
         names = [f"server {i} ({place})" for i, place in enumerate(self._servers)]
+        try:
+            core.join(core.rendezvous(), self.setup.timeout)
+        except RuntimeError as error:
+            raise FailedError(
+                f"gradwire.ps: not all of {'; '.join(names)} have let this worker in: {error}"
+            ) from error
         limit = timedelta(seconds=self.setup.timeout + _SLACK_SECONDS)
         return Link(core, Peers(WORKER, ("this worker", *names)), limit)
 
@@ -162,8 +167,7 @@ class Worker:
         if kind is None:
             self.close()
         else:
-            self._link.abort()
-            self._link.close()
+            self._drop()
 
     def _by_number(self, gradients: Mapping[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if gradients is None:
@@ -211,7 +215,7 @@ class Worker:
         )
         answers = [(int(header[0]), int(header[1]), int(header[2])) for header in headers]
         if not all(is_well for is_well, _, _ in answers):
-            self._link.abort()
+            self._drop()
             raise self._meeting.failure()
         return answers
 
@@ -221,7 +225,13 @@ class Worker:
             for work in works:
                 work.wait()
         except RuntimeError as error:
+            self._drop()
             raise self._explained() from error
+
+    def _drop(self) -> None:
+        """Leave without having finished: to the servers this worker is lost."""
+        self._link.abort()
+        self._link.close()
 
     def _explained(self) -> FailedError:
         """Say what the servers have left word of, or else which server failed."""
