@@ -2,8 +2,10 @@
 
 import contextlib
 import functools
+import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,43 @@ def a_worker_that_does_not_come_back_is_named_to_all() -> None:
     ends = Launch(waits, setup={"timeout": 1.5}).run()
     for end in (ends[0], ends[2], ends[3]):
         assert "worker 1 (rank 1, 127.0.0.1" in _raised(end)
+
+
+@pytest.mark.usefixtures("place")
+def a_killed_worker_may_come_back_and_a_killed_server_is_named_within_ten_seconds(
+    tmp_path: Path,
+) -> None:
+    ranks = serving.Processes(tmp_path)
+    try:
+        for rank in range(4):
+            ranks.start(rank)
+        ranks.note("clock1")
+        ranks.signal(1, signal.SIGKILL)
+        assert ranks.code(1) == -signal.SIGKILL
+        before = int(ranks.note("latest0"))
+        _wait_until(lambda: int(ranks.note("latest0")) > before + 5)  # beyond the staleness
+        assert "worker 1 (rank 1, 127.0.0.1" in ranks.errors(2)
+        assert "the others go on" in ranks.errors(3)
+
+        (tmp_path / "entered1").unlink()
+        ranks.start(1)
+        assert int(ranks.note("entered1")) > before, "it goes on beside the others"
+
+        ranks.signal(3, signal.SIGKILL)
+        for rank in (0, 1):
+            seconds, said = ranks.note(f"error{rank}", patience=15).split(" ", 1)
+            assert float(seconds) < 10
+            assert "server 1 (rank 3, 127.0.0.1, process" in said
+            assert ranks.code(rank) == 0
+    finally:
+        ranks.end()
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @pytest.mark.usefixtures("place")

@@ -1,8 +1,12 @@
 """Runs servers and workers of a parameter server as threads of one process."""
 
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,6 +133,49 @@ def alone(count: int, workers: int) -> torch.Tensor:
     return flat(model)
 
 
-def port_of_environment() -> int:
-    """Return the port at which this launch meets."""
-    return int(os.environ["MASTER_PORT"])
+@dataclass
+class Processes:
+    """The same as processes, each of which runs ``programs/parameter_server.py``."""
+
+    folder: Path
+    world: int = 4
+    running: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
+
+    def start(self, rank: int) -> None:
+        """Start a rank, or start it again."""
+        environment = dict(os.environ, OMP_NUM_THREADS="1", RANK=str(rank))
+        environment["WORLD_SIZE"] = str(self.world)
+        program = Path(__file__).parent / "programs" / "parameter_server.py"
+        self.running[rank] = subprocess.Popen(
+            [sys.executable, str(program), str(self.folder)],
+            env=environment,
+            stderr=(self.folder / f"errors{rank}").open("a"),
+            text=True,
+        )
+
+    def signal(self, rank: int, number: signal.Signals) -> None:
+        """Send a signal to a rank."""
+        self.running[rank].send_signal(number)
+
+    def code(self, rank: int, patience: float = 60.0) -> int:
+        """Wait for the end of a rank."""
+        return self.running[rank].wait(patience)
+
+    def errors(self, rank: int) -> str:
+        """Return what a rank has said on standard error."""
+        return (self.folder / f"errors{rank}").read_text()
+
+    def note(self, name: str, patience: float = 60.0) -> str:
+        """Wait for a file that a rank writes; return what is in it."""
+        path, end = self.folder / name, time.monotonic() + patience
+        while not path.exists():
+            said = "\n".join(self.errors(rank) for rank in self.running)
+            assert time.monotonic() < end, f"no {name} after {patience} s:\n{said}"
+            time.sleep(0.02)
+        return path.read_text()
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for process in self.running.values():
+            process.kill()
+            process.wait()

@@ -29,6 +29,8 @@ HEADER = 4
 WORKER = 0
 """The worker's rank in its job; server i is rank 1 + i."""
 
+_NOTE_SECONDS = 1.0
+
 ENDLESS = timedelta(days=100)
 """For messages that come when somebody feels like it."""
 
@@ -89,6 +91,7 @@ class Link:
         )
         self._failures: list[str] = []
         self._lock = threading.Lock()
+        self._noted = threading.Event()
         self.on_failure: Callable[[], None] = lambda: None
         """Called on another thread as soon as any message has failed."""
 
@@ -112,7 +115,11 @@ class Link:
 
     @property
     def failure(self) -> str:
-        """Why nothing works any more, if so: the peer's name and the core's words."""
+        """Why nothing works any more, if so: the peer's name and the core's words.
+
+        Who waits for a message may hear that it failed just before the reason is noted.
+        """
+        self._noted.wait(_NOTE_SECONDS)
         with self._lock:
             own = [text for text in self._failures if "aborted" not in text]
             return (own or self._failures or [""])[0]
@@ -129,6 +136,7 @@ class Link:
             with self._lock:
                 is_first = not self._failures
                 self._failures.append(f"{self._peers.names[peer]}: {str(error).splitlines()[0]}")
+            self._noted.set()
             if is_first:
                 self._backend.abort()
             self.on_failure()
