@@ -79,7 +79,7 @@ def _fallback(library: Path, environment: Environment) -> ModuleType:
         fallback.use(library)
     except OSError as error:
         raise BindingError(str(error)) from error
-    if environment.rank == 0:
+    if environment.rank in ("", "0"):
         why = (
             "GRADWIRE_BINDING=python"
             if environment.binding == "python"

@@ -42,14 +42,23 @@ class Environment:
     master_address: str
     """``MASTER_ADDR``: host of rank 0; empty when the launcher did not set it."""
 
-    rank: int
-    """``RANK``: this process's, 0 when the launcher did not set it."""
-
     binding: str
     """``GRADWIRE_BINDING``: ``auto``, ``compiled``, or ``python`` for the one without compiler."""
 
     local_rank: str
     """``LOCAL_RANK``: number of this rank on its host; empty when the launcher did not set it."""
+
+    master_port: str
+    """``MASTER_PORT``: port at which the processes of the launch meet; empty when not set."""
+
+    rank: str
+    """``RANK``: number of this process in the launch; empty when not set."""
+
+    world_size: str
+    """``WORLD_SIZE``: processes of the launch; empty when not set."""
+
+    is_under_agent: bool
+    """``TORCHELASTIC_USE_AGENT_STORE``: whether ``torchrun`` keeps the store itself."""
 
     compiler: str
     """``CXX``: the C++ compiler that builds the PyTorch binding."""
@@ -73,9 +82,12 @@ class Environment:
                 variables.get("GRADWIRE_CA", ""),
             ),
             master_address=variables.get("MASTER_ADDR", ""),
-            rank=int(variables.get("RANK") or 0),
             binding=variables.get("GRADWIRE_BINDING") or "auto",
             local_rank=variables.get("LOCAL_RANK", ""),
+            master_port=variables.get("MASTER_PORT", ""),
+            rank=variables.get("RANK", ""),
+            world_size=variables.get("WORLD_SIZE", ""),
+            is_under_agent=variables.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
             compiler=variables.get("CXX", "c++"),
             cache=Path(cache) / "gradwire",
         )
