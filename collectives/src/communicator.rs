@@ -328,6 +328,7 @@ impl Communicator {
                 buffer: operation.buffer,
                 input: operation.input,
                 result: Err(error),
+                unfinished: None,
             });
         }
         if last.is_some() {

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 from torch._C._distributed_c10d import Backend as _Backend
-from torch.distributed import DistBackendError, ReduceOp, Work
+from torch.distributed import DistBackendError, PrefixStore, ReduceOp, Store, Work
 
 from gradwire import native
 
@@ -64,6 +64,8 @@ _MIN, _MAX, _XOR = 3, 4, 7
 _OF_BOOLS = {0: _MAX, 4: _MAX, 6: _MAX, 2: _MIN, 3: _MIN, 5: _MIN, 7: _XOR}
 _LINEAR = (0, 1)
 _CLOSE_SECONDS = 3.0
+_GROUPS = 1 << 16
+"""Group numbers have 16 bits on the wire."""
 
 _core: list[ctypes.CDLL] = []
 _pending: dict[int, _PendingWork] = {}
@@ -74,6 +76,22 @@ def use(path: Path) -> None:
     """Load the core from ``path``, once for this process."""
     if not _core:
         _core.append(native.library(path))
+
+
+def number_of_group(store: Store, position: int, key: str) -> int:
+    """Return the number of a new group; see the stub of the compiled binding."""
+    base = store
+    while isinstance(base, PrefixStore):
+        base = base.underlying_store
+    if position == 0:
+        store.set(key, str(base.add("gradwire/groups", 1) - 1))
+    number = int(store.get(key))
+    if number >= _GROUPS:
+        raise RuntimeError(
+            f"gradwire: this is process group {number + 1} of the job, and {_GROUPS} is the most; "
+            "create groups once and reuse them"
+        )
+    return number
 
 
 @native.Done
@@ -87,24 +105,22 @@ class Rank:
 
     def __init__(
         self,
-        job: str,
-        place: tuple[int, int],
+        settings: tuple[str, str, str],
+        place: tuple[int, int, int],
         host: str,
-        token: str,
-        certificates: tuple[str, str, str],
+        credentials: tuple[str, str, str, str],
     ) -> None:
         """Open the sockets; see the stub of the compiled binding."""
-        secrets = native.Credentials(
-            token.encode(), *(part.encode() or None for part in certificates)
-        )
+        job, trace, log = (text.encode() or None for text in settings)
+        token, *files = (text.encode() for text in credentials)
+        secrets = native.Credentials(token, *(path or None for path in files))
+        opening = native.Opening(job, *place, host.encode(), trace, log, secrets)
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         self.place = place
         self._process = os.getpid()
         self._idle = threading.Condition()
         self._running = 0
-        self._handle = _core[0].gw_open(
-            job.encode() or None, *place, host.encode(), ctypes.byref(secrets), error, len(error)
-        )
+        self._handle = _core[0].gw_open(ctypes.byref(opening), error, len(error))
         if not self._handle:
             raise RuntimeError(error.value.decode())
 
@@ -134,6 +150,28 @@ class Rank:
             handle, self._handle = self._handle, None
         if handle:
             _core[0].gw_close(handle)
+
+    def trace(self) -> str:
+        """Return what the flight recorder holds, as JSON."""
+        text = _core[0].gw_trace_json(self._open_handle())
+        if not text:
+            return ""
+        try:
+            return ctypes.string_at(text).decode()
+        finally:
+            _core[0].gw_text_free(text)
+
+    def take_residual(self, tensor_key: int, values: torch.Tensor) -> bool:
+        """Take what error feedback keeps of a tensor into ``values``; whether there was any."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        place = (values.data_ptr(), values.nbytes)
+        kind = _DTYPES[values.dtype]
+        taken = _core[0].gw_residual_take(
+            self._open_handle(), tensor_key, kind, *place, error, len(error)
+        )
+        if taken < 0:
+            raise RuntimeError(error.value.decode())
+        return taken > 0
 
     def abort(self, reason: str) -> None:
         """Fail every pending operation on every rank."""
@@ -264,17 +302,25 @@ class Backend(_Backend):
     """The backend of one process group."""
 
     def __init__(
-        self, rank: Rank, group: int, ranks: Sequence[int], position: int, timeout: timedelta
+        self,
+        rank: Rank,
+        group: tuple[int, Sequence[int], int],
+        store: Store,
+        name: str,
+        timeout: timedelta,
     ) -> None:
-        """Create the group number ``group`` of ``ranks``; this process is at ``position``."""
+        """Create a group; see the stub of the compiled binding."""
+        number, ranks, position = group
         super().__init__(position, len(ranks))
         self._core = rank
-        self._group = group
+        self._group = number
         self._position = position
         self._ranks = (ctypes.c_uint32 * len(ranks))(*ranks)
         self._timeout = timeout
         self._sequence = 0
-        self._options = _Backend.Options("gradwire", timeout)
+        self._name = name
+        self._store = store
+        self._options = _Backend.Options(name, timeout)
         self._options.global_ranks_in_group = list(ranks)
 
     @property
@@ -282,7 +328,7 @@ class Backend(_Backend):
         return self._options
 
     def getBackendName(self) -> str:  # noqa: N802
-        return "gradwire"
+        return self._name
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = timeout
@@ -317,6 +363,13 @@ class Backend(_Backend):
         }
         call = _Call("all_reduce", [tensor], fields=fields)
         return self._reduces(call, tensor, ReduceOp(ReduceOp.AVG))
+
+    def take_residual(
+        self, tensor_key: int, elements: int, dtype: torch.dtype
+    ) -> torch.Tensor | None:
+        """Take what error feedback keeps of a tensor; see the stub of the compiled binding."""
+        values = torch.zeros(elements, dtype=dtype)
+        return values if self._core.take_residual(tensor_key, values) else None
 
     def counters(self) -> dict[str, int]:
         """Read what this rank has counted."""
@@ -522,6 +575,13 @@ class _Together(Work):
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         futures = [work.get_future() for work in self._works]
         return torch.futures.collect_all(futures).then(lambda _: self._outputs)
+
+
+def _tagged(tags: dict[str, object], spans: list[tuple[int, int]]) -> dict[str, object]:
+    layers = (native.Layer * len(spans))(*((offset, layer, 0) for offset, layer in spans))
+    fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
+    tolerance = tags["tolerance"] or -1.0
+    return fields | {"tolerance": tolerance, "layers": layers, "layers_len": len(spans)}
 
 
 def _only(tensors: list[torch.Tensor]) -> torch.Tensor:

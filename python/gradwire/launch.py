@@ -52,9 +52,7 @@ def traces() -> list[str]:
     return [opened.core.trace() for opened in _opened if opened.core.is_open]
 
 
-def create_backend(
-    options: _DistributedBackendOptions, name: str = "gradwire"
-) -> _binding.Backend:
+def create_backend(options: _DistributedBackendOptions, name: str = "gradwire") -> _binding.Backend:
     """Create the backend of one process group, which PyTorch knows by ``name``."""
     binding = build.load()
     store = options.store

@@ -7,7 +7,17 @@ Not here: what PyTorch calls (``fallback.py``).
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from pathlib import Path
 
 ERROR_BYTES = 2048
@@ -75,12 +85,24 @@ class Credentials(ctypes.Structure):
     _fields_ = tuple((name, c_char_p) for name in ("token", "certificate", "key", "authority"))
 
 
+class Opening(ctypes.Structure):
+    """``gw_opening``."""
+
+    _fields_ = (
+        ("job_path", c_char_p),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("local_rank", c_int32),
+        ("bind_host", c_char_p),
+        ("trace_folder", c_char_p),
+        ("log_level", c_char_p),
+        ("credentials", Credentials),
+    )
+
+
 _ERROR = (c_char_p, c_size_t)
 _FUNCTIONS = {
-    "gw_open": (
-        c_void_p,
-        (c_char_p, c_uint32, c_uint32, c_char_p, POINTER(Credentials), *_ERROR),
-    ),
+    "gw_open": (c_void_p, (POINTER(Opening), *_ERROR)),
     "gw_rendezvous": (c_size_t, (c_void_p, c_char_p, c_size_t)),
     "gw_join": (c_int, (c_void_p, c_char_p, c_double, *_ERROR)),
     "gw_submit": (c_void_p, (c_void_p, POINTER(Operation), Done, c_void_p, *_ERROR)),
@@ -89,6 +111,9 @@ _FUNCTIONS = {
     "gw_counters_read": (None, (c_void_p, POINTER(Counters))),
     "gw_job_tolerance": (c_double, (c_void_p,)),
     "gw_job_json": (c_size_t, (c_void_p, c_char_p, c_size_t)),
+    "gw_trace_json": (c_void_p, (c_void_p,)),
+    "gw_text_free": (None, (c_void_p,)),
+    "gw_residual_take": (c_int, (c_void_p, c_uint64, c_uint32, c_void_p, c_size_t, *_ERROR)),
     "gw_abort": (None, (c_void_p, c_char_p)),
     "gw_close": (None, (c_void_p,)),
     "gw_operation_bytes": (c_size_t, ()),

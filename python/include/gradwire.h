@@ -160,6 +160,9 @@ size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
 int gw_join(gw_rank* rank, const char* rendezvous, double timeout_seconds, char* error,
             size_t error_len);
 
+/* Bytes of a gw_operation as the library was built, for callers that do not compile this header. */
+size_t gw_operation_bytes(void);
+
 /* Queues an operation. Null when it is refused; then `done` is never called. Else a ticket, to be
  * freed by gw_ticket_free at any time. */
 gw_ticket* gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done, void* user,

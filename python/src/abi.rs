@@ -262,6 +262,12 @@ impl Callback {
     }
 }
 
+/// See `gw_operation_bytes` in the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn gw_operation_bytes() -> usize {
+    size_of::<GwOperation>()
+}
+
 /// See `gw_submit` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_submit(
