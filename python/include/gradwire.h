@@ -69,7 +69,11 @@ enum {
  * the messages that no GW_RECV has claimed, the first that begins to arrive, or began before; it
  * goes on waiting when a rank is lost, unless all others are, or that one whose message it takes.
  * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
- * others, and so need both sides. */
+ * others, and so need both sides.
+ *
+ * Tensors of no bytes. Collectives of no bytes are complete at once, but a barrier, and an
+ * all-to-all with splits: it has a message for each pair of ranks even where a split is 0, so that
+ * ranks that disagree find out. So give splits on all ranks of a group or on none. */
 
 enum {
   GW_U8 = 0,
