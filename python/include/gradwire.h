@@ -142,10 +142,10 @@ typedef struct {
   const char* job_path; /* a job.toml; null: the default job */
   uint32_t rank;
   uint32_t world;
-  int32_t local_rank;    /* its number on its host, which chooses its metrics port; negative: none */
+  int32_t local_rank;    /* its number on its host, for its metrics port; negative: not known */
   const char* bind_host; /* a local address that peers can reach */
   const char* trace_folder; /* its flight recorder is written there on failure; null: nowhere */
-  const char* log_level;    /* what is told on standard error: warn, info (also null), debug, trace */
+  const char* log_level;    /* told on standard error: warn, info (or null), debug, trace */
   gw_credentials credentials;
 } gw_opening;
 

@@ -26,7 +26,7 @@ use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
-use crate::start;
+use crate::start::{self, Name};
 use crate::trace::{Dump, Recorder};
 use crate::vicinity::{self, Pace};
 
@@ -99,7 +99,7 @@ impl LocalRank {
             trace_folder,
             ..
         } = open;
-        let name = start::Name::of(&job);
+        let name = Name::of(&job);
         let job = fitted(job, control.roster());
         let identity = Identity {
             rank,
@@ -117,14 +117,10 @@ impl LocalRank {
         let wire = wire_of(terms.as_ref(), world_size, wires);
         let subject = Subject::new(&job, identity, control.roster(), wire);
         let recorder = Recorder::new(subject.clone(), job.trace.entries, trace_folder);
-        let (recorder, pool) = (Arc::new(recorder), Arc::<Pool>::default());
+        let pool = Arc::default();
         let setup = Setup {
             sockets,
-            peers: control
-                .roster()
-                .iter()
-                .map(|peer| peer.data_addresses.clone())
-                .collect(),
+            peers: data_addresses(control.roster()),
             seal: seal_of(&job, identity, &control),
             faults: Faults::new(&job.faults, rank),
             neighbours,
@@ -358,6 +354,11 @@ fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {
         Security::Aead => Seal::aead(identity, control.secrets()),
         Security::None => Seal::none(identity, job.transport.checksum),
     }
+}
+
+fn data_addresses(roster: &[Peer]) -> Vec<Vec<SocketAddr>> {
+    let addresses = roster.iter().map(|peer| peer.data_addresses.clone());
+    addresses.collect()
 }
 
 /// What carries packets to the others, of whom some may share memory and the rest are reached by
