@@ -327,6 +327,7 @@ impl Communicator {
                 id,
                 buffer: operation.buffer,
                 input: operation.input,
+                holes: Vec::new(),
                 result: Err(error),
                 unfinished: None,
             });
