@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
+from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,6 +34,15 @@ _NOTE_SECONDS = 1.0
 
 ENDLESS = timedelta(days=100)
 """For messages that come when somebody feels like it."""
+
+
+_loading = threading.Lock()
+
+
+def binding() -> ModuleType:
+    """Return the compiled part; threads that ask for it at once load it once."""
+    with _loading:
+        return build.load()
 
 
 class Tag(IntEnum):
@@ -90,7 +101,7 @@ class Loss:
 
     def told(self) -> _binding.Loss:
         """Return this as the core takes it."""
-        return build.load().Loss(
+        return binding().Loss(
             layer_offsets=[offset for offset, _ in self.layers],
             layers=[layer for _, layer in self.layers],
             layer_count=self.layer_count,
@@ -119,7 +130,7 @@ class Link:
         """Take over a core that has joined."""
         self._peers = peers
         self._core = core
-        self._binding = build.load()
+        self._binding = binding()
         self._backend = self._binding.Backend(
             rank=core,
             group=(0, list(range(len(peers.names))), peers.me),
@@ -159,10 +170,10 @@ class Link:
         """Share of a gradient that the job lets be missing."""
         return self._backend.job_tolerance()
 
-    @property
+    @cached_property
     def holes(self) -> str:
         """What stands in for what is missing, as the job says: ``rescale``, ``zero``, ..."""
-        return self._backend.job()["holes"]
+        return self._backend.job()["holes"].strip('"')
 
     def counters(self) -> dict[str, int]:
         """Return what this end of the link has counted."""
@@ -214,7 +225,7 @@ class Link:
 def open_core(place: tuple[int, int], host: str, token: str) -> _binding.Rank:
     """Open a rank of a small job; ``place`` is rank and world size."""
     environment = Environment.read()
-    return build.load().Rank(
+    return binding().Rank(
         job=environment.job,
         place=place,
         host=host,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gradwire import build
 from gradwire.ps.layout import Layout
 from gradwire.ps.meeting import FailedError, Meeting, wait_until
 from gradwire.ps.progress import Progress, Standing
@@ -57,7 +56,6 @@ class Server:
 
     def serve(self) -> None:
         """Serve until all workers have finished; raises when training cannot go on."""
-        build.load()  # once, before threads need it
         self._meeting = Meeting(self.setup)
         self._meeting.announce_server()
         layout = Layout.from_text(self._meeting.layout())

@@ -64,7 +64,11 @@ class Worker:
         self._tolerance = setup.tolerance
         if self._tolerance is None:
             self._tolerance = self._link.job_tolerance
-        self._enter()
+        try:
+            self._enter()
+        except BaseException:
+            self._drop()
+            raise
 
     def _compare_layouts(self) -> None:
         theirs = Layout.from_text(self._meeting.agree_on_layout(self._layout.text()))
