@@ -22,11 +22,7 @@ use gradwire_protocol::units::Rank;
 use gradwire_runtime::log::{self, Level};
 use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
-<<<<<<< HEAD
-use crate::layout::{GwCounters, GwCredentials, GwDone, GwOpening, GwOperation};
-=======
-use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOperation};
->>>>>>> 340cdb2 (Messages from rank to rank may lose within a tolerance; receivers know which bytes)
+use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
 use crate::{operation, text};
 
 /// How long `gw_close` waits for operations that have not ended.

@@ -7,11 +7,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
-<<<<<<< HEAD
-use gradwire_collectives::holes::Residual;
-=======
-use gradwire_collectives::holes::Hole;
->>>>>>> 340cdb2 (Messages from rank to rank may lose within a tolerance; receivers know which bytes)
+use gradwire_collectives::holes::{Hole, Residual};
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, Security};

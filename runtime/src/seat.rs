@@ -152,7 +152,6 @@ impl Seat {
                 result,
                 unfinished,
             } = completion;
-<<<<<<< HEAD
             let Some(waiting) = self.waiting.remove(&id) else {
                 continue;
             };
@@ -169,6 +168,7 @@ impl Seat {
                     promise.keep(Ok(Ended {
                         buffer,
                         input,
+                        holes,
                         outcome,
                     }));
                 }
@@ -178,21 +178,6 @@ impl Seat {
                     self.fails(|| error.to_string());
                     failed.push((promise, error));
                 }
-=======
-            if let Some((promise, begun)) = self.waiting.remove(&id) {
-                let end = match result {
-                    Ok(_) => End::Well,
-                    Err(_) => End::Failed,
-                };
-                self.operations.note(begun, end);
-                let result = result.map_err(EndError::Failed);
-                promise.keep(result.map(|outcome| Ended {
-                    buffer,
-                    input,
-                    holes,
-                    outcome,
-                }));
->>>>>>> 340cdb2 (Messages from rank to rank may lose within a tolerance; receivers know which bytes)
             }
         }
         if let Some(reason) = self.failure.take() {
