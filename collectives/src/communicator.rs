@@ -330,6 +330,7 @@ impl Communicator {
                 id,
                 buffer: operation.buffer,
                 input: operation.input,
+                holes: Vec::new(),
                 result: Err(error),
                 unfinished: None,
             });

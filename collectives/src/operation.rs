@@ -7,7 +7,7 @@ use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
 
 use crate::buffer::Buffer;
 use crate::dtype::{DType, ReduceOp};
-use crate::holes::Holes;
+use crate::holes::{Hole, Holes};
 use crate::matching::tag_and_count;
 
 /// Ranks that work together, in an order that all of them agree on.
@@ -155,9 +155,13 @@ impl fmt::Display for Collective {
     }
 }
 
-/// How much may be missing, and what stands in for it. Only sums and averages of floats can miss
-/// contributions, and only where each contribution goes straight to the rank that sums it (direct
-/// algorithms, reduce); everything else is lossless whatever is said here. Equal on all ranks.
+/// How much may be missing, and what stands in for it. Equal on all ranks.
+///
+/// Only sums and averages of floats can miss contributions, and only where each contribution goes
+/// straight to the rank that sums it (direct algorithms, reduce). Messages of floats from rank to
+/// rank can miss segments: where one is missing, the receiver's buffer keeps the bytes that it had,
+/// and the completion says which these are; of the rules for holes, only error feedback matters to
+/// them, since it is the sender's. Everything else is lossless whatever is said here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Share of each contribution that may be missing.
@@ -428,6 +432,8 @@ pub struct Completion {
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
+    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    pub holes: Vec<Hole>,
     /// How it ended.
     pub result: Result<Outcome, OperationError>,
     /// What it still needed when it failed.
@@ -490,10 +496,10 @@ impl Operation {
 
     /// Whether contributions may be missing at all.
     pub fn may_lose(&self) -> bool {
-        self.collective.reduces()
+        let sums = self.collective.reduces() && self.op.can_miss_contributions();
+        (sums || self.collective.is_point_to_point())
             && !self.loss.tolerance.is_none()
             && self.dtype.is_float()
-            && self.op.can_miss_contributions()
     }
 
     /// Length of the tensor: of the longer one of buffer and input.

@@ -91,6 +91,11 @@ enum {
 };
 
 enum {
+  GW_HOLES_OF_JOB = 0,  /* the job's key `holes` says what stands in for what is missing */
+  GW_HOLES_PREVIOUS = 1 /* what was there before, whatever the job says */
+};
+
+enum {
   GW_SUM = 0,
   GW_AVG = 1,
   GW_PRODUCT = 2,
@@ -125,6 +130,7 @@ typedef struct {
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
   uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
+  uint32_t holes;         /* GW_HOLES_OF_JOB ... */
   const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
   const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
@@ -179,6 +185,18 @@ void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
 /* Of a GW_RECV or GW_RECV_ANY that has ended well: the position in `ranks` of the rank that sent,
  * from before its gw_done is called. -1 before, and of every other operation. */
 int gw_ticket_source(const gw_ticket* ticket);
+
+/* Bytes of a receive's buffer that did not arrive, within its tolerance: they are as they were. */
+typedef struct {
+  uint64_t offset_bytes;
+  uint64_t bytes;
+} gw_hole;
+
+/* Of a GW_RECV or GW_RECV_ANY that has ended well: writes up to `len` of its holes, in ascending
+ * order, and returns how many there are, from before its gw_done is called. 0 before, and of every
+ * other operation. Only floats can have holes; both sides give the same tolerance, and the sender
+ * keeps what was lost for its next message of the same `tensor_key` where the rule says so. */
+size_t gw_ticket_holes(const gw_ticket* ticket, gw_hole* out, size_t len);
 
 void gw_ticket_free(gw_ticket* ticket);
 

@@ -24,6 +24,9 @@ const SCATTER: u32 = 9;
 const ALL_TO_ALL: u32 = 10;
 const RECEIVE_ANY: u32 = 11;
 
+const HOLES_OF_JOB: u32 = 0;
+const HOLES_PREVIOUS: u32 = 1;
+
 /// Spans longer than this count as no timeout; a span has room for 213 days.
 const TIMEOUT_MAX_SECONDS: f64 = 1e7;
 
@@ -61,7 +64,7 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
         input,
         // SAFETY: the caller vouches for the splits.
         splits: unsafe { splits(operation)? },
-        loss: loss(operation.tolerance, job.holes)?,
+        loss: loss(operation, job)?,
         step: Step(operation.step),
         layers,
         tensor_key: operation.tensor_key,
@@ -111,7 +114,13 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
     })
 }
 
-fn loss(tolerance: f64, holes: Holes) -> Result<Loss, String> {
+fn loss(operation: &GwOperation, job: &Job) -> Result<Loss, String> {
+    let tolerance = operation.tolerance;
+    let holes = match operation.holes {
+        HOLES_OF_JOB => job.holes,
+        HOLES_PREVIOUS => Holes::Previous,
+        holes => return Err(format!("holes {holes}: allowed are 0 and 1")),
+    };
     if tolerance < 0.0 {
         return Ok(Loss::NONE);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::holes::Residual;
+use gradwire_collectives::holes::{Hole, Residual};
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, Security};
@@ -56,6 +56,8 @@ pub struct Ended {
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
+    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    pub holes: Vec<Hole>,
     /// What it took.
     pub outcome: Outcome,
 }

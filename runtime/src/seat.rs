@@ -148,6 +148,7 @@ impl Seat {
                 id,
                 buffer,
                 input,
+                holes,
                 result,
                 unfinished,
             } = completion;
@@ -167,6 +168,7 @@ impl Seat {
                     promise.keep(Ok(Ended {
                         buffer,
                         input,
+                        holes,
                         outcome,
                     }));
                 }

@@ -5,6 +5,7 @@ mod buckets;
 mod failures;
 mod hierarchical;
 mod loss;
+mod messages;
 mod points;
 mod results;
 mod rooted;

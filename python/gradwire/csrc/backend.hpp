@@ -175,6 +175,10 @@ class Backend : public c10d::Backend {
     return kept ? values : at::Tensor();
   }
 
+  WorkPtr lossy_message(const Address& address, const at::Tensor& tensor, const Loss& loss) {
+    return gradwire::lossy_message(*submit_, address, tensor, loss);
+  }
+
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return gradwire::reduce(*submit_, tensors, options);
   }
