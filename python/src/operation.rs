@@ -291,6 +291,7 @@ mod tests {
             tensor_key: 0,
             timeout_seconds: 0.0,
             tag: 500,
+            holes: 0,
             input_splits: null(),
             output_splits: null(),
         }
