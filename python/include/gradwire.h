@@ -69,7 +69,11 @@ enum {
  * the messages that no GW_RECV has claimed, the first that begins to arrive, or began before; it
  * goes on waiting when a rank is lost, unless all others are, or that one whose message it takes.
  * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
- * others, and so need both sides. */
+ * others, and so need both sides.
+ *
+ * Tensors of no bytes. Collectives of no bytes are complete at once, but a barrier, and an
+ * all-to-all with splits: it has a message for each pair of ranks even where a split is 0, so that
+ * ranks that disagree find out. So give splits on all ranks of a group or on none. */
 
 enum {
   GW_U8 = 0,
@@ -121,8 +125,8 @@ typedef struct {
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
   uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
-  const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
-  const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
+  const uint64_t* input_splits;  /* all-to-all only, ranks_len of each: bytes of the input for each */
+  const uint64_t* output_splits; /* of the ranks, and of the buffer from each; null: all equal */
 } gw_operation;
 
 /* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */

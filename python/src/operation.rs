@@ -4,7 +4,7 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, Splits};
 use gradwire_protocol::job::{Holes, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::Task;
@@ -59,6 +59,8 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
             .ok_or_else(|| format!("reduce {}: allowed are 0 to 7", operation.reduce))?,
         buffer,
         input,
+        // SAFETY: the caller vouches for the splits.
+        splits: unsafe { splits(operation)? },
         loss: loss(operation.tolerance, job.holes)?,
         step: Step(operation.step),
         layers,
@@ -181,6 +183,23 @@ unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
         )
     }?;
     Ok(Buffer::Borrowed(bytes))
+}
+
+/// The splits of an all-to-all, one for each rank of its group.
+unsafe fn splits(operation: &GwOperation) -> Result<Option<Splits>, String> {
+    let (input, output) = (operation.input_splits, operation.output_splits);
+    if operation.kind != ALL_TO_ALL || (input.is_null() && output.is_null()) {
+        return Ok(None);
+    }
+    let read = |start, name| {
+        // SAFETY: the caller of `task` vouches for as many splits as ranks.
+        let splits = unsafe { slice(start, operation.ranks_len, name) }?;
+        Ok::<_, String>(splits.iter().map(|&split| split as usize).collect())
+    };
+    Ok(Some(Splits {
+        input: read(input, "input_splits")?,
+        output: read(output, "output_splits")?,
+    }))
 }
 
 unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {

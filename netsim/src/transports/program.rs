@@ -287,6 +287,7 @@ impl Player {
             op: ReduceOp::Sum,
             buffer,
             input: None,
+            splits: None,
             loss: self.loss,
             step: Step(0),
             layers: Layers::default(),

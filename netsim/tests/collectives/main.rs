@@ -8,6 +8,7 @@ mod loss;
 mod points;
 mod results;
 mod rooted;
+mod uneven;
 mod world;
 
 /// Whether long tests are wanted.
