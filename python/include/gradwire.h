@@ -125,8 +125,8 @@ typedef struct {
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
   uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
-  const uint64_t* input_splits;  /* all-to-all only, ranks_len of each: bytes of the input for each */
-  const uint64_t* output_splits; /* of the ranks, and of the buffer from each; null: all equal */
+  const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
+  const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
 
 /* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */

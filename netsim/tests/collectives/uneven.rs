@@ -192,7 +192,7 @@ fn every_operation_of_a_group_of_one_is_complete_at_once() {
     let barrier = [(Collective::Barrier, false)];
     for (collective, has_input) in collectives(0).into_iter().chain(barrier) {
         let splits = has_input && collective == Collective::AllToAll;
-        for splits in [None, splits.then(|| [40])] {
+        for splits in [None, splits.then_some([40])] {
             let operation = Operation {
                 collective,
                 input: has_input.then(|| Buffer::Owned(own.clone())),
