@@ -204,8 +204,9 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
 
   // Whether ranks have to meet even when there is nothing to move.
   static bool meets(const gw_operation& operation) {
-    return operation.kind == GW_BARRIER || operation.kind == GW_SEND ||
-           operation.kind == GW_RECV || operation.kind == GW_RECV_ANY;
+    return operation.kind == GW_BARRIER || operation.kind == GW_ALL_TO_ALL ||
+           operation.kind == GW_SEND || operation.kind == GW_RECV ||
+           operation.kind == GW_RECV_ANY;
   }
 
   bool is_own_part(const at::Tensor& part, const at::Tensor& whole) const {
