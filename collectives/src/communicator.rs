@@ -17,14 +17,15 @@ use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
-use gradwire_protocol::receiver::{Placement, Posting};
+use gradwire_protocol::receiver::{Outline, Placement, Posting};
 use gradwire_protocol::units::{Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
+use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
 use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, SubmitError,
+    Collective, Completion, Label, Operation, OperationError, OperationId, SubmitError,
 };
 use crate::plan::{Plan, Seat};
 use crate::plans::Plans;
@@ -43,6 +44,7 @@ pub struct Communicator {
     memory: Memory,
     stash: Stash,
     table: Table,
+    agreement: Agreement,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations failed.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
@@ -55,6 +57,7 @@ pub struct Communicator {
 impl Communicator {
     /// A communicator without operations over an endpoint of the same job.
     pub fn new(endpoint: Endpoint, job: &Job) -> Self {
+        let agreement = Agreement::new(endpoint.settings().identity.rank);
         Self {
             endpoint,
             policy: job.policy(),
@@ -63,6 +66,7 @@ impl Communicator {
             memory: Memory::default(),
             stash: Stash::default(),
             table: Table::default(),
+            agreement,
             next_deadline: None,
             promised: BTreeMap::new(),
             completions: VecDeque::new(),
@@ -124,9 +128,24 @@ impl Communicator {
         let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
         self.next_deadline = earlier(self.next_deadline, running.operation.deadline);
         let slot = self.table.insert(running);
+        if let Some(mismatch) = self.enter(slot) {
+            self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
+            return Ok(id);
+        }
         self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
         self.take_events(now);
         Ok(id)
+    }
+
+    /// This rank has come as far as a collective; tells what contradicts it.
+    fn enter(&mut self, slot: usize) -> Option<Mismatch> {
+        let running = self.table.get(slot)?;
+        let operation = &running.operation;
+        if operation.collective.is_point_to_point() {
+            return None;
+        }
+        let expects = |from, part| running.inbound(from, part).is_some();
+        self.agreement.enter((operation, running.label), expects)
     }
 
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
@@ -183,6 +202,7 @@ impl Communicator {
         self.lost.insert(rank, reason.to_owned());
         self.endpoint.fail_peer(rank);
         self.stash.forget(rank);
+        self.agreement.forget(rank);
         self.fail_where(
             |operation| operation.participants().contains(&rank),
             |running| {
@@ -235,6 +255,11 @@ impl Communicator {
         self.table.len()
     }
 
+    /// The last collective of each group that this rank has called, in the order of groups.
+    pub fn entered(&self) -> impl Iterator<Item = &Label> {
+        self.agreement.entered()
+    }
+
     /// What the endpoint counted.
     pub fn counters(&self) -> Counters {
         self.endpoint.counters()
@@ -277,7 +302,11 @@ impl Communicator {
         if result.is_err() && self.aborted.is_none() {
             self.promised.extend(running.promises());
         }
-        let had_deadline = running.operation.deadline.is_some();
+        let operation = &running.operation;
+        if result.is_ok() && !operation.collective.is_point_to_point() {
+            self.agreement.complete(operation, running.label);
+        }
+        let had_deadline = operation.deadline.is_some();
         let completion = running.into_completion(result, &mut self.memory);
         self.completions.push_back(completion);
         if had_deadline {
@@ -317,7 +346,7 @@ impl Communicator {
 
     fn take_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Announced { .. } => {}
+            Event::Announced { from, tag, outline } => self.take_announced(from, tag, outline),
             Event::Received { from, tag, holes } => {
                 let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
                     return;
@@ -344,22 +373,31 @@ impl Communicator {
                 let Some(Found { slot, .. }) = self.table.find_in(from, tag) else {
                     return;
                 };
-                let Some(label) = self.table.label(slot) else {
+                let Some(running) = self.table.get(slot) else {
                     return;
                 };
-                self.fail_all(
-                    slot,
-                    OperationError::Mismatch {
-                        label,
-                        from,
-                        ours,
-                        theirs,
-                    },
-                );
+                let operation = &running.operation;
+                let mismatch = (self.agreement).contradicts(from, operation, (ours, theirs));
+                self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
             Event::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }
+        }
+    }
+
+    /// A message has come that no operation has posted.
+    fn take_announced(&mut self, from: Rank, tag: Tag, outline: Outline) {
+        if self.table.find_in(from, tag).is_some() {
+            return;
+        }
+        let (slot, running) = self.table.collective(tag).unzip();
+        let Some(mismatch) = self.agreement.announce((from, tag), outline, running) else {
+            return;
+        };
+        match slot {
+            Some(slot) => self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch))),
+            None => self.abort(&mismatch.to_string()),
         }
     }
 

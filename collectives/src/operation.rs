@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
 
+use crate::agreement::Mismatch;
 use crate::buffer::Buffer;
+use crate::call::Call;
 use crate::dtype::{DType, ReduceOp};
 use crate::holes::Holes;
 
@@ -102,21 +104,44 @@ impl Collective {
     }
 }
 
+impl Collective {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::Broadcast { .. } => "broadcast",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Reduce { .. } => "reduce",
+            Self::Gather { .. } => "gather",
+            Self::Scatter { .. } => "scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Barrier => "barrier",
+            Self::Send { .. } => "send",
+            Self::Receive { .. } => "receive",
+        }
+    }
+
+    /// Writes from or to which rank it is, where one is named: " from rank 1".
+    pub(crate) fn write_direction(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broadcast { root } | Self::Scatter { root } => write!(f, " from rank {root}"),
+            Self::Reduce { root } | Self::Gather { root } => write!(f, " to rank {root}"),
+            Self::Send { to } => write!(f, " to rank {to}"),
+            Self::Receive { from } => write!(f, " from rank {from}"),
+            Self::AllReduce
+            | Self::AllGather
+            | Self::ReduceScatter
+            | Self::AllToAll
+            | Self::Barrier => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AllReduce => f.write_str("all_reduce"),
-            Self::Broadcast { root } => write!(f, "broadcast from rank {root}"),
-            Self::AllGather => f.write_str("all_gather"),
-            Self::ReduceScatter => f.write_str("reduce_scatter"),
-            Self::Reduce { root } => write!(f, "reduce to rank {root}"),
-            Self::Gather { root } => write!(f, "gather to rank {root}"),
-            Self::Scatter { root } => write!(f, "scatter from rank {root}"),
-            Self::AllToAll => f.write_str("all_to_all"),
-            Self::Barrier => f.write_str("barrier"),
-            Self::Send { to } => write!(f, "send to rank {to}"),
-            Self::Receive { from } => write!(f, "receive from rank {from}"),
-        }
+        f.write_str(self.name())?;
+        self.write_direction(f)
     }
 }
 
@@ -241,7 +266,7 @@ pub enum SubmitError {
         dtype: DType,
     },
     /// A buffer ends within an element.
-    #[error("{label} of {bytes} bytes: not a multiple of the {element} bytes of a {dtype}")]
+    #[error("{label}: {bytes} bytes are not a multiple of the {element} bytes of a {dtype}")]
     NotWholeElements {
         /// The operation.
         label: Label,
@@ -310,21 +335,9 @@ pub enum OperationError {
         /// Bytes to receive.
         expected: u64,
     },
-    /// A peer's tensor has another length.
-    #[error(
-        "{label}: rank {from} sent a message of {theirs} bytes where {ours} were expected; shape \
-         and dtype must be equal on all ranks"
-    )]
-    Mismatch {
-        /// The operation.
-        label: Label,
-        /// The peer.
-        from: Rank,
-        /// The expected length.
-        ours: u32,
-        /// The peer's length.
-        theirs: u32,
-    },
+    /// A peer is in another operation, or in one of another shape or type.
+    #[error("{0}")]
+    Mismatch(Box<Mismatch>),
     /// Another operation failed, or somebody gave up.
     #[error("{label} was aborted: {reason}")]
     Aborted {
@@ -363,11 +376,11 @@ pub struct Completion {
     pub result: Result<Outcome, OperationError>,
 }
 
-/// An operation's name in messages: "all_reduce, group 0, sequence 7".
+/// An operation's name in messages: "all_reduce(sum) of 1000 f32, group 0, sequence 7".
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Label {
     /// What.
-    pub collective: Collective,
+    pub call: Call,
     /// In which group.
     pub group: u16,
     /// Which one of it.
@@ -377,22 +390,32 @@ pub struct Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            collective,
+            call,
             group,
             sequence,
         } = self;
-        write!(f, "{collective}, group {group}, sequence {sequence}")
+        write!(f, "{call}, group {group}, sequence {sequence}")
     }
 }
 
 impl Operation {
     /// Its name.
     pub fn label(&self) -> Label {
-        let (collective, group, sequence) = (self.collective, self.group.id, self.sequence);
         Label {
-            collective,
-            group,
-            sequence,
+            call: Call::of(self),
+            group: self.group.id,
+            sequence: self.sequence,
+        }
+    }
+
+    /// Length of what this rank gives: its input, where that is shorter or all there is, or its
+    /// buffer.
+    pub(crate) fn given_bytes(&self) -> usize {
+        let input = self.input.as_ref().map(Buffer::len);
+        match (self.collective, input) {
+            (Collective::AllGather, None) => self.buffer.len() / self.group.ranks.len().max(1),
+            (Collective::Scatter { .. }, _) => self.buffer.len(),
+            (_, input) => input.unwrap_or(self.buffer.len()),
         }
     }
 

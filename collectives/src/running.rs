@@ -17,13 +17,13 @@ use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Tag};
+use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
 
 use crate::buffer::{Buffer, Place, Region};
 use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
-use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome};
+use crate::operation::{Completion, Label, Operation, OperationError, OperationId, Outcome};
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
@@ -90,9 +90,11 @@ enum Stage {
 pub(crate) struct Running {
     pub(crate) id: OperationId,
     pub(crate) operation: Operation,
+    pub(crate) label: Label,
     plan: Arc<Plan>,
     scratch: Option<Buffer>,
     contributors: u16,
+    signature: Signature,
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
     lossy_from: Option<usize>,
@@ -121,9 +123,12 @@ impl Running {
     ) -> Self {
         let contributors = operation.group.ranks.len() as u16;
         let lossy_from = operation.may_lose().then_some(min_lossy);
+        let label = operation.label();
         Self {
             id,
             contributors,
+            signature: label.call.signature(),
+            label,
             segment_bytes,
             lossy_from,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
@@ -150,6 +155,7 @@ impl Running {
             let tag = self.tag(inbound.part);
             let incoming = Incoming {
                 tag,
+                signature: self.signature,
                 step: self.operation.step,
                 bytes: cut.bytes(),
                 tolerance: match desk.endpoint.reach(inbound.from) {
@@ -416,6 +422,7 @@ impl Running {
         };
         let outgoing = Outgoing {
             tag: self.tag(outbound.part),
+            signature: self.signature,
             step: self.operation.step,
             bytes: cut.bytes(),
             tolerance,
@@ -498,7 +505,7 @@ impl Running {
             .iter()
             .map(|inbound| inbound.region.bytes as u64)
             .sum();
-        let (label, received) = (self.operation.label(), self.received_bytes);
+        let (label, received) = (self.label, self.received_bytes);
         OperationError::TimedOut {
             label,
             waits_for,

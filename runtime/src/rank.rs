@@ -118,8 +118,8 @@ impl LocalRank {
             idle: job.transport.idle,
             caller_spin: vicinity::caller_spin(terms.as_ref()),
         };
-        let link = driver::spawn(Seat::new(communicator), setup, Seat::hand_out)
-            .map_err(JoinError::Driver)?;
+        let seat = Seat::new(communicator).heard_by_others(control.voice());
+        let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
         drop(names);

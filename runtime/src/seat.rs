@@ -10,7 +10,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{Instant, Rank, Span};
-use gradwire_transport::control::ControlEvent;
+use gradwire_transport::control::{ControlEvent, Voice};
 
 use crate::error::EndError;
 use crate::metrics::operations::{Begun, End, Operations};
@@ -28,6 +28,8 @@ pub(crate) struct Seat {
     waiting: BTreeMap<OperationId, (Promise, Begun)>,
     operations: Operations,
     left: Vec<(Instant, Rank)>,
+    /// Tells the other ranks when everything fails here; `None` once they know.
+    herald: Option<Voice>,
 }
 
 impl Seat {
@@ -37,7 +39,14 @@ impl Seat {
             waiting: BTreeMap::new(),
             operations: Operations::default(),
             left: Vec::new(),
+            herald: None,
         }
+    }
+
+    /// The seat, whose failures the other ranks hear of.
+    pub(crate) fn heard_by_others(mut self, voice: Voice) -> Self {
+        self.herald = Some(voice);
+        self
     }
 
     pub(crate) fn communicator(&self) -> &Communicator {
@@ -62,8 +71,9 @@ impl Seat {
         }
     }
 
-    /// Fails everything here.
+    /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
+        self.herald = None;
         self.communicator.abort(reason);
     }
 
@@ -73,6 +83,7 @@ impl Seat {
             ControlEvent::PeerLost { rank, reason } => self.communicator.fail_peer(rank, &reason),
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
+                self.herald = None;
                 self.communicator
                     .abort(&format!("rank {rank} ended the job: {reason}"));
             }
@@ -82,6 +93,12 @@ impl Seat {
 
     /// Gives completions to those who wait for them.
     pub(crate) fn hand_out(&mut self) {
+        // Before anybody hears of it here, who may then leave.
+        if let Some(reason) = self.communicator.aborted()
+            && let Some(voice) = self.herald.take()
+        {
+            voice.abort(reason);
+        }
         while let Some(completion) = self.communicator.poll_completion() {
             let Completion {
                 id,

@@ -4,7 +4,7 @@ use std::thread;
 
 use gradwire_protocol::machine::{Ecn, Payload, Run, Transmit};
 use gradwire_protocol::units::{
-    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Step, Tag,
+    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Signature, Step, Tag,
 };
 use gradwire_protocol::wire::{Flags, Header, Kind};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
@@ -45,6 +45,7 @@ fn send(neighbours: &mut Neighbours, number: u32, payload: &[u8]) -> bool {
         step: Step(0),
         tag: Tag(7),
         message: MessageId(number),
+        signature: Signature::NONE,
         segment: 0,
         segments: 1,
         offset: 0,

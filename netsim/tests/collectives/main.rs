@@ -5,6 +5,7 @@ mod buckets;
 mod failures;
 mod hierarchical;
 mod loss;
+mod mismatch;
 mod results;
 mod rooted;
 mod world;

@@ -305,9 +305,12 @@ impl Control {
     /// Tells every other rank that the job is over. Does not wait; the message is delivered even
     /// when this is dropped right after.
     pub fn abort(&self, reason: &str) {
-        let reason = shortened(reason);
-        // Nobody is there to be told when the thread has ended.
-        let _ = self.commands.send(Command::Abort { reason });
+        self.voice().abort(reason);
+    }
+
+    /// What can speak to the other ranks as long as this rank is a member, from any thread.
+    pub fn voice(&self) -> Voice {
+        Voice(self.commands.clone())
     }
 
     /// Blocks until every rank has called this as often as this one. Fails at once when a rank is
@@ -326,6 +329,19 @@ impl Control {
         let (reply, left) = mpsc::sync_channel(1);
         let _ = self.commands.send(Command::Leave { timeout, reply });
         answer(&left, timeout).unwrap_or(Err(LeaveError::Stopped))
+    }
+}
+
+/// Speaks to the other ranks without waiting for anything.
+#[derive(Clone, Debug)]
+pub struct Voice(UnboundedSender<Command>);
+
+impl Voice {
+    /// Tells every other rank that the job is over, as [`Control::abort`] does.
+    pub fn abort(&self, reason: &str) {
+        let reason = shortened(reason);
+        // Nobody is there to be told when the thread has ended.
+        let _ = self.0.send(Command::Abort { reason });
     }
 }
 
