@@ -141,9 +141,19 @@ impl Agreement {
         }
     }
 
-    /// The last collective of each group that this rank has called, in the order of groups.
-    pub(crate) fn entered(&self) -> impl Iterator<Item = &Label> {
-        self.entered.values()
+    /// What this rank has called last in a group.
+    pub(crate) fn last(&self, group: u16) -> Option<Label> {
+        self.entered.get(&group).copied()
+    }
+
+    /// What has completed here under a number of a group, as far as that is remembered.
+    pub(crate) fn completed(&self, group: u16, sequence: u32) -> Option<Label> {
+        self.known(group, sequence).map(|known| known.label)
+    }
+
+    fn known(&self, group: u16, sequence: u32) -> Option<&Known> {
+        let same = |known: &&Known| (known.label.group, known.label.sequence) == (group, sequence);
+        self.completed.iter().rev().find(same)
     }
 
     /// This rank submits a collective. Tells what contradicts it of that which has come before;
@@ -204,10 +214,7 @@ impl Agreement {
         }
         let is_new = |label: &Label| label.sequence < sequence;
         if !self.entered.get(&group).is_none_or(is_new) {
-            let mut completed = self.completed.iter().rev();
-            let same =
-                |known: &&Known| (known.label.group, known.label.sequence) == (group, sequence);
-            if let Some(ours) = completed.find(same) {
+            if let Some(ours) = self.known(group, sequence) {
                 return Some(Mismatch::between((self.me, from), ours, (outline, None)));
             }
         }

@@ -25,9 +25,10 @@ use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
 use crate::operation::{
-    Collective, Completion, Label, Operation, OperationError, OperationId, SubmitError,
+    Collective, Completion, Operation, OperationError, OperationId, SubmitError,
 };
-use crate::plan::{Plan, Seat};
+use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
+use crate::plan::{PARTS, Plan, Seat};
 use crate::plans::Plans;
 use crate::running::{Desk, Memory, Running};
 use crate::selection::Preference;
@@ -46,6 +47,7 @@ pub struct Communicator {
     table: Table,
     agreement: Agreement,
     next_deadline: Option<Instant>,
+    patience: Patience,
     /// Bytes of messages whose operations failed.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
     completions: VecDeque<Completion>,
@@ -68,6 +70,7 @@ impl Communicator {
             table: Table::default(),
             agreement,
             next_deadline: None,
+            patience: Patience::default(),
             promised: BTreeMap::new(),
             completions: VecDeque::new(),
             lost: BTreeMap::new(),
@@ -89,6 +92,15 @@ impl Communicator {
             "one host for each of {world_size} ranks"
         );
         self.preference = self.preference.with_hosts(hosts);
+        self
+    }
+
+    /// The communicator, which does not fail an operation that misses its deadline until
+    /// [`Communicator::conclude`] says what has become of it. Whoever drives it asks the other
+    /// ranks meanwhile.
+    #[must_use]
+    pub fn with_inquiries(mut self) -> Self {
+        self.patience = Patience::Asks;
         self
     }
 
@@ -240,6 +252,51 @@ impl Communicator {
         self.promised.clear();
     }
 
+    /// An operation that has missed its deadline, once, until it is concluded or completes.
+    pub fn poll_overdue(&mut self) -> Option<Overdue> {
+        let Patience::Asked(id, Told::No) = self.patience else {
+            return None;
+        };
+        self.patience = Patience::Asked(id, Told::Yes);
+        let (_, running) = self.running(id)?;
+        Some(Overdue::of(id, &running.operation))
+    }
+
+    /// Fails an overdue operation, and everything else with it: the verdict says where the other
+    /// ranks are, in words. Nothing happens to one that has ended.
+    pub fn conclude(&mut self, now: Instant, id: OperationId, verdict: String) {
+        if let Some((slot, running)) = self.running(id) {
+            let error = running.timed_out(now, Some(verdict));
+            self.fail_all(slot, error);
+        }
+    }
+
+    fn running(&self, id: OperationId) -> Option<(usize, &Running)> {
+        self.table.iter().find(|(_, running)| running.id == id)
+    }
+
+    /// Where this rank is, for a rank that asks.
+    pub fn whereabouts(&self, asker: Rank, question: &Question) -> Whereabouts {
+        let &Question {
+            group,
+            sequence,
+            side,
+        } = question;
+        let part = if side == Side::Member { 0 } else { PARTS };
+        let tag = Tag::new(group, sequence, part);
+        let running = self.table.counterpart(tag, (asker, side));
+        let completed = || match side {
+            Side::Member => self.agreement.completed(group, sequence),
+            Side::Sender | Side::Receiver => None,
+        };
+        let pending = self.table.iter().map(|(_, running)| running.label);
+        Whereabouts {
+            there: running.map(Operation::label).or_else(completed),
+            last: self.agreement.last(group),
+            pending: pending.take(PENDING_TOLD).collect(),
+        }
+    }
+
     /// Why nothing works any more, if so.
     pub fn aborted(&self) -> Option<&str> {
         self.aborted.as_deref()
@@ -253,11 +310,6 @@ impl Communicator {
     /// Operations on their way.
     pub fn pending(&self) -> usize {
         self.table.len()
-    }
-
-    /// The last collective of each group that this rank has called, in the order of groups.
-    pub fn entered(&self) -> impl Iterator<Item = &Label> {
-        self.agreement.entered()
     }
 
     /// What the endpoint counted.
@@ -299,6 +351,9 @@ impl Communicator {
             .table
             .remove(slot)
             .expect("ended once, by whoever found it running");
+        if matches!(self.patience, Patience::Asked(id, _) if id == running.id) {
+            self.patience = Patience::Asks;
+        }
         if result.is_err() && self.aborted.is_none() {
             self.promised.extend(running.promises());
         }
@@ -434,9 +489,16 @@ impl Communicator {
                 .is_some_and(|deadline| deadline <= now)
         };
         let overdue = self.table.iter().find(|(_, running)| is_overdue(running));
-        if let Some((slot, running)) = overdue {
-            let error = running.timed_out();
-            self.fail_all(slot, error);
+        let Some((slot, running)) = overdue else {
+            return;
+        };
+        match self.patience {
+            Patience::None => {
+                let error = running.timed_out(now, None);
+                self.fail_all(slot, error);
+            }
+            Patience::Asks => self.patience = Patience::Asked(running.id, Told::No),
+            Patience::Asked(..) => {}
         }
     }
 }
@@ -479,7 +541,11 @@ impl Machine for Communicator {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        earlier(self.endpoint.poll_timeout(), self.next_deadline)
+        let deadline = match self.patience {
+            Patience::Asked(..) => None,
+            Patience::None | Patience::Asks => self.next_deadline,
+        };
+        earlier(self.endpoint.poll_timeout(), deadline)
     }
 }
 

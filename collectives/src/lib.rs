@@ -3,8 +3,8 @@
 //! Start here:
 //! - [`communicator`]: the machine. Takes operations, drives an endpoint, gives completions.
 //! - [`operation`]: what an operation is, what is refused, how it can fail.
-//! - [`call`], [`agreement`]: what an operation has to be on every rank, and how ranks that disagree
-//!   find out.
+//! - [`call`], [`agreement`]: what an operation has to be on every rank, and how ranks that
+//!   disagree find out. [`overdue`]: what ranks ask each other when one takes too long.
 //! - `plan`: the form in which every algorithm is written: which messages go where, after what.
 //! - `one_step`, `direct`, `ring`, `halving_doubling`, `hierarchical`: reductions. `reduce`,
 //!   `gather`, `broadcast`, `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`,
@@ -37,6 +37,7 @@ pub mod kernels;
 pub mod magnitude;
 mod one_step;
 pub mod operation;
+pub mod overdue;
 mod plan;
 mod plans;
 mod point_to_point;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
+use gradwire_protocol::units::{Instant, Layer, Rank, Share, Span, Step};
 
 use crate::agreement::Mismatch;
 use crate::buffer::Buffer;
@@ -321,20 +321,8 @@ pub enum OperationError {
         label: Label,
     },
     /// It took longer than its deadline allows.
-    #[error(
-        "{label}: Timed out waiting for ranks {waits_for:?}, {received} of {expected} bytes were \
-         received"
-    )]
-    TimedOut {
-        /// The operation.
-        label: Label,
-        /// Ranks that have not sent or not received everything.
-        waits_for: Vec<u16>,
-        /// Bytes received.
-        received: u64,
-        /// Bytes to receive.
-        expected: u64,
-    },
+    #[error("{0}")]
+    TimedOut(Box<TimedOut>),
     /// A peer is in another operation, or in one of another shape or type.
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
@@ -346,6 +334,48 @@ pub enum OperationError {
         /// Why.
         reason: String,
     },
+}
+
+/// An operation that took longer than its deadline allows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TimedOut {
+    /// The operation.
+    pub label: Label,
+    /// How long it took until now.
+    pub elapsed: Span,
+    /// How long it might take.
+    pub limit: Span,
+    /// Ranks that have not sent or not received everything.
+    pub waits_for: Vec<u16>,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes to receive.
+    pub expected: u64,
+    /// Where the other ranks say that they are, if they were asked.
+    pub verdict: Option<String>,
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            label,
+            elapsed,
+            limit,
+            waits_for,
+            received,
+            expected,
+            verdict,
+        } = self;
+        write!(
+            f,
+            "{label}: Timed out after {elapsed} of {limit} waiting for ranks {waits_for:?}, \
+             {received} of {expected} bytes were received"
+        )?;
+        match verdict {
+            Some(verdict) => write!(f, "; {verdict}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a completed operation did on this rank.

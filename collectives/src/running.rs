@@ -23,7 +23,9 @@ use crate::buffer::{Buffer, Place, Region};
 use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
-use crate::operation::{Completion, Label, Operation, OperationError, OperationId, Outcome};
+use crate::operation::{
+    Completion, Label, Operation, OperationError, OperationId, Outcome, TimedOut,
+};
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
@@ -109,6 +111,7 @@ pub(crate) struct Running {
     /// Contributions as they were sent, by message out.
     copies: BTreeMap<usize, Vec<u8>>,
     received_bytes: u64,
+    begun: Instant,
     outcome: Outcome,
 }
 
@@ -138,6 +141,7 @@ impl Running {
             holes: BTreeMap::new(),
             copies: BTreeMap::new(),
             received_bytes: 0,
+            begun: Instant::START,
             outcome: Outcome::default(),
             operation,
             plan,
@@ -147,6 +151,7 @@ impl Running {
 
     /// Posts everything that will come and sends what waits for nothing.
     pub(crate) fn start(&mut self, stash: &mut Stash, desk: &mut Desk<'_>) {
+        self.begun = desk.now;
         self.copy_own(&mut desk.memory.spares);
         for at in 0..self.plan.inbounds.len() {
             let inbound = self.plan.inbounds[at];
@@ -490,7 +495,7 @@ impl Running {
     }
 
     /// That the operation ran out of time, and what it was waiting for.
-    pub(crate) fn timed_out(&self) -> OperationError {
+    pub(crate) fn timed_out(&self, now: Instant, verdict: Option<String>) -> OperationError {
         let missing = self.received.iter_zeros();
         let missing = missing.map(|at| self.plan.inbounds[at as usize].from);
         let outbounds = self.plan.outbounds.iter().zip(&self.stages);
@@ -505,13 +510,16 @@ impl Running {
             .iter()
             .map(|inbound| inbound.region.bytes as u64)
             .sum();
-        let (label, received) = (self.label, self.received_bytes);
-        OperationError::TimedOut {
-            label,
+        let deadline = self.operation.deadline.unwrap_or(now);
+        OperationError::TimedOut(Box::new(TimedOut {
+            label: self.label,
+            elapsed: now - self.begun,
+            limit: deadline - self.begun,
             waits_for,
-            received,
+            received: self.received_bytes,
             expected,
-        }
+            verdict,
+        }))
     }
 
     /// Copies of the messages that others still count on, when the operation ends early.

@@ -6,6 +6,7 @@ use gradwire_protocol::machine::Payload;
 use gradwire_protocol::units::{Rank, Tag};
 
 use crate::operation::{Collective, Operation};
+use crate::overdue::Side;
 use crate::plan::PARTS;
 use crate::running::Running;
 
@@ -134,6 +135,18 @@ impl Table {
     /// The operation in a slot.
     pub(crate) fn get(&self, slot: usize) -> Option<&Running> {
         self.slots.get(slot)?.as_ref()
+    }
+
+    /// The operation that runs with this tag, or for a tag of point-to-point the receive from or
+    /// the send to `peer`.
+    pub(crate) fn counterpart(&self, tag: Tag, (peer, side): (Rank, Side)) -> Option<&Operation> {
+        let lane = match side {
+            Side::Member => Lane::Collective,
+            Side::Sender => Lane::ReceiveFrom(peer),
+            Side::Receiver => Lane::SendTo(peer),
+        };
+        let slot = self.slot_of(tag, lane)?;
+        Some(&self.slots[slot].as_ref()?.operation)
     }
 
     /// The collective that runs with this tag: its slot, and it.

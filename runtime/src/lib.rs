@@ -5,6 +5,7 @@
 //! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
+//! - `inquiry`: what ranks ask each other when an operation takes too long.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
 //! - [`counters`]: everything that was counted, in one place.
@@ -15,6 +16,7 @@
 
 pub mod counters;
 pub mod error;
+mod inquiry;
 pub mod metrics;
 pub mod open;
 pub mod pool;

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
+use gradwire_collectives::overdue::Question;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{ControlEvent, Voice};
 
 use crate::error::EndError;
+use crate::inquiry::{self, Inquiry};
 use crate::metrics::operations::{Begun, End, Operations};
 use crate::pool::Pool;
 use crate::rank::{Done, Ended, Task};
@@ -28,8 +30,14 @@ pub(crate) struct Seat {
     waiting: BTreeMap<OperationId, (Promise, Begun)>,
     operations: Operations,
     left: Vec<(Instant, Rank)>,
-    /// Tells the other ranks when everything fails here; `None` once they know.
-    herald: Option<Voice>,
+    /// Speaks to the other ranks, if there is a control plane.
+    voice: Option<Voice>,
+    /// Whether they know that everything has failed here.
+    failure: Failure,
+    /// The operation that is overdue.
+    inquiry: Option<Inquiry>,
+    /// What another rank has asked about, which one, and when.
+    asked: Option<(Instant, Rank, Question)>,
 }
 
 impl Seat {
@@ -39,13 +47,18 @@ impl Seat {
             waiting: BTreeMap::new(),
             operations: Operations::default(),
             left: Vec::new(),
-            herald: None,
+            voice: None,
+            failure: Failure::Unheard,
+            inquiry: None,
+            asked: None,
         }
     }
 
-    /// The seat, whose failures the other ranks hear of.
+    /// The seat, which speaks to the other ranks of failures, and asks them before an operation
+    /// fails for taking too long.
     pub(crate) fn heard_by_others(mut self, voice: Voice) -> Self {
-        self.herald = Some(voice);
+        self.communicator = self.communicator.with_inquiries();
+        self.voice = Some(voice);
         self
     }
 
@@ -73,7 +86,7 @@ impl Seat {
 
     /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
-        self.herald = None;
+        self.failure = Failure::Heard;
         self.communicator.abort(reason);
     }
 
@@ -83,21 +96,66 @@ impl Seat {
             ControlEvent::PeerLost { rank, reason } => self.communicator.fail_peer(rank, &reason),
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
-                self.herald = None;
+                self.failure = Failure::Heard;
                 self.communicator
                     .abort(&format!("rank {rank} ended the job: {reason}"));
             }
+            ControlEvent::Asked { rank, question } => self.reply(now, rank, &question),
+            ControlEvent::Answered { rank, answer } => {
+                let inquiry = self.inquiry.as_mut();
+                if inquiry.is_some_and(|inquiry| inquiry.take(rank, &answer)) {
+                    self.conclude(now);
+                }
+            }
             ControlEvent::Refused { .. } => {}
+        }
+    }
+
+    fn reply(&mut self, now: Instant, rank: Rank, question: &str) {
+        let asked = inquiry::asked(question);
+        if let (Some(asked), Some(voice)) = (asked, &self.voice) {
+            let whereabouts = self.communicator.whereabouts(rank, &asked);
+            voice.answer(rank, &inquiry::answer(&asked, &whereabouts));
+            self.asked = Some((now, rank, asked));
+        }
+    }
+
+    /// Asks the other ranks about what is overdue, unless one of them asks already.
+    fn inquire(&mut self, now: Instant) {
+        let (Some(overdue), Some(voice)) = (self.communicator.poll_overdue(), &self.voice) else {
+            return;
+        };
+        let me = self.communicator.endpoint().settings().identity.rank;
+        let inquiry = Inquiry::new(now, me, &overdue);
+        let recently = |at: Instant| now - at < inquiry::VERDICT_TIME;
+        self.inquiry = Some(match self.asked {
+            Some((at, asker, same)) if same == overdue.question && recently(at) => {
+                inquiry.of_another(now, asker)
+            }
+            _ => {
+                voice.ask(&inquiry::question(&overdue.question));
+                inquiry
+            }
+        });
+    }
+
+    fn conclude(&mut self, now: Instant) {
+        if let Some(inquiry) = self.inquiry.take() {
+            let verdict = inquiry.verdict();
+            self.communicator.conclude(now, inquiry.id, verdict);
         }
     }
 
     /// Gives completions to those who wait for them.
     pub(crate) fn hand_out(&mut self) {
         // Before anybody hears of it here, who may then leave.
-        if let Some(reason) = self.communicator.aborted()
-            && let Some(voice) = self.herald.take()
+        if self.failure == Failure::Unheard
+            && let Some(reason) = self.communicator.aborted()
         {
-            voice.abort(reason);
+            self.failure = Failure::Heard;
+            if let Some(voice) = &self.voice {
+                voice.abort(reason);
+            }
         }
         while let Some(completion) = self.communicator.poll_completion() {
             let Completion {
@@ -133,6 +191,10 @@ impl Machine for Seat {
             self.communicator.fail_peer(rank, "it has left the job");
         }
         self.communicator.handle_timeout(now);
+        self.inquire(now);
+        if self.inquiry.as_ref().is_some_and(|one| one.until() <= now) {
+            self.conclude(now);
+        }
     }
 
     fn handle_host_drops(&mut self, now: Instant) {
@@ -149,8 +211,17 @@ impl Machine for Seat {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let left = self.left.iter().map(|(until, _)| *until);
-        left.chain(self.communicator.poll_timeout()).min()
+        let inquiry = self.inquiry.as_ref().map(Inquiry::until);
+        let communicator = self.communicator.poll_timeout();
+        left.chain(inquiry).chain(communicator).min()
     }
+}
+
+/// Whether the other ranks have heard that everything failed here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Failure {
+    Heard,
+    Unheard,
 }
 
 /// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is

@@ -248,8 +248,8 @@ fn a_missed_deadline_names_who_is_waited_for_and_aborts_everything() {
             .expect("a valid operation");
     }
     world.run();
-    let late = "all_reduce(sum) of 300 f32, group 0, sequence 0: Timed out waiting for ranks [2], \
-                1200 of 2400 bytes were received";
+    let late = "all_reduce(sum) of 300 f32, group 0, sequence 0: Timed out after 100ms of 100ms \
+                waiting for ranks [2], 1200 of 2400 bytes were received";
     assert_eq!(error(&mut world, 0), late);
     let next = "sequence 1 was aborted: all_reduce(sum) of 300 f32, group 0, sequence 0: Timed out";
     assert!(error(&mut world, 0).contains(next));

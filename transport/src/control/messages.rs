@@ -40,6 +40,14 @@ pub(super) enum FromMember {
     Barrier { index: u64, timeout_ms: u64 },
     /// The job is over.
     Abort { reason: String },
+    /// A question to all other ranks.
+    Ask { question: String },
+    /// The answer to a question of that rank.
+    Answer {
+        #[serde(with = "rank_number")]
+        to: Rank,
+        answer: String,
+    },
     /// This rank has nothing more to send; it still answers.
     Leave,
 }
@@ -85,6 +93,18 @@ pub(super) enum FromLeader {
         #[serde(with = "rank_number")]
         rank: Rank,
         reason: String,
+    },
+    /// A rank asks.
+    Asked {
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        question: String,
+    },
+    /// A rank answers what this one has asked.
+    Answered {
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        answer: String,
     },
     /// All ranks have left or are lost: close.
     Released,

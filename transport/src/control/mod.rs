@@ -14,6 +14,8 @@
 //!                                           or Refused{why}, the same words to every rank
 //!   Barrier, Abort, Leave ---------------->
 //!          <------------------------------- BarrierPassed, PeerLost, PeerLeft, Aborted, Released
+//!   Ask{question}, Answer{to} ------------>
+//!          <------------------------------- Asked{by}, Answered{by}
 //! ```
 //!
 //! [`join`] blocks until all ranks agree. From then on the thread `gradwire-control` keeps the
@@ -208,6 +210,20 @@ pub enum ControlEvent {
         /// The reason it gave.
         reason: String,
     },
+    /// Another rank asks this one; [`Voice::answer`] answers.
+    Asked {
+        /// The rank that asks.
+        rank: Rank,
+        /// What it asks.
+        question: String,
+    },
+    /// Another rank answers what this one has asked by [`Voice::ask`].
+    Answered {
+        /// The rank that answers.
+        rank: Rank,
+        /// What it answers.
+        answer: String,
+    },
     /// Rank 0 only: somebody was not let in.
     Refused {
         /// Where the refused process is.
@@ -342,6 +358,18 @@ impl Voice {
         let reason = shortened(reason);
         // Nobody is there to be told when the thread has ended.
         let _ = self.0.send(Command::Abort { reason });
+    }
+
+    /// Asks all other ranks. Their answers arrive as [`ControlEvent::Answered`], if they do.
+    pub fn ask(&self, question: &str) {
+        let question = shortened(question);
+        let _ = self.0.send(Command::Ask { question });
+    }
+
+    /// Answers a rank that has asked.
+    pub fn answer(&self, to: Rank, answer: &str) {
+        let answer = shortened(answer);
+        let _ = self.0.send(Command::Answer { to, answer });
     }
 }
 

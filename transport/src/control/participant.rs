@@ -25,6 +25,13 @@ pub(super) enum Command {
     Abort {
         reason: String,
     },
+    Ask {
+        question: String,
+    },
+    Answer {
+        to: Rank,
+        answer: String,
+    },
     Leave {
         timeout: Duration,
         reply: Reply<LeaveError>,
@@ -99,6 +106,10 @@ impl Participant {
                 self.aborted = Some((self.rank, reason));
                 self.fail_barriers();
             }
+            Command::Ask { question } => self.outgoing.push_back(FromMember::Ask { question }),
+            Command::Answer { to, answer } => {
+                self.outgoing.push_back(FromMember::Answer { to, answer });
+            }
             Command::Leave { timeout, reply } => {
                 let deadline = now + timeout;
                 self.leave(Wait {
@@ -129,6 +140,12 @@ impl Participant {
                 self.aborted = Some((rank, reason.clone()));
                 self.fail_barriers();
                 (self.on_event)(ControlEvent::Aborted { rank, reason });
+            }
+            FromLeader::Asked { rank, question } => {
+                (self.on_event)(ControlEvent::Asked { rank, question });
+            }
+            FromLeader::Answered { rank, answer } => {
+                (self.on_event)(ControlEvent::Answered { rank, answer });
             }
             FromLeader::Released => self.part(Ok(())),
             FromLeader::Prove { .. }
