@@ -6,6 +6,7 @@
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
 //! - `inquiry`: what ranks ask each other when an operation takes too long.
+//! - `vigil`: who of this host has died.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
 //! - [`counters`]: everything that was counted, in one place.
@@ -23,6 +24,7 @@ pub mod pool;
 pub mod rank;
 mod seat;
 mod vicinity;
+mod vigil;
 
 pub use counters::Counters;
 pub use error::{EndError, JoinError, OpenError};

@@ -26,6 +26,7 @@ use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Ticket};
 use crate::vicinity;
+use crate::vigil::Vigil;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -67,6 +68,7 @@ pub struct LocalRank {
     segment_bytes: u32,
     control: Mutex<Option<Control>>,
     inbox: Arc<Inbox>,
+    vigil: Mutex<Option<Vigil>>,
     pool: Arc<Pool>,
     pending: Arc<Pending>,
     watch: Arc<Watch>,
@@ -101,6 +103,7 @@ impl LocalRank {
         };
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
         let names = neighbours.as_mut().map(Neighbours::take_names);
+        let lives = neighbours.as_mut().map(Neighbours::take_lives);
         let endpoint = endpoint_of(&job, identity, terms.as_ref());
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
@@ -122,6 +125,11 @@ impl LocalRank {
         let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
+        let told = Arc::clone(&inbox);
+        let vigil = Vigil::over(lives.unwrap_or_default(), move |rank| {
+            let reason = "its process has ended".to_owned();
+            told.take(ControlEvent::PeerLost { rank, reason });
+        });
         drop(names);
         let wire = wire_of(terms.as_ref(), world_size, wires);
         let subject = Subject::new(&job, identity, control.roster(), wire);
@@ -134,6 +142,7 @@ impl LocalRank {
             segment_bytes,
             control: Mutex::new(Some(control)),
             inbox,
+            vigil: Mutex::new(Some(vigil)),
             pool: Arc::default(),
             pending: Arc::default(),
             watch,
@@ -270,7 +279,14 @@ impl LocalRank {
             // The others may be lost or slow; there is nothing more to do for them.
             let _ = control.leave(LEAVE_PATIENCE);
         }
+        self.end();
+    }
+
+    /// Ends all threads but those of the control plane.
+    fn end(&self) {
         drop(self.door().take());
+        let vigil = self.vigil.lock();
+        drop(vigil.unwrap_or_else(PoisonError::into_inner).take());
         self.inbox.disconnect();
         self.pool.close();
     }
@@ -283,9 +299,7 @@ impl LocalRank {
 impl Drop for LocalRank {
     fn drop(&mut self) {
         drop(self.control().take());
-        drop(self.door().take());
-        self.inbox.disconnect();
-        self.pool.close();
+        self.end();
     }
 }
 

@@ -11,7 +11,7 @@ use gradwire_collectives::operation::{Completion, OperationId};
 use gradwire_collectives::overdue::Question;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{Instant, Rank, Span};
-use gradwire_transport::control::{ControlEvent, Voice};
+use gradwire_transport::control::{self, ControlEvent, Voice};
 
 use crate::error::EndError;
 use crate::inquiry::{self, Inquiry};
@@ -93,12 +93,18 @@ impl Seat {
     /// Takes what the control plane noticed.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {
+            // Whose process ends after it has left is not missed.
+            ControlEvent::PeerLost { rank, .. } if self.has_left(rank) => {}
             ControlEvent::PeerLost { rank, reason } => self.communicator.fail_peer(rank, &reason),
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
                 self.failure = Failure::Heard;
-                self.communicator
-                    .abort(&format!("rank {rank} ended the job: {reason}"));
+                let me = self.communicator.endpoint().settings().identity.rank;
+                let reason = match rank == me {
+                    true => format!("this rank ended the job: {reason}"),
+                    false => format!("rank {rank} ended the job: {reason}"),
+                };
+                self.communicator.abort(&reason);
             }
             ControlEvent::Asked { rank, question } => self.reply(now, rank, &question),
             ControlEvent::Answered { rank, answer } => {
@@ -109,6 +115,10 @@ impl Seat {
             }
             ControlEvent::Refused { .. } => {}
         }
+    }
+
+    fn has_left(&self, rank: Rank) -> bool {
+        self.left.iter().any(|&(_, left)| left == rank)
     }
 
     fn reply(&mut self, now: Instant, rank: Rank, question: &str) {
@@ -137,6 +147,20 @@ impl Seat {
                 inquiry
             }
         });
+    }
+
+    /// What was due long ago was not done: this process was stopped, and silence of others in that
+    /// time means nothing. They have not waited.
+    fn look_at_the_clock(&mut self, now: Instant) {
+        let limit = self.communicator.endpoint().settings().peer_timeout;
+        let late = self.poll_timeout().filter(|due| *due < now);
+        let Some(gap) = late.map(|due| now - due).filter(|gap| *gap > limit) else {
+            return;
+        };
+        let [gap, limit] = [gap, limit].map(|span| Duration::from_nanos(span.as_nanos()));
+        let reason = control::stall(gap, limit);
+        self.communicator
+            .abort(&format!("this rank ended the job: {reason}"));
     }
 
     fn conclude(&mut self, now: Instant) {
@@ -187,6 +211,7 @@ impl Machine for Seat {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.look_at_the_clock(now);
         for (_, rank) in self.left.extract_if(.., |(until, _)| *until <= now) {
             self.communicator.fail_peer(rank, "it has left the job");
         }

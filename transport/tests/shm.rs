@@ -115,6 +115,18 @@ fn packets_arrive_whole_and_in_order_however_the_ring_wraps() {
 }
 
 #[test]
+fn the_end_of_a_neighbour_is_seen_by_the_others() {
+    let (mut ours, theirs) = pair();
+    let lives = ours.take_lives();
+    assert!(matches!(lives.as_slice(), [(B, life)] if !life.has_ended()));
+    assert!(ours.take_lives().is_empty());
+    drop(theirs);
+    for _ in 0..2 {
+        assert!(lives[0].1.has_ended());
+    }
+}
+
+#[test]
 fn a_full_ring_takes_no_more_until_it_is_read() {
     let (mut from, mut to) = pair();
     let packet = content(0, 16_384);

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Peer;
 use super::error::{Ranks, Refusal, rank_number};
-use super::identity::IDLE_TIMEOUT;
 use super::secrets::PairSecrets;
 
 /// Largest message between ranks that trust each other.
@@ -184,7 +183,9 @@ fn failure(error: ReadExactError) -> ReadFailure {
 /// The end of a connection in words that follow a rank's name.
 pub(super) fn describe(error: &ConnectionError) -> String {
     match error {
-        ConnectionError::TimedOut => format!("no sign of life for {IDLE_TIMEOUT:?}"),
+        ConnectionError::TimedOut => {
+            "no sign of life for as long as transport.peer_timeout allows".into()
+        }
         ConnectionError::ApplicationClosed(_) => "closed without leaving".into(),
         ConnectionError::Reset => "its process was replaced by another one".into(),
         other => format!("connection failed: {other}"),

@@ -20,7 +20,7 @@
 //!
 //! [`join`] blocks until all ranks agree. From then on the thread `gradwire-control` keeps the
 //! connections alive and calls back with what happens to peers: a peer that gives no sign of life
-//! for 3 s is lost, so every rank knows of a dead one within about 4 s.
+//! for `peer_timeout` is lost, and every rank knows of a dead one half a second later.
 //!
 //! Start here: [`join`] and [`Control`], then `hub` (rank 0's view of all ranks) and `participant`
 //! (a rank's view of the job); both are free of sockets and clocks. `assembly` decides who may
@@ -58,6 +58,7 @@ pub use certificates::{CertificateError, CertificateFiles, Certificates};
 pub use error::{BarrierError, BindError, Difference, JoinError, LeaveError};
 pub use error::{Holder, Ranks, Refusal, TurnedAway};
 
+pub use participant::stall;
 pub use secrets::PairSecrets;
 
 use crate::shm::Offer;
@@ -92,6 +93,8 @@ pub struct Membership {
     pub receive_buffer: u64,
     /// What this rank offers to ranks of its host, if it shares memory.
     pub memory: Option<Offer>,
+    /// A rank that gives no sign of life for so long is lost; equal on all ranks.
+    pub peer_timeout: Duration,
 }
 
 /// Shows everything but secrets.
@@ -106,6 +109,7 @@ impl fmt::Debug for Membership {
             .field("mtu", &self.mtu)
             .field("receive_buffer", &self.receive_buffer)
             .field("memory", &self.memory)
+            .field("peer_timeout", &self.peer_timeout)
             .finish_non_exhaustive()
     }
 }
@@ -203,7 +207,7 @@ pub enum ControlEvent {
         /// The rank that left.
         rank: Rank,
     },
-    /// Another rank ended the job.
+    /// A rank ended the job: another one, or this one because it was stopped for too long.
     Aborted {
         /// The rank that aborted.
         rank: Rank,
