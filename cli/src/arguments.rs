@@ -57,6 +57,24 @@ Columns (rates are those of the last refresh; rtt is since the start, of ranks t
 Keys: q quits, up and down choose a rank, left and right a column, s sorts by it, again the other
 way round.";
 
+const TRACE_SHOW_EXAMPLES: &str = "\
+Examples (the ranks ran with GRADWIRE_TRACE=traces, and one of them failed):
+  gradwire trace show traces
+  gradwire trace show traces/gradwire-job-5f3a0c11-rank*.json
+  gradwire trace show rank0.json rank1.json --json
+
+Each rank writes one file when an operation fails, a peer is lost or the job is aborted, and when
+it is asked: gradwire.trace() in Python, gw_trace_json in C. Ranks that stand alike share a row.
+  entered        the last collective of the group that the rank was asked to do
+  completed      the last that it has completed
+  not completed  the first that it has not
+  received       bytes of it that have come, of those that must come
+  waits for      ranks that have not sent or not received everything
+  last in        the rank that entered last, by the clocks of the hosts, which may differ
+
+Exit codes: 0 when the files were compared, whatever they say; 2 when one cannot be used. JSON: one
+object, {job, job_id, world_size, ranks, absent, groups, messages, longest}, times in microseconds.";
+
 const SIM_RUN_EXAMPLES: &str = "\
 Examples:
   gradwire sim run fat-tree:k=8@100G permutation:2MB
@@ -119,12 +137,37 @@ pub enum Command {
     /// Watch a running job: throughput, loss, repairs, marks, round trips, rank by rank.
     #[command(after_help = TOP_EXAMPLES)]
     Top(Top),
+    /// Read what the flight recorders of a job's ranks have left.
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// Simulate fabrics of hosts and switches that run the protocol that ships.
     #[command(subcommand)]
     Sim(SimCommand),
     /// One rank of `perf`, told what to do over standard input.
     #[command(hide = true)]
     PerfRank,
+}
+
+/// What can be done with traces.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Compare the traces of a job's ranks: who waits for whom, who is behind, what does not fit.
+    #[command(after_help = TRACE_SHOW_EXAMPLES)]
+    Show(TraceShow),
+}
+
+/// Options of `gradwire trace show`.
+#[derive(Args, Clone, Debug)]
+pub struct TraceShow {
+    /// Traces of ranks of one run, or folders that have some.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How many of the operations that took longest are listed.
+    #[arg(long, default_value_t = 5, value_name = "COUNT")]
+    pub longest: u16,
+    /// Print one JSON object instead of the tables.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be done with job files.

@@ -17,6 +17,10 @@ pub struct Environment {
     pub authority: Option<PathBuf>,
     /// `LOCAL_RANK`: the number of a rank on its host, as launchers tell it.
     pub local_rank: Option<u16>,
+    /// `GRADWIRE_LOG`: how much is told on standard error.
+    pub log: Option<String>,
+    /// `GRADWIRE_TRACE`: the folder into which the flight recorder is written on failure.
+    pub trace: Option<PathBuf>,
     /// `VIRTUAL_ENV`: the active virtual environment of Python.
     pub virtual_env: Option<PathBuf>,
 }
@@ -40,6 +44,10 @@ impl Environment {
             local_rank: std::env::var("LOCAL_RANK")
                 .ok()
                 .and_then(|number| number.parse().ok()),
+            log: std::env::var("GRADWIRE_LOG")
+                .ok()
+                .filter(|level| !level.is_empty()),
+            trace: path("GRADWIRE_TRACE").map(PathBuf::from),
             virtual_env: path("VIRTUAL_ENV").map(PathBuf::from),
         }
     }

@@ -8,6 +8,7 @@
 //! - [`job`]: `gradwire job`.
 //! - [`doctor`]: `gradwire doctor`: what host and path lack, what it costs, what mends it.
 //! - [`top`]: `gradwire top`: a running job, as its ranks tell it.
+//! - [`trace`]: `gradwire trace`: what the flight recorders of ranks have left.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
@@ -22,13 +23,16 @@ pub mod perf;
 pub mod rank;
 pub mod sim;
 pub mod top;
+pub mod trace;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Command, JobCommand, SimCommand};
+use arguments::{Arguments, Command, JobCommand, SimCommand, TraceCommand};
+use environment::Environment;
 use exit::{Exit, Failure};
+use gradwire_runtime::log::{self, Level};
 
 /// Runs the command that was typed; errors go to standard error as one line.
 pub fn run() -> ExitCode {
@@ -45,13 +49,22 @@ pub fn run() -> ExitCode {
             .into();
         }
     };
-    match execute(arguments.command) {
+    match start_log().and_then(|()| execute(arguments.command)) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
             eprintln!("error: {failure}");
             failure.exit().into()
         }
     }
+}
+
+/// Without `GRADWIRE_LOG`, the commands themselves tell what people want to know.
+fn start_log() -> Result<(), Failure> {
+    let level = Environment::read()
+        .log
+        .map_or(Ok(Level::Warn), |level| level.parse());
+    log::start(level.map_err(|error| Failure::Usage(format!("GRADWIRE_LOG: {error}")))?);
+    Ok(())
 }
 
 fn execute(command: Command) -> Result<(), Failure> {
@@ -65,6 +78,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Rank(rank) => rank::run(&rank),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Top(top) => top::run(&top),
+        Command::Trace(TraceCommand::Show(options)) => trace::show(&options),
         Command::Sim(SimCommand::Run(run)) => sim::run::run(&run),
         Command::Sim(SimCommand::Compare(compare)) => sim::compare::compare(&compare),
         Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),

@@ -112,7 +112,8 @@ fn open(options: &Rank) -> Result<OpenRank, Failure> {
         token,
         certificates,
     })?
-    .with_local_rank(Environment::read().local_rank))
+    .with_local_rank(environment.local_rank)
+    .with_trace_folder(environment.trace))
 }
 
 /// Rank 0 opens this port on its own address.

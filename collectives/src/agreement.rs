@@ -29,8 +29,8 @@ pub struct Mismatch {
     pub ours: Label,
     /// The other rank.
     pub peer: Rank,
-    /// What that one called.
-    pub theirs: Call,
+    /// What that one called; `None` when this build knows no such operation.
+    pub theirs: Option<Call>,
     /// Lengths of the message that told, where calls are alike but for the shape.
     pub lengths: Option<Lengths>,
 }
@@ -58,7 +58,7 @@ impl Mismatch {
             ours: ours.label,
             peer,
             theirs: match theirs.signature {
-                Signature::NONE => ours.label.call.opposite(rank),
+                Signature::NONE => Some(ours.label.call.opposite(rank)),
                 signature => Call::read(signature, &ours.ranks),
             },
             lengths: alike.then_some(Lengths { came, expected }),
@@ -74,15 +74,17 @@ impl fmt::Display for Mismatch {
             sequence,
         } = self.ours;
         write!(f, "group {group}, sequence {sequence}: ")?;
-        let mut calls = [(self.rank, call), (self.peer, self.theirs)];
-        calls.sort_by_key(|&(rank, _)| rank);
+        let theirs = self.theirs.map(|call| call.to_string());
+        let theirs = theirs.unwrap_or_else(|| "an unknown operation".to_owned());
+        let mut calls = [(self.rank, call.to_string()), (self.peer, theirs)];
+        calls.sort_by_key(|(rank, _)| *rank);
         let [(first, its), (second, other)] = calls;
         write!(f, "rank {first} called {its}, rank {second} called {other}")?;
         if let Some(Lengths { came, expected }) = self.lengths {
             let (rank, peer) = (self.rank, self.peer);
             write!(
                 f,
-                " of another shape (rank {peer} sent {came} bytes to rank {rank}"
+                ", in different shapes (rank {peer} sent {came} bytes to rank {rank}"
             )?;
             match expected {
                 Some(expected) => write!(f, ", which expects {expected})")?,

@@ -47,7 +47,8 @@ impl Buffer {
     }
 
     /// Another buffer with the same bytes, or as many without contents.
-    pub(crate) fn duplicate(&self) -> Self {
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
         match self.bytes() {
             Some(bytes) => Self::Owned(bytes.to_vec()),
             None => Self::Virtual(self.len()),
@@ -117,6 +118,11 @@ impl Region {
             offset,
             bytes,
         }
+    }
+
+    /// The region, or the empty message if nothing is in it.
+    pub(crate) fn or_nothing(self) -> Self {
+        if self.bytes == 0 { Self::NOTHING } else { self }
     }
 
     /// Length of the region as a message.

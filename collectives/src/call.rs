@@ -23,8 +23,8 @@ const ROOT_MASK: u32 = (1 << ROOT_BITS) - 1;
 /// A call as one rank made it, or as its packets tell of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
-    /// What; `None` when this build knows no such operation.
-    pub collective: Option<Collective>,
+    /// What.
+    pub collective: Collective,
     /// How elements are reduced, where they are.
     pub op: Option<ReduceOp>,
     /// The type of the elements, where there are any.
@@ -39,7 +39,7 @@ impl Call {
         let (collective, dtype) = (operation.collective, operation.dtype);
         let has_elements = collective != Collective::Barrier;
         Self {
-            collective: Some(collective),
+            collective,
             op: collective.reduces().then_some(operation.op),
             dtype: has_elements.then_some(dtype),
             elements: has_elements.then(|| operation.given_bytes() / dtype.bytes()),
@@ -49,8 +49,8 @@ impl Call {
     /// What the other end of a point-to-point operation of `rank` calls.
     pub(crate) fn opposite(self, rank: Rank) -> Self {
         let collective = match self.collective {
-            Some(Collective::Send { .. }) => Some(Collective::Receive { from: rank }),
-            Some(Collective::Receive { .. }) => Some(Collective::Send { to: rank }),
+            Collective::Send { tag, .. } => Collective::Receive { from: rank, tag },
+            Collective::Receive { tag, .. } => Collective::Send { to: rank, tag },
             other => other,
         };
         Self {
@@ -63,10 +63,7 @@ impl Call {
 
     /// What its packets say.
     pub fn signature(&self) -> Signature {
-        let Some(collective) = self.collective else {
-            return Signature::NONE;
-        };
-        let (kind, root) = match collective {
+        let (kind, root) = match self.collective {
             Collective::AllReduce => (1, None),
             Collective::Broadcast { root } => (2, Some(root)),
             Collective::AllGather => (3, None),
@@ -76,7 +73,9 @@ impl Call {
             Collective::Scatter { root } => (7, Some(root)),
             Collective::AllToAll => (8, None),
             Collective::Barrier => (9, None),
-            Collective::Send { .. } | Collective::Receive { .. } => return Signature::NONE,
+            Collective::Send { .. }
+            | Collective::Receive { .. }
+            | Collective::ReceiveAny { .. } => return Signature::NONE,
         };
         let op = self.op.map_or(0, |op| op as u32 + 1);
         let dtype = self.dtype.map_or(0, |dtype| dtype as u32 + 1);
@@ -85,8 +84,9 @@ impl Call {
             .expect("16 kinds, 16 reductions, 32 types and a masked root")
     }
 
-    /// The call that a signature tells of, by a rank of a group with these `ranks`.
-    pub fn read(signature: Signature, ranks: &[Rank]) -> Self {
+    /// The call that a signature tells of, by a rank of a group with these `ranks`; `None` when
+    /// this build knows no such operation.
+    pub fn read(signature: Signature, ranks: &[Rank]) -> Option<Self> {
         let bits = signature.bits();
         let low = bits >> 13;
         let root = ranks.iter().copied();
@@ -95,35 +95,32 @@ impl Call {
             .find(|rank| u32::from(rank.0) & ROOT_MASK == low);
         let root = root.unwrap_or(Rank(low as u16));
         let collective = match bits & 15 {
-            1 => Some(Collective::AllReduce),
-            2 => Some(Collective::Broadcast { root }),
-            3 => Some(Collective::AllGather),
-            4 => Some(Collective::ReduceScatter),
-            5 => Some(Collective::Reduce { root }),
-            6 => Some(Collective::Gather { root }),
-            7 => Some(Collective::Scatter { root }),
-            8 => Some(Collective::AllToAll),
-            9 => Some(Collective::Barrier),
-            _ => None,
+            1 => Collective::AllReduce,
+            2 => Collective::Broadcast { root },
+            3 => Collective::AllGather,
+            4 => Collective::ReduceScatter,
+            5 => Collective::Reduce { root },
+            6 => Collective::Gather { root },
+            7 => Collective::Scatter { root },
+            8 => Collective::AllToAll,
+            9 => Collective::Barrier,
+            _ => return None,
         };
         let op = (bits >> 4 & 15).checked_sub(1);
         let dtype = (bits >> 8 & 31).checked_sub(1);
-        Self {
+        Some(Self {
             collective,
             op: op.and_then(ReduceOp::from_number),
             dtype: dtype.and_then(DType::from_number),
             elements: None,
-        }
+        })
     }
 }
 
 /// "all_reduce(sum) of 1000 f32", "broadcast of f32 from rank 1", "barrier".
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(collective) = self.collective else {
-            return f.write_str("an unknown operation");
-        };
-        f.write_str(collective.name())?;
+        f.write_str(self.collective.name())?;
         if let Some(op) = self.op {
             write!(f, "({op})")?;
         }
@@ -132,7 +129,7 @@ impl fmt::Display for Call {
             (None, Some(dtype)) => write!(f, " of {dtype}")?,
             (_, None) => {}
         }
-        collective.write_direction(f)
+        self.collective.write_direction(f)
     }
 }
 
@@ -158,7 +155,7 @@ mod tests {
         collectives.into_iter().flat_map(move |collective| {
             ops().flat_map(move |op| {
                 dtypes().map(move |dtype| Call {
-                    collective: Some(collective),
+                    collective,
                     op,
                     dtype,
                     elements: None,
@@ -170,7 +167,7 @@ mod tests {
     #[test]
     fn every_call_is_read_as_it_was_signed() {
         for call in calls() {
-            assert_eq!(Call::read(call.signature(), &[]), call);
+            assert_eq!(Call::read(call.signature(), &[]), Some(call));
         }
         let signatures: std::collections::BTreeSet<_> = calls().map(|c| c.signature()).collect();
         assert_eq!(signatures.len(), calls().count());
@@ -179,20 +176,20 @@ mod tests {
     #[test]
     fn a_root_beyond_2047_is_found_in_its_group() {
         let call = Call {
-            collective: Some(Collective::Broadcast { root: Rank(5000) }),
+            collective: Collective::Broadcast { root: Rank(5000) },
             op: None,
             dtype: Some(DType::F32),
             elements: Some(3),
         };
         let told = Call::read(call.signature(), &[Rank(1), Rank(5000)]);
-        assert_eq!(told.collective, call.collective);
+        let collective = told.map(|told| told.collective);
+        assert_eq!(collective, Some(call.collective));
         assert_eq!(call.to_string(), "broadcast of 3 f32 from rank 5000");
     }
 
     #[test]
-    fn a_signature_of_a_later_build_is_read_too() {
+    fn a_signature_of_a_later_build_tells_nothing() {
         let strange = Signature::new(0x00FF_FFFF).expect("24 bits");
-        let told = Call::read(strange, &[]);
-        assert_eq!(told.to_string(), "an unknown operation");
+        assert_eq!(Call::read(strange, &[]), None);
     }
 }

@@ -12,6 +12,7 @@
 //! complete there.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
 use gradwire_protocol::job::Job;
@@ -24,8 +25,9 @@ use gradwire_protocol::wire::Kind;
 use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
+use crate::matching::Matching;
 use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, SubmitError,
+    Collective, Completion, Operation, OperationError, OperationId, Progress, SubmitError,
 };
 use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
 use crate::plan::{PARTS, Plan, Seat};
@@ -46,9 +48,10 @@ pub struct Communicator {
     stash: Stash,
     table: Table,
     agreement: Agreement,
-    next_deadline: Option<Instant>,
     patience: Patience,
-    /// Bytes of messages whose operations failed.
+    matching: Matching,
+    next_deadline: Option<Instant>,
+    /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
     completions: VecDeque<Completion>,
     lost: BTreeMap<Rank, String>,
@@ -69,6 +72,7 @@ impl Communicator {
             stash: Stash::default(),
             table: Table::default(),
             agreement,
+            matching: Matching::default(),
             next_deadline: None,
             patience: Patience::default(),
             promised: BTreeMap::new(),
@@ -106,8 +110,8 @@ impl Communicator {
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
-    /// A group of one rank and a tensor of no bytes complete at once; the latter without waiting
-    /// for anybody.
+    /// A group of one rank completes at once, and so does a collective of no bytes, without waiting
+    /// for anybody; a send or a receive of no bytes does wait.
     ///
     /// # Errors
     /// [`SubmitError`] when the operation contradicts itself or cannot complete any more. Nothing
@@ -115,14 +119,15 @@ impl Communicator {
     pub fn submit(
         &mut self,
         now: Instant,
-        operation: Operation,
+        mut operation: Operation,
     ) -> Result<OperationId, SubmitError> {
-        let me = self.endpoint.settings().identity.rank;
+        let me = self.me();
         let known = self.plans.find(&operation);
         let seat = known.is_none().then(|| operation.check_group(me));
         let seat = seat.transpose()?;
         operation.check_tensor(me)?;
         self.check_standing(&operation)?;
+        operation.sequence = self.matching.sequence(&operation);
         if self.table.has(&operation) {
             return Err(SubmitError::SequenceInUse {
                 label: operation.label(),
@@ -130,21 +135,15 @@ impl Communicator {
         }
         let id = OperationId(self.next_id);
         self.next_id += 1;
-        let plan = known.unwrap_or_else(|| {
-            let seat = seat.expect("the group was checked for a plan that is not known");
-            let plan = self.plan(&operation, seat);
-            self.plans.keep(&operation, plan)
-        });
-        let segment_bytes = self.endpoint.segment_bytes();
-        let min_lossy = self.preference.min_lossy_bytes();
-        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
-        self.next_deadline = earlier(self.next_deadline, running.operation.deadline);
-        let slot = self.table.insert(running);
-        if let Some(mismatch) = self.enter(slot) {
-            self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
-            return Ok(id);
+        self.next_deadline = earlier(self.next_deadline, operation.deadline);
+        if operation.collective.any_source_tag().is_some() {
+            self.matching.wait(id, operation);
+            self.start_matched(now);
+        } else {
+            let seat = seat.unwrap_or_default();
+            let plan = known.unwrap_or_else(|| self.new_plan(&operation, seat));
+            self.start(now, id, operation, plan);
         }
-        self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
         self.take_events(now);
         Ok(id)
     }
@@ -160,10 +159,40 @@ impl Communicator {
         self.agreement.enter((operation, running.label), expects)
     }
 
+    fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
+        self.matching.take(&operation);
+        let segment_bytes = self.endpoint.segment_bytes();
+        let min_lossy = self.preference.min_lossy_bytes();
+        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
+        let slot = self.table.insert(running);
+        if let Some(mismatch) = self.enter(slot) {
+            self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
+            return;
+        }
+        self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
+    }
+
+    /// Starts receives from any rank for which there is a message.
+    fn start_matched(&mut self, now: Instant) {
+        while let Some((id, mut operation)) = self.matching.matched() {
+            operation.sequence = self.matching.sequence(&operation);
+            let plan = self.plans.find(&operation);
+            // A receive's plan is the same at every seat.
+            let plan = plan.unwrap_or_else(|| self.new_plan(&operation, 0));
+            self.start(now, id, operation, plan);
+        }
+    }
+
+    fn new_plan(&mut self, operation: &Operation, me: usize) -> Arc<Plan> {
+        let plan = self.plan(operation, me);
+        self.plans.keep(operation, plan)
+    }
+
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
         let ranks = &operation.group.ranks;
-        let nothing = operation.buffer.is_empty() && operation.collective != Collective::Barrier;
-        if nothing {
+        let collective = operation.collective;
+        let waits = collective == Collective::Barrier || collective.is_point_to_point();
+        if operation.buffer.is_empty() && !waits {
             return Plan::new();
         }
         if ranks.len() > 1 {
@@ -186,10 +215,8 @@ impl Communicator {
         if self.lost.is_empty() {
             return Ok(());
         }
-        let lost = operation
-            .participants()
-            .iter()
-            .find_map(|rank| self.lost.get_key_value(rank));
+        let lost = operation.stopped_by(self.me(), |rank| self.lost.contains_key(&rank));
+        let lost = lost.and_then(|rank| self.lost.get_key_value(&rank));
         lost.map_or(Ok(()), |(&rank, reason)| {
             let label = operation.label();
             Err(SubmitError::PeerLost {
@@ -198,6 +225,10 @@ impl Communicator {
                 label,
             })
         })
+    }
+
+    fn me(&self) -> Rank {
+        self.endpoint.settings().identity.rank
     }
 
     /// The next operation that has ended.
@@ -215,15 +246,19 @@ impl Communicator {
         self.endpoint.fail_peer(rank);
         self.stash.forget(rank);
         self.agreement.forget(rank);
+        self.matching.forget(rank);
+        let (me, lost) = (self.me(), self.lost.clone());
         self.fail_where(
-            |operation| operation.participants().contains(&rank),
-            |running| {
-                let label = running.operation.label();
-                OperationError::PeerLost {
-                    rank,
-                    reason: reason.to_owned(),
-                    label,
-                }
+            |operation| {
+                operation.participants().contains(&rank)
+                    && operation
+                        .stopped_by(me, |rank| lost.contains_key(&rank))
+                        .is_some()
+            },
+            |operation| OperationError::PeerLost {
+                rank,
+                reason: reason.to_owned(),
+                label: operation.label(),
             },
         );
         self.promised.retain(|&(to, _), _| to != rank);
@@ -241,12 +276,9 @@ impl Communicator {
         self.stash = Stash::default();
         self.fail_where(
             |_| true,
-            |running| {
-                let label = running.operation.label();
-                OperationError::Aborted {
-                    label,
-                    reason: reason.to_owned(),
-                }
+            |operation| OperationError::Aborted {
+                label: operation.label(),
+                reason: reason.to_owned(),
             },
         );
         self.promised.clear();
@@ -309,7 +341,13 @@ impl Communicator {
 
     /// Operations on their way.
     pub fn pending(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.matching.waiting().len()
+    }
+
+    /// What each operation on its way still needs.
+    pub fn progress(&self) -> impl Iterator<Item = (OperationId, Progress)> {
+        let running = self.table.iter();
+        running.map(|(_, running)| (running.id, running.progress()))
     }
 
     /// What the endpoint counted.
@@ -332,18 +370,48 @@ impl Communicator {
         self.memory.residuals.restore(tensor_key, residual);
     }
 
+    /// Gives the residual of a tensor away, for example into a checkpoint.
+    pub fn take_residual(&mut self, tensor_key: u64) -> Option<Residual> {
+        self.memory.residuals.take(tensor_key)
+    }
+
     fn fail_where(
         &mut self,
         fails: impl Fn(&Operation) -> bool,
-        error: impl Fn(&Running) -> OperationError,
+        error: impl Fn(&Operation) -> OperationError,
     ) {
         let failing: Vec<(usize, OperationError)> = (self.table.iter())
             .filter(|(_, running)| fails(&running.operation))
-            .map(|(slot, running)| (slot, error(running)))
+            .map(|(slot, running)| (slot, error(&running.operation)))
             .collect();
         for (slot, error) in failing {
             self.end(slot, Err(error));
         }
+        self.fail_waiting(fails, error);
+    }
+
+    /// Fails receives from any rank that have no message; gives one of the errors.
+    fn fail_waiting(
+        &mut self,
+        fails: impl Fn(&Operation) -> bool,
+        error: impl Fn(&Operation) -> OperationError,
+    ) -> Option<OperationError> {
+        let mut last = None;
+        for (id, operation) in self.matching.fail(fails) {
+            let error = error(&operation);
+            last = Some(error.clone());
+            self.completions.push_back(Completion {
+                id,
+                buffer: operation.buffer,
+                input: operation.input,
+                result: Err(error),
+                unfinished: None,
+            });
+        }
+        if last.is_some() {
+            self.next_deadline = self.operations().filter_map(|one| one.deadline).min();
+        }
+        last
     }
 
     fn end(&mut self, slot: usize, result: Result<(), OperationError>) {
@@ -354,7 +422,7 @@ impl Communicator {
         if matches!(self.patience, Patience::Asked(id, _) if id == running.id) {
             self.patience = Patience::Asks;
         }
-        if result.is_err() && self.aborted.is_none() {
+        if self.aborted.is_none() {
             self.promised.extend(running.promises());
         }
         let operation = &running.operation;
@@ -365,11 +433,14 @@ impl Communicator {
         let completion = running.into_completion(result, &mut self.memory);
         self.completions.push_back(completion);
         if had_deadline {
-            let running = self.table.iter().map(|(_, running)| running);
-            self.next_deadline = running
-                .filter_map(|running| running.operation.deadline)
-                .min();
+            self.next_deadline = self.operations().filter_map(|one| one.deadline).min();
         }
+    }
+
+    fn operations(&self) -> impl Iterator<Item = &Operation> {
+        let running = self.table.iter().map(|(_, running)| &running.operation);
+        let waiting = self.matching.waiting().iter();
+        running.chain(waiting.map(|(_, operation)| operation))
     }
 
     /// An operation fails and leaves the ranks in states that nobody knows.
@@ -401,7 +472,11 @@ impl Communicator {
 
     fn take_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Announced { from, tag, outline } => self.take_announced(from, tag, outline),
+            Event::Announced { from, tag, outline } => {
+                self.matching.announce(from, tag);
+                self.start_matched(now);
+                self.take_announced(from, tag, outline);
+            }
             Event::Received { from, tag, holes } => {
                 let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
                     return;
@@ -482,23 +557,26 @@ impl Communicator {
         if self.next_deadline.is_none_or(|deadline| deadline > now) {
             return;
         }
-        let is_overdue = |running: &Running| {
-            running
-                .operation
-                .deadline
-                .is_some_and(|deadline| deadline <= now)
+        let is_overdue = |operation: &Operation| {
+            let deadline = operation.deadline;
+            deadline.is_some_and(|deadline| deadline <= now)
         };
-        let overdue = self.table.iter().find(|(_, running)| is_overdue(running));
-        let Some((slot, running)) = overdue else {
-            return;
-        };
-        match self.patience {
-            Patience::None => {
-                let error = running.timed_out(now, None);
-                self.fail_all(slot, error);
+        let overdue = (self.table.iter()).find(|(_, running)| is_overdue(&running.operation));
+        if let Some((slot, running)) = overdue {
+            match self.patience {
+                Patience::None => {
+                    let error = running.timed_out(now, None);
+                    self.fail_all(slot, error);
+                }
+                Patience::Asks => self.patience = Patience::Asked(running.id, Told::No),
+                Patience::Asked(..) => {}
             }
-            Patience::Asks => self.patience = Patience::Asked(running.id, Told::No),
-            Patience::Asked(..) => {}
+            return;
+        }
+        let me = self.me();
+        let timed_out = self.fail_waiting(is_overdue, |operation| operation.unmatched(me));
+        if let Some(error) = timed_out {
+            self.abort(&error.to_string());
         }
     }
 }

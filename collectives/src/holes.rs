@@ -137,9 +137,14 @@ impl Residuals {
         self.tensors.iter().map(|(&key, residual)| (key, residual))
     }
 
-    /// Puts back what [`Residuals::iter`] gave.
+    /// Puts back what [`Residuals::iter`] or [`Residuals::take`] gave.
     pub fn restore(&mut self, key: u64, residual: Residual) {
         self.tensors.insert(key, residual);
+    }
+
+    /// Gives what is kept of one tensor away: nothing is kept of it any more.
+    pub fn take(&mut self, key: u64) -> Option<Residual> {
+        self.tensors.remove(&key)
     }
 
     /// Bytes kept.
@@ -210,6 +215,16 @@ impl Residuals {
             if to < start + piece.len() {
                 residual.pieces.insert(to, piece[to - start..].to_vec());
             }
+        }
+    }
+}
+
+impl Residual {
+    /// Writes lost values to where they belong in `values`, which is as long as the tensor; leaves
+    /// the rest as it is.
+    pub fn write_to(&self, values: &mut [u8]) {
+        for (&offset, piece) in &self.pieces {
+            values[offset..offset + piece.len()].copy_from_slice(piece);
         }
     }
 }
@@ -325,6 +340,22 @@ mod tests {
             "what lies outside the range is kept"
         );
         assert_eq!(residuals.bytes(), 0);
+    }
+
+    #[test]
+    fn a_residual_that_is_taken_is_written_where_it_belongs() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 16,
+        };
+        let mut residuals = Residuals::default();
+        residuals.keep(9, shape, 4, &floats(&[1.0]));
+        residuals.keep(9, shape, 12, &floats(&[2.0]));
+        let residual = residuals.take(9).expect("it was kept");
+        assert_eq!((residuals.bytes(), residuals.take(9)), (0, None));
+        let mut values = floats(&[0.0; 4]);
+        residual.write_to(&mut values);
+        assert_eq!(values, floats(&[0.0, 1.0, 0.0, 2.0]));
     }
 
     #[test]

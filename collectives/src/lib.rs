@@ -12,6 +12,7 @@
 //!   chooses between them.
 //! - `rehearsal`: plans of all ranks run against each other, for tests.
 //! - `plans`: plans that were made before.
+//! - `matching`: which send answers which receive.
 //! - `running`: executes a plan on the bytes of one operation.
 //! - [`holes`]: what stands in for a segment that was lost within the tolerance.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
@@ -35,6 +36,7 @@ mod hierarchical;
 pub mod holes;
 pub mod kernels;
 pub mod magnitude;
+mod matching;
 mod one_step;
 pub mod operation;
 pub mod overdue;

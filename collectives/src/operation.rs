@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::dtype::{DType, ReduceOp};
 use crate::holes::Holes;
+use crate::matching::tag_and_count;
 
 /// Ranks that work together, in an order that all of them agree on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -64,35 +65,68 @@ pub enum Collective {
     Send {
         /// The rank that receives.
         to: Rank,
+        /// Of the messages to that rank in the group, those with the same tag are received in the
+        /// order of sending.
+        tag: u16,
     },
-    /// The buffer comes from one rank.
+    /// The buffer comes from one rank. It is as long as the one that was sent.
     Receive {
         /// The rank that sends.
         from: Rank,
+        /// The tag that it gives.
+        tag: u16,
+    },
+    /// The buffer comes from any other rank of the group: the first message to be announced that no
+    /// [`Collective::Receive`] has claimed, whether before or after this was submitted. It waits
+    /// while one other rank is there that may send; from the first packet on it needs the rank
+    /// whose message it takes.
+    ReceiveAny {
+        /// The tag that the sender gives.
+        tag: u16,
     },
 }
 
 impl Collective {
     /// The peer of a point-to-point operation or the root of a collective that has one.
-    fn named_rank(self) -> Option<Rank> {
+    pub fn named_rank(self) -> Option<Rank> {
         match self {
             Self::Broadcast { root: rank }
             | Self::Reduce { root: rank }
             | Self::Gather { root: rank }
             | Self::Scatter { root: rank }
-            | Self::Send { to: rank }
-            | Self::Receive { from: rank } => Some(rank),
+            | Self::Send { to: rank, .. }
+            | Self::Receive { from: rank, .. } => Some(rank),
             Self::AllReduce
             | Self::AllGather
             | Self::ReduceScatter
             | Self::AllToAll
-            | Self::Barrier => None,
+            | Self::Barrier
+            | Self::ReceiveAny { .. } => None,
         }
     }
 
     /// Whether only two ranks of the group take part.
     pub const fn is_point_to_point(self) -> bool {
-        matches!(self, Self::Send { .. } | Self::Receive { .. })
+        matches!(
+            self,
+            Self::Send { .. } | Self::Receive { .. } | Self::ReceiveAny { .. }
+        )
+    }
+
+    /// The rank that a receive has its buffer from.
+    pub(crate) const fn source(self) -> Option<Rank> {
+        match self {
+            Self::Receive { from, .. } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// The tag of a receive from any rank.
+    pub(crate) const fn any_source_tag(self) -> Option<u16> {
+        match self {
+            Self::ReceiveAny { tag } => Some(tag),
+            _ => None,
+        }
     }
 
     /// Whether elements are computed with.
@@ -118,7 +152,7 @@ impl Collective {
             Self::AllToAll => "all_to_all",
             Self::Barrier => "barrier",
             Self::Send { .. } => "send",
-            Self::Receive { .. } => "receive",
+            Self::Receive { .. } | Self::ReceiveAny { .. } => "receive",
         }
     }
 
@@ -127,8 +161,9 @@ impl Collective {
         match self {
             Self::Broadcast { root } | Self::Scatter { root } => write!(f, " from rank {root}"),
             Self::Reduce { root } | Self::Gather { root } => write!(f, " to rank {root}"),
-            Self::Send { to } => write!(f, " to rank {to}"),
-            Self::Receive { from } => write!(f, " from rank {from}"),
+            Self::Send { to, tag } => write!(f, " to rank {to}, tag {tag}"),
+            Self::Receive { from, tag } => write!(f, " from rank {from}, tag {tag}"),
+            Self::ReceiveAny { tag } => write!(f, " from any rank, tag {tag}"),
             Self::AllReduce
             | Self::AllGather
             | Self::ReduceScatter
@@ -179,8 +214,8 @@ pub struct Layers {
 pub struct Operation {
     /// Who.
     pub group: Group,
-    /// Number of the operation, equal on all its ranks and not in use. Collectives count per group,
-    /// point-to-point operations per group, pair and direction.
+    /// Number of a collective in its group, equal on all its ranks and not in use. Point-to-point
+    /// operations are counted by the communicator, per group, pair, direction and tag.
     pub sequence: u32,
     /// What.
     pub collective: Collective,
@@ -246,7 +281,7 @@ pub enum SubmitError {
         /// The group.
         group: u16,
     },
-    /// A send to or a receive from the own rank.
+    /// A send to or a receive from the own rank, or from any other where there is none.
     #[error("{label} on rank {rank} itself; point-to-point operations need another rank")]
     ToItself {
         /// The operation.
@@ -341,16 +376,11 @@ pub enum OperationError {
 pub struct TimedOut {
     /// The operation.
     pub label: Label,
-    /// How long it took until now.
-    pub elapsed: Span,
-    /// How long it might take.
-    pub limit: Span,
-    /// Ranks that have not sent or not received everything.
-    pub waits_for: Vec<u16>,
-    /// Bytes received.
-    pub received: u64,
-    /// Bytes to receive.
-    pub expected: u64,
+    /// How long it took until now, and how long it might take; `None` where it has not started,
+    /// since nobody has sent what it receives.
+    pub took: Option<(Span, Span)>,
+    /// What it still needed.
+    pub progress: Progress,
     /// Where the other ranks say that they are, if they were asked.
     pub verdict: Option<String>,
 }
@@ -359,17 +389,22 @@ impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             label,
-            elapsed,
-            limit,
+            took,
+            progress,
+            verdict,
+        } = self;
+        let Progress {
             waits_for,
             received,
             expected,
-            verdict,
-        } = self;
+        } = progress;
+        write!(f, "{label}: Timed out ")?;
+        if let Some((elapsed, limit)) = took {
+            write!(f, "after {elapsed} of {limit} ")?;
+        }
         write!(
             f,
-            "{label}: Timed out after {elapsed} of {limit} waiting for ranks {waits_for:?}, \
-             {received} of {expected} bytes were received"
+            "waiting for ranks {waits_for:?}, {received} of {expected} bytes were received"
         )?;
         match verdict {
             Some(verdict) => write!(f, "; {verdict}"),
@@ -391,6 +426,19 @@ pub struct Outcome {
     pub sent_segments: u64,
     /// Of these, segments that others did without.
     pub missed_segments: u64,
+    /// The rank that a receive has its buffer from.
+    pub source: Option<Rank>,
+}
+
+/// What an operation that has not completed still needs.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Progress {
+    /// Ranks that have not sent or not received everything, in ascending order.
+    pub waits_for: Vec<u16>,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes to receive.
+    pub expected: u64,
 }
 
 /// The end of an operation.
@@ -404,6 +452,8 @@ pub struct Completion {
     pub input: Option<Buffer>,
     /// How it ended.
     pub result: Result<Outcome, OperationError>,
+    /// What it still needed when it failed.
+    pub unfinished: Option<Progress>,
 }
 
 /// An operation's name in messages: "all_reduce(sum) of 1000 f32, group 0, sequence 7".
@@ -434,7 +484,7 @@ impl Operation {
         Label {
             call: Call::of(self),
             group: self.group.id,
-            sequence: self.sequence,
+            sequence: self.number(),
         }
     }
 
@@ -449,6 +499,15 @@ impl Operation {
         }
     }
 
+    /// How many like it came before: in the group, or with the same peer, direction and tag.
+    fn number(&self) -> u32 {
+        if self.collective.is_point_to_point() {
+            u32::from(tag_and_count(self.sequence).1)
+        } else {
+            self.sequence
+        }
+    }
+
     /// Whether contributions may be missing at all.
     pub fn may_lose(&self) -> bool {
         self.collective.reduces()
@@ -458,13 +517,28 @@ impl Operation {
     }
 
     /// Length of the tensor: of the longer one of buffer and input.
-    pub(crate) fn tensor_bytes(&self) -> usize {
+    pub fn tensor_bytes(&self) -> usize {
         self.buffer
             .len()
             .max(self.input.as_ref().map_or(0, Buffer::len))
     }
 
-    /// The ranks without which it cannot complete.
+    /// The rank whose loss keeps it from completing, if any: one that it needs, or the first of all
+    /// that may send. `me` is not lost.
+    pub(crate) fn stopped_by(&self, me: Rank, is_lost: impl Fn(Rank) -> bool) -> Option<Rank> {
+        let mut others = self
+            .participants()
+            .iter()
+            .copied()
+            .filter(|&rank| rank != me);
+        if self.collective.any_source_tag().is_none() {
+            return others.find(|&rank| is_lost(rank));
+        }
+        let first = others.next()?;
+        (is_lost(first) && others.all(is_lost)).then_some(first)
+    }
+
+    /// The ranks that take part.
     pub(crate) fn participants(&self) -> &[Rank] {
         let named = self
             .collective
@@ -472,6 +546,21 @@ impl Operation {
             .filter(|_| self.collective.is_point_to_point());
         let at = named.and_then(|peer| self.group.ranks.iter().position(|&rank| rank == peer));
         at.map_or(&self.group.ranks, |at| &self.group.ranks[at..=at])
+    }
+
+    /// That a receive from any rank ran out of time before there was a message.
+    pub(crate) fn unmatched(&self, me: Rank) -> OperationError {
+        let others = self.group.ranks.iter().filter(|&&rank| rank != me);
+        OperationError::TimedOut(Box::new(TimedOut {
+            label: self.label(),
+            took: None,
+            progress: Progress {
+                waits_for: others.map(|rank| rank.0).collect(),
+                received: 0,
+                expected: self.buffer.len() as u64,
+            },
+            verdict: None,
+        }))
     }
 
     /// Checks of the tensor what one rank can check alone, once the group is known to be right.
@@ -516,12 +605,13 @@ impl Operation {
         }
         if let Some(named) = self.collective.named_rank() {
             seat_of(named)?;
-            if self.collective.is_point_to_point() && named == me {
-                return Err(SubmitError::ToItself {
-                    label: self.label(),
-                    rank: me,
-                });
-            }
+        }
+        let alone = group.ranks.len() == 1 || self.collective.named_rank() == Some(me);
+        if self.collective.is_point_to_point() && alone {
+            return Err(SubmitError::ToItself {
+                label: self.label(),
+                rank: me,
+            });
         }
         seat_of(me)
     }

@@ -82,7 +82,7 @@ impl Overdue {
     pub(crate) fn of(id: OperationId, operation: &Operation) -> Self {
         let side = match operation.collective {
             Collective::Send { .. } => Side::Sender,
-            Collective::Receive { .. } => Side::Receiver,
+            Collective::Receive { .. } | Collective::ReceiveAny { .. } => Side::Receiver,
             _ => Side::Member,
         };
         Self {

@@ -120,6 +120,8 @@ pub(crate) struct Plan {
     pub(crate) inbounds: Vec<Inbound>,
     /// Sorted by (to, part).
     pub(crate) outbounds: Vec<Outbound>,
+    /// Bytes of all of them.
+    pub(crate) outbound_bytes: usize,
     pub(crate) gates: Vec<Gate>,
 }
 
@@ -134,6 +136,7 @@ impl Plan {
             scratch: Scratch::Unused,
             inbounds: vec![],
             outbounds: vec![],
+            outbound_bytes: 0,
             gates: vec![Gate::default()],
         }
     }
@@ -204,6 +207,8 @@ impl Plan {
             self.gates[outbound.gate.0].opens.push(place[at]);
         }
         self.outbounds = order.iter().map(|&at| self.outbounds[at]).collect();
+        let bytes = |outbound: &Outbound| outbound.region.bytes;
+        self.outbound_bytes = self.outbounds.iter().map(bytes).sum();
         self
     }
 
@@ -368,7 +373,7 @@ fn even_part(whole: usize, parts: usize, index: usize) -> (usize, usize) {
     )
 }
 
-/// Byte offset and length of the messages that carry `bytes` without chunks.
+/// Part, byte offset and length of the messages that carry `bytes` without chunks.
 pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> {
     let starts = (0..bytes).step_by(PIECE_BYTES).enumerate();
     starts.map(move |(index, offset)| {
@@ -376,6 +381,12 @@ pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> 
         assert!(part < PARTS, "32,768 pieces are 2 TiB");
         (part, offset, PIECE_BYTES.min(bytes - offset))
     })
+}
+
+/// The same for messages that are sent even when there is nothing in them, so that both sides learn
+/// that they agree.
+pub(crate) fn pieces_or_nothing(bytes: usize) -> impl Iterator<Item = (u16, usize, usize)> {
+    pieces(bytes).chain((bytes == 0).then_some((0, 0, 0)))
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
 //! Send and receive: one tensor from one rank to another.
 //!
-//! With S bytes: 1 step; 1 message (more beyond 64 MiB); S bytes sent. Lossless. Its parts lie
-//! above those of collectives, and its sequence numbers count per pair and direction, so that they
-//! may coincide with those of collectives in the same group.
+//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. Lossless.
+//! Its parts lie above those of collectives, and its sequence numbers count per pair, direction and
+//! tag (`matching`), so that they may coincide with those of collectives in the same group.
 
 use gradwire_protocol::units::Rank;
 
 use crate::buffer::Region;
-use crate::plan::{Inbound, Landing, Outbound, PARTS, Plan, Reliability, pieces};
+use crate::plan::{Inbound, Landing, Outbound, PARTS, Plan, Reliability, pieces_or_nothing};
 
 /// The messages of a send of `bytes` to `to`.
 pub(crate) fn send(to: Rank, bytes: usize) -> Plan {
     let mut plan = Plan::new();
-    for (piece, offset, bytes) in pieces(bytes) {
+    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
         plan.send(Outbound {
             to,
             part: PARTS | piece,
-            region: Region::buffer(offset, bytes),
+            region: Region::buffer(offset, bytes).or_nothing(),
             reliability: Reliability::Lossless,
             contributors: 1,
             gate: Plan::START,
@@ -29,11 +29,11 @@ pub(crate) fn send(to: Rank, bytes: usize) -> Plan {
 pub(crate) fn receive(from: Rank, bytes: usize) -> Plan {
     let mut plan = Plan::new();
     let complete = plan.gate();
-    for (piece, offset, bytes) in pieces(bytes) {
+    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
         plan.receive(Inbound {
             from,
             part: PARTS | piece,
-            region: Region::buffer(offset, bytes),
+            region: Region::buffer(offset, bytes).or_nothing(),
             landing: Landing::Copy,
             reliability: Reliability::Lossless,
             contributors: 1,
@@ -54,5 +54,12 @@ mod tests {
         for (out, inbound) in sent.outbounds.iter().zip(&received.inbounds) {
             assert_eq!((out.part, out.region), (inbound.part, inbound.region));
         }
+    }
+
+    #[test]
+    fn a_tensor_of_no_bytes_is_an_empty_message() {
+        let (sent, received) = (send(Rank(1), 0), receive(Rank(0), 0));
+        assert_eq!((sent.outbounds.len(), received.inbounds.len()), (1, 1));
+        assert_eq!(sent.outbounds[0].region, received.inbounds[0].region);
     }
 }

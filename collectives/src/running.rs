@@ -24,10 +24,13 @@ use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
 use crate::operation::{
-    Completion, Label, Operation, OperationError, OperationId, Outcome, TimedOut,
+    Completion, Label, Operation, OperationError, OperationId, Outcome, Progress, TimedOut,
 };
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
+
+/// Operations that send no more than this end without waiting for word that it has arrived.
+const EARLY_BYTES_MAX: usize = 32 << 10;
 
 /// What is kept of tensors between steps.
 #[derive(Debug, Default)]
@@ -142,7 +145,10 @@ impl Running {
             copies: BTreeMap::new(),
             received_bytes: 0,
             begun: Instant::START,
-            outcome: Outcome::default(),
+            outcome: Outcome {
+                source: operation.collective.source(),
+                ..Outcome::default()
+            },
             operation,
             plan,
             scratch: None,
@@ -326,9 +332,23 @@ impl Running {
         }
     }
 
-    /// Whether every message in and out is done.
+    /// Whether every message in and out is done, or all that is left can go on without this.
     pub(crate) fn is_complete(&self) -> bool {
-        self.open == 0
+        self.open == 0 || self.ends_early()
+    }
+
+    /// Whether everything has come and what is still on its way out is short: then copies of it
+    /// serve those who wait for it, and nobody waits here until they have said that they got it.
+    /// What came from every other rank bounds how far one can run ahead.
+    fn ends_early(&self) -> bool {
+        let plan = &self.plan;
+        let all_came =
+            !plan.inbounds.is_empty() && self.received.ones() as usize == plan.inbounds.len();
+        if !all_came || self.lossy_from.is_some() || plan.outbound_bytes > EARLY_BYTES_MAX {
+            return false;
+        }
+        !self.operation.collective.is_point_to_point()
+            && self.stages.iter().all(|&stage| stage != Stage::Waiting)
     }
 
     fn open_gate(&mut self, gate: GateId, desk: &mut Desk<'_>) {
@@ -496,6 +516,17 @@ impl Running {
 
     /// That the operation ran out of time, and what it was waiting for.
     pub(crate) fn timed_out(&self, now: Instant, verdict: Option<String>) -> OperationError {
+        let deadline = self.operation.deadline.unwrap_or(now);
+        OperationError::TimedOut(Box::new(TimedOut {
+            label: self.label,
+            took: Some((now - self.begun, deadline - self.begun)),
+            progress: self.progress(),
+            verdict,
+        }))
+    }
+
+    /// What it still needs.
+    pub(crate) fn progress(&self) -> Progress {
         let missing = self.received.iter_zeros();
         let missing = missing.map(|at| self.plan.inbounds[at as usize].from);
         let outbounds = self.plan.outbounds.iter().zip(&self.stages);
@@ -504,22 +535,12 @@ impl Running {
         waits_for.extend(unheard.map(|(outbound, _)| outbound.to.0));
         waits_for.sort_unstable();
         waits_for.dedup();
-        let expected = self
-            .plan
-            .inbounds
-            .iter()
-            .map(|inbound| inbound.region.bytes as u64)
-            .sum();
-        let deadline = self.operation.deadline.unwrap_or(now);
-        OperationError::TimedOut(Box::new(TimedOut {
-            label: self.label,
-            elapsed: now - self.begun,
-            limit: deadline - self.begun,
+        let inbounds = self.plan.inbounds.iter();
+        Progress {
             waits_for,
             received: self.received_bytes,
-            expected,
-            verdict,
-        }))
+            expected: inbounds.map(|inbound| inbound.region.bytes as u64).sum(),
+        }
     }
 
     /// Copies of the messages that others still count on, when the operation ends early.
@@ -538,6 +559,7 @@ impl Running {
         result: Result<(), OperationError>,
         memory: &mut Memory,
     ) -> Completion {
+        let unfinished = result.is_err().then(|| self.progress());
         if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
             memory.spares.keep(slots);
         }
@@ -548,6 +570,7 @@ impl Running {
             buffer,
             input,
             result,
+            unfinished,
         }
     }
 }

@@ -113,8 +113,11 @@ impl Preference {
             Collective::Scatter { root } => scatter::scatter(seat, block, seat_of(root)),
             Collective::AllToAll => all_to_all::all_to_all(seat, block),
             Collective::Barrier => barrier::barrier(seat),
-            Collective::Send { to } => point_to_point::send(to, bytes),
-            Collective::Receive { from } => point_to_point::receive(from, bytes),
+            Collective::Send { to, .. } => point_to_point::send(to, bytes),
+            Collective::Receive { from, .. } => point_to_point::receive(from, bytes),
+            Collective::ReceiveAny { .. } => {
+                unreachable!("it becomes a receive from a rank before it is planned")
+            }
         }
     }
 

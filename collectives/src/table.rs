@@ -29,8 +29,8 @@ enum Lane {
 impl Key {
     fn of(operation: &Operation) -> Self {
         let lane = match operation.collective {
-            Collective::Send { to } => Lane::SendTo(to),
-            Collective::Receive { from } => Lane::ReceiveFrom(from),
+            Collective::Send { to, .. } => Lane::SendTo(to),
+            Collective::Receive { from, .. } => Lane::ReceiveFrom(from),
             _ => Lane::Collective,
         };
         Self {

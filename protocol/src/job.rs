@@ -36,6 +36,8 @@ pub struct Job {
     pub collectives: Collectives,
     /// Who may watch.
     pub metrics: Metrics,
+    /// What is remembered of operations.
+    pub trace: Trace,
     /// Loss and disorder made on purpose, for tests and demos.
     pub faults: Faults,
 }
@@ -223,6 +225,13 @@ pub struct Metrics {
     pub port: u16,
     /// Who may ask.
     pub bind: Watchers,
+}
+
+/// What a rank remembers of its operations.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Trace {
+    /// How many it remembers, the last ones; 0: none.
+    pub entries: u32,
 }
 
 /// Who may ask a rank what it has counted.
@@ -435,6 +444,7 @@ impl Default for Job {
                 port: 0,
                 bind: Watchers::Loopback,
             },
+            trace: Trace { entries: 1_000 },
             faults: Faults::default(),
         }
     }

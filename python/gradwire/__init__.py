@@ -7,8 +7,9 @@ registered with :func:`gradwire.ddp.register`; every other operation is lossless
 
 from __future__ import annotations
 
+import functools
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradwire.sweep import SweepError, sweep
 
@@ -17,16 +18,23 @@ if TYPE_CHECKING:
 
     from gradwire import _binding
 
-__all__ = ["SweepError", "autoload", "register", "sweep"]
+__all__ = ["SweepError", "autoload", "register", "sweep", "trace"]
 __version__ = version("gradwire")
+_registered: set[str] = set()
 
 
-def register() -> None:
-    """Make ``"gradwire"`` known to ``torch.distributed``; PyTorch calls it by itself."""
+def register(name: str = "gradwire") -> None:
+    """Make ``name`` known to ``torch.distributed``; PyTorch calls it by itself for ``gradwire``.
+
+    A name that PyTorch knows already, such as ``"gloo"``, means gradwire from then on. GPU tensors
+    are accepted only to be refused with an error that says what to do.
+    """
     from torch.distributed import Backend
 
-    if "GRADWIRE" not in Backend._plugins:
-        Backend.register_backend("gradwire", _create, extended_api=True, devices=["cpu"])
+    if name not in _registered:
+        _registered.add(name)
+        create = functools.partial(_create, name=name)
+        Backend.register_backend(name, create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def autoload() -> None:
@@ -37,9 +45,22 @@ def autoload() -> None:
         register()
 
 
+def trace() -> list[dict[str, Any]]:
+    """Return what the flight recorder of each job that this process is in holds: usually one.
+
+    Works while operations are on their way, from any thread. Written to a file by ``json.dump``,
+    an entry can be compared with those of other ranks: ``gradwire trace show FILE...``.
+    """
+    import json
+
+    from gradwire import launch
+
+    return [json.loads(text) for text in launch.traces() if text]
+
+
 def _create(
-    options: _DistributedBackendOptions, backend_options: object = None
+    options: _DistributedBackendOptions, _backend_options: object = None, *, name: str
 ) -> _binding.Backend:
     from gradwire import launch
 
-    return launch.create_backend(options, backend_options)
+    return launch.create_backend(options, name)

@@ -5,22 +5,31 @@ from datetime import timedelta
 
 import torch
 from torch._C._distributed_c10d import Backend as _Backend
-from torch.distributed import Work
+from torch.distributed import ReduceOp, Store, Work
+
+def number_of_group(store: Store, position: int, key: str) -> int:
+    """Return the number of a new group, which its member at position 0 draws for all.
+
+    ``store`` is the group's own; ``key`` must be new in it.
+    """
 
 class Rank:
     """This process's place in a job: sockets, driver thread, completion pool."""
 
     def __init__(
         self,
-        job: str,
-        place: tuple[int, int],
+        settings: tuple[str, str, str],
+        place: tuple[int, int, int],
         host: str,
-        token: str,
-        certificates: tuple[str, str, str],
+        credentials: tuple[str, str, str, str],
     ) -> None:
-        """Open the sockets. ``place`` is rank and world size; ``job`` a path, or empty.
+        """Open the sockets.
 
-        ``certificates`` are paths of certificate, key and authority; all are empty for none.
+        Args:
+            settings: Path of the job file, folder of traces, level of the log; empty for defaults.
+            place: Rank, world size, and number on this host, negative where that is not known.
+            host: A local address that peers can reach.
+            credentials: Token, and paths of certificate, key and authority; empty for none.
         """
 
     def rendezvous(self) -> str:
@@ -28,6 +37,9 @@ class Rank:
 
     def join(self, rendezvous: str, timeout_seconds: float) -> None:
         """Block until every rank of the job has joined."""
+
+    def trace(self) -> str:
+        """Return what the flight recorder holds, as JSON; empty before the rank has joined."""
 
     def close(self) -> None:
         """Let pending operations finish for some seconds, then stop. Idempotent."""
@@ -40,9 +52,17 @@ class Backend(_Backend):
     """The backend of one process group."""
 
     def __init__(
-        self, rank: Rank, group: int, ranks: Sequence[int], position: int, timeout: timedelta
+        self,
+        rank: Rank,
+        group: tuple[int, Sequence[int], int],
+        store: Store,
+        name: str,
+        timeout: timedelta,
     ) -> None:
-        """Create the group number ``group`` of ``ranks``; this process is at ``position``."""
+        """Create a group: its number, its members as ranks of the job, this process's position.
+
+        ``name`` is the one by which PyTorch knows the backend; ``store`` is the group's own.
+        """
 
     def allreduce_tagged(
         self,
@@ -54,12 +74,38 @@ class Backend(_Backend):
         tolerance: float,
         step: int,
         tensor_key: int,
+        op: ReduceOp = ...,
     ) -> Work:
-        """Average a gradient bucket in place.
+        """Reduce a gradient bucket in place, by default to its average.
 
         ``layers[i]`` begins at byte ``layer_offsets[i]`` of the bucket; layer 0 is the first in
         forward order. ``tolerance`` is the share that may be missing; 0 is lossless.
         """
+
+    def reduce_scatter_tagged(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        *,
+        layer: int,
+        layer_count: int,
+        tolerance: float,
+        step: int,
+        tensor_key: int,
+        op: ReduceOp = ...,
+    ) -> Work:
+        """Reduce ``input``, which holds one ``output`` per rank and is of one layer."""
+
+    def take_residual(
+        self, tensor_key: int, elements: int, dtype: torch.dtype
+    ) -> torch.Tensor | None:
+        """Take what error feedback keeps of a tensor: ``elements`` values, zero where nothing was.
+
+        The next step no longer adds it. ``None`` where nothing is kept.
+        """
+
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """Take no part in a split; PyTorch calls it on ranks that are not in the new group."""
 
     def counters(self) -> dict[str, int]:
         """Return what this process's rank has counted since it was opened."""

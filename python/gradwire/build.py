@@ -40,6 +40,10 @@ def load() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
     library = _library()
+    if not _compiles(environment):
+        module = _fallback(library, environment)
+        sys.modules[_MODULE] = module
+        return module
     folder = environment.cache / _name_of_build(torch_version, library)
     binding = folder / "_binding.so"
     with _locked(folder):
@@ -53,6 +57,42 @@ def load() -> ModuleType:
     spec.loader.exec_module(module)
     sys.modules[_MODULE] = module
     return module
+
+
+def _compiles(environment: Environment) -> bool:
+    """Whether the binding is compiled here, or the fallback in Python runs."""
+    known = ("auto", "compiled", "python")
+    if environment.binding not in known:
+        raise BindingError(
+            f"gradwire: GRADWIRE_BINDING={environment.binding!r}: allowed are {', '.join(known)}"
+        )
+    if environment.binding != "auto":
+        return environment.binding == "compiled"
+    return shutil.which(environment.compiler) is not None
+
+
+def _fallback(library: Path, environment: Environment) -> ModuleType:
+    """Load the backend that needs no compiler, and say what it lacks."""
+    from gradwire import fallback
+
+    try:
+        fallback.use(library)
+    except OSError as error:
+        raise BindingError(str(error)) from error
+    if environment.rank in ("", "0"):
+        why = (
+            "GRADWIRE_BINDING=python"
+            if environment.binding == "python"
+            else f"there is no C++ compiler ({environment.compiler!r} is not on the path; install "
+            "g++ or clang, or name yours in CXX)"
+        )
+        print(
+            f"gradwire: the backend runs in Python, since {why}. It lacks: "
+            f"{'; '.join(fallback.LACKS)}.",
+            file=sys.stderr,
+            flush=True,
+        )
+    return fallback
 
 
 def _checked_torch() -> str:

@@ -2,156 +2,211 @@
 
 The hook tells the core what it cannot see in a flat bucket: which bytes belong to which layer, in
 the order of the forward pass, so that front layers travel first; which training step it is, for the
-loss budget; and which share of a message may be missing.
+loss budget; and which share of a message may be missing. It hands over nothing but gradients:
+parameters and buffers, which DDP sends itself, are never lossy.
+
+A bucket is one message where its gradients have one tolerance. Else it is cut where the tolerance
+changes, so that each gradient has exactly its own.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-if TYPE_CHECKING:
-    from gradwire import _binding
+from gradwire.gradients import (
+    Groups,
+    LayerOrder,
+    Message,
+    Residuals,
+    backend_of,
+    check_state,
+    next_step,
+    state_of,
+    tolerances,
+)
+
+__all__ = ["GradientHook", "LayerOrder", "all_reduce_hook", "backend_of", "register"]
+
+Reduced = torch.futures.Future[torch.Tensor]
 
 
-class LayerOrder:
-    """Which layer a parameter belongs to; layer 0 is the first that the forward pass runs.
-
-    A layer is a module with parameters of its own. The order is the one in which modules are
-    defined until a forward pass has run, then the one in which that pass ran them; parameters of
-    modules that it did not run keep their place behind.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        """Watch the next forward pass of ``module``."""
-        self._modules = [
-            m for m in module.modules() if next(m.parameters(recurse=False), None) is not None
-        ]
-        self._run: list[nn.Module] = []
-        self._watches = [m.register_forward_pre_hook(self._record) for m in self._modules]
-        self._end = module.register_forward_hook(self._finish)
-        self._layers = self._number(self._modules)
-
-    @property
-    def count(self) -> int:
-        """Number of layers in the whole model."""
-        return len(self._modules)
-
-    def of(self, parameter: nn.Parameter) -> int:
-        """Return the layer of ``parameter``, which must be one of the module's."""
-        return self._layers[id(parameter)]
-
-    def _record(self, module: nn.Module, _inputs: object) -> None:
-        if not any(module is seen for seen in self._run):
-            self._run.append(module)
-
-    def _finish(self, _module: nn.Module, _inputs: object, _outputs: object) -> None:
-        for watch in (*self._watches, self._end):
-            watch.remove()
-        ran = {id(module) for module in self._run}
-        self._layers = self._number(
-            self._run + [module for module in self._modules if id(module) not in ran]
-        )
-        self._run = []
-
-    @staticmethod
-    def _number(modules: list[nn.Module]) -> dict[int, int]:
-        layers: dict[int, int] = {}
-        for layer, module in enumerate(modules):
-            for parameter in module.parameters(recurse=False):
-                layers.setdefault(id(parameter), layer)
-        return layers
-
-
-class GradientHook:
-    """What the hook remembers between buckets: the layers, the step, the tolerance."""
-
-    def __init__(self, model: DistributedDataParallel, tolerance: float | None = None) -> None:
-        """Prepare the hook for ``model``; see :func:`register`."""
-        self._backend = _backend_of(model)
-        if tolerance is None:
-            tolerance = self._backend.job_tolerance()
-        if not 0.0 <= tolerance < 1.0:
-            raise ValueError(
-                f"gradwire: tolerance {tolerance}: give the share of a gradient message that may "
-                "be missing, at least 0 (lossless) and below 1"
-            )
-        self.tolerance = tolerance
-        self.step = 0
-        self._order = LayerOrder(model.module)
-        self._keys = {id(p): index for index, p in enumerate(model.module.parameters())}
-
-    def all_reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Start the all-reduce of one bucket; the future holds the averaged bucket."""
-        parameters = bucket.parameters()
-        offsets, layers = self._layers_of(bucket, parameters)
-        work = self._backend.allreduce_tagged(
-            bucket.buffer(),
-            layer_offsets=offsets,
-            layers=layers,
-            layer_count=self._order.count,
-            tolerance=self.tolerance,
-            step=self.step,
-            tensor_key=self._keys[id(parameters[0])],
-        )
-        if bucket.is_last():
-            self.step += 1
-        return work.get_future().then(_only_tensor)
-
-    def _layers_of(
-        self, bucket: dist.GradBucket, parameters: list[torch.Tensor]
-    ) -> tuple[list[int], list[int]]:
-        """Return where each layer of the bucket begins, in bytes, and which layer it is."""
-        start = bucket.buffer().data_ptr()
-        offsets: list[int] = []
-        layers: list[int] = []
-        for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
-            layer = self._order.of(parameter)
-            if not layers or layers[-1] != layer:
-                offsets.append(gradient.data_ptr() - start)
-                layers.append(layer)
-        return offsets, layers
-
-
-def register(model: DistributedDataParallel, tolerance: float | None = None) -> GradientHook:
+def register(
+    model: DistributedDataParallel,
+    tolerance: float | None = None,
+    *,
+    groups: Groups | None = None,
+    priority: Sequence[str] = (),
+) -> "GradientHook":
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
     Args:
         model: the wrapped model, before its first backward pass. Its process group must be
             gradwire's.
         tolerance: share of a gradient message that may be missing, 0 for lossless; by default what
-            the job says. Every rank must give the same.
+            the job says. Every rank must give the same, here and below.
+        groups: other tolerances for parts of the model: ``{"embed": 0.0, "*.norm": 0.0}`` by names
+            of modules or parameters as in ``model.module.named_parameters()``, with everything
+            below them; the strictest counts where several match. Or a function of a parameter's
+            name and the parameter that returns its tolerance, ``None`` for the default.
+        priority: names of modules whose gradients go before all others, the most urgent first, for
+            example ``["head"]``. The rest follows in the order in which the forward pass runs it,
+            since the next one needs it so.
 
     Returns:
-        The hook, whose ``step`` counts the backward passes.
+        The hook, whose ``step`` counts the backward passes that exchanged gradients, and whose
+        ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"``.
     """
-    hook = GradientHook(model, tolerance)
+    hook = GradientHook(model, tolerance, groups=groups, priority=priority)
     model.register_comm_hook(hook, all_reduce_hook)
     return hook
 
 
-def all_reduce_hook(
-    state: GradientHook, bucket: dist.GradBucket
-) -> torch.futures.Future[torch.Tensor]:
+@dataclass(frozen=True)
+class _Piece:
+    """A stretch of a bucket with one tolerance: one all-reduce."""
+
+    start: int
+    message: Message
+    offsets: list[int]
+    """Bytes from ``start`` at which each of ``layers`` begins."""
+    layers: list[int]
+
+
+class GradientHook:
+    """What the hook remembers between buckets: layers, step, tolerances, what is owed."""
+
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        tolerance: float | None = None,
+        *,
+        groups: Groups | None = None,
+        priority: Sequence[str] = (),
+    ) -> None:
+        """Prepare the hook for ``model``; see :func:`register`."""
+        if model.mixed_precision is not None:
+            raise ValueError(
+                "gradwire: DistributedDataParallel(mixed_precision=...) has a hook of its own; "
+                "use torch.autocast, or a model in bfloat16 or float16, instead"
+            )
+        self._group = model.process_group
+        self._backend = backend_of(self._group)
+        self.step = 0
+        self._wire_step: int | None = None
+        self._order = LayerOrder(model.module, priority)
+        self._names = {id(p): name for name, p in model.module.named_parameters()}
+        default = self._backend.job_tolerance() if tolerance is None else tolerance
+        self._tolerances = _by_parameter(model, tolerances(model.module, default, groups))
+        self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
+        self._cut_anew = False
+        self._cuts: dict[tuple[object, ...], list[_Piece]] = {}
+        self._residuals = Residuals(self._backend)
+
+    def all_reduce(self, bucket: dist.GradBucket) -> Reduced:
+        """Start the all-reduce of one bucket; the future holds the averaged bucket."""
+        if self._wire_step is None:
+            self._begin_step()
+        pieces = self._pieces_of(bucket)
+        flat = bucket.buffer()
+        op = dist.ReduceOp.AVG
+        if flat.dtype == torch.float16:  # whose sum may be out of range where its average is not
+            flat.div_(self._group.size())
+            op = dist.ReduceOp.SUM
+        works = [self._start(flat, piece, op) for piece in pieces]
+        if bucket.is_last():
+            self.step += 1
+            self._wire_step = None
+        if len(works) == 1:
+            return works[0].get_future().then(_only_tensor)
+        futures = torch.futures.collect_all([work.get_future() for work in works])
+        return futures.then(lambda ended: _whole(flat, ended))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this rank's hook remembers, between two steps; every rank has its own.
+
+        Apart from ``step`` that is what error feedback still owes: lost in the last step, to be
+        added to the next.
+        """
+        return state_of(self._group, self.step, self._residuals)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` returned on the same rank of the same world size."""
+        check_state(state, self._group, self._sizes)
+        self._residuals.load(state["residuals"])
+        self.step = state["step"]
+
+    def _start(self, flat: torch.Tensor, piece: _Piece, op: dist.ReduceOp) -> dist.Work:
+        gradients = flat[piece.start : piece.start + piece.message.elements]
+        self._residuals.pay(piece.message, gradients)
+        return self._backend.allreduce_tagged(
+            gradients,
+            layer_offsets=piece.offsets,
+            layers=piece.layers,
+            layer_count=self._order.count,
+            tolerance=piece.message.tolerance,
+            step=self._wire_step,
+            tensor_key=piece.message.key,
+            op=op,
+        )
+
+    def _begin_step(self) -> None:
+        self._wire_step = next_step()
+        if self._cut_anew:  # what is owed to messages of before, none of which is on its way
+            self._residuals.collect()
+            self._cut_anew = False
+
+    def _pieces_of(self, bucket: dist.GradBucket) -> list[_Piece]:
+        """Cut a bucket. DDP composes its buckets anew after the first step, and then keeps them."""
+        parameters = bucket.parameters()
+        identity = (self._order.settled, bucket.buffer().dtype, *map(id, parameters))
+        if identity not in self._cuts:
+            self._cut_anew = True
+            self._cuts[identity] = self._cut(bucket, parameters)
+            for piece in self._cuts[identity]:
+                self._residuals.watch(piece.message)
+        return self._cuts[identity]
+
+    def _cut(self, bucket: dist.GradBucket, parameters: list[torch.Tensor]) -> list[_Piece]:
+        flat = bucket.buffer()
+        starts = [g.storage_offset() - flat.storage_offset() for g in bucket.gradients()]
+        stretches: list[list[tuple[torch.Tensor, int]]] = []
+        for parameter, start in zip(parameters, starts, strict=True):
+            last = stretches[-1][0][0] if stretches else None
+            if last is None or self._tolerances[id(last)] != self._tolerances[id(parameter)]:
+                stretches.append([])
+            stretches[-1].append((parameter, start))
+        return [self._piece(stretch, flat) for stretch in stretches]
+
+    def _piece(self, stretch: list[tuple[torch.Tensor, int]], flat: torch.Tensor) -> _Piece:
+        first = stretch[0][1]
+        offsets: list[int] = []
+        layers: list[int] = []
+        for parameter, start in stretch:
+            layer = self._order.of(parameter)
+            if not layers or layers[-1] != layer:
+                offsets.append((start - first) * flat.element_size())
+                layers.append(layer)
+        members = tuple((self._names[id(p)], start - first, p.numel()) for p, start in stretch)
+        share = self._tolerances[id(stretch[0][0])]
+        message = Message(share, flat.dtype, members, Message.new_key())
+        return _Piece(first, message, offsets, layers)
+
+
+def all_reduce_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
     """Pass one bucket to ``state``: the form in which DDP wants a communication hook."""
     return state.all_reduce(bucket)
 
 
-def backend_of(group: dist.ProcessGroup | None = None) -> "_binding.Backend":
-    """Return gradwire's backend of ``group`` (default: the world), for counters and the job."""
-    chosen = group if group is not None else dist.group.WORLD
-    if chosen is None:
-        raise RuntimeError("gradwire: no process group yet; call init_process_group first")
-    backend = chosen._get_backend(torch.device("cpu"))
-    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
-    if not hasattr(backend, "allreduce_tagged"):
-        raise TypeError(
-            f"gradwire: the process group runs on {backend.name()!r}; "
-            'create it with init_process_group("gradwire")'
-        )
-    return backend
+def _by_parameter(model: DistributedDataParallel, by_name: dict[str, float]) -> dict[int, float]:
+    """Tolerances by parameter: the strictest where it has several names."""
+    shares: dict[int, float] = {}
+    for name, parameter in model.module.named_parameters(remove_duplicate=False):
+        shares[id(parameter)] = min(by_name[name], shares.get(id(parameter), 1.0))
+    return shares
 
 
 def _only_tensor(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
@@ -159,5 +214,9 @@ def _only_tensor(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tens
     return tensor
 
 
-def _backend_of(model: DistributedDataParallel) -> "_binding.Backend":
-    return backend_of(model.process_group)
+def _whole(
+    flat: torch.Tensor, ended: torch.futures.Future[list[torch.futures.Future[Any]]]
+) -> torch.Tensor:
+    for piece in ended.value():
+        piece.value()  # raises where the piece has failed
+    return flat

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+_INTERFACES = ("GRADWIRE_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -19,8 +21,17 @@ class Environment:
     job: str
     """``GRADWIRE_JOB``: path of the job file; empty for the default job."""
 
-    interface: str
-    """``GRADWIRE_IFNAME``: network interface whose address is used; empty to choose."""
+    interface: tuple[str, str]
+    """Which network interface is used: the variable that says it, and its value; empty to choose.
+
+    ``GRADWIRE_IFNAME``, else ``GLOO_SOCKET_IFNAME``, else ``NCCL_SOCKET_IFNAME``.
+    """
+
+    trace: str
+    """``GRADWIRE_TRACE``: folder of the flight recorder; empty: it is not written."""
+
+    log: str
+    """``GRADWIRE_LOG``: how much is told on standard error; empty for the default."""
 
     token: str
     """``GRADWIRE_TOKEN``: secret that every rank must know; empty to make one per launch."""
@@ -30,6 +41,24 @@ class Environment:
 
     master_address: str
     """``MASTER_ADDR``: host of rank 0; empty when the launcher did not set it."""
+
+    binding: str
+    """``GRADWIRE_BINDING``: ``auto``, ``compiled``, or ``python`` for the one without compiler."""
+
+    local_rank: str
+    """``LOCAL_RANK``: number of this rank on its host; empty when the launcher did not set it."""
+
+    master_port: str
+    """``MASTER_PORT``: port at which the processes of the launch meet; empty when not set."""
+
+    rank: str
+    """``RANK``: number of this process in the launch; empty when not set."""
+
+    world_size: str
+    """``WORLD_SIZE``: processes of the launch; empty when not set."""
+
+    is_under_agent: bool
+    """``TORCHELASTIC_USE_AGENT_STORE``: whether ``torchrun`` keeps the store itself."""
 
     compiler: str
     """``CXX``: the C++ compiler that builds the PyTorch binding."""
@@ -43,7 +72,9 @@ class Environment:
         cache = variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         return cls(
             job=variables.get("GRADWIRE_JOB", ""),
-            interface=variables.get("GRADWIRE_IFNAME", ""),
+            interface=_first_set(variables, _INTERFACES),
+            trace=variables.get("GRADWIRE_TRACE", ""),
+            log=variables.get("GRADWIRE_LOG", ""),
             token=variables.get("GRADWIRE_TOKEN", ""),
             certificates=(
                 variables.get("GRADWIRE_CERT", ""),
@@ -51,6 +82,18 @@ class Environment:
                 variables.get("GRADWIRE_CA", ""),
             ),
             master_address=variables.get("MASTER_ADDR", ""),
+            binding=variables.get("GRADWIRE_BINDING") or "auto",
+            local_rank=variables.get("LOCAL_RANK", ""),
+            master_port=variables.get("MASTER_PORT", ""),
+            rank=variables.get("RANK", ""),
+            world_size=variables.get("WORLD_SIZE", ""),
+            is_under_agent=variables.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
             compiler=variables.get("CXX", "c++"),
             cache=Path(cache) / "gradwire",
         )
+
+
+def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
+    """Return the first variable that is not empty, with its value; else the first, empty."""
+    found = ((name, variables[name]) for name in names if variables.get(name))
+    return next(found, (names[0], ""))

@@ -13,14 +13,21 @@ _SIOCGIFADDR = 0x8915
 _ELSEWHERE = "192.0.2.1"
 """An address that is nobody's (RFC 5737): a route to it is the default route."""
 
+_EXACT_ONLY = "GLOO_SOCKET_IFNAME"
+"""Gloo takes whole names, where NCCL takes the beginnings of names."""
 
-def bind_address(interface: str, master: str) -> str:
-    """Choose the local address: the named interface's, or the one that reaches ``master``.
 
-    A loopback master means that every rank is on this machine. Nothing is sent.
+def bind_address(interface: tuple[str, str], master: str) -> str:
+    """Choose the local address: a named interface's, or the one that reaches ``master``.
+
+    ``interface`` is a variable and its value, in NCCL's notation: names with commas between them,
+    of which each is the beginning of an interface's name; ``=`` before all: whole names; ``^``
+    before all: any interface but these. Of several, the one that reaches ``master`` is taken, else
+    the first. A loopback master means that every rank is on this machine. Nothing is sent.
     """
-    if interface:
-        return _address_of(interface)
+    variable, value = interface
+    if value:
+        return _address_of(_wanted(variable, value), master)
     if not master or _is_loopback(master):
         return "127.0.0.1"
     try:
@@ -55,15 +62,51 @@ def _source_towards(host: str) -> str:
         return probe.getsockname()[0]
 
 
-def _address_of(interface: str) -> str:
-    request = struct.pack("256s", interface.encode()[:15])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+def _wanted(variable: str, value: str) -> list[str]:
+    """Return the addresses of the interfaces that ``value`` names, in the order of its names."""
+    addresses = _addresses()
+    rest = value.removeprefix("^")
+    names = [name for name in rest.removeprefix("=").split(",") if name]
+    whole = rest.startswith("=") or variable == _EXACT_ONLY
+
+    def fits(interface: str, name: str) -> bool:
+        return interface == name if whole else interface.startswith(name)
+
+    if value.startswith("^"):
+        found = [known for known in addresses if not any(fits(known, name) for name in names)]
+    else:
+        found = [known for name in names for known in addresses if fits(known, name)]
+    if not found:
+        here = ", ".join(f"{name} ({address})" for name, address in addresses.items())
+        raise ValueError(
+            f"gradwire: {variable}={value!r} fits no interface with an IPv4 address; "
+            f"this machine has {here}; write the beginning of a name, =NAME for a whole one, or "
+            "^NAME for any other, several with commas"
+        )
+    return [addresses[interface] for interface in found]
+
+
+def _address_of(addresses: list[str], master: str) -> str:
+    """Return the address among ``addresses`` that reaches ``master``, or the first."""
+    if len(addresses) > 1 and master:
         try:
-            reply = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-        except OSError as error:
-            known = ", ".join(name for _, name in socket.if_nameindex())
-            raise ValueError(
-                f"gradwire: GRADWIRE_IFNAME={interface!r} has no IPv4 address ({error.strerror}); "
-                f"this machine has {known}"
-            ) from error
-    return socket.inet_ntoa(reply[20:24])
+            source = "127.0.0.1" if _is_loopback(master) else _source_towards(master)
+        except OSError:
+            return addresses[0]
+        if source in addresses:
+            return source
+    return addresses[0]
+
+
+def _addresses() -> dict[str, str]:
+    """Return the interfaces of this machine that have an IPv4 address, in the kernel's order."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                reply = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            except OSError:  # it has none
+                continue
+            found[name] = socket.inet_ntoa(reply[20:24])
+    return found

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gradwire import _binding
 
 _FAILED = "failed: "
-_GROUPS = 1 << 16
-"""Group numbers have 16 bits on the wire."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,13 @@ def close_all() -> None:
         _opened.pop().core.close()
 
 
-def create_backend(
-    options: _DistributedBackendOptions, _backend_options: object = None
-) -> _binding.Backend:
-    """Create the backend of one process group; PyTorch calls it with its creation options."""
+def traces() -> list[str]:
+    """Return what the flight recorders of this process hold, as JSON, one per open rank."""
+    return [opened.core.trace() for opened in _opened if opened.core.is_open]
+
+
+def create_backend(options: _DistributedBackendOptions, name: str = "gradwire") -> _binding.Backend:
+    """Create the backend of one process group, which PyTorch knows by ``name``."""
     binding = build.load()
     store = options.store
     position = options.group_rank
@@ -61,11 +62,13 @@ def create_backend(
     if opened is None:
         opened = _open(store, members, position, options.timeout.total_seconds())
         _opened.append(opened)
+    number = binding.number_of_group(store, position, f"gradwire/{opened.launch}/group")
+    ranks = [opened.members.index(member) for member in members]
     return binding.Backend(
         rank=opened.core,
-        group=_agree_on_group(store, position, opened.launch),
-        ranks=[opened.members.index(member) for member in members],
-        position=position,
+        group=(number, ranks, position),
+        store=store,
+        name=name,
         timeout=options.timeout,
     )
 
@@ -87,11 +90,10 @@ def _open(store: Store, members: tuple[int, ...], position: int, timeout: float)
             environment.interface, environment.master_address or _host_of(store)
         )
         core = binding.Rank(
-            job=environment.job,
-            place=(position, len(members)),
+            settings=(environment.job, environment.trace, environment.log),
+            place=(position, len(members), _local_rank(environment)),
             host=host,
-            token=token,
-            certificates=environment.certificates,
+            credentials=(token, *environment.certificates),
         )
     except Exception as error:
         store.set(f"{keys}/rank/{position}", f"{_FAILED}{error}")
@@ -105,6 +107,15 @@ def _open(store: Store, members: tuple[int, ...], position: int, timeout: float)
         raise RuntimeError(rendezvous.removeprefix(_FAILED))
     core.join(rendezvous, timeout)
     return _Opened(members, launch, core)
+
+
+def _local_rank(environment: Environment) -> int:
+    """Read the number of this rank on its host; -1 where no launcher tells one."""
+    text = environment.local_rank or "-1"
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"gradwire: LOCAL_RANK={text!r} is no whole number") from error
 
 
 def _publish_rendezvous(store: Store, keys: str, world: int, core: _binding.Rank) -> None:
@@ -123,20 +134,6 @@ def _agree_on_token(store: Store, position: int, keys: str) -> str:
     if position == 0:
         store.set(f"{keys}/token", secrets.token_hex(32))
     return store.get(f"{keys}/token").decode()
-
-
-def _agree_on_group(store: Store, position: int, launch: int) -> int:
-    """Number the group: the first member draws from a count that all groups of the job share."""
-    key = f"gradwire/{launch}/group"
-    if position == 0:
-        store.set(key, str(_base(store).add("gradwire/groups", 1) - 1))
-    number = int(store.get(key))
-    if number >= _GROUPS:
-        raise RuntimeError(
-            f"gradwire: this is process group {number + 1} of the job, and {_GROUPS} is the most; "
-            "create groups once and reuse them"
-        )
-    return number
 
 
 def _base(store: Store) -> Store:

@@ -50,8 +50,26 @@ enum {
   GW_REDUCE_SCATTER = 3, /* input, which holds one buffer per rank -> buffer */
   GW_BARRIER = 4,        /* no buffers */
   GW_SEND = 5,           /* buffer to root */
-  GW_RECV = 6            /* buffer from root */
+  GW_RECV = 6,           /* buffer from root */
+  GW_REDUCE = 7,         /* in place in buffer, to root; the other ranks' buffers are only read */
+  GW_GATHER = 8,         /* blocks of all ranks -> root's buffer; see below */
+  GW_SCATTER = 9,        /* root's input, which holds one buffer per rank -> buffer */
+  GW_ALL_TO_ALL = 10,    /* input, which holds one block per rank -> buffer, which does too */
+  GW_RECV_ANY = 11       /* buffer from any other rank of the group; see gw_ticket_source */
 };
+
+/* Whose memory a gather and a scatter use. Gather: the input is the own block, on every rank; the
+ * root's buffer holds one block per rank, the other ranks' buffer is not used. Without an input the
+ * own block is in place in the root's buffer, and is the whole buffer of the other ranks. Scatter:
+ * only the root's input is used; the buffer is the own block, on every rank.
+ *
+ * Which send answers which receive. Of the messages from one rank to another in a group, those with
+ * one tag are received in the order of sending; any number of sends and receives may be on their
+ * way. A GW_RECV claims the next message of its rank when it is submitted. A GW_RECV_ANY takes, of
+ * the messages that no GW_RECV has claimed, the first that begins to arrive, or began before; it
+ * goes on waiting when a rank is lost, unless all others are, or that one whose message it takes.
+ * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
+ * others, and so need both sides. */
 
 enum {
   GW_U8 = 0,
@@ -84,16 +102,17 @@ enum {
 typedef struct {
   uint32_t kind;   /* GW_ALL_REDUCE ... */
   uint32_t dtype;  /* GW_U8 ... */
-  uint32_t reduce; /* GW_SUM ...; all-reduce and reduce-scatter only */
-  uint32_t root;   /* position in `ranks` of the source (broadcast, recv) or destination (send) */
+  uint32_t reduce; /* GW_SUM ...; all-reduce, reduce-scatter and reduce only */
+  uint32_t root;   /* position in `ranks` of the source (broadcast, scatter, recv) or destination
+                      (reduce, gather, send) */
   void* buffer;
   size_t bytes;
-  const void* input; /* all-gather and reduce-scatter only */
+  const void* input; /* all-gather, reduce-scatter, gather, scatter and all-to-all only */
   size_t input_bytes;
   uint32_t group;        /* 0..65535, the same number on every rank of the group */
   const uint32_t* ranks; /* members of the group in group order, as ranks of the job */
   size_t ranks_len;
-  uint32_t sequence; /* of the operation in its group, the same on every rank that takes part */
+  uint32_t sequence; /* of a collective in its group, the same on every rank; else not used */
   double tolerance;  /* share of a message that may be missing, below 1; negative: lossless */
   uint32_t step;     /* training step that the loss budget is kept for */
   uint32_t layer_count;   /* layers of the whole model; 0: unknown */
@@ -101,6 +120,9 @@ typedef struct {
   size_t layers_len;
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
+  uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
+  const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
+  const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
 
 /* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */
@@ -111,15 +133,25 @@ typedef struct {
   const char* authority;   /* that every rank's certificate must be of */
 } gw_credentials;
 
+/* Who a rank is and where it works. Strings are copied. */
+typedef struct {
+  const char* job_path; /* a job.toml; null: the default job */
+  uint32_t rank;
+  uint32_t world;
+  int32_t local_rank;    /* its number on its host, which chooses its metrics port; negative: none */
+  const char* bind_host; /* a local address that peers can reach */
+  const char* trace_folder; /* its flight recorder is written there on failure; null: nowhere */
+  const char* log_level;    /* what is told on standard error: warn, info (also null), debug, trace */
+  gw_credentials credentials;
+} gw_opening;
+
 /* Called exactly once for an accepted operation, on a thread that may block: one of the pool, or
  * one that is in gw_wait for this operation.
  * `code` is 0 when the operation has completed, and then `message` is null. */
 typedef void (*gw_done)(void* user, int code, const char* message);
 
-/* Opens the sockets of `rank`; rank 0 also listens for the others. Null on failure.
- * `job_path` is a job.toml, or null for the default job. `bind_host` is a local address. */
-gw_rank* gw_open(const char* job_path, uint32_t rank, uint32_t world, const char* bind_host,
-                 const gw_credentials* credentials, char* error, size_t error_len);
+/* Opens the sockets of a rank; rank 0 also listens for the others. Null on failure. */
+gw_rank* gw_open(const gw_opening* opening, char* error, size_t error_len);
 
 /* Rank 0: writes the "host:port" that every rank passes to gw_join. */
 size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
@@ -127,6 +159,9 @@ size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
 /* Every rank: blocks until all ranks of the job have joined. 0 on success. */
 int gw_join(gw_rank* rank, const char* rendezvous, double timeout_seconds, char* error,
             size_t error_len);
+
+/* Bytes of a gw_operation as the library was built, for callers that do not compile this header. */
+size_t gw_operation_bytes(void);
 
 /* Queues an operation. Null when it is refused; then `done` is never called. Else a ticket, to be
  * freed by gw_ticket_free at any time. */
@@ -136,6 +171,10 @@ gw_ticket* gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done,
 /* Does the rank's work on this thread until the operation has ended, and calls its gw_done here if
  * no other thread has. May return early: another thread is at it, or `seconds` have passed. */
 void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
+
+/* Of a GW_RECV or GW_RECV_ANY that has ended well: the position in `ranks` of the rank that sent,
+ * from before its gw_done is called. -1 before, and of every other operation. */
+int gw_ticket_source(const gw_ticket* ticket);
 
 void gw_ticket_free(gw_ticket* ticket);
 
@@ -147,8 +186,22 @@ double gw_job_tolerance(gw_rank* rank);
 /* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text. */
 size_t gw_job_json(gw_rank* rank, char* out, size_t len);
 
+/* What the flight recorder holds now, as a JSON object: the form of `gradwire trace show`. Null
+ * before the rank has joined. To be freed by gw_text_free. */
+char* gw_trace_json(gw_rank* rank);
+
+void gw_text_free(char* text);
+
 /* Fails every pending operation here, and tells the other ranks why. */
 void gw_abort(gw_rank* rank, const char* reason);
+
+/* Takes away what error feedback keeps of a tensor for its next step, since that is part of a
+ * training job's state: nothing of it is added to the next step, unless the caller does so.
+ * `values` has the tensor's bytes, and receives lost values where they belong, else zeros. 1 where
+ * something was kept, 0 where nothing was (`values` is left as it was), negative on failure, also
+ * when the tensor had another type or length. */
+int gw_residual_take(gw_rank* rank, uint64_t tensor_key, uint32_t dtype, void* values,
+                     size_t bytes, char* error, size_t error_len);
 
 /* Lets what is on its way finish, joins every thread, frees the rank. */
 void gw_close(gw_rank* rank);

@@ -10,17 +10,18 @@
 )]
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
-use gradwire_runtime::{CertificateFiles, EndError, LocalRank, OpenRank, Opening, Ticket};
+use gradwire_runtime::log::{self, Level};
+use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
-use crate::layout::{GwCounters, GwCredentials, GwDone, GwOperation};
+use crate::layout::{GwCounters, GwCredentials, GwDone, GwOpening, GwOperation};
 use crate::{operation, text};
 
 /// How long `gw_close` waits for operations that have not ended.
@@ -48,7 +49,8 @@ impl GwRank {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn joined(&self) -> Option<Arc<LocalRank>> {
+    /// The rank once it has joined its job.
+    pub(crate) fn joined(&self) -> Option<Arc<LocalRank>> {
         match &*self.stage() {
             Stage::Joined(rank) => Some(Arc::clone(rank)),
             Stage::Open(_) | Stage::Joining => None,
@@ -58,13 +60,13 @@ impl GwRank {
 
 /// Where an entry point writes its error.
 #[derive(Clone, Copy)]
-struct ErrorOut {
-    out: *mut c_char,
-    room: usize,
+pub(crate) struct ErrorOut {
+    pub(crate) out: *mut c_char,
+    pub(crate) room: usize,
 }
 
 /// Runs the body of an entry point; an error or a panic is written to `error` and gives `None`.
-fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, String>) -> Option<T> {
+pub(crate) fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, String>) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err("gradwire panicked; the panic is on standard error".to_owned()));
     result
@@ -80,9 +82,11 @@ const NO_ERROR_TEXT: ErrorOut = ErrorOut {
     room: 0,
 };
 
+/// The rank behind a pointer that may be null.
+///
 /// # Safety
 /// `rank` is null or came from `gw_open` and was not closed.
-unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
+pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
     // SAFETY: the caller vouches for the pointer.
     unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
 }
@@ -90,66 +94,69 @@ unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
 /// See `gw_open` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_open(
-    job_path: *const c_char,
-    rank: u32,
-    world: u32,
-    bind_host: *const c_char,
-    credentials: *const GwCredentials,
+    opening: *const GwOpening,
     error: *mut c_char,
     error_len: usize,
 ) -> *mut GwRank {
-    let opened = guarded(
-        ErrorOut {
-            out: error,
-            room: error_len,
-        },
-        || {
-            let job = if job_path.is_null() {
-                Job::default()
-            } else {
-                // SAFETY: the header asks for strings that end with zero.
-                read_job(unsafe { text::read(job_path, "the job's path") }?)?
-            };
-            // SAFETY: the header asks for strings that end with zero.
-            let (host, credentials) = unsafe {
-                (
-                    text::read(bind_host, "the host to bind")?,
-                    credentials.as_ref().ok_or("the credentials are null")?,
-                )
-            };
-            // SAFETY: as before.
-            let (token, certificates) = unsafe { read_credentials(credentials)? };
-            let bind: IpAddr = host
-                .parse()
-                .map_err(|_| format!("host {host:?} is no IP address of this host"))?;
-            let number = |value: u32, name: &str| {
-                u16::try_from(value).map_err(|_| format!("{name} {value}: allowed are 0 to 65535"))
-            };
-            let opening = Opening {
-                job,
-                rank: Rank(number(rank, "rank")?),
-                world_size: number(world, "world size")?,
-                bind,
-                port: 0,
-                token,
-                certificates,
-            };
-            let open = OpenRank::open(opening).map_err(|error| error.to_string())?;
-            if let Some(warning) = open.job().security_warning().filter(|_| rank == 0) {
-                eprintln!("gradwire: {warning}");
-            }
-            let rendezvous = open
-                .rendezvous()
-                .map_or_else(String::new, |address| address.to_string());
-            let job = open.job().clone();
-            Ok(GwRank {
-                job,
-                rendezvous,
-                stage: Mutex::new(Stage::Open(Box::new(open))),
-            })
-        },
-    );
+    let out = ErrorOut {
+        out: error,
+        room: error_len,
+    };
+    // SAFETY: the header asks for null or a valid opening with strings that end with zero.
+    let opened = guarded(out, || unsafe {
+        opened(opening.as_ref().ok_or("the opening is null")?)
+    });
     opened.map_or(std::ptr::null_mut(), |rank| Box::into_raw(Box::new(rank)))
+}
+
+/// # Safety
+/// What is not null in `opening` is a string that ends with zero.
+unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
+    // SAFETY: the caller vouches for the strings.
+    let (job_path, level, folder, host, (token, certificates)) = unsafe {
+        (
+            text::read_if_any(opening.job_path, "the job's path")?,
+            text::read_if_any(opening.log_level, "the log level")?,
+            text::read_if_any(opening.trace_folder, "the trace folder")?,
+            text::read(opening.bind_host, "the host to bind")?,
+            read_credentials(&opening.credentials)?,
+        )
+    };
+    let level: Level = level
+        .unwrap_or("info")
+        .parse()
+        .map_err(|error| format!("GRADWIRE_LOG: {error}"))?;
+    log::start(level);
+    let number = |value: u32, name: &str| {
+        u16::try_from(value).map_err(|_| format!("{name} {value}: allowed are 0 to 65535"))
+    };
+    let rank = Rank(number(opening.rank, "rank")?);
+    let open = OpenRank::open(Opening {
+        job: job_path.map_or_else(|| Ok(Job::default()), read_job)?,
+        rank,
+        world_size: number(opening.world, "world size")?,
+        bind: host
+            .parse()
+            .map_err(|_| format!("host {host:?} is no IP address of this host"))?,
+        port: 0,
+        token,
+        certificates,
+    });
+    let open = open
+        .map_err(|error| error.to_string())?
+        .with_local_rank(u16::try_from(opening.local_rank).ok())
+        .with_trace_folder(folder.map(PathBuf::from));
+    if let Some(warning) = open.job().security_warning().filter(|_| rank == Rank(0)) {
+        ::log::warn!("{warning}");
+    }
+    let rendezvous = open
+        .rendezvous()
+        .map_or_else(String::new, |address| address.to_string());
+    Ok(GwRank {
+        job: open.job().clone(),
+        rendezvous,
+        stage: Mutex::new(Stage::Open(Box::new(open))),
+    })
 }
 
 /// The token, and where certificates are if there are any.
@@ -160,12 +167,9 @@ unsafe fn read_credentials(
     credentials: &GwCredentials,
 ) -> Result<(String, Option<CertificateFiles>), String> {
     let path = |file: *const c_char, name: &str| {
-        if file.is_null() {
-            return Ok(None);
-        }
         // SAFETY: the caller vouches for the string.
-        let path = unsafe { text::read(file, name) }?;
-        Ok::<_, String>(Some(PathBuf::from(path)))
+        let path = unsafe { text::read_if_any(file, name) }?;
+        Ok::<_, String>(path.map(PathBuf::from))
     };
     let certificates = CertificateFiles::all_or_none(
         path(credentials.certificate, "the certificate's path")?,
@@ -258,6 +262,12 @@ impl Callback {
     }
 }
 
+/// See `gw_operation_bytes` in the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn gw_operation_bytes() -> usize {
+    size_of::<GwOperation>()
+}
+
 /// See `gw_submit` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_submit(
@@ -267,7 +277,7 @@ pub unsafe extern "C" fn gw_submit(
     user: *mut c_void,
     error: *mut c_char,
     error_len: usize,
-) -> *mut Ticket {
+) -> *mut GwTicket {
     let accepted = guarded(
         ErrorOut {
             out: error,
@@ -283,10 +293,18 @@ pub unsafe extern "C" fn gw_submit(
             };
             let joined = rank.joined().ok_or("this rank has not joined its job")?;
             // SAFETY: the header asks for memory as long as the lengths say, until the callback.
-            let task = unsafe { operation::task(operation, &rank.job) }?;
+            let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
+            let (source, ranks) = (Source::default(), Arc::clone(&task.operation.group.ranks));
+            let found = source.clone();
             // The buffers are given up before the caller is told that they are free.
-            let done = Box::new(move |result: Result<_, _>| callback.call(result.map(drop)));
-            Ok(joined.submit(task, done))
+            let done = Box::new(move |result: Result<Ended, _>| {
+                if let Ok(ended) = &result {
+                    found.note(ended.outcome.source, &ranks);
+                }
+                callback.call(result.map(drop));
+            });
+            let ticket = joined.submit(task, done);
+            Ok(GwTicket { ticket, source })
         },
     );
     accepted.map_or(std::ptr::null_mut(), |ticket| {
@@ -294,15 +312,43 @@ pub unsafe extern "C" fn gw_submit(
     })
 }
 
+/// `gw_ticket`: an operation that was submitted.
+#[derive(Debug)]
+pub struct GwTicket {
+    ticket: Ticket,
+    source: Source,
+}
+
+/// The position of the rank that a receive has its buffer from, plus 1; 0 before it has ended.
+#[derive(Clone, Debug, Default)]
+struct Source(Arc<AtomicI32>);
+
+impl Source {
+    fn note(&self, source: Option<Rank>, ranks: &[Rank]) {
+        let position = source.and_then(|source| ranks.iter().position(|&rank| rank == source));
+        if let Some(position) = position {
+            self.0.store(position as i32 + 1, Ordering::Release);
+        }
+    }
+}
+
+/// See `gw_ticket_source` in the header; -1 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_ticket_source(ticket: *const GwTicket) -> c_int {
+    // SAFETY: the header asks for a valid ticket.
+    let ticket = unsafe { ticket.as_ref() };
+    ticket.map_or(-1, |ticket| ticket.source.0.load(Ordering::Acquire) - 1)
+}
+
 /// See `gw_wait` in the header; a null rank or ticket is nothing to wait for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const Ticket, seconds: f64) {
+pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, seconds: f64) {
     guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank and ticket.
         let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
         if let (Some(rank), Some(ticket)) = (rank.joined(), ticket) {
             let patience = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-            rank.wait(ticket, patience);
+            rank.wait(&ticket.ticket, patience);
         }
         Ok(())
     });
@@ -310,7 +356,7 @@ pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const Ticket, secon
 
 /// See `gw_ticket_free` in the header; null is nothing to free.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_ticket_free(ticket: *mut Ticket) {
+pub unsafe extern "C" fn gw_ticket_free(ticket: *mut GwTicket) {
     if !ticket.is_null() {
         // SAFETY: the ticket came from `Box::into_raw` in `gw_submit`, and this is its last use.
         drop(unsafe { Box::from_raw(ticket) });
@@ -361,6 +407,27 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
         Ok(unsafe { text::write(&json, out, len) })
     })
     .unwrap_or(0)
+}
+
+/// See `gw_trace_json` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_trace_json(rank: *mut GwRank) -> *mut c_char {
+    let told = guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank.
+        let joined = unsafe { borrowed(rank) }?.joined();
+        let trace = joined.ok_or("this rank has not joined its job")?.trace();
+        CString::new(trace.to_json()).map_err(|error| error.to_string())
+    });
+    told.map_or(std::ptr::null_mut(), CString::into_raw)
+}
+
+/// See `gw_text_free` in the header; null is nothing to free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_text_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: the text came from `CString::into_raw`, and this is its last use.
+        drop(unsafe { CString::from_raw(text) });
+    }
 }
 
 /// See `gw_abort` in the header.
@@ -422,34 +489,60 @@ mod tests {
                 assert!(gw_submit(null_mut(), null(), None, null_mut(), out, len).is_null());
             });
             assert_eq!(error, "the rank is null");
-            let error = error_of(|out, len| {
-                let credentials = credentials(c"t");
-                assert!(gw_open(null(), 0, 2, null(), &credentials, out, len).is_null());
-            });
+            assert!(gw_trace_json(null_mut()).is_null());
+            gw_text_free(null_mut());
+            let error = error_of(|out, len| assert!(gw_open(null(), out, len).is_null()));
+            assert_eq!(error, "the opening is null");
+            let nowhere = GwOpening {
+                bind_host: null(),
+                ..opening(0)
+            };
+            let error = error_of(|out, len| assert!(gw_open(&nowhere, out, len).is_null()));
             assert_eq!(error, "the host to bind is null");
         }
     }
 
-    fn credentials(token: &'static CStr) -> GwCredentials {
-        GwCredentials {
-            token: token.as_ptr(),
-            certificate: null(),
-            key: null(),
-            authority: null(),
+    /// Rank `rank` of two on loopback.
+    fn opening(rank: u32) -> GwOpening {
+        GwOpening {
+            job_path: null(),
+            rank,
+            world: 2,
+            local_rank: -1,
+            bind_host: c"127.0.0.1".as_ptr(),
+            trace_folder: null(),
+            log_level: c"warn".as_ptr(),
+            credentials: GwCredentials {
+                token: c"secret".as_ptr(),
+                certificate: null(),
+                key: null(),
+                authority: null(),
+            },
         }
+    }
+
+    fn refusal(opening: &GwOpening) -> String {
+        error_of(|out, len| {
+            // SAFETY: strings and buffers are valid.
+            assert!(unsafe { gw_open(opening, out, len) }.is_null());
+        })
+    }
+
+    #[test]
+    fn an_unknown_log_level_names_the_known() {
+        let error = refusal(&GwOpening {
+            log_level: c"loud".as_ptr(),
+            ..opening(0)
+        });
+        let wanted = "GRADWIRE_LOG: \"loud\" is no level: allowed are warn, info, debug and trace";
+        assert_eq!(error, wanted);
     }
 
     #[test]
     fn a_certificate_without_its_key_is_refused() {
-        let error = error_of(|out, len| {
-            let credentials = GwCredentials {
-                certificate: c"rank.crt".as_ptr(),
-                ..credentials(c"")
-            };
-            let host = c"127.0.0.1".as_ptr();
-            // SAFETY: strings and buffers are valid.
-            assert!(unsafe { gw_open(null(), 0, 2, host, &credentials, out, len) }.is_null());
-        });
+        let mut opening = opening(0);
+        opening.credentials.certificate = c"rank.crt".as_ptr();
+        let error = refusal(&opening);
         assert!(
             error.contains("no key and no authority is given"),
             "{error}"
@@ -458,11 +551,10 @@ mod tests {
 
     #[test]
     fn a_rank_opens_and_tells_where_it_listens() {
-        let (host, credentials) = (c"127.0.0.1".as_ptr(), credentials(c"secret"));
         let mut place = [0 as c_char; 64];
         // SAFETY: strings and buffers are valid, and the rank is closed once.
         unsafe {
-            let rank = gw_open(null(), 0, 2, host, &credentials, null_mut(), 0);
+            let rank = gw_open(&opening(0), null_mut(), 0);
             assert!(!rank.is_null());
             let length = gw_rendezvous(rank, place.as_mut_ptr(), place.len());
             assert!(
@@ -479,11 +571,7 @@ mod tests {
 
     #[test]
     fn a_rank_outside_the_world_is_refused() {
-        let error = error_of(|out, len| {
-            let (host, credentials) = (c"127.0.0.1".as_ptr(), credentials(c""));
-            // SAFETY: strings and buffers are valid.
-            assert!(unsafe { gw_open(null(), 2, 2, host, &credentials, out, len) }.is_null());
-        });
+        let error = refusal(&opening(2));
         assert!(
             error.starts_with("rank 2 of world size 2 does not exist"),
             "{error}"

@@ -38,6 +38,28 @@ pub struct GwCredentials {
     pub authority: *const c_char,
 }
 
+/// `gw_opening`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GwOpening {
+    /// A job file, or null.
+    pub job_path: *const c_char,
+    /// Which rank.
+    pub rank: u32,
+    /// Of how many.
+    pub world: u32,
+    /// Its number on its host; negative: not known.
+    pub local_rank: i32,
+    /// A local address.
+    pub bind_host: *const c_char,
+    /// Where its flight recorder is written on failure, or null.
+    pub trace_folder: *const c_char,
+    /// How much is told on standard error; null: "info".
+    pub log_level: *const c_char,
+    /// What it proves itself by.
+    pub credentials: GwCredentials,
+}
+
 /// `gw_layer`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
@@ -66,7 +88,7 @@ pub struct GwOperation {
     pub buffer: *mut c_void,
     /// Its length.
     pub bytes: usize,
-    /// The separate input of all-gather and reduce-scatter.
+    /// The separate input that some collectives have.
     pub input: *const c_void,
     /// Its length.
     pub input_bytes: usize,
@@ -92,6 +114,12 @@ pub struct GwOperation {
     pub tensor_key: u64,
     /// The operation fails when it has taken this long.
     pub timeout_seconds: f64,
+    /// Tells point-to-point messages of a pair apart.
+    pub tag: u32,
+    /// Bytes of an all-to-all's input for each rank; null: all equal.
+    pub input_splits: *const u64,
+    /// Bytes of an all-to-all's buffer from each rank; null: all equal.
+    pub output_splits: *const u64,
 }
 
 /// `gw_done`.
@@ -107,11 +135,15 @@ mod tests {
     fn structures_have_the_layout_of_a_64_bit_c_compiler() {
         assert_eq!(size_of::<GwCounters>(), 64);
         assert_eq!(size_of::<GwCredentials>(), 32);
+        assert_eq!(size_of::<GwOpening>(), 80);
+        assert_eq!(offset_of!(GwOpening, bind_host), 24);
         assert_eq!(size_of::<GwLayer>(), 16);
-        assert_eq!(size_of::<GwOperation>(), 128);
+        assert_eq!(size_of::<GwOperation>(), 152);
         assert_eq!(offset_of!(GwOperation, buffer), 16);
         assert_eq!(offset_of!(GwOperation, ranks), 56);
         assert_eq!(offset_of!(GwOperation, tolerance), 80);
         assert_eq!(offset_of!(GwOperation, timeout_seconds), 120);
+        assert_eq!(offset_of!(GwOperation, tag), 128);
+        assert_eq!(offset_of!(GwOperation, output_splits), 144);
     }
 }

@@ -3,6 +3,7 @@
 //! Start here:
 //! - [`abi`]: the entry points. Each catches panics and refuses null and invalid arguments.
 //! - `layout`: the structures of the header, field by field.
+//! - [`residuals`]: one more entry point, for checkpoints.
 //! - `operation`: from a C operation to one of `gradwire-collectives`.
 //!
 //! What is not here: what the operations do (`gradwire-collectives`, `gradwire-runtime`), and the
@@ -11,4 +12,5 @@
 pub mod abi;
 pub mod layout;
 mod operation;
+pub mod residuals;
 mod text;

@@ -18,16 +18,21 @@ const REDUCE_SCATTER: u32 = 3;
 const BARRIER: u32 = 4;
 const SEND: u32 = 5;
 const RECEIVE: u32 = 6;
+const REDUCE: u32 = 7;
+const GATHER: u32 = 8;
+const SCATTER: u32 = 9;
+const ALL_TO_ALL: u32 = 10;
+const RECEIVE_ANY: u32 = 11;
 
 /// Spans longer than this count as no timeout; a span has room for 213 days.
 const TIMEOUT_MAX_SECONDS: f64 = 1e7;
 
-/// Checks a C operation and takes its parts over.
+/// Checks a C operation of rank `me` and takes its parts over.
 ///
 /// # Safety
 /// The pointers of `operation` are null or point to as much memory as their lengths say; `buffer`
 /// and `input` stay valid and untouched until the operation has ended.
-pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, String> {
+pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Result<Task, String> {
     // SAFETY: the caller vouches for `ranks`.
     let ranks = unsafe { slice(operation.ranks, operation.ranks_len, "ranks") }?;
     let ranks: Option<Vec<Rank>> = ranks
@@ -37,9 +42,9 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, St
     let ranks = ranks.ok_or("ranks: allowed are 0 to 65535")?;
     let collective = collective(operation, &ranks)?;
     let op = ReduceOp::from_number(operation.reduce);
+    let role = Role::of(collective, me);
     // SAFETY: the caller vouches for `buffer`, `input` and `layers`.
-    let (buffer, input, layers) =
-        unsafe { (buffer(operation)?, input(operation)?, layers(operation)?) };
+    let ((buffer, input), layers) = unsafe { (memory(operation, role)?, layers(operation)?) };
     let taken = Operation {
         group: Group {
             id: u16::try_from(operation.group)
@@ -48,8 +53,7 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, St
         },
         sequence: operation.sequence,
         collective,
-        dtype: DType::from_number(operation.dtype)
-            .ok_or_else(|| format!("dtype {}: allowed are 0 to 11", operation.dtype))?,
+        dtype: dtype(operation.dtype)?,
         op: op
             .or_else(|| (!collective.reduces()).then_some(ReduceOp::Sum))
             .ok_or_else(|| format!("reduce {}: allowed are 0 to 7", operation.reduce))?,
@@ -67,11 +71,20 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job) -> Result<Task, St
     })
 }
 
+/// The element type of a number of the header.
+pub(crate) fn dtype(number: u32) -> Result<DType, String> {
+    DType::from_number(number).ok_or_else(|| format!("dtype {number}: allowed are 0 to 11"))
+}
+
 fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, String> {
     let root = || {
         let found = ranks.get(operation.root as usize).copied();
         let members = ranks.len();
         found.ok_or_else(|| format!("root {} in a group of {members} ranks", operation.root))
+    };
+    let tag = || {
+        let tag = operation.tag;
+        u16::try_from(tag).map_err(|_| format!("tag {tag}: allowed are 0 to 65535"))
     };
     Ok(match operation.kind {
         ALL_REDUCE => Collective::AllReduce,
@@ -79,9 +92,20 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
         ALL_GATHER => Collective::AllGather,
         REDUCE_SCATTER => Collective::ReduceScatter,
         BARRIER => Collective::Barrier,
-        SEND => Collective::Send { to: root()? },
-        RECEIVE => Collective::Receive { from: root()? },
-        kind => return Err(format!("kind {kind}: allowed are 0 to 6")),
+        SEND => Collective::Send {
+            to: root()?,
+            tag: tag()?,
+        },
+        RECEIVE => Collective::Receive {
+            from: root()?,
+            tag: tag()?,
+        },
+        RECEIVE_ANY => Collective::ReceiveAny { tag: tag()? },
+        REDUCE => Collective::Reduce { root: root()? },
+        GATHER => Collective::Gather { root: root()? },
+        SCATTER => Collective::Scatter { root: root()? },
+        ALL_TO_ALL => Collective::AllToAll,
+        kind => return Err(format!("kind {kind}: allowed are 0 to 11")),
     })
 }
 
@@ -100,24 +124,53 @@ fn timeout(seconds: f64) -> Option<Span> {
     bounded.then(|| Span::from_nanos((seconds * 1e9) as u64))
 }
 
-unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
-    if operation.kind == BARRIER {
-        return Ok(Buffer::Owned(Vec::new()));
+/// Whether this rank is the root of an operation that has one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Role {
+    Root,
+    Other,
+}
+
+impl Role {
+    fn of(collective: Collective, me: Rank) -> Self {
+        match collective {
+            Collective::Reduce { root }
+            | Collective::Gather { root }
+            | Collective::Scatter { root }
+                if root == me =>
+            {
+                Self::Root
+            }
+            _ => Self::Other,
+        }
     }
+}
+
+/// Buffer and input as the communicator wants them: the header's rules are simpler.
+unsafe fn memory(operation: &GwOperation, role: Role) -> Result<(Buffer, Option<Buffer>), String> {
+    // SAFETY: the caller of `task` vouches for the buffer.
+    let buffer = || unsafe { buffer(operation) };
+    // SAFETY: the caller of `task` vouches for the input.
+    let input = || unsafe { input(operation) };
+    let has_input = !operation.input.is_null();
+    Ok(match (operation.kind, role) {
+        (BARRIER, _) => (Buffer::Owned(Vec::new()), None),
+        (REDUCE_SCATTER | ALL_TO_ALL, _) | (SCATTER, Role::Root) => (buffer()?, Some(input()?)),
+        (ALL_GATHER, _) | (GATHER, Role::Root) if has_input => (buffer()?, Some(input()?)),
+        (GATHER, Role::Other) if has_input => (input()?, None),
+        // Of large tensors some of the result passes through this rank: it works on a copy.
+        (REDUCE, Role::Other) => (buffer()?.duplicate(), None),
+        _ => (buffer()?, None),
+    })
+}
+
+unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
     // SAFETY: the caller of `task` vouches for `buffer`, and leaves it alone until the end.
     let bytes = unsafe { slice_mut(operation.buffer.cast(), operation.bytes, "buffer") }?;
     Ok(Buffer::Borrowed(bytes))
 }
 
-/// The input of operations that have one. An all-gather without has its own block in place.
-unsafe fn input(operation: &GwOperation) -> Result<Option<Buffer>, String> {
-    let has_input = match operation.kind {
-        ALL_GATHER => !operation.input.is_null(),
-        kind => kind == REDUCE_SCATTER,
-    };
-    if !has_input {
-        return Ok(None);
-    }
+unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
     // SAFETY: the caller of `task` vouches for `input`. It is only read: the communicator never
     // writes to an input, the type only saves it a second kind of buffer.
     let bytes = unsafe {
@@ -127,7 +180,7 @@ unsafe fn input(operation: &GwOperation) -> Result<Option<Buffer>, String> {
             "input",
         )
     }?;
-    Ok(Some(Buffer::Borrowed(bytes)))
+    Ok(Buffer::Borrowed(bytes))
 }
 
 unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
@@ -156,9 +209,15 @@ unsafe fn slice<'a, T>(start: *const T, len: usize, name: &str) -> Result<&'a [T
     }
 }
 
+/// Memory that a caller names and lends for writing.
+///
 /// # Safety
 /// As [`task`], for one of its pointers.
-unsafe fn slice_mut(start: *mut u8, len: usize, name: &str) -> Result<&'static mut [u8], String> {
+pub(crate) unsafe fn slice_mut(
+    start: *mut u8,
+    len: usize,
+    name: &str,
+) -> Result<&'static mut [u8], String> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(format!("{name} is null but has a length of {len}")),

@@ -37,6 +37,21 @@ pub(crate) unsafe fn read<'a>(text: *const c_char, name: &str) -> Result<&'a str
     text.to_str().map_err(|_| format!("{name} is not UTF-8"))
 }
 
+/// Reads a C string where there is one; `name` names it in the error.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn read_if_any<'a>(
+    text: *const c_char,
+    name: &str,
+) -> Result<Option<&'a str>, String> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller vouches for the string.
+    unsafe { read(text, name) }.map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,7 +42,7 @@ class Launch:
     def run(self) -> list[Ended]:
         """Start every rank, wait for all of them, kill what is left after the timeout."""
         with tempfile.TemporaryDirectory() as folder:
-            port = _free_port()
+            port = free_port()
             started = [self._start(rank, port, Path(folder)) for rank in range(self.world)]
             try:
                 errors = [process.communicate(timeout=self.timeout)[1] for process in started]
@@ -61,7 +61,8 @@ class Launch:
         job = self.jobs_by_rank[rank] if self.jobs_by_rank else self.job
         environment = dict(os.environ, OMP_NUM_THREADS="1", MASTER_ADDR="127.0.0.1")
         environment.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.world))
-        environment.pop("GRADWIRE_JOB", None)
+        for name in ("GRADWIRE_JOB", "GRADWIRE_LOG", "GRADWIRE_TRACE", "GRADWIRE_IFNAME"):
+            environment.pop(name, None)
         environment.update(self.variables, MASTER_PORT=str(port))
         if job:
             path = folder / f"job{rank}.toml"
@@ -79,7 +80,8 @@ def _report_of(folder: Path, rank: int) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port of loopback that was free just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

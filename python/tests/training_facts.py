@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from gradwire import ddp
 from launching import Launch
-from programs.training import STEPS, Reversed
+from programs.training import STEPS
 
 DROPS = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "2%"\n'
 TOLERANT = 'tolerance = "20%"\n[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
@@ -43,21 +42,3 @@ def replicas_stay_identical_when_segments_are_lost() -> None:
 
 def the_loss_budget_is_kept_by_steps() -> None:
     assert [rank["step"] for rank in _trained("gradwire", "hook")] == [STEPS, STEPS]
-
-
-def layers_are_numbered_in_the_order_in_which_they_run() -> None:
-    model = Reversed()
-    order = ddp.LayerOrder(model)
-    assert [order.of(p) for p in model.parameters()] == [0, 0, 1, 1, 2, 2]
-    model(torch.zeros(1, 256))
-    assert order.of(model.first.weight) == order.of(model.first.bias) == 0
-    assert order.of(model.last.weight) == 2
-    assert order.count == 3
-
-
-def layers_that_do_not_run_come_last() -> None:
-    model = Reversed()
-    model.forward = lambda inputs: model.middle(inputs)
-    order = ddp.LayerOrder(model)
-    model(torch.zeros(1, 256))
-    assert [order.of(m.weight) for m in (model.middle, model.last, model.first)] == [0, 1, 2]

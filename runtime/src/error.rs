@@ -1,10 +1,14 @@
 //! Why a rank does not open, does not join, or an operation does not succeed.
 
+use std::path::PathBuf;
+
 use gradwire_collectives::operation::{OperationError, SubmitError};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control;
 use gradwire_transport::shm::ShareError;
 use gradwire_transport::wires;
+
+use crate::trace::Recorder;
 
 /// Why a rank could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -85,9 +89,33 @@ pub enum EndError {
     #[error(transparent)]
     Refused(SubmitError),
     /// It failed on the way.
-    #[error(transparent)]
-    Failed(OperationError),
+    #[error("{error}{}", kept_in(trace))]
+    Failed {
+        /// Why.
+        error: OperationError,
+        /// The file with what this rank's flight recorder held then, if it was written.
+        trace: Option<PathBuf>,
+    },
     /// The driver thread has ended.
     #[error("this rank was closed, or its driver thread failed, before the operation ended")]
     Closed,
+}
+
+impl EndError {
+    /// The error with the file of the recorder, if it was written; waits for that.
+    pub(crate) fn traced(self, recorder: &Recorder) -> Self {
+        match self {
+            Self::Failed { error, .. } => Self::Failed {
+                error,
+                trace: recorder.keep(),
+            },
+            other => other,
+        }
+    }
+}
+
+fn kept_in(trace: &Option<PathBuf>) -> String {
+    trace.as_ref().map_or_else(String::new, |path| {
+        format!(" (trace of this rank: {})", path.display())
+    })
 }

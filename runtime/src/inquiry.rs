@@ -91,7 +91,7 @@ pub(crate) struct Inquiry {
     /// Who asks, if not this rank.
     asker: Option<Rank>,
     label: Label,
-    side: Side,
+    question: Question,
     others: Vec<Rank>,
     answers: BTreeMap<Rank, Answer>,
 }
@@ -105,7 +105,7 @@ impl Inquiry {
             until: now + ANSWER_TIME,
             asker: None,
             label: overdue.label,
-            side: overdue.question.side,
+            question: overdue.question,
             others: others.filter(|&rank| rank != me).collect(),
             answers: BTreeMap::new(),
         }
@@ -127,7 +127,7 @@ impl Inquiry {
     pub(crate) fn take(&mut self, from: Rank, text: &str) -> bool {
         let answer: Option<Answer> = serde_json::from_str(text).ok();
         let about = |answer: &Answer| {
-            (answer.group, answer.sequence) == (self.label.group, self.label.sequence)
+            (answer.group, answer.sequence) == (self.question.group, self.question.sequence)
         };
         if let Some(answer) = answer.filter(about) {
             self.answers.insert(from, answer);
@@ -184,12 +184,12 @@ impl Inquiry {
             let last = answer.last.as_ref();
             last.is_some_and(|&(sequence, _)| sequence >= self.label.sequence)
         };
-        answer.there.is_some() || (self.side == Side::Member && is_past())
+        answer.there.is_some() || (self.question.side == Side::Member && is_past())
     }
 
     fn is_elsewhere(&self, answer: &Answer) -> bool {
         let signature = self.label.call.signature().bits();
-        self.side == Side::Member
+        self.question.side == Side::Member
             && (answer.there.as_ref()).is_some_and(|&(other, _)| other != signature)
     }
 
@@ -225,7 +225,7 @@ mod tests {
 
     fn label(collective: Collective, sequence: u32) -> Label {
         let call = Call {
-            collective: Some(collective),
+            collective,
             op: collective.reduces().then_some(ReduceOp::Sum),
             dtype: Some(DType::F32),
             elements: Some(9),

@@ -7,10 +7,13 @@
 //! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
 //! - `inquiry`: what ranks ask each other when an operation takes too long.
 //! - `vigil`: who of this host has died.
+//! - `start`: the line that tells what a job uses.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
 //! - [`counters`]: everything that was counted, in one place.
 //! - [`metrics`]: the same by peer and class, for those who watch.
+//! - [`log`]: lines for people on standard error, and how many of them.
+//! - [`trace`]: the flight recorder: the last operations, for whoever asks why one did not end.
 //!
 //! What is not here: how operations work (`gradwire-collectives`), how packets travel
 //! (`gradwire-transport`), where options come from (the command and the Python package).
@@ -18,11 +21,14 @@
 pub mod counters;
 pub mod error;
 mod inquiry;
+pub mod log;
 pub mod metrics;
 pub mod open;
 pub mod pool;
 pub mod rank;
 mod seat;
+mod start;
+pub mod trace;
 mod vicinity;
 mod vigil;
 

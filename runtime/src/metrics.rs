@@ -92,16 +92,14 @@ pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> O
     };
     let (Some(first), Some(last)) = (first, last) else {
         let port = keys.port;
-        eprintln!("warning: no metrics: metrics.port = {port} leaves this rank no port");
+        log::warn!("no metrics: metrics.port = {port} leaves this rank no port");
         return None;
     };
     let pages = pages(Arc::clone(watch));
     match Server::start(bind, first..=last, pages) {
         Ok(server) => Some(server),
         Err(error) => {
-            eprintln!(
-                "warning: no metrics: port {first} on {bind}: {error}; set another metrics.port"
-            );
+            log::warn!("no metrics: port {first} on {bind}: {error}; set another metrics.port");
             None
         }
     }

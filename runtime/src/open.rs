@@ -1,6 +1,7 @@
 //! A rank before it has met the others: its sockets are open, so that it can be told to them.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu, Wire};
@@ -11,6 +12,7 @@ use gradwire_transport::shm::Offer;
 use gradwire_transport::wires::Wires;
 
 use crate::error::{JoinError, OpenError};
+use crate::log;
 use crate::rank::LocalRank;
 
 /// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
@@ -46,6 +48,7 @@ pub struct OpenRank {
     mtu: u32,
     offer: Option<Offer>,
     pub(crate) local_rank: Option<u16>,
+    pub(crate) trace_folder: Option<PathBuf>,
     listener: Option<Listener>,
     token: String,
     certificates: Option<Certificates>,
@@ -69,6 +72,7 @@ impl OpenRank {
         if rank.0 >= world_size {
             return Err(OpenError::NoSuchRank { rank, world_size });
         }
+        log::rank_is(rank);
         let certificates = certificates.as_ref().map(Certificates::read).transpose()?;
         let listening = (rank == Rank(0)).then(|| Listener::bind(SocketAddr::new(bind, port)));
         let listener = listening.transpose()?;
@@ -87,6 +91,7 @@ impl OpenRank {
             mtu,
             offer,
             local_rank: None,
+            trace_folder: None,
             listener,
             token,
             certificates,
@@ -98,6 +103,14 @@ impl OpenRank {
     #[must_use]
     pub fn with_local_rank(mut self, local_rank: Option<u16>) -> Self {
         self.local_rank = local_rank;
+        self
+    }
+
+    /// The rank with a folder, into which its flight recorder is written when something fails;
+    /// without, it is only told to who asks.
+    #[must_use]
+    pub fn with_trace_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.trace_folder = folder;
         self
     }
 
@@ -175,7 +188,7 @@ fn resolve(rendezvous: &str) -> Result<SocketAddr, JoinError> {
     Ok(first)
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }

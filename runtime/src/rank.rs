@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::holes::Residual;
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, Security};
@@ -24,8 +25,10 @@ use crate::metrics::snapshot::Subject;
 use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
-use crate::seat::{Caller, Pending, Promise, Seat, Ticket};
-use crate::vicinity;
+use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
+use crate::start;
+use crate::trace::{Dump, Recorder};
+use crate::vicinity::{self, Pace};
 use crate::vigil::Vigil;
 
 /// How long a closing rank goes on answering others that are not done.
@@ -35,6 +38,8 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// How long a question to the driver thread may take.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long whoever asks for a trace waits for what only the driver knows.
+const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An operation and the longest that it may take.
 #[derive(Debug)]
@@ -70,6 +75,7 @@ pub struct LocalRank {
     inbox: Arc<Inbox>,
     vigil: Mutex<Option<Vigil>>,
     pool: Arc<Pool>,
+    recorder: Arc<Recorder>,
     pending: Arc<Pending>,
     watch: Arc<Watch>,
     watched_at: Mutex<Option<Server>>,
@@ -92,8 +98,10 @@ impl LocalRank {
             world_size,
             sockets,
             local_rank,
+            trace_folder,
             ..
         } = open;
+        let name = start::Name::of(&job);
         let job = fitted(job, control.roster());
         let identity = Identity {
             rank,
@@ -108,6 +116,11 @@ impl LocalRank {
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
+        let pace = Pace::of(job.transport.idle, control.roster(), rank);
+        let wire = wire_of(terms.as_ref(), world_size, wires);
+        let subject = Subject::new(&job, identity, control.roster(), wire);
+        let recorder = Recorder::new(subject.clone(), job.trace.entries, trace_folder);
+        let (recorder, pool) = (Arc::new(recorder), Arc::<Pool>::default());
         let setup = Setup {
             sockets,
             peers: control
@@ -118,10 +131,11 @@ impl LocalRank {
             seal: seal_of(&job, identity, &control),
             faults: Faults::new(&job.faults, rank),
             neighbours,
-            idle: job.transport.idle,
-            caller_spin: vicinity::caller_spin(terms.as_ref()),
+            idle: pace.idle,
+            caller_spin: pace.caller_spin,
         };
-        let seat = Seat::new(communicator).heard_by_others(control.voice());
+        let seat = Seat::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
+            .heard_by_others(control.voice());
         let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
@@ -131,10 +145,9 @@ impl LocalRank {
             told.take(ControlEvent::PeerLost { rank, reason });
         });
         drop(names);
-        let wire = wire_of(terms.as_ref(), world_size, wires);
-        let subject = Subject::new(&job, identity, control.roster(), wire);
         let watch = Watch::new(subject, &inbox);
         let watched_at = metrics::open(job.metrics, local_rank, &watch);
+        start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
             rank,
             wire,
@@ -143,7 +156,8 @@ impl LocalRank {
             control: Mutex::new(Some(control)),
             inbox,
             vigil: Mutex::new(Some(vigil)),
-            pool: Arc::default(),
+            pool,
+            recorder,
             pending: Arc::default(),
             watch,
             watched_at: Mutex::new(watched_at),
@@ -176,12 +190,20 @@ impl LocalRank {
     pub fn submit(&self, task: Task, done: Done) -> Ticket {
         let ticket = Ticket::default();
         let caller = Caller::Pool(Arc::clone(&self.pool), ticket.clone());
-        let promise = Promise::new(done, caller, &self.pending);
+        let submission = self.submission(task, done, caller);
         self.inbox.with(|link| {
             // A driver that has stopped drops the promise, and thereby keeps it.
-            let _ = link.submit(Box::new(move |seat, now| seat.submit(now, task, promise)));
+            let _ = link.submit(Box::new(move |seat, now| seat.submit(now, submission)));
         });
         ticket
+    }
+
+    fn submission(&self, task: Task, done: Done, caller: Caller) -> Submission {
+        Submission {
+            recorded: self.recorder.submitted(&task.operation),
+            task,
+            promise: Promise::new(done, caller, (&self.pending, &self.recorder)),
+        }
     }
 
     /// Drives this rank on the calling thread until the operation has ended, and then calls back
@@ -220,31 +242,61 @@ impl LocalRank {
         let done = Box::new(move |result| {
             let _ = tell.send(result);
         });
-        let promise = Promise::new(done, Caller::Driver, &self.pending);
+        let submission = self.submission(task, done, Caller::Driver);
         let mut result = None;
-        let command = move |seat: &mut Seat, now| seat.submit(now, task, promise);
+        let command = move |seat: &mut Seat, now| seat.submit(now, submission);
         self.drive(Box::new(command), || {
             result = told.try_recv().ok();
             result.is_some()
         });
-        result.unwrap_or_else(|| told.recv().unwrap_or(Err(EndError::Closed)))
+        let result = result.unwrap_or_else(|| told.recv().unwrap_or(Err(EndError::Closed)));
+        result.map_err(|error| error.traced(&self.recorder))
     }
 
     /// What was counted so far; zeros when the rank has been closed.
     pub fn counters(&self) -> Counters {
-        let (tell, told) = sync_channel(1);
-        let ask = move |seat: &mut Seat, _| {
-            let _ = tell.send(Counters::of(seat.communicator().endpoint()));
-        };
-        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
-        let counted = asked.and_then(|_| told.recv_timeout(ANSWER_PATIENCE).ok());
+        let counted = self.ask(|seat| Counters::of(seat.communicator().endpoint()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
         counted.unwrap_or_default().with_driver(driver)
+    }
+
+    /// Gives away what error feedback keeps of a tensor: the next step no longer adds it. `None`
+    /// when nothing is kept.
+    ///
+    /// # Errors
+    /// [`EndError::Closed`] when the rank has been closed or does not answer.
+    pub fn take_residual(&self, tensor_key: u64) -> Result<Option<Residual>, EndError> {
+        self.ask(move |seat| seat.communicator_mut().take_residual(tensor_key))
+            .ok_or(EndError::Closed)
     }
 
     /// What was counted so far, by peer and class; `None` when the rank has been closed.
     pub fn metrics(&self) -> Option<Snapshot> {
         self.watch.snapshot()
+    }
+
+    /// What the flight recorder holds now. A driver that does not answer within a second leaves out
+    /// what pending operations wait for.
+    pub fn trace(&self) -> Dump {
+        let (tell, told) = sync_channel(1);
+        let ask = move |seat: &mut Seat, _| {
+            let _ = tell.send(seat.situation());
+        };
+        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
+        let situation = match asked {
+            Some(Ok(())) => told.recv_timeout(TRACE_PATIENCE).ok(),
+            _ => {
+                return self
+                    .recorder
+                    .dump_alone("the rank was closed, or its driver has failed");
+            }
+        };
+        match situation {
+            Some(situation) => self.recorder.dump(situation),
+            None => self
+                .recorder
+                .dump_alone("the driver has not answered within a second"),
+        }
     }
 
     /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job
@@ -256,6 +308,19 @@ impl LocalRank {
     fn door(&self) -> MutexGuard<'_, Option<Server>> {
         let door = self.watched_at.lock();
         door.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks whoever drives; `None` when the rank has been closed or does not answer in time.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Seat) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tell, told) = sync_channel(1);
+        let ask = move |seat: &mut Seat, _| {
+            let _ = tell.send(question(seat));
+        };
+        let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
+        asked.and_then(|_| told.recv_timeout(ANSWER_PATIENCE).ok())
     }
 
     /// Fails every operation here and on all other ranks.

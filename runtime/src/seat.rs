@@ -18,6 +18,7 @@ use crate::inquiry::{self, Inquiry};
 use crate::metrics::operations::{Begun, End, Operations};
 use crate::pool::Pool;
 use crate::rank::{Done, Ended, Task};
+use crate::trace::{Recorded, Recorder, Situation};
 
 /// How long operations with a peer that has left may still end. A peer leaves when all its own
 /// operations have ended, and goes on answering; what it still answers may be on its way.
@@ -27,30 +28,49 @@ const LEFT_GRACE: Span = Span::from_millis(2_000);
 #[derive(Debug)]
 pub(crate) struct Seat {
     communicator: Communicator,
-    waiting: BTreeMap<OperationId, (Promise, Begun)>,
+    waiting: BTreeMap<OperationId, Waiting>,
     operations: Operations,
     left: Vec<(Instant, Rank)>,
     /// Speaks to the other ranks, if there is a control plane.
     voice: Option<Voice>,
-    /// Whether they know that everything has failed here.
-    failure: Failure,
+    /// Whether they know when everything has failed here.
+    standing: Standing,
     /// The operation that is overdue.
     inquiry: Option<Inquiry>,
     /// What another rank has asked about, which one, and when.
     asked: Option<(Instant, Rank, Question)>,
+    recorder: Arc<Recorder>,
+    pool: Arc<Pool>,
+    /// What has failed since the recorder was told.
+    failure: Option<String>,
+}
+
+/// Who waits for an operation, and where it is noted.
+#[derive(Debug)]
+struct Waiting {
+    promise: Promise,
+    begun: Begun,
+    recorded: Recorded,
 }
 
 impl Seat {
-    pub(crate) fn new(communicator: Communicator) -> Self {
+    pub(crate) fn new(
+        communicator: Communicator,
+        recorder: Arc<Recorder>,
+        pool: Arc<Pool>,
+    ) -> Self {
         Self {
             communicator,
             waiting: BTreeMap::new(),
             operations: Operations::default(),
             left: Vec::new(),
             voice: None,
-            failure: Failure::Unheard,
+            standing: Standing::Unknown,
             inquiry: None,
             asked: None,
+            recorder,
+            pool,
+            failure: None,
         }
     }
 
@@ -66,27 +86,55 @@ impl Seat {
         &self.communicator
     }
 
+    pub(crate) fn communicator_mut(&mut self) -> &mut Communicator {
+        &mut self.communicator
+    }
+
     /// How long operations took.
     pub(crate) fn operations(&self) -> &Operations {
         &self.operations
     }
 
     /// Starts an operation; a refusal reaches whoever waits like any other end.
-    pub(crate) fn submit(&mut self, now: Instant, task: Task, promise: Promise) {
+    pub(crate) fn submit(&mut self, now: Instant, submission: Submission) {
+        let Submission {
+            task,
+            promise,
+            recorded,
+        } = submission;
         let begun = Begun::now(task.operation.collective);
         let mut operation = task.operation;
         operation.deadline = task.timeout.map(|timeout| now + timeout);
+        let label = operation.label();
+        log::trace!("{label}: {} bytes", operation.tensor_bytes());
         match self.communicator.submit(now, operation) {
             Ok(id) => {
-                self.waiting.insert(id, (promise, begun));
+                self.recorder.started(recorded, begun.at);
+                let waiting = Waiting {
+                    promise,
+                    begun,
+                    recorded,
+                };
+                self.waiting.insert(id, waiting);
             }
-            Err(refused) => promise.keep(Err(EndError::Refused(refused))),
+            Err(refused) => {
+                self.recorder.failed(recorded, &refused, None);
+                promise.keep(Err(EndError::Refused(refused)));
+            }
         }
+    }
+
+    /// What the recorder does not know by itself.
+    pub(crate) fn situation(&self) -> Situation {
+        Situation::new(&self.communicator, |id| {
+            self.waiting.get(&id).map(|waiting| waiting.recorded)
+        })
     }
 
     /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
-        self.failure = Failure::Heard;
+        self.standing = Standing::Known;
+        self.fails(|| format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
 
@@ -95,15 +143,19 @@ impl Seat {
         match event {
             // Whose process ends after it has left is not missed.
             ControlEvent::PeerLost { rank, .. } if self.has_left(rank) => {}
-            ControlEvent::PeerLost { rank, reason } => self.communicator.fail_peer(rank, &reason),
+            ControlEvent::PeerLost { rank, reason } => {
+                self.fails(|| format!("rank {rank} was lost ({reason})"));
+                self.communicator.fail_peer(rank, &reason);
+            }
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
-                self.failure = Failure::Heard;
+                self.standing = Standing::Known;
                 let me = self.communicator.endpoint().settings().identity.rank;
                 let reason = match rank == me {
                     true => format!("this rank ended the job: {reason}"),
                     false => format!("rank {rank} ended the job: {reason}"),
                 };
+                self.fails(|| reason.clone());
                 self.communicator.abort(&reason);
             }
             ControlEvent::Asked { rank, question } => self.reply(now, rank, &question),
@@ -159,8 +211,9 @@ impl Seat {
         };
         let [gap, limit] = [gap, limit].map(|span| Duration::from_nanos(span.as_nanos()));
         let reason = control::stall(gap, limit);
-        self.communicator
-            .abort(&format!("this rank ended the job: {reason}"));
+        let reason = format!("this rank ended the job: {reason}");
+        self.fails(|| reason.clone());
+        self.communicator.abort(&reason);
     }
 
     fn conclude(&mut self, now: Instant) {
@@ -170,37 +223,78 @@ impl Seat {
         }
     }
 
+    fn fails(&mut self, reason: impl FnOnce() -> String) {
+        if self.failure.is_none() {
+            let reason = reason();
+            log::info!("{reason}");
+            self.failure = Some(reason);
+        }
+    }
+
     /// Gives completions to those who wait for them.
     pub(crate) fn hand_out(&mut self) {
         // Before anybody hears of it here, who may then leave.
-        if self.failure == Failure::Unheard
+        if self.standing == Standing::Unknown
             && let Some(reason) = self.communicator.aborted()
         {
-            self.failure = Failure::Heard;
+            self.standing = Standing::Known;
             if let Some(voice) = &self.voice {
                 voice.abort(reason);
             }
         }
+        let mut failed = Vec::new();
         while let Some(completion) = self.communicator.poll_completion() {
             let Completion {
                 id,
                 buffer,
                 input,
                 result,
+                unfinished,
             } = completion;
-            if let Some((promise, begun)) = self.waiting.remove(&id) {
-                let end = match result {
-                    Ok(_) => End::Well,
-                    Err(_) => End::Failed,
-                };
-                self.operations.note(begun, end);
-                let result = result.map_err(EndError::Failed);
-                promise.keep(result.map(|outcome| Ended {
-                    buffer,
-                    input,
-                    outcome,
-                }));
+            let Some(waiting) = self.waiting.remove(&id) else {
+                continue;
+            };
+            let Waiting {
+                promise,
+                begun,
+                recorded,
+            } = waiting;
+            log::trace!("operation {} ended: {result:?}", id.0);
+            match result {
+                Ok(outcome) => {
+                    self.operations.note(begun, End::Well);
+                    self.recorder.completed(recorded);
+                    promise.keep(Ok(Ended {
+                        buffer,
+                        input,
+                        outcome,
+                    }));
+                }
+                Err(error) => {
+                    self.operations.note(begun, End::Failed);
+                    self.recorder.failed(recorded, &error, unfinished);
+                    self.fails(|| error.to_string());
+                    failed.push((promise, error));
+                }
             }
+        }
+        if let Some(reason) = self.failure.take() {
+            self.dump(&reason);
+        }
+        // After the dump, which their errors name.
+        for (promise, error) in failed {
+            promise.keep(Err(EndError::Failed { error, trace: None }));
+        }
+    }
+
+    /// Has what is remembered written, where nothing had failed before. Not here: a file system
+    /// may take its time.
+    fn dump(&self, reason: &str) {
+        if self.recorder.note_failure(reason, || self.situation()) {
+            let recorder = Arc::clone(&self.recorder);
+            self.pool.run(move || {
+                recorder.keep();
+            });
         }
     }
 }
@@ -244,9 +338,17 @@ impl Machine for Seat {
 
 /// Whether the other ranks have heard that everything failed here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Failure {
-    Heard,
-    Unheard,
+enum Standing {
+    Known,
+    Unknown,
+}
+
+/// An operation on its way to the driver.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) task: Task,
+    pub(crate) promise: Promise,
+    pub(crate) recorded: Recorded,
 }
 
 /// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is
@@ -255,6 +357,7 @@ pub(crate) struct Promise {
     done: Option<Done>,
     caller: Caller,
     pending: Arc<Pending>,
+    recorder: Arc<Recorder>,
 }
 
 /// Where a callback runs.
@@ -337,12 +440,14 @@ impl fmt::Debug for Promise {
 }
 
 impl Promise {
-    pub(crate) fn new(done: Done, caller: Caller, pending: &Arc<Pending>) -> Self {
+    pub(crate) fn new(done: Done, caller: Caller, ends: (&Arc<Pending>, &Arc<Recorder>)) -> Self {
+        let (pending, recorder) = ends;
         pending.change(|count| count + 1);
         Self {
             done: Some(done),
             caller,
             pending: Arc::clone(pending),
+            recorder: Arc::clone(recorder),
         }
     }
 
@@ -355,7 +460,9 @@ impl Promise {
             match &self.caller {
                 Caller::Driver => done(result),
                 Caller::Pool(pool, ticket) => {
-                    ticket.clone().end(Box::new(move || done(result)), pool);
+                    let recorder = Arc::clone(&self.recorder);
+                    let call = move || done(result.map_err(|error| error.traced(&recorder)));
+                    ticket.clone().end(Box::new(call), pool);
                 }
             }
             self.pending.change(|count| count - 1);

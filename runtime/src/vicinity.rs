@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Wire};
+use gradwire_protocol::job::{Idle, Job, Wire};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::control::{Control, Peer};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
@@ -48,16 +48,42 @@ pub(crate) fn enter(
     Ok(made)
 }
 
-/// How long a caller may look for work before it sleeps: where every rank of this host has a core,
-/// for longer than it takes to be woken.
-pub(crate) fn caller_spin(terms: Option<&Terms>) -> Span {
-    let ranks = terms.into_iter().flat_map(Terms::others).count() + 1;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if ranks <= cores {
-        CALLER_SPIN
-    } else {
-        Span::ZERO
+/// What the ranks of this host leave each other of its cores.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Pace {
+    /// What a rank does while it waits. Where ranks share cores, whoever looks for work keeps
+    /// another rank from doing what it looks for: then waiting means sleeping, unless the job wants
+    /// it otherwise.
+    pub(crate) idle: Idle,
+    /// How long a caller may look for work before it sleeps: where every rank has a core, for
+    /// longer than it takes to be woken.
+    pub(crate) caller_spin: Span,
+}
+
+impl Pace {
+    /// The pace of `rank` when a job asks for `idle`.
+    pub(crate) fn of(idle: Idle, roster: &[Peer], rank: Rank) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::on(cores, idle, ranks_of_host(roster, rank))
     }
+
+    fn on(cores: usize, idle: Idle, ranks: usize) -> Self {
+        let crowded = ranks > cores;
+        Self {
+            idle: match idle {
+                Idle::Adaptive if crowded => Idle::Block,
+                asked => asked,
+            },
+            caller_spin: if crowded { Span::ZERO } else { CALLER_SPIN },
+        }
+    }
+}
+
+/// How many ranks have the same host as `rank`, itself included.
+fn ranks_of_host(roster: &[Peer], rank: Rank) -> usize {
+    let own = roster.iter().find(|peer| peer.rank == rank);
+    let is_near = |peer: &&Peer| own.is_some_and(|own| own.host == peer.host);
+    roster.iter().filter(is_near).count()
 }
 
 fn offers(roster: &[Peer]) -> Vec<(Rank, Option<Offer>)> {
@@ -76,4 +102,19 @@ pub(crate) fn hosts(roster: &[Peer]) -> Vec<u16> {
         u16::try_from(same.unwrap_or(at)).expect("ranks are numbers of 16 bits")
     };
     (0..roster.len()).map(first).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_share_cores_do_not_spin_unless_the_job_says_so() {
+        let idle = |cores, idle, ranks| Pace::on(cores, idle, ranks).idle;
+        assert_eq!(idle(2, Idle::Adaptive, 2), Idle::Adaptive);
+        assert_eq!(idle(2, Idle::Adaptive, 3), Idle::Block);
+        assert_eq!(idle(2, Idle::Busy, 3), Idle::Busy);
+        assert_eq!(Pace::on(2, Idle::Busy, 3).caller_spin, Span::ZERO);
+        assert_eq!(Pace::on(2, Idle::Block, 1).caller_spin, CALLER_SPIN);
+    }
 }

@@ -114,7 +114,11 @@ fn another_shape_is_named_on_every_rank() {
             let elements = if rank == 1 { theirs } else { ours };
             vec![floats(world_size, 2, elements)]
         };
-        assert_all_hear(&[2, 3, 4], calls, &["sequence 2: rank", "of another shape"]);
+        assert_all_hear(
+            &[2, 3, 4],
+            calls,
+            &["sequence 2: rank", "in different shapes"],
+        );
     }
 }
 
@@ -192,11 +196,15 @@ fn a_receive_without_a_send_says_what_the_sender_does() {
         let mut operation = floats(2, 0, 10);
         let mut limit = Span::from_millis(60_000);
         if rank.rank() == Rank(0) {
-            operation.collective = Collective::Receive { from: Rank(1) };
+            operation.collective = Collective::Receive {
+                from: Rank(1),
+                tag: 0,
+            };
             limit = Span::from_millis(300);
         }
         for error in errors(&rank, limit, [operation]) {
-            let absent = "receive of 10 f32 from rank 1, group 0, sequence 0: Timed out after ";
+            let absent =
+                "receive of 10 f32 from rank 1, tag 0, group 0, sequence 0: Timed out after ";
             let doing =
                 "rank 1 has not entered it (rank 1 is in all_reduce(sum) of 10 f32, group 0";
             assert!(error.contains(absent) && error.contains(doing), "{error}");

@@ -29,7 +29,6 @@ pub struct Bench {
     rank: LocalRank,
     group: Group,
     collectives: u32,
-    exchanges: u32,
     step: u32,
 }
 
@@ -41,7 +40,6 @@ impl Bench {
             rank,
             group: Group { id: 0, ranks },
             collectives: 0,
-            exchanges: 0,
             step: 0,
         }
     }
@@ -225,11 +223,10 @@ impl Bench {
                 ..Done::default()
             });
         };
-        self.exchanges += 1;
         let rank = self.rank.rank().0;
         let (to, from) = (Rank(rank ^ 1), Rank(rank ^ 1));
-        let send = self.operation(Collective::Send { to }, self.exchanges, (message, None));
-        let receive = self.operation(Collective::Receive { from }, self.exchanges, (buffer, None));
+        let send = self.operation(Collective::Send { to, tag: 0 }, 0, (message, None));
+        let receive = self.operation(Collective::Receive { from, tag: 0 }, 0, (buffer, None));
         let (sent, received, micros) = if rank == 0 {
             let (sent, went) = self.timed(send)?;
             let (received, came) = self.timed(receive)?;

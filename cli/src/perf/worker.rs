@@ -10,6 +10,7 @@ use gradwire_runtime::{OpenRank, Opening};
 
 use super::bench::Bench;
 use super::messages::{FromRank, Open, ToRank};
+use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 
 /// How long ranks may take to meet.
@@ -107,5 +108,6 @@ fn open_rank(open: Open) -> Result<OpenRank, Failure> {
         port: 0,
         token: open.token,
         certificates: None,
-    })?)
+    })?
+    .with_trace_folder(Environment::read().trace))
 }

@@ -8,4 +8,5 @@ mod namespaces;
 mod processes;
 mod sim;
 mod sweep;
+mod tracing;
 mod watching;

@@ -13,7 +13,9 @@ pub(crate) fn gradwire(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_remove("GRADWIRE_JOB")
-        .env_remove("GRADWIRE_TOKEN");
+        .env_remove("GRADWIRE_TOKEN")
+        .env_remove("GRADWIRE_LOG")
+        .env_remove("GRADWIRE_TRACE");
     command
 }
 

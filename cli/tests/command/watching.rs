@@ -133,7 +133,7 @@ fn a_taken_metrics_port_is_a_warning_and_the_job_ends_well() {
     let output = leader.wait_with_output().expect("it can be waited for");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{errors}");
-    let warning = format!("warning: no metrics: port {port} on 127.0.0.1");
-    assert!(errors.starts_with(&warning), "{errors}");
+    let warning = format!("[0] GRADWIRE WARN no metrics: port {port} on 127.0.0.1");
+    assert!(errors.contains(&warning), "{errors}");
     assert!(rest.contains("\"all_reduces\":3"), "{rest}");
 }

@@ -4,7 +4,6 @@
 //! tasks start as soon as what they wait for is there. Buffers are lengths without bytes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
@@ -21,8 +20,8 @@ use crate::outcome::TaskOutcome;
 use crate::simulation::Setup;
 use crate::workload::{CollectiveKind, Program, Task, Work};
 
-/// Groups of two for messages between pairs have numbers from here on, by their tag.
-const PAIR_GROUPS: u16 = 0x8000;
+/// Number of the groups of two for messages between pairs.
+const PAIRS: u16 = u16::MAX;
 /// Bytes of an element.
 const ELEMENT: usize = 4;
 
@@ -64,18 +63,10 @@ pub(super) struct Player {
     operations: BTreeMap<OperationId, u32>,
     /// Collectives so far, by group.
     sequences: BTreeMap<u16, u32>,
-    /// Messages so far, by group, peer and direction.
-    pair_sequences: BTreeMap<(u16, Rank, Direction), u32>,
     ready: VecDeque<u32>,
     begun: bool,
     /// Tasks that have ended and were not told yet.
     untold: u32,
-}
-
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Direction {
-    Out,
-    In,
 }
 
 impl Player {
@@ -107,7 +98,6 @@ impl Player {
             units: BTreeMap::new(),
             operations: BTreeMap::new(),
             sequences: BTreeMap::new(),
-            pair_sequences: BTreeMap::new(),
             ready: VecDeque::new(),
             begun: false,
             untold: 0,
@@ -260,37 +250,22 @@ impl Player {
                 })
             }
             Work::Send { to, bytes, tag } => {
-                let to = Rank(to as u16);
-                let collective = Collective::Send { to };
-                let peer = (to, tag, Direction::Out);
-                Some(self.between(peer, collective, bytes.as_usize()))
+                let (to, tag) = (Rank(to as u16), tag as u16);
+                Some(self.between(to, Collective::Send { to, tag }, bytes.as_usize()))
             }
             Work::Receive { from, bytes, tag } => {
-                let from = Rank(from as u16);
-                let collective = Collective::Receive { from };
-                let peer = (from, tag, Direction::In);
-                Some(self.between(peer, collective, bytes.as_usize()))
+                let (from, tag) = (Rank(from as u16), tag as u16);
+                let collective = Collective::Receive { from, tag };
+                Some(self.between(from, collective, bytes.as_usize()))
             }
         }
     }
 
-    fn between(
-        &mut self,
-        (peer, tag, direction): (Rank, u32, Direction),
-        collective: Collective,
-        bytes: usize,
-    ) -> Operation {
-        let id = PAIR_GROUPS | tag as u16;
-        let sequence = self.pair_sequences.entry((id, peer, direction));
-        let sequence = sequence.or_default();
-        *sequence += 1;
-        let sequence = *sequence;
-        let ranks: Arc<[Rank]> = [self.rank.min(peer), self.rank.max(peer)].into();
+    fn between(&self, peer: Rank, collective: Collective, bytes: usize) -> Operation {
+        let ranks = [self.rank.min(peer), self.rank.max(peer)].into();
         let buffer = Buffer::Virtual(bytes.next_multiple_of(ELEMENT));
-        Operation {
-            sequence,
-            ..self.bare(Group { id, ranks }, collective, buffer)
-        }
+        let group = Group { id: PAIRS, ranks };
+        self.bare(group, collective, buffer)
     }
 
     fn layers(&self, layer: Layer) -> Layers {

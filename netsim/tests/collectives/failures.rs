@@ -55,7 +55,13 @@ fn a_group_that_does_not_fit_the_operation_is_refused() {
             "rank 1 is in group 0 more than once",
         ),
         (doing(root), "rank 5 is not in group 0"),
-        (doing(Collective::Send { to: Rank(0) }), "need another rank"),
+        (
+            doing(Collective::Send {
+                to: Rank(0),
+                tag: 0,
+            }),
+            "need another rank",
+        ),
     ]);
 }
 

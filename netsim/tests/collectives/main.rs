@@ -6,6 +6,16 @@ mod failures;
 mod hierarchical;
 mod loss;
 mod mismatch;
+mod points;
 mod results;
 mod rooted;
 mod world;
+
+/// Whether long tests are wanted.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are asked for by the environment"
+)]
+fn is_slow() -> bool {
+    std::env::var_os("GRADWIRE_SLOW").is_some()
+}

@@ -164,7 +164,7 @@ fn different_shapes_are_named_whatever_their_algorithms() {
     };
     for elements in [0, 301, 30_000] {
         for calls in [[with(300), with(elements)], [with(elements), with(300)]] {
-            assert_named(calls, ["of another shape (rank", "all_reduce(sum) of"]);
+            assert_named(calls, ["in different shapes (rank", "all_reduce(sum) of"]);
         }
     }
 }
@@ -192,8 +192,14 @@ fn what_comes_for_an_operation_that_has_completed_is_compared_with_it() {
 #[test]
 fn a_send_of_another_length_is_named_and_one_of_another_type_received() {
     let pair = |dtype, elements: usize| {
-        let send = Collective::Send { to: Rank(1) };
-        let receive = Collective::Receive { from: Rank(0) };
+        let send = Collective::Send {
+            to: Rank(1),
+            tag: 0,
+        };
+        let receive = Collective::Receive {
+            from: Rank(0),
+            tag: 0,
+        };
         let sent = Called::of(send);
         let received = Called {
             dtype,
@@ -204,7 +210,7 @@ fn a_send_of_another_length_is_named_and_one_of_another_type_received() {
     };
     for reason in reasons_of(pair(DType::F32, 200)) {
         assert!(
-            reason.contains("rank 1 called receive of 200 f32 from rank 0"),
+            reason.contains("rank 1 called receive of 200 f32 from rank 0, tag 0"),
             "{reason}"
         );
         assert!(

@@ -98,12 +98,18 @@ fn sends_in_both_directions_and_a_collective_may_have_the_same_number() {
     let peer = |rank| Rank(1 - rank);
     let own = |rank| tensor(DType::F32, values(rank, 400));
     world.submit_all(|rank| Operation {
-        collective: Collective::Receive { from: peer(rank) },
+        collective: Collective::Receive {
+            from: peer(rank),
+            tag: 0,
+        },
         ..all_reduce(2, 9, vec![0; 1600])
     });
     world.submit_all(|rank| all_reduce(2, 9, own(rank)));
     world.submit_all(|rank| Operation {
-        collective: Collective::Send { to: peer(rank) },
+        collective: Collective::Send {
+            to: peer(rank),
+            tag: 0,
+        },
         ..all_reduce(2, 9, own(rank))
     });
     world.run();

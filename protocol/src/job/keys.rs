@@ -51,7 +51,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "Protection of packets: AES-128-GCM with keys of the job's own, or none.";
     "transport.wire": transport.wire = OneOf(WIRES),
         "What carries packets; \"auto\" is shared memory within a host, UDP between hosts.";
-    "transport.idle": transport.idle = OneOf(IDLE), "What a rank does while it waits.";
+    "transport.idle": transport.idle = OneOf(IDLE),
+        "What a rank does while it waits; adaptive sleeps at once if ranks outnumber cores.";
     "transport.mtu": transport.mtu = AutoMtu(576..=65_535), "Largest IP packet in bytes.";
     "transport.window": transport.window = Size(ByteCount::kib(64)..=GIB),
         "Most bytes in flight to one peer.";
@@ -95,6 +96,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "TCP port of a host's first rank for Prometheus and `gradwire top`; 0 is off.";
     "metrics.bind": metrics.bind = OneOf(WATCHERS),
         "Who may ask for metrics: processes of the same host, or anybody.";
+    "trace.entries": trace.entries = whole::<u32>(0..=1_000_000),
+        "Operations that the flight recorder of a rank keeps, the last ones; 0 is off.";
     "faults.seed": faults.seed = whole::<u64>(0..=i64::MAX as u64), "Seed of all draws.";
     "faults.drop": faults.drop = AnyShare, "Share of packets dropped.";
     "faults.burst": faults.burst = Number(1.0..=1000.0), "Mean length of a run of drops.";

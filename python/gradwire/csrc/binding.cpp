@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
+#include <tuple>
 
 #include "backend.hpp"
 
@@ -11,6 +12,8 @@ namespace {
 
 using gradwire::Backend;
 using gradwire::Rank;
+using BoundBackend = py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>;
+using GroupArguments = std::tuple<uint32_t, std::vector<uint32_t>, int>;
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 py::dict counters_of(Backend& backend) {
@@ -38,47 +41,78 @@ std::vector<gw_layer> layers_of(const std::vector<uint64_t>& offsets,
 
 void bind_rank(py::module_& module) {
   py::class_<Rank, std::shared_ptr<Rank>>(module, "Rank")
-      .def(py::init([](const std::string& job, std::pair<uint32_t, uint32_t> place,
-                       const std::string& host, const std::string& token,
-                       const std::array<std::string, 3>& certificates) {
-             const auto& [certificate, key, authority] = certificates;
-             return std::make_shared<Rank>(job, Rank::Place{place.first, place.second}, host,
+      .def(py::init([](const std::array<std::string, 3>& settings,
+                       const std::tuple<uint32_t, uint32_t, int32_t>& place,
+                       const std::string& host, const std::array<std::string, 4>& credentials) {
+             const auto& [job, trace, log] = settings;
+             const auto& [rank, world, local] = place;
+             const auto& [token, certificate, key, authority] = credentials;
+             return std::make_shared<Rank>(Rank::Settings{job, trace, log},
+                                           Rank::Place{rank, world, local}, host,
                                            Rank::Credentials{token, certificate, key, authority});
            }),
-           py::arg("job"), py::arg("place"), py::arg("host"), py::arg("token"),
-           py::arg("certificates"), NoGil())
+           py::arg("settings"), py::arg("place"), py::arg("host"), py::arg("credentials"), NoGil())
       .def("rendezvous", &Rank::rendezvous, NoGil())
       .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
+      .def("trace", &Rank::trace_json, NoGil())
       .def("close", &Rank::close, NoGil())
       .def_property_readonly("is_open", &Rank::is_open);
 }
 
-void bind_backend(py::module_& module) {
-  py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>(module, "Backend")
-      .def(py::init([](std::shared_ptr<Rank> rank, uint32_t group, std::vector<uint32_t> ranks,
-                       int position, std::chrono::milliseconds timeout) {
-             return c10::make_intrusive<Backend>(
-                 std::move(rank), gradwire::Group{group, position, std::move(ranks)}, timeout);
-           }),
-           py::arg("rank"), py::arg("group"), py::arg("ranks"), py::arg("position"),
-           py::arg("timeout"), NoGil())
+void bind_gradients(BoundBackend& backend) {
+  backend
       .def(
           "allreduce_tagged",
           [](Backend& backend, at::Tensor tensor, const std::vector<uint64_t>& layer_offsets,
              const std::vector<uint32_t>& layers, uint32_t layer_count, double tolerance,
-             uint32_t step, uint64_t tensor_key) {
-            return backend.allreduce_gradient(tensor, {layers_of(layer_offsets, layers),
+             uint32_t step, uint64_t tensor_key, const c10d::ReduceOp& op) {
+            return backend.allreduce_gradient(tensor, {op, layers_of(layer_offsets, layers),
                                                        layer_count, tolerance, step, tensor_key});
           },
           py::arg("tensor"), py::kw_only(), py::arg("layer_offsets"), py::arg("layers"),
           py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
-          NoGil())
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+      .def(
+          "reduce_scatter_tagged",
+          [](Backend& backend, at::Tensor output, at::Tensor input, uint32_t layer,
+             uint32_t layer_count, double tolerance, uint32_t step, uint64_t tensor_key,
+             const c10d::ReduceOp& op) {
+            return backend.reduce_scatter_gradient(
+                output, input, {op, {{0, layer, 0}}, layer_count, tolerance, step, tensor_key});
+          },
+          py::arg("output"), py::arg("input"), py::kw_only(), py::arg("layer"),
+          py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+      .def(
+          "take_residual",
+          [](Backend& backend, uint64_t tensor_key, int64_t elements, at::ScalarType dtype) {
+            const auto values = backend.take_residual(tensor_key, elements, dtype);
+            return values.defined() ? std::make_optional(values) : std::nullopt;
+          },
+          py::arg("tensor_key"), py::arg("elements"), py::arg("dtype"), NoGil());
+}
+
+void bind_backend(py::module_& module) {
+  BoundBackend backend(module, "Backend");
+  backend
+      .def(py::init([](std::shared_ptr<Rank> rank, const GroupArguments& group,
+                       c10::intrusive_ptr<c10d::Store> store, const std::string& name,
+                       std::chrono::milliseconds timeout) {
+             const auto& [number, ranks, position] = group;
+             return c10::make_intrusive<Backend>(
+                 std::move(rank), gradwire::Group{number, position, ranks},
+                 c10::make_intrusive<c10d::Backend::Options>(name, timeout), std::move(store));
+           }),
+           py::arg("rank"), py::arg("group"), py::arg("store"), py::arg("name"),
+           py::arg("timeout"), NoGil())
+      .def("perform_nocolor_split", [](Backend&, const at::Device&) {})
       .def("counters", &counters_of)
       .def("job",
            [](Backend& backend) {
              return py::module_::import("json").attr("loads")(backend.core().job_json());
            })
       .def("job_tolerance", [](Backend& backend) { return backend.core().job_tolerance(); });
+  bind_gradients(backend);
 }
 
 }  // namespace
@@ -87,4 +121,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");
   bind_rank(module);
   bind_backend(module);
+  module.def("number_of_group", &gradwire::number_of_group, py::arg("store"), py::arg("position"),
+             py::arg("key"), NoGil());
 }

@@ -41,58 +41,66 @@ inline std::optional<uint32_t> core_dtype(at::ScalarType type) {
 }
 
 inline const char* reduction_name(c10d::ReduceOp::RedOpType op) {
-  static constexpr const char* kNames[] = {"sum", "avg",  "product", "min",
-                                           "max", "band", "bor",     "bxor"};
-  return op <= c10d::ReduceOp::BXOR ? kNames[op] : "premul_sum or unused";
+  static constexpr const char* kNames[] = {"sum",  "avg", "product", "min",       "max",
+                                           "band", "bor", "bxor",    "premul_sum"};
+  return op <= c10d::ReduceOp::PREMUL_SUM ? kNames[op] : "\"unused\"";
 }
 
-// A reduction in the core's terms: the tensor seen as elements that the core can reduce.
+// A reduction in the core's terms. A complex element is two of its parts, a bool is a byte.
 struct Reduction {
-  at::Tensor view;
   uint32_t dtype;
   uint32_t reduce;
 };
 
-inline Reduction reduction_of_bools(const at::Tensor& tensor, c10d::ReduceOp::RedOpType op) {
-  const auto view = tensor.view(at::kByte);
+inline Reduction reduction_of_bools(c10d::ReduceOp::RedOpType op) {
   switch (op) {
     case c10d::ReduceOp::SUM:
     case c10d::ReduceOp::MAX:
     case c10d::ReduceOp::BOR:
-      return {view, GW_U8, GW_MAX};
+      return {GW_U8, GW_MAX};
     case c10d::ReduceOp::PRODUCT:
     case c10d::ReduceOp::MIN:
     case c10d::ReduceOp::BAND:
-      return {view, GW_U8, GW_MIN};
+      return {GW_U8, GW_MIN};
     case c10d::ReduceOp::BXOR:
-      return {view, GW_U8, GW_BXOR};
+      return {GW_U8, GW_BXOR};
     default:
       TORCH_CHECK(false, "gradwire: ", reduction_name(op),
                   " of bool: use sum, product, min, max, band, bor or bxor");
   }
 }
 
-// Throws when the pair is not defined, with what is.
-inline Reduction reduction_of(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
-  const auto op = static_cast<c10d::ReduceOp::RedOpType>(reduce_op);
-  TORCH_CHECK(op <= c10d::ReduceOp::BXOR, "gradwire: reduction ", reduction_name(op),
-              ": use sum, avg, product, min, max, band, bor or bxor");
-  if (tensor.scalar_type() == at::kBool) return reduction_of_bools(tensor, op);
+// Throws when the pair is not defined, with what is. The factor of premul_sum: see `scaled`.
+inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp& reduce_op) {
+  auto op = static_cast<c10d::ReduceOp::RedOpType>(reduce_op);
+  TORCH_CHECK(op <= c10d::ReduceOp::PREMUL_SUM, "gradwire: reduction ", reduction_name(op),
+              ": use sum, avg, product, min, max, band, bor, bxor or premul_sum");
+  if (type == at::kBool) return reduction_of_bools(op);
+  const bool floating = at::isFloatingType(type) || at::isComplexType(type);
+  const bool scales = op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
+  TORCH_CHECK(floating || !scales, "gradwire: ", reduction_name(op), " of ", type,
+              ": it needs a floating-point or complex tensor");
+  const auto name = reduction_name(op);
+  if (op == c10d::ReduceOp::PREMUL_SUM) op = c10d::ReduceOp::SUM;
   const bool linear = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
-  if (tensor.is_complex()) {
-    TORCH_CHECK(linear, "gradwire: ", reduction_name(op), " of ", tensor.scalar_type(),
-                ": complex tensors can be summed or averaged");
-    return reduction_of(at::view_as_real(tensor), reduce_op);
-  }
-  const auto dtype = core_dtype(tensor.scalar_type());
-  TORCH_CHECK(dtype, "gradwire: ", reduction_name(op), " of ", tensor.scalar_type(),
+  TORCH_CHECK(!at::isComplexType(type) || linear, "gradwire: ", name, " of ", type,
+              ": complex tensors can be summed or averaged");
+  const auto dtype = core_dtype(c10::toRealValueType(type));
+  TORCH_CHECK(dtype, "gradwire: ", name, " of ", type,
               ": convert to float16, bfloat16, float32, float64 or an integer first");
-  const bool floating = tensor.is_floating_point();
-  TORCH_CHECK(floating || op != c10d::ReduceOp::AVG, "gradwire: avg of ", tensor.scalar_type(),
-              ": an average needs a floating-point or complex tensor");
-  TORCH_CHECK(!floating || op < c10d::ReduceOp::BAND, "gradwire: ", reduction_name(op), " of ",
-              tensor.scalar_type(), ": bitwise reductions need an integer or bool tensor");
-  return {tensor, *dtype, static_cast<uint32_t>(op)};
+  TORCH_CHECK(!floating || op < c10d::ReduceOp::BAND, "gradwire: ", name, " of ", type,
+              ": bitwise reductions need an integer or bool tensor");
+  return {*dtype, static_cast<uint32_t>(op)};
+}
+
+// What a rank gives to the sum: for premul_sum a scaled copy, else the tensor itself.
+inline at::Tensor scaled(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
+  if (reduce_op.op_ != c10d::ReduceOp::PREMUL_SUM) return tensor;
+  const auto* by = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(reduce_op.supplement_.get());
+  TORCH_CHECK(by != nullptr, "gradwire: premul_sum without a factor: make the reduction by ",
+              "torch.distributed._make_nccl_premul_sum(factor)");
+  if (!by->tensor_factor.defined()) return tensor * by->double_factor;
+  return tensor * by->tensor_factor.to(tensor.options());
 }
 
 // Element type for operations that only move bytes; any type can be moved.

@@ -31,6 +31,7 @@ class Rank {
   struct Place {
     uint32_t rank;
     uint32_t world;
+    int32_t local;  // its number on its host; negative: not known
   };
 
   // What a rank proves itself by: a token, and files of certificates, empty for none.
@@ -41,15 +42,28 @@ class Rank {
     std::string authority;
   };
 
-  // `job` is the path of a job.toml; empty for the default job.
-  Rank(const std::string& job, Place place, const std::string& host, const Credentials& own)
+  // What the environment says; texts are empty for the defaults.
+  struct Settings {
+    std::string job;    // path of a job.toml
+    std::string trace;  // folder of the flight recorder
+    std::string log;    // how much is told on standard error
+  };
+
+  Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own)
       : place_(place), process_(getpid()) {
     std::array<char, kErrorBytes> error{};
-    const auto path = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
-    const gw_credentials credentials{own.token.c_str(), path(own.certificate), path(own.key),
-                                     path(own.authority)};
-    handle_ = gw_open(path(job), place.rank, place.world, host.c_str(), &credentials, error.data(),
-                      error.size());
+    const auto given = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+    gw_opening opening{};
+    opening.job_path = given(settings.job);
+    opening.rank = place.rank;
+    opening.world = place.world;
+    opening.local_rank = place.local;
+    opening.bind_host = host.c_str();
+    opening.trace_folder = given(settings.trace);
+    opening.log_level = given(settings.log);
+    opening.credentials = {own.token.c_str(), given(own.certificate), given(own.key),
+                           given(own.authority)};
+    handle_ = gw_open(&opening, error.data(), error.size());
     if (handle_ == nullptr) throw std::runtime_error(error.data());
   }
 
@@ -120,8 +134,33 @@ class Rank {
     return gw_job_tolerance(open_handle());
   }
 
+  // What error feedback keeps of a tensor, and the tensor's type and memory for it.
+  struct Residual {
+    uint64_t tensor_key;
+    uint32_t dtype;
+    void* values;
+    size_t bytes;
+  };
+
+  // Whether something was kept; it is in `values` then, and no longer kept.
+  bool take_residual(const Residual& residual) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    const int taken = gw_residual_take(open_handle(), residual.tensor_key, residual.dtype,
+                                       residual.values, residual.bytes, error.data(), error.size());
+    if (taken < 0) throw std::runtime_error(error.data());
+    return taken > 0;
+  }
+
   std::string job_json() {
     return text(gw_job_json);
+  }
+
+  // The flight recorder as JSON; empty before the rank has joined.
+  std::string trace_json() {
+    std::shared_lock lock(handle_mutex_);
+    const std::unique_ptr<char, void (*)(char*)> text(gw_trace_json(open_handle()), gw_text_free);
+    return text ? text.get() : "";
   }
 
   void abort(const std::string& reason) {

@@ -1,38 +1,51 @@
-// One submitted operation as PyTorch sees it: c10d::Work with a future that a pool thread fulfils.
-// Not here: what the operation moves (backend.hpp).
+// Submitted operations as PyTorch sees them: c10d::Work with a future that a pool thread fulfils.
+// Not here: what an operation moves (submitter.hpp and above).
 #pragma once
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "hooks.hpp"
 #include "rank.hpp"
 
 namespace gradwire {
 
 using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-class PendingWork : public c10d::Work {
+// What is known of an operation before it is submitted.
+struct Plan {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  std::string title;           // "gradwire:all_reduce", as the profiler shows it; empty: not shown
+  Tensors outputs;             // what the future holds
+  Tensors inputs;              // whose shapes the profiler shows
+  Tensors staged;              // kept alive until the operation is complete
+  std::function<void()> land;  // copies staged results to the caller's tensors; may be empty
+  std::shared_ptr<Hooks> hooks;
+  uint64_t sequence = 0;
+  std::chrono::milliseconds timeout{0};
+};
+
+// Work that somebody settles: the core (PendingWork), its parts (JoinedWork), the last of its steps.
+class PlannedWork : public c10d::Work {
  public:
-  struct Plan {
-    c10d::OpType type;
-    const char* title;           // "gradwire:all_reduce", as the profiler shows it
-    Tensors outputs;             // what the future holds
-    Tensors staged;              // kept alive until the operation is complete
-    std::function<void()> land;  // copies staged results to the caller's tensors; may be empty
-  };
-
-  PendingWork(int rank, Plan plan)
-      : c10d::Work(rank, plan.type, plan.title, plan.outputs),
+  PlannedWork(int rank, Plan plan)
+      : c10d::Work(rank, plan.type, plan.title.empty() ? nullptr : plan.title.c_str(),
+                   std::make_optional(plan.inputs)),
         plan_(std::move(plan)),
         future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()))) {}
+            c10::ListType::create(c10::TensorType::get()))) {
+    plan_.inputs.clear();
+  }
 
   bool isCompleted() override {
     return future_->completed();
@@ -42,20 +55,8 @@ class PendingWork : public c10d::Work {
     return future_->completed() && !future_->hasError();
   }
 
-  // Who waits with a ticket drives the core meanwhile: no change of threads lies between the last
-  // packet and the return.
-  void waits_by(const std::shared_ptr<Rank>& core, Rank::Ticket ticket) {
-    core_ = core;
-    ticket_ = std::move(ticket);
-  }
-
   // Waits for the operation, then for the moment its future is set too.
   bool wait(std::chrono::milliseconds timeout) override {
-    const auto core = core_.lock();
-    if (core && !isCompleted()) {
-      const std::chrono::milliseconds endless = std::chrono::hours(24 * 365);
-      core->wait(ticket_, timeout == kNoTimeout ? endless : timeout);
-    }
     c10d::Work::wait(timeout);
     future_->wait();
     return true;
@@ -69,11 +70,26 @@ class PendingWork : public c10d::Work {
     return future_;
   }
 
+  uint64_t getSequencenumber() const override {
+    return plan_.sequence;
+  }
+
+  std::chrono::milliseconds getTimeout() const override {
+    return plan_.timeout;
+  }
+
+#ifdef C10D_BACKEND_HAS_HOOKS
+  uint64_t getCompletionKey() const override {
+    return key_;
+  }
+#endif
+
   // Waiters are released before the future's callbacks run: a callback may itself wait.
   void settle(std::exception_ptr error) {
     if (!error) error = landed();
     plan_.staged.clear();
     finish(error);
+    tell_hooks(error);
     if (error) {
       future_->setError(error);
     } else {
@@ -94,10 +110,100 @@ class PendingWork : public c10d::Work {
     }
   }
 
+  void tell_hooks(const std::exception_ptr& error) {
+    if (!plan_.hooks) return;
+    if (error) {
+      plan_.hooks->failed();
+    } else {
+      plan_.hooks->completed(key_);
+    }
+  }
+
+  static uint64_t next_key() {
+    static std::atomic<uint64_t> count{1};
+    return count++;
+  }
+
   Plan plan_;
+  const uint64_t key_ = next_key();
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// One operation of the core.
+class PendingWork : public PlannedWork {
+ public:
+  using PlannedWork::PlannedWork;
+
+  // Who waits with a ticket drives the core meanwhile: no change of threads lies between the last
+  // packet and the return.
+  void waits_by(const std::shared_ptr<Rank>& core, Rank::Ticket ticket) {
+    core_ = core;
+    ticket_ = std::move(ticket);
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    const auto core = core_.lock();
+    if (core && !isCompleted()) {
+      const std::chrono::milliseconds endless = std::chrono::hours(24 * 365);
+      core->wait(ticket_, timeout == kNoTimeout ? endless : timeout);
+    }
+    return PlannedWork::wait(timeout);
+  }
+
+  // Position in the group of the rank that a receive from any rank has received from.
+  int sourceRank() const override {
+    if (opType_ != c10d::OpType::RECVANYSOURCE) return c10d::Work::sourceRank();
+    return ticket_ ? gw_ticket_source(ticket_.get()) : -1;
+  }
+
+ private:
   std::weak_ptr<Rank> core_;
   Rank::Ticket ticket_;
+};
+
+// Several operations that are complete when each of them is; fails with the first error.
+class JoinedWork : public PlannedWork {
+ public:
+  static WorkPtr of(int rank, Plan plan, std::vector<WorkPtr> parts) {
+    auto joined = c10::make_intrusive<JoinedWork>(rank, std::move(plan), parts);
+    auto left = std::make_shared<Left>(parts.size());
+    if (parts.empty()) joined->settle(nullptr);
+    for (auto& part : parts) {
+      part->getFuture()->addCallback([joined, left](c10::ivalue::Future& ended) {
+        if (left->ended(ended.hasError() ? ended.exception_ptr() : nullptr)) {
+          joined->settle(left->error);
+        }
+      });
+    }
+    return joined;
+  }
+
+  JoinedWork(int rank, Plan plan, std::vector<WorkPtr> parts)
+      : PlannedWork(rank, std::move(plan)), parts_(std::move(parts)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    for (auto& part : parts_) part->wait(timeout);
+    return PlannedWork::wait(timeout);
+  }
+
+ private:
+  // Parts that have not ended, and the first error of those that have.
+  struct Left {
+    explicit Left(size_t parts) : count(parts) {}
+
+    // Whether this was the last one.
+    bool ended(const std::exception_ptr& with) {
+      std::lock_guard lock(mutex);
+      if (!error) error = with;
+      return --count == 0;
+    }
+
+    std::mutex mutex;
+    size_t count;
+    std::exception_ptr error;
+  };
+
+  std::vector<WorkPtr> parts_;
 };
 
 // What travels through the C ABI as `user`: keeps work and rank alive until gw_done.

@@ -1,6 +1,6 @@
 """Lets one rank fail in a chosen way and reports what the other ranks see.
 
-The argument after the report's path: "killed", "silent", "leaves", "again" or "starts".
+The argument after the report's path is the name of a function below.
 """
 
 import datetime
@@ -9,9 +9,12 @@ import os
 import signal
 import sys
 import time
+import urllib.request
 
 import torch
 import torch.distributed as dist
+
+import gradwire
 
 
 def report(seen: dict[str, object]) -> None:
@@ -79,6 +82,30 @@ def again() -> None:
     dist.destroy_process_group()
 
 
+def watched() -> None:
+    """Each rank asks the port that is its own who it is."""
+    local = int(os.environ["LOCAL_RANK"])
+    url = f"http://127.0.0.1:{int(sys.argv[3]) + local}/snapshot"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        report({"rank": json.load(answer)["rank"], "local": local})
+    dist.barrier()
+
+
+def traced() -> None:
+    """Rank 1 takes no part in an operation; rank 0 looks at its trace meanwhile, then fails."""
+    dist.barrier()
+    if dist.get_rank() == 1:
+        time.sleep(4)
+        report({})
+        return
+    work = dist.all_reduce(torch.ones(1 << 10), async_op=True)
+    live = gradwire.trace()
+    try:
+        work.wait()
+    except RuntimeError as error:
+        report({"error": str(error), "live": live})
+
+
 def starts() -> None:
     """Nothing fails after the start."""
     report({})
@@ -87,11 +114,10 @@ def starts() -> None:
 def main() -> None:
     """Start, then fail as asked."""
     torch.set_num_threads(1)
-    seconds = 2 if sys.argv[2] == "silent" else 60
+    seconds = 2 if sys.argv[2] in ("silent", "traced") else 60
     dist.init_process_group("gradwire", timeout=datetime.timedelta(seconds=seconds))
-    {"killed": killed, "silent": silent, "leaves": leaves, "again": again, "starts": starts}[
-        sys.argv[2]
-    ]()
+    ways = (killed, silent, leaves, again, watched, traced, starts)
+    {way.__name__: way for way in ways}[sys.argv[2]]()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ use gradwire_protocol::units::Span;
 use super::snapshot::{OperationTimes, Spread};
 
 /// The collectives, in the order of their index.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "all_reduce",
     "broadcast",
     "all_gather",
@@ -21,6 +21,7 @@ const NAMES: [&str; 11] = [
     "barrier",
     "send",
     "receive",
+    "receive_any",
 ];
 
 fn index(collective: Collective) -> usize {
@@ -36,14 +37,20 @@ fn index(collective: Collective) -> usize {
         Collective::Barrier => 8,
         Collective::Send { .. } => 9,
         Collective::Receive { .. } => 10,
+        Collective::ReceiveAny { .. } => 11,
     }
+}
+
+/// The name of a collective, without the rank that it names.
+pub(crate) fn name(collective: Collective) -> &'static str {
+    NAMES[index(collective)]
 }
 
 /// An operation that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     index: usize,
-    at: Instant,
+    pub(crate) at: Instant,
 }
 
 impl Begun {

@@ -1,0 +1,28 @@
+//! `gradwire trace`: the flight recorders of a job's ranks side by side: who waits for whom.
+//!
+//! [`files`] reads what the ranks have left, [`report`] compares it, [`page`] is the comparison as
+//! text. What a rank leaves is decided in `gradwire_runtime::trace`.
+
+pub mod files;
+pub mod page;
+pub mod report;
+
+use crate::arguments::TraceShow;
+use crate::exit::Failure;
+use report::Report;
+
+/// `gradwire trace show`.
+///
+/// # Errors
+/// [`Failure::Read`] and [`Failure::Input`] name the file that cannot be used and why.
+pub fn show(options: &TraceShow) -> Result<(), Failure> {
+    let dumps = files::read(&options.files)?;
+    let report = Report::of(&dumps, usize::from(options.longest));
+    if options.json {
+        let json = serde_json::to_string(&report).expect("plain data with names as keys");
+        println!("{json}");
+    } else {
+        print!("{}", page::text(&report));
+    }
+    Ok(())
+}

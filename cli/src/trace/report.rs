@@ -1,0 +1,356 @@
+//! What the recorders of several ranks say together: who is how far, who waits for whom, which
+//! operations do not fit, which took longest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gradwire_runtime::trace::Dump;
+use gradwire_runtime::trace::dump::{Entry, LostRank, Needs, State};
+use serde::Serialize;
+
+/// Operations whose tensors may have another length on each rank.
+const UNEVEN: [&str; 3] = ["gather", "scatter", "all_to_all"];
+
+/// Everything that is said about a run of a job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Name of the job.
+    pub job: String,
+    /// Number of the run.
+    pub job_id: u32,
+    /// How many ranks the job has.
+    pub world_size: u16,
+    /// The ranks that have left a trace.
+    pub ranks: Vec<RankLine>,
+    /// Those that have not.
+    pub absent: Vec<u16>,
+    /// The groups, by number.
+    pub groups: Vec<GroupReport>,
+    /// Messages between two ranks that have not ended well.
+    pub messages: Vec<Message>,
+    /// The operations that took longest, longest first.
+    pub longest: Vec<Long>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankLine {
+    /// The rank.
+    pub rank: u16,
+    /// Its host.
+    pub host: String,
+    /// Its process.
+    pub process: u32,
+    /// How many operations it has submitted.
+    pub operations: u64,
+    /// What made it write its trace; nothing when it was asked.
+    pub reason: Option<String>,
+    /// The ranks that it has lost.
+    pub lost: Vec<LostRank>,
+    /// Why its trace does not tell everything, if so.
+    pub incomplete: Option<String>,
+}
+
+/// One group: how far its ranks are with its collectives.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupReport {
+    /// Its number.
+    pub id: u16,
+    /// Its ranks.
+    pub ranks: Vec<u16>,
+    /// How far they are, in the order of ranks.
+    pub standings: Vec<Standing>,
+    /// The ranks that have not entered what others have.
+    pub behind: Vec<u16>,
+    /// The first operation that the ranks do not agree on.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// How far a rank is with the collectives of a group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Standing {
+    /// The rank.
+    pub rank: u16,
+    /// Whether it has left a trace.
+    pub told: bool,
+    /// The last sequence number that it has entered.
+    pub entered: Option<u32>,
+    /// The last that it has completed.
+    pub completed: Option<u32>,
+    /// The first operation that it has not completed.
+    pub stuck: Option<Stuck>,
+}
+
+/// An operation that a rank has not completed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stuck {
+    /// Its number in the group.
+    pub sequence: u32,
+    /// What it is, in words.
+    pub operation: String,
+    /// Where it stands.
+    pub state: State,
+    /// For how long it was, or has been, on its way.
+    pub took_us: u64,
+    /// What it waits for, or waited for when it failed.
+    pub needs: Option<Needs>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// An operation that ranks of a group call by one number and do not agree on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mismatch {
+    /// The number.
+    pub sequence: u32,
+    /// What each rank has entered, in words.
+    pub operations: Vec<(u16, String)>,
+}
+
+/// A message between two ranks that has not ended well.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Message {
+    /// The rank that tells it.
+    pub rank: u16,
+    /// The other one.
+    pub peer: u16,
+    /// Its group.
+    pub group: u16,
+    /// The operation.
+    pub stuck: Stuck,
+    /// Whether the other rank has entered its side; nothing where it has left no trace.
+    pub met: Option<bool>,
+}
+
+/// An operation that took long.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Long {
+    /// The rank that it took longest.
+    pub rank: u16,
+    /// Its group.
+    pub group: u16,
+    /// Its number in the group.
+    pub sequence: u32,
+    /// What it is, in words.
+    pub operation: String,
+    /// Where it stands on that rank.
+    pub state: State,
+    /// How long it took that rank.
+    pub took_us: u64,
+    /// The rank that entered it last, by the clocks of their hosts.
+    pub last_in: u16,
+    /// How much later than the first.
+    pub last_in_late_us: u64,
+}
+
+impl Report {
+    /// Compares the dumps of one run, one of each rank, in the order of ranks; at least one.
+    pub fn of(dumps: &[Dump], longest: usize) -> Self {
+        let first = dumps.first().expect("one file at least is asked for");
+        let told: BTreeSet<u16> = dumps.iter().map(|dump| dump.rank).collect();
+        let members = dumps.iter().flat_map(|dump| &dump.groups);
+        let groups: BTreeMap<u16, &Vec<u16>> =
+            members.map(|group| (group.id, &group.ranks)).collect();
+        let groups = groups.into_iter();
+        Self {
+            job: first.job.clone(),
+            job_id: first.job_id,
+            world_size: first.world_size,
+            ranks: dumps.iter().map(rank_line).collect(),
+            absent: (0..first.world_size)
+                .filter(|rank| !told.contains(rank))
+                .collect(),
+            groups: groups
+                .filter_map(|(id, ranks)| group_report(dumps, id, ranks))
+                .collect(),
+            messages: messages(dumps),
+            longest: longest_of(dumps, longest),
+        }
+    }
+}
+
+fn rank_line(dump: &Dump) -> RankLine {
+    RankLine {
+        rank: dump.rank,
+        host: dump.host.clone(),
+        process: dump.process,
+        operations: dump.operations_total,
+        reason: dump.reason.clone().or_else(|| dump.aborted.clone()),
+        lost: dump.lost.clone(),
+        incomplete: dump.incomplete.clone(),
+    }
+}
+
+fn collectives(dump: &Dump, group: u16) -> impl Iterator<Item = &Entry> {
+    let all = dump.operations.iter();
+    all.filter(move |entry| entry.group == group && entry.peer.is_none())
+}
+
+/// `None` for a group of which only messages between two ranks are remembered.
+fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
+    let standing = |rank: &u16| {
+        let dump = dumps.iter().find(|dump| dump.rank == *rank);
+        standing(*rank, dump, id)
+    };
+    let standings: Vec<Standing> = ranks.iter().map(standing).collect();
+    let furthest = standings.iter().filter_map(|one| one.entered).max()?;
+    let is_behind = |one: &&Standing| one.told && one.entered < Some(furthest);
+    Some(GroupReport {
+        id,
+        ranks: ranks.to_vec(),
+        behind: standings
+            .iter()
+            .filter(is_behind)
+            .map(|one| one.rank)
+            .collect(),
+        mismatch: mismatch(dumps, id),
+        standings,
+    })
+}
+
+fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> Standing {
+    let entries = || {
+        dump.into_iter()
+            .flat_map(move |dump| collectives(dump, group))
+    };
+    let open = entries().filter(|entry| entry.state != State::Completed);
+    let stuck = open.min_by_key(|entry| entry.sequence);
+    let completed = entries().filter(|entry| entry.state == State::Completed);
+    Standing {
+        rank,
+        told: dump.is_some(),
+        entered: entries().map(|entry| entry.sequence).max(),
+        completed: completed.map(|entry| entry.sequence).max(),
+        stuck: stuck.zip(dump).map(|(entry, dump)| stuck_of(entry, dump)),
+    }
+}
+
+fn stuck_of(entry: &Entry, dump: &Dump) -> Stuck {
+    Stuck {
+        sequence: entry.sequence,
+        operation: in_words(entry),
+        state: entry.state,
+        took_us: entry.took_us(dump.at_us),
+        needs: entry.needs.clone(),
+        error: entry.error.clone(),
+    }
+}
+
+/// What an operation is: "all_reduce sum f32, 4.0 MiB".
+fn in_words(entry: &Entry) -> String {
+    let mut words = entry.kind.clone();
+    let toward = match entry.kind.as_str() {
+        "reduce" | "gather" | "send" => "to",
+        _ => "from",
+    };
+    if let Some(rank) = entry.root.or(entry.peer) {
+        words += &format!(" {toward} rank {rank}");
+    }
+    if let Some(reduction) = &entry.reduction {
+        words += &format!(" {reduction}");
+    }
+    match entry.kind.as_str() {
+        "barrier" => words,
+        _ => format!("{words} {}, {}", entry.dtype, size(entry.bytes)),
+    }
+}
+
+/// A number of bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// What all ranks must have in common in an operation.
+fn agreed(entry: &Entry) -> (&str, Option<u16>, &str, Option<&str>, Option<u64>) {
+    let kind = entry.kind.as_str();
+    let bytes = (!UNEVEN.contains(&kind)).then_some(entry.bytes);
+    let reduction = entry.reduction.as_deref();
+    (kind, entry.root, &entry.dtype, reduction, bytes)
+}
+
+fn mismatch(dumps: &[Dump], group: u16) -> Option<Mismatch> {
+    let mut by_sequence: BTreeMap<u32, Vec<(u16, &Entry)>> = BTreeMap::new();
+    for dump in dumps {
+        for entry in collectives(dump, group) {
+            let same = by_sequence.entry(entry.sequence).or_default();
+            same.push((dump.rank, entry));
+        }
+    }
+    let differ = |entries: &Vec<(u16, &Entry)>| {
+        entries
+            .windows(2)
+            .any(|pair| agreed(pair[0].1) != agreed(pair[1].1))
+    };
+    let (sequence, entries) = by_sequence.into_iter().find(|(_, all)| differ(all))?;
+    let operations = entries.into_iter();
+    Some(Mismatch {
+        sequence,
+        operations: operations
+            .map(|(rank, entry)| (rank, in_words(entry)))
+            .collect(),
+    })
+}
+
+fn messages(dumps: &[Dump]) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for dump in dumps {
+        let open = dump.operations.iter();
+        let open = open.filter(|entry| entry.state != State::Completed);
+        for (entry, peer) in open.filter_map(|entry| Some((entry, entry.peer?))) {
+            let other = dumps.iter().find(|other| other.rank == peer);
+            messages.push(Message {
+                rank: dump.rank,
+                peer,
+                group: entry.group,
+                stuck: stuck_of(entry, dump),
+                met: other.map(|other| {
+                    other.operations.iter().any(|there| {
+                        let same = (there.group, there.sequence) == (entry.group, entry.sequence);
+                        same && there.peer == Some(dump.rank) && there.kind != entry.kind
+                    })
+                }),
+            });
+        }
+    }
+    messages
+}
+
+fn longest_of(dumps: &[Dump], count: usize) -> Vec<Long> {
+    let mut sides: BTreeMap<(u16, u32), Vec<(&Dump, &Entry)>> = BTreeMap::new();
+    for dump in dumps {
+        for entry in dump.operations.iter().filter(|entry| entry.peer.is_none()) {
+            let same = sides.entry((entry.group, entry.sequence)).or_default();
+            same.push((dump, entry));
+        }
+    }
+    let mut longest: Vec<Long> = sides
+        .into_values()
+        .filter_map(|sides| long(&sides))
+        .collect();
+    longest.sort_by_key(|long| std::cmp::Reverse(long.took_us));
+    longest.truncate(count);
+    longest
+}
+
+fn long(sides: &[(&Dump, &Entry)]) -> Option<Long> {
+    let took = |side: &&(&Dump, &Entry)| side.1.took_us(side.0.at_us);
+    let (dump, entry) = sides.iter().max_by_key(took)?;
+    let entered = |side: &(&Dump, &Entry)| side.1.submitted_unix_s;
+    let last = sides
+        .iter()
+        .max_by(|a, b| entered(a).total_cmp(&entered(b)))?;
+    let first = sides.iter().map(entered).min_by(f64::total_cmp)?;
+    Some(Long {
+        rank: dump.rank,
+        group: entry.group,
+        sequence: entry.sequence,
+        operation: in_words(entry),
+        state: entry.state,
+        took_us: entry.took_us(dump.at_us),
+        last_in: last.0.rank,
+        last_in_late_us: ((entered(last) - first) * 1e6) as u64,
+    })
+}

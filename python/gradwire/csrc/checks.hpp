@@ -1,0 +1,83 @@
+// What is refused before anything is sent, each with what was given and what is allowed.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "work.hpp"
+
+namespace gradwire {
+
+inline void check_device(const at::Tensor& tensor, const char* operation) {
+  TORCH_CHECK(tensor.device().is_cpu(), "gradwire: ", operation, " of a tensor on ",
+              tensor.device(),
+              ": GPU tensors are not supported, only tensors in CPU memory; copy it there first "
+              "(tensor.cpu()), or use NCCL for this group "
+              "(backend=\"cpu:gradwire,cuda:nccl\")");
+}
+
+// A dense tensor in CPU memory. Strides are the caller's business: see Submitter::in_place.
+inline void check_dense(const at::Tensor& tensor, const char* operation) {
+  check_device(tensor, operation);
+  TORCH_CHECK(tensor.layout() == at::kStrided, "gradwire: ", operation, " of a ", tensor.layout(),
+              " tensor: give a dense one (tensor.to_dense()); only all_reduce takes sparse ones");
+}
+
+inline at::Tensor& only(Tensors& tensors, const char* operation) {
+  TORCH_CHECK(tensors.size() == 1, "gradwire: ", operation, " of ", tensors.size(),
+              " tensors: give one");
+  return tensors[0];
+}
+
+inline at::Tensor& only_dense(Tensors& tensors, const char* operation) {
+  auto& tensor = only(tensors, operation);
+  check_dense(tensor, operation);
+  return tensor;
+}
+
+// One tensor for each rank, all of the size and element type of `own`.
+inline const Tensors& one_per_rank(const std::vector<Tensors>& lists, const at::Tensor& own,
+                                   int ranks, const char* operation) {
+  const auto count = lists.size() == 1 ? lists[0].size() : 0;
+  TORCH_CHECK(count == static_cast<size_t>(ranks), "gradwire: ", operation, " with ", count,
+              " tensors: give one for each of the ", ranks, " ranks");
+  for (const auto& tensor : lists[0]) {
+    check_dense(tensor, operation);
+    TORCH_CHECK(tensor.numel() == own.numel() && tensor.scalar_type() == own.scalar_type(),
+                "gradwire: ", operation, " of ", own.numel(), " elements of ", own.scalar_type(),
+                " with ", tensor.numel(), " of ", tensor.scalar_type(),
+                ": all tensors must have the same size and element type");
+  }
+  return lists[0];
+}
+
+// `whole` has room for a `part` of each rank.
+inline void check_whole(const at::Tensor& whole, const at::Tensor& part, int ranks,
+                        const char* operation) {
+  check_dense(whole, operation);
+  check_dense(part, operation);
+  TORCH_CHECK(
+      whole.numel() == part.numel() * ranks && whole.scalar_type() == part.scalar_type(),
+      "gradwire: ", operation, " between ", part.numel(), " elements of ", part.scalar_type(),
+      " and ", whole.numel(), " of ", whole.scalar_type(), ": with ", ranks,
+      " ranks the larger must hold ", part.numel() * ranks, " elements of the same type");
+}
+
+// As many outputs as inputs, at least one.
+inline void check_pairs(const Tensors& outputs, const Tensors& inputs, const char* operation) {
+  TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), "gradwire: ", operation, " of ",
+              inputs.size(), " inputs into ", outputs.size(),
+              " outputs: give one output for each input, and at least one");
+}
+
+inline void check_one_type(const Tensors& tensors, const char* operation) {
+  for (const auto& tensor : tensors) {
+    check_dense(tensor, operation);
+    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "gradwire: ", operation, " of ",
+                tensors[0].scalar_type(), " and ", tensor.scalar_type(),
+                ": all tensors must have one element type");
+  }
+}
+
+}  // namespace gradwire

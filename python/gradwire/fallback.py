@@ -1,0 +1,610 @@
+"""The backend without a compiler: PyTorch's ``Backend`` in Python over the core's C interface.
+
+It computes what the compiled binding computes, bit for bit, with the same wire, security and loss
+rules. What it lacks is listed in :data:`LACKS`, and told when it is loaded. ``build.load`` chooses.
+Not here: the C interface (``native.py``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch._C._distributed_c10d import Backend as _Backend
+from torch.distributed import DistBackendError, PrefixStore, ReduceOp, Store, Work
+
+from gradwire import native
+
+LACKS = (
+    "recv without a source rank",
+    "work.is_completed() before wait()",
+    "monitored_barrier",
+    "sparse tensors",
+    "profiler events",
+    "some 100 us more for each operation",
+)
+"""What the compiled binding has and this one has not."""
+
+_KINDS = {
+    "all_reduce": 0,
+    "broadcast": 1,
+    "all_gather": 2,
+    "reduce_scatter": 3,
+    "barrier": 4,
+    "send": 5,
+    "recv": 6,
+    "reduce": 7,
+    "gather": 8,
+    "scatter": 9,
+    "all_to_all": 10,
+}
+_DTYPES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.bfloat16: 6,
+    torch.float32: 7,
+    torch.float64: 8,
+    torch.uint16: 9,
+    torch.uint32: 10,
+    torch.uint64: 11,
+}
+_MIN, _MAX, _XOR = 3, 4, 7
+_OF_BOOLS = {0: _MAX, 4: _MAX, 6: _MAX, 2: _MIN, 3: _MIN, 5: _MIN, 7: _XOR}
+_LINEAR = (0, 1)
+_CLOSE_SECONDS = 3.0
+_GROUPS = 1 << 16
+"""Group numbers have 16 bits on the wire."""
+
+_core: list[ctypes.CDLL] = []
+_pending: dict[int, _PendingWork] = {}
+_numbers = itertools.count(1)
+
+
+def use(path: Path) -> None:
+    """Load the core from ``path``, once for this process."""
+    if not _core:
+        _core.append(native.library(path))
+
+
+def number_of_group(store: Store, position: int, key: str) -> int:
+    """Return the number of a new group; see the stub of the compiled binding."""
+    base = store
+    while isinstance(base, PrefixStore):
+        base = base.underlying_store
+    if position == 0:
+        store.set(key, str(base.add("gradwire/groups", 1) - 1))
+    number = int(store.get(key))
+    if number >= _GROUPS:
+        raise RuntimeError(
+            f"gradwire: this is process group {number + 1} of the job, and {_GROUPS} is the most; "
+            "create groups once and reuse them"
+        )
+    return number
+
+
+@native.Done
+def _done(number: int, code: int, message: bytes | None) -> None:
+    text = (message or b"gradwire: the operation failed").decode(errors="replace")
+    _pending.pop(number).settle(None if code == 0 else text)
+
+
+class Rank:
+    """This process's place in a job: sockets, driver thread, completion pool."""
+
+    def __init__(
+        self,
+        settings: tuple[str, str, str],
+        place: tuple[int, int, int],
+        host: str,
+        credentials: tuple[str, str, str, str],
+    ) -> None:
+        """Open the sockets; see the stub of the compiled binding."""
+        job, trace, log = (text.encode() or None for text in settings)
+        token, *files = (text.encode() for text in credentials)
+        secrets = native.Credentials(token, *(path or None for path in files))
+        opening = native.Opening(job, *place, host.encode(), trace, log, secrets)
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        self.place = place
+        self._process = os.getpid()
+        self._idle = threading.Condition()
+        self._running = 0
+        self._handle = _core[0].gw_open(ctypes.byref(opening), error, len(error))
+        if not self._handle:
+            raise RuntimeError(error.value.decode())
+
+    def rendezvous(self) -> str:
+        """Return the ``host:port`` at which rank 0 awaits the others."""
+        return self._text(_core[0].gw_rendezvous)
+
+    def join(self, rendezvous: str, timeout_seconds: float) -> None:
+        """Block until every rank of the job has joined."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        place = rendezvous.encode()
+        if _core[0].gw_join(self._open_handle(), place, timeout_seconds, error, len(error)):
+            raise RuntimeError(error.value.decode())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether operations can still be submitted."""
+        return self._handle is not None
+
+    def close(self) -> None:
+        """Let pending operations finish for some seconds, then stop. Idempotent."""
+        if not self.is_open or os.getpid() != self._process:
+            return
+        with self._idle:
+            if not self._idle.wait_for(lambda: self._running == 0, _CLOSE_SECONDS):
+                self.abort(f"rank {self.place[0]} left with operations still pending")
+            handle, self._handle = self._handle, None
+        if handle:
+            _core[0].gw_close(handle)
+
+    def trace(self) -> str:
+        """Return what the flight recorder holds, as JSON."""
+        text = _core[0].gw_trace_json(self._open_handle())
+        if not text:
+            return ""
+        try:
+            return ctypes.string_at(text).decode()
+        finally:
+            _core[0].gw_text_free(text)
+
+    def take_residual(self, tensor_key: int, values: torch.Tensor) -> bool:
+        """Take what error feedback keeps of a tensor into ``values``; whether there was any."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        place = (values.data_ptr(), values.nbytes)
+        kind = _DTYPES[values.dtype]
+        taken = _core[0].gw_residual_take(
+            self._open_handle(), tensor_key, kind, *place, error, len(error)
+        )
+        if taken < 0:
+            raise RuntimeError(error.value.decode())
+        return taken > 0
+
+    def abort(self, reason: str) -> None:
+        """Fail every pending operation on every rank."""
+        if self.is_open:
+            _core[0].gw_abort(self._handle, reason.encode())
+
+    def submit(self, operation: native.Operation, number: int) -> int:
+        """Hand an operation over; its ticket."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        handle = self._open_handle()
+        with self._idle:
+            self._running += 1
+        ticket = _core[0].gw_submit(
+            handle, ctypes.byref(operation), _done, number, error, len(error)
+        )
+        if not ticket:
+            self.ended()
+            raise DistBackendError(error.value.decode())
+        return ticket
+
+    def ended(self) -> None:
+        """Count an operation out."""
+        with self._idle:
+            self._running -= 1
+            self._idle.notify_all()
+
+    def wait(self, ticket: int, seconds: float) -> None:
+        """Drive the core on this thread until the operation has ended."""
+        if self.is_open:
+            _core[0].gw_wait(self._handle, ticket, seconds)
+
+    def counters(self) -> dict[str, int]:
+        """Read what the core has counted."""
+        counters = native.Counters()
+        _core[0].gw_counters_read(self._open_handle(), ctypes.byref(counters))
+        return {name: getattr(counters, name) for name, _ in native.Counters._fields_}
+
+    def job(self) -> dict[str, str]:
+        """Read the resolved job."""
+        return json.loads(self._text(_core[0].gw_job_json))
+
+    def job_tolerance(self) -> float:
+        """Read the job's loss tolerance."""
+        return _core[0].gw_job_tolerance(self._open_handle())
+
+    def _open_handle(self) -> int:
+        if self._handle is None:
+            raise RuntimeError(
+                "gradwire: the process group has been shut down; call init_process_group again"
+            )
+        return self._handle
+
+    def _text(self, read: Callable[..., int]) -> str:
+        length = read(self._open_handle(), None, 0) + 1
+        out = ctypes.create_string_buffer(length)
+        read(self._open_handle(), out, length)
+        return out.value.decode()
+
+
+@dataclass
+class _Call:
+    """One operation in the making: what the core gets, and where its result goes."""
+
+    kind: str
+    outputs: list[torch.Tensor]
+    buffer: torch.Tensor | None = None
+    input: torch.Tensor | None = None
+    root: int = 0
+    reduce: int = 0
+    tag: int = 0
+    splits: tuple[list[int], list[int]] | None = None
+    timeout: timedelta | None = None
+    land: Callable[[], None] | None = None
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+class _PendingWork(Work):
+    """A submitted operation; its future is fulfilled by a thread of the core, or of a waiter."""
+
+    def __init__(self, call: _Call, core: Rank) -> None:
+        super().__init__()
+        self._call = call
+        self._core = core
+        self._ticket = 0
+        self._future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+
+    def starts(self, operation: native.Operation) -> None:
+        """Submit the operation."""
+        number = next(_numbers)
+        _pending[number] = self
+        try:
+            self._ticket = self._core.submit(operation, number)
+        except Exception:
+            del _pending[number]
+            raise
+
+    def settle(self, error: str | None) -> None:
+        """Bring the result to its place and fulfil the future."""
+        try:
+            if error is not None:
+                raise DistBackendError(error)
+            if self._call.land is not None:
+                with torch.no_grad():
+                    self._call.land()
+        except Exception as failure:
+            self._future.set_exception(failure)
+        else:
+            self._future.set_result(self._call.outputs)
+        finally:
+            self._core.ended()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        seconds = timeout.total_seconds() or float("inf")
+        if self._ticket:
+            self._core.wait(self._ticket, seconds)
+        self._future.wait()
+        return True
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        return self._future
+
+    def __del__(self) -> None:
+        if self._ticket:
+            _core[0].gw_ticket_free(self._ticket)
+
+
+class Backend(_Backend):
+    """The backend of one process group."""
+
+    def __init__(
+        self,
+        rank: Rank,
+        group: tuple[int, Sequence[int], int],
+        store: Store,
+        name: str,
+        timeout: timedelta,
+    ) -> None:
+        """Create a group; see the stub of the compiled binding."""
+        number, ranks, position = group
+        super().__init__(position, len(ranks))
+        self._core = rank
+        self._group = number
+        self._position = position
+        self._ranks = (ctypes.c_uint32 * len(ranks))(*ranks)
+        self._timeout = timeout
+        self._sequence = 0
+        self._name = name
+        self._store = store
+        self._options = _Backend.Options(name, timeout)
+        self._options.global_ranks_in_group = list(ranks)
+
+    @property
+    def options(self) -> object:
+        return self._options
+
+    def getBackendName(self) -> str:  # noqa: N802
+        return self._name
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def abort(self) -> None:
+        self._core.abort(f"rank {self._core.place[0]} called abort()")
+
+    def shutdown(self) -> None:
+        self._wait_for_pending_works()
+
+    def _wait_for_pending_works(self) -> None:
+        for work in list(_pending.values()):
+            work.get_future().wait()
+
+    # What gradwire adds to PyTorch's interface.
+
+    def allreduce_tagged(self, tensor: torch.Tensor, **tags: object) -> Work:
+        """Average a gradient bucket in place; see the stub of the compiled binding."""
+        offsets, layers = tags["layer_offsets"], tags["layers"]
+        spans = (native.Layer * len(layers))(*zip(offsets, layers, itertools.repeat(0)))
+        fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
+        fields |= {
+            "tolerance": tags["tolerance"] or -1.0,
+            "layers": spans,
+            "layers_len": len(spans),
+        }
+        call = _Call("all_reduce", [tensor], fields=fields)
+        return self._reduces(call, tensor, ReduceOp(ReduceOp.AVG))
+
+    def take_residual(
+        self, tensor_key: int, elements: int, dtype: torch.dtype
+    ) -> torch.Tensor | None:
+        """Take what error feedback keeps of a tensor; see the stub of the compiled binding."""
+        values = torch.zeros(elements, dtype=dtype)
+        return values if self._core.take_residual(tensor_key, values) else None
+
+    def counters(self) -> dict[str, int]:
+        """Read what this rank has counted."""
+        return self._core.counters()
+
+    def job(self) -> dict[str, str]:
+        """Read the resolved job."""
+        return self._core.job()
+
+    def job_tolerance(self) -> float:
+        """Read the job's loss tolerance."""
+        return self._core.job_tolerance()
+
+    # What PyTorch calls.
+
+    def allreduce(self, tensors: list[torch.Tensor], options: object) -> Work:
+        call = _Call("all_reduce", tensors, timeout=options.timeout)
+        return self._reduces(call, _only(tensors), options.reduceOp)
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], options: object) -> Work:
+        joined = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        call = _Call("all_reduce", tensors, timeout=options.timeout)
+        call.land = lambda: _spread(joined, tensors)
+        return self._reduces(call, joined, options.reduceOp)
+
+    def reduce(self, tensors: list[torch.Tensor], options: object) -> Work:
+        (root, own) = (options.rootRank, _only(tensors).clone())
+        call = _Call("reduce", tensors, root=root, timeout=options.timeout)
+        if root == self._position:
+            call.land = lambda: tensors[0].copy_(own)
+        return self._reduces(call, own, options.reduceOp)
+
+    def broadcast(self, tensors: list[torch.Tensor], options: object) -> Work:
+        call = _Call("broadcast", tensors, root=options.rootRank, timeout=options.timeout)
+        return self._in_place(call, _only(tensors))
+
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list, options: object) -> Work:
+        (input,) = inputs
+        joined = input.new_empty(self.size() * input.numel())
+        call = _Call("all_gather", outputs[0], joined, input.contiguous(), timeout=options.timeout)
+        call.land = lambda: _spread(joined, outputs[0])
+        return self._start(call)
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, options: object) -> Work:
+        return self._from_input(
+            _Call("all_gather", [output], timeout=options.timeout), output, input
+        )
+
+    def gather(self, outputs: list[list[torch.Tensor]], inputs: list, options: object) -> Work:
+        call = _Call("gather", [], root=options.rootRank, timeout=options.timeout)
+        call.input = _only(inputs).contiguous()
+        if options.rootRank == self._position:
+            call.outputs = outputs[0]
+            call.buffer = call.input.new_empty(self.size() * call.input.numel())
+            call.land = lambda: _spread(call.buffer, outputs[0])
+        else:
+            call.buffer, call.input = call.input, None
+        return self._start(call)
+
+    def scatter(self, outputs: list[torch.Tensor], inputs: list[list], options: object) -> Work:
+        output = _only(outputs)
+        call = _Call("scatter", outputs, root=options.rootRank, timeout=options.timeout)
+        call.input = _joined(inputs[0]) if options.rootRank == self._position else None
+        return self._in_place(call, output)
+
+    def reduce_scatter(self, outputs: list, inputs: list[list], options: object) -> Work:
+        call = _Call("reduce_scatter", outputs, timeout=options.timeout)
+        call.input = _joined(inputs[0])
+        return self._reduces(call, _only(outputs), options.reduceOp)
+
+    def reduce_scatter_single(
+        self, output: torch.Tensor, input: torch.Tensor, options: object
+    ) -> Work:
+        call = _Call("reduce_scatter", [output], timeout=options.timeout)
+        call.input = input.contiguous().reshape(-1)
+        return self._reduces(call, output, options.reduceOp)
+
+    def alltoall(self, outputs: list, inputs: list, options: object) -> Work:
+        joined = torch.cat([output.reshape(-1) for output in outputs])
+        call = _Call("all_to_all", outputs, joined, _joined(inputs), timeout=options.timeout)
+        sizes = [[tensor.nbytes for tensor in tensors] for tensors in (inputs, outputs)]
+        call.splits = (sizes[0], sizes[1])
+        call.land = lambda: _spread(joined, outputs)
+        return self._start(call)
+
+    def all_to_all_single(self, *arguments: object) -> Work:
+        output, input, output_splits, input_splits, options = arguments
+        call = _Call("all_to_all", [output], timeout=options.timeout)
+        if output_splits or input_splits:
+            call.splits = (
+                _row_bytes(input, input_splits, self.size()),
+                _row_bytes(output, output_splits, self.size()),
+            )
+        return self._from_input(call, output, input)
+
+    def barrier(self, options: object) -> Work:
+        return self._start(_Call("barrier", [], timeout=options.timeout))
+
+    def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> Work:
+        call = _Call("send", tensors, _only(tensors).contiguous(), root=to, tag=tag)
+        return self._start(call)
+
+    def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> Work:
+        return self._in_place(_Call("recv", tensors, root=source, tag=tag), _only(tensors))
+
+    def all_gather_single_coalesced(self, outputs: list, inputs: list, options: object) -> Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return _Together([self.all_gather_single(*pair, options) for pair in pairs], outputs)
+
+    def reduce_scatter_single_coalesced(self, outputs: list, inputs: list, options: object) -> Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return _Together([self.reduce_scatter_single(*pair, options) for pair in pairs], outputs)
+
+    def allgather_coalesced(self, outputs: list[list], inputs: list, options: object) -> Work:
+        columns = [[row[i] for row in outputs] for i in range(len(inputs))]
+        works = [
+            self.allgather([column], [input], options)
+            for column, input in zip(columns, inputs, strict=True)
+        ]
+        return _Together(works, [tensor for row in outputs for tensor in row])
+
+    # From tensors to the core.
+
+    def _reduces(self, call: _Call, tensor: torch.Tensor, op: ReduceOp) -> Work:
+        reduce = int(op.op)
+        if tensor.dtype == torch.bool:
+            if reduce not in _OF_BOOLS:
+                raise TypeError(f"gradwire: {op.op} of bool: use sum, min, max or a bitwise one")
+            reduce = _OF_BOOLS[reduce]
+        elif tensor.is_complex() and reduce not in _LINEAR:
+            raise TypeError(f"gradwire: {op.op} of {tensor.dtype}: complex tensors can be summed")
+        elif not tensor.is_complex() and tensor.dtype not in _DTYPES:
+            raise TypeError(f"gradwire: {op.op} of {tensor.dtype}: convert to float32 first")
+        call.reduce = reduce
+        return self._in_place(call, tensor)
+
+    def _in_place(self, call: _Call, tensor: torch.Tensor) -> Work:
+        """Run on the tensor itself where it is contiguous, else on a copy that is copied back."""
+        dense = tensor.contiguous()
+        if dense is not tensor and dense.data_ptr() != tensor.data_ptr():
+            call.land = lambda: tensor.copy_(dense)
+        call.buffer = dense
+        return self._start(call)
+
+    def _from_input(self, call: _Call, output: torch.Tensor, input: torch.Tensor) -> Work:
+        call.input = input.contiguous()
+        return self._in_place(call, output)
+
+    def _start(self, call: _Call) -> Work:
+        for tensor in (call.buffer, call.input):
+            if tensor is not None and tensor.device.type != "cpu":
+                raise ValueError(
+                    f"gradwire: {call.kind} of a tensor on {tensor.device}: gradwire moves dense "
+                    "tensors in CPU memory; use tensor.cpu(), or NCCL for this group"
+                )
+        work = _PendingWork(call, self._core)
+        work.starts(self._operation(call))
+        return work
+
+    def _operation(self, call: _Call) -> native.Operation:
+        operation = native.Operation(
+            kind=_KINDS[call.kind],
+            reduce=call.reduce,
+            root=call.root,
+            group=self._group,
+            ranks=self._ranks,
+            ranks_len=len(self._ranks),
+            tolerance=-1.0,
+            tag=call.tag,
+            timeout_seconds=self._seconds(call.timeout),
+        )
+        if call.kind not in ("send", "recv"):
+            operation.sequence = self._sequence & 0x7FFF_FFFF
+            self._sequence += 1
+        if call.buffer is not None:
+            operation.dtype = _dtype_of(call.buffer)
+            operation.buffer, operation.bytes = call.buffer.data_ptr(), call.buffer.nbytes
+        if call.input is not None:
+            operation.input, operation.input_bytes = call.input.data_ptr(), call.input.nbytes
+        if call.splits:
+            vectors = [(ctypes.c_uint64 * self.size())(*split) for split in call.splits]
+            operation.input_splits, operation.output_splits = vectors
+        for name, value in call.fields.items():
+            setattr(operation, name, value)
+        return operation
+
+    def _seconds(self, timeout: timedelta | None) -> float:
+        unset = timeout is None or timeout <= timedelta(0)
+        return (self._timeout if unset else timeout).total_seconds()
+
+
+class _Together(Work):
+    """Several operations as one."""
+
+    def __init__(self, works: list[Work], outputs: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._works = works
+        self._outputs = outputs
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        return all([work.wait(timeout) for work in self._works])
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        futures = [work.get_future() for work in self._works]
+        return torch.futures.collect_all(futures).then(lambda _: self._outputs)
+
+
+def _tagged(tags: dict[str, object], spans: list[tuple[int, int]]) -> dict[str, object]:
+    layers = (native.Layer * len(spans))(*((offset, layer, 0) for offset, layer in spans))
+    fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
+    tolerance = tags["tolerance"] or -1.0
+    return fields | {"tolerance": tolerance, "layers": layers, "layers_len": len(spans)}
+
+
+def _only(tensors: list[torch.Tensor]) -> torch.Tensor:
+    (tensor,) = tensors
+    return tensor
+
+
+def _joined(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def _spread(joined: torch.Tensor, tensors: list[torch.Tensor]) -> None:
+    parts = joined.split([tensor.numel() for tensor in tensors])
+    for tensor, part in zip(tensors, parts, strict=True):
+        tensor.copy_(part.view_as(tensor))
+
+
+def _row_bytes(tensor: torch.Tensor, splits: Sequence[int], ranks: int) -> list[int]:
+    rows = splits or [tensor.shape[0] // ranks] * ranks
+    row = tensor.nbytes // tensor.shape[0] if tensor.shape[0] else 0
+    return [count * row for count in rows]
+
+
+def _dtype_of(tensor: torch.Tensor) -> int:
+    real = {torch.complex64: 7, torch.complex128: 8}
+    return _DTYPES.get(tensor.dtype, real.get(tensor.dtype, 0))

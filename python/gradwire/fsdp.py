@@ -1,0 +1,214 @@
+"""Tolerant reduce-scatter of gradients under FSDP2 (``torch.distributed.fsdp.fully_shard``).
+
+FSDP2 reduces the gradients of each sharded module at once, in one reduce-scatter, so each has one
+layer and one tolerance: the most urgent layer in it, and the strictest tolerance. Parameters
+travel in all-gathers, which are not touched here and are lossless always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+
+from gradwire.gradients import (
+    Groups,
+    LayerOrder,
+    Message,
+    Residuals,
+    backend_of,
+    check_state,
+    next_step,
+    state_of,
+    tolerances,
+)
+
+_ROOT = "(root)"
+"""Stands for the name of the model itself, which is empty."""
+
+
+def register(
+    model: nn.Module,
+    tolerance: float | None = None,
+    *,
+    groups: Groups | None = None,
+    priority: Sequence[str] = (),
+) -> ShardedGradients:
+    """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
+
+    Args:
+        model: a module on which ``fully_shard`` was called, on its parts before it as usual, and
+            whose forward pass has not run. Its device mesh must be gradwire's.
+        tolerance: share of a gradient message that may be missing, 0 for lossless; by default what
+            the job says. Every rank must give the same, here and below.
+        groups: other tolerances for parts of the model, as in :func:`gradwire.ddp.register`. What
+            is sharded together takes the strictest of its parameters' tolerances.
+        priority: names of modules whose gradients go before all others, the most urgent first.
+
+    Returns:
+        What was registered, with ``step``, ``state_dict()`` and ``load_state_dict()`` as the hook
+        of :func:`gradwire.ddp.register` has them.
+    """
+    gradients = ShardedGradients(model, tolerance, groups=groups, priority=priority)
+    for unit in gradients.units:
+        unit.modules[0].set_custom_reduce_scatter(TaggedReduceScatter(gradients, unit))
+    return gradients
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Modules whose parameters are sharded, gathered and reduced together."""
+
+    name: str
+    modules: list[FSDPModule]
+    parts: list[nn.Module]
+    """Modules in it with parameters of their own."""
+
+    tolerance: float
+
+
+class ShardedGradients:
+    """What is remembered of a sharded model between reduce-scatters."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tolerance: float | None = None,
+        *,
+        groups: Groups | None = None,
+        priority: Sequence[str] = (),
+    ) -> None:
+        """Prepare for ``model``; see :func:`register`."""
+        if not isinstance(model, FSDPModule):
+            raise TypeError(
+                f"gradwire: a {type(model).__name__} that is not sharded; call fully_shard(model) "
+                "first, or gradwire.ddp.register for DistributedDataParallel"
+            )
+        world = dist.group.WORLD
+        self._backend = backend_of(world)
+        self._group = world
+        self.step = 0
+        self._wire_step = 0
+        self._reduced: set[str] = set()
+        self._order = LayerOrder(model, priority)
+        default = self._backend.job_tolerance() if tolerance is None else tolerance
+        self.units = list(_units_of(model, tolerances(model, default, groups)))
+        self._messages: dict[str, Message] = {}
+        self._residuals = Residuals(self._backend)
+
+    def tags_of(self, unit: Unit, gradients: torch.Tensor) -> dict[str, Any]:
+        """Return what the core is told of the gradients of ``unit``, and add what they are owed."""
+        message = self._message_of(unit, gradients)
+        self._residuals.pay(message, gradients)
+        return {
+            "layer": self._order.of_modules(unit.parts),
+            "layer_count": self._order.count,
+            "tolerance": message.tolerance,
+            "step": self._wire_step,
+            "tensor_key": message.key,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this rank remembers, between two steps; every rank has its own."""
+        return state_of(self._group, self.step, self._residuals)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` returned on the same rank of the same world size."""
+        units = {unit.name for unit in self.units}
+        owed = state.get("residuals", {})
+        check_state(state, self._group, {key: None for key in owed if _unit_of(key) in units})
+        self._residuals.load(owed)
+        self.step = state["step"]
+
+    def _message_of(self, unit: Unit, gradients: torch.Tensor) -> Message:
+        """Find the message. Its length is another one where parameters had no gradient."""
+        length = gradients.numel()
+        name = f"{unit.name}:{length}:{gradients.dtype}"
+        if not self._reduced or name in self._reduced:
+            self._begin_step()
+        self._reduced.add(name)
+        if name not in self._messages:
+            members = ((name, 0, length),)
+            message = Message(unit.tolerance, gradients.dtype, members, Message.new_key())
+            self._messages[name] = message
+            self._residuals.watch(message)
+        return self._messages[name]
+
+    def _begin_step(self) -> None:
+        """Begin a step: the first message comes again."""
+        self._reduced.clear()
+        self._wire_step = next_step()
+        self.step += 1
+
+
+class TaggedReduceScatter(ReduceScatter):
+    """The reduce-scatter of one unit, as FSDP2 wants it."""
+
+    def __init__(self, gradients: ShardedGradients, unit: Unit) -> None:
+        """Reduce what is of ``unit``."""
+        self._gradients = gradients
+        self._unit = unit
+
+    def allocate(
+        self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Return memory for gradients."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        op: dist.ReduceOp,
+        async_op: bool = False,
+    ) -> dist.Work | None:
+        """Reduce ``input_tensor``, which holds one ``output_tensor`` per rank of ``group``."""
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):  # a factor of the user's: lossless
+            return dist.reduce_scatter_single(
+                output_tensor, input_tensor, op=op, group=group, async_op=async_op
+            )
+        tags = self._gradients.tags_of(self._unit, input_tensor)
+        work = backend_of(group).reduce_scatter_tagged(output_tensor, input_tensor, op=op, **tags)
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+
+def _units_of(model: nn.Module, by_name: Mapping[str, float]) -> Iterator[Unit]:
+    """Find what was sharded together: ``fully_shard`` takes one module or several."""
+    together: dict[int, list[tuple[str, FSDPModule]]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, FSDPModule):
+            together.setdefault(id(module._get_fsdp_state()), []).append((name, module))
+    for named in together.values():
+        parts = {name: part for top in named for name, part in _parts_of(*top)}
+        if not parts:
+            continue
+        shares = [
+            by_name[f"{name}.{own}".lstrip(".")]
+            for name, part in parts.items()
+            for own, _ in part.named_parameters(recurse=False)
+        ]
+        modules = [module for _, module in named]
+        yield Unit(named[0][0] or _ROOT, modules, list(parts.values()), min(shares))
+
+
+def _parts_of(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Give the modules with parameters of their own in a sharded module, not in a nested one."""
+    if next(module.parameters(recurse=False), None) is not None:
+        yield name, module
+    for child_name, child in module.named_children():
+        if not isinstance(child, FSDPModule):
+            yield from _parts_of(f"{name}.{child_name}".lstrip("."), child)
+
+
+def _unit_of(message_name: str) -> str:
+    return message_name.rsplit(":", 2)[0]

@@ -1,0 +1,306 @@
+"""What the hooks for gradients know of a model: its layers, its tolerances, what it is still owed.
+
+Decided here: which layer a gradient belongs to, how many of its packets may be missing, and what
+error feedback keeps between steps and checkpoints. Not here: how DDP (ddp.py) and FSDP2 (fsdp.py)
+cut gradients into messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+if TYPE_CHECKING:
+    from gradwire import _binding
+
+Groups = Mapping[str, float] | Callable[[str, nn.Parameter], float | None]
+"""Tolerances of parts of a model: by name, or by a function of name and parameter."""
+
+_STATE_VERSION = 1
+_steps = itertools.count()
+_tensor_keys = itertools.count(1)
+
+
+def next_step() -> int:
+    """Number a training step: all hooks of a process share the core's account of losses."""
+    return next(_steps) & 0xFFFF_FFFF
+
+
+def backend_of(group: dist.ProcessGroup | None = None) -> _binding.Backend:
+    """Return gradwire's backend of ``group`` (default: the world), for counters and the job."""
+    chosen = group if group is not None else dist.group.WORLD
+    if chosen is None:
+        raise RuntimeError("gradwire: no process group yet; call init_process_group first")
+    backend = chosen._get_backend(torch.device("cpu"))
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
+    if not hasattr(backend, "allreduce_tagged"):
+        raise TypeError(
+            f"gradwire: the process group runs on {backend.name()!r}; "
+            'create it with init_process_group("gradwire")'
+        )
+    return backend
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Whether ``pattern`` names ``name`` or a module that it lies in; ``*`` and ``?`` are wild."""
+    parts = name.split(".")
+    prefixes = (".".join(parts[: i + 1]) for i in range(len(parts)))
+    return any(fnmatchcase(prefix, pattern) for prefix in prefixes)
+
+
+class LayerOrder:
+    """Which layer a parameter belongs to; layer 0 is the most urgent.
+
+    A layer is a module with parameters of its own. What ``priority`` names comes first, in its
+    order. The rest follows in the order in which modules are defined until a forward pass has run,
+    then in the one in which that pass ran them. A module that was not called itself, since the one
+    around it used its parameters, goes with that one; modules that did not run at all come last.
+    """
+
+    def __init__(self, module: nn.Module, priority: Sequence[str] = ()) -> None:
+        """Watch the next forward pass of ``module``."""
+        self.settled = False
+        """Whether the order is that of a forward pass, and final."""
+        self._root = module
+        self._parents = {id(c): m for m in module.modules() for c in m.children()}
+        self._layers = [m for m in module.modules() if _parameters_of(m)]
+        self._owners: dict[int, list[nn.Module]] = {}
+        for layer in self._layers:
+            for parameter in _parameters_of(layer):
+                self._owners.setdefault(id(parameter), []).append(layer)
+        self._urgency = _urgency(module, priority)
+        self._run: list[nn.Module] = []
+        self._watches = [m.register_forward_pre_hook(self._record) for m in module.modules()]
+        self._end = module.register_forward_hook(self._finish)
+        self._numbers = self._number([])
+
+    @property
+    def count(self) -> int:
+        """Number of layers in the whole model."""
+        return len(self._layers)
+
+    def of(self, parameter: nn.Parameter) -> int:
+        """Return the layer of ``parameter``, the first where several share it."""
+        return self.of_modules(self._owners[id(parameter)])
+
+    def of_modules(self, modules: Iterable[nn.Module]) -> int:
+        """Return the most urgent layer among ``modules`` with parameters of their own."""
+        return min(self._numbers[id(module)] for module in modules)
+
+    def _record(self, module: nn.Module, _inputs: object) -> None:
+        self._run.append(module)
+
+    def _finish(self, _module: nn.Module, _inputs: object, _outputs: object) -> None:
+        for watch in (*self._watches, self._end):
+            watch.remove()
+        self._numbers = self._number(self._run)
+        self._run = []
+        self.settled = True
+
+    def _number(self, run: list[nn.Module]) -> dict[int, int]:
+        places: dict[int, int] = {}
+        for place, module in enumerate(run):
+            places.setdefault(id(module), place)
+
+        def place_of(module: nn.Module) -> tuple[int, int, bool]:
+            """Urgency, place in the pass, and whether that is a place of its own."""
+            around: nn.Module | None = module
+            while around is not None and id(around) not in places:
+                around = self._parents.get(id(around))
+            if around is None or (around is self._root and module is not self._root):
+                return (self._urgency[id(module)], len(run), True)
+            return (self._urgency[id(module)], places[id(around)], around is not module)
+
+        return {id(layer): at for at, layer in enumerate(sorted(self._layers, key=place_of))}
+
+
+def _parameters_of(module: nn.Module) -> list[nn.Parameter]:
+    return list(module.parameters(recurse=False))
+
+
+def _urgency(module: nn.Module, priority: Sequence[str]) -> dict[int, int]:
+    """Return the place in ``priority`` of every module; behind it what is not named."""
+    urgency: dict[int, int] = {}
+    named: set[str] = set()
+    for name, part in module.named_modules():
+        matching = [at for at, pattern in enumerate(priority) if covers(pattern, name)]
+        named.update(priority[at] for at in matching)
+        urgency[id(part)] = min(matching, default=len(priority))
+    _refuse_strangers("priority", set(priority) - named, [n for n, _ in module.named_modules()])
+    return urgency
+
+
+def tolerances(module: nn.Module, default: float, groups: Groups | None) -> dict[str, float]:
+    """Return the tolerance of every parameter by its name, also of names that share one.
+
+    A parameter takes the strictest of the entries of ``groups`` that cover it, and ``default``
+    where there is none; so does one that a function gives ``None``.
+    """
+    parameters = list(module.named_parameters(remove_duplicate=False))
+    if groups is None:
+        chosen: dict[str, float | None] = {}
+    elif callable(groups):
+        chosen = {name: groups(name, parameter) for name, parameter in parameters}
+    else:
+        names = [name for name, _ in parameters]
+        unused = {key for key in groups if not any(covers(key, name) for name in names)}
+        _refuse_strangers("groups", unused, names)
+        found = {name: [groups[key] for key in groups if covers(key, name)] for name in names}
+        chosen = {name: min(shares, default=None) for name, shares in found.items()}
+    of_name = {name: chosen.get(name) for name, _ in parameters}
+    return {
+        name: checked_tolerance(default if share is None else share, name)
+        for name, share in of_name.items()
+    }
+
+
+def checked_tolerance(tolerance: float, whose: str) -> float:
+    """Return ``tolerance`` where it is one."""
+    if not 0.0 <= tolerance < 1.0:
+        raise ValueError(
+            f"gradwire: tolerance {tolerance} of {whose}: give the share of a gradient message "
+            "that may be missing, at least 0 (lossless) and below 1"
+        )
+    return tolerance
+
+
+def _refuse_strangers(argument: str, strangers: set[str], names: list[str]) -> None:
+    if strangers:
+        known = ", ".join(name for name in names[:8] if name)
+        raise ValueError(
+            f"gradwire: {argument} has {sorted(strangers)}, which the model has not; "
+            f"it has {known}{', ...' if len(names) > 8 else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class Message:
+    """Gradients that travel together, the same in every step."""
+
+    tolerance: float
+    dtype: torch.dtype
+    members: tuple[tuple[str, int, int], ...]
+    """Name, first element and number of elements of each gradient."""
+
+    key: int
+    """Names the message to the core."""
+
+    @staticmethod
+    def new_key() -> int:
+        """Return a key that no other message of this process has."""
+        return next(_tensor_keys)
+
+    @property
+    def elements(self) -> int:
+        """Length of the message."""
+        _, start, length = self.members[-1]
+        return start + length
+
+
+class Residuals:
+    """What error feedback owes to a model's gradients: lost in one step, added to the next.
+
+    The core keeps it by message, and adds it to the same message of the next step. Checkpoints keep
+    it by name, since DDP cuts its messages anew: it waits here from the time it is taken from the
+    core until gradients of that name are sent again.
+    """
+
+    def __init__(self, backend: _binding.Backend) -> None:
+        """Start with nothing owed."""
+        self._backend = backend
+        self._owed: dict[str, torch.Tensor] = {}
+        self._messages: list[Message] = []
+        self._exist = backend.job()["holes"] == '"error-feedback"'  # as in a job file
+
+    def watch(self, message: Message) -> None:
+        """Remember a message that was not sent before."""
+        if self._exist and message.tolerance > 0.0:
+            self._messages.append(message)
+
+    def collect(self) -> None:
+        """Take what the core keeps."""
+        for message in self._messages:
+            values = self._backend.take_residual(message.key, message.elements, message.dtype)
+            if values is None:
+                continue
+            for name, start, length in message.members:
+                part = values[start : start + length]
+                if part.any():
+                    before = self._owed.get(name)
+                    self._owed[name] = part.clone() if before is None else before + part
+
+    def pay(self, message: Message, gradients: torch.Tensor) -> None:
+        """Add to ``gradients``, the elements of ``message``, what they are owed.
+
+        Here and not in the core, which adds only to what it sends: a part of a message that was
+        sent before may be this rank's own part of another one.
+        """
+        for name, start, length in message.members if self._owed else ():
+            part = self._owed.get(name)
+            if part is None:
+                continue
+            if part.numel() != length or part.dtype != message.dtype:
+                raise ValueError(
+                    f"gradwire: the state has {part.numel()} elements of {part.dtype} for {name}, "
+                    f"whose gradient has {length} of {message.dtype}; load the state of this model"
+                )
+            gradients[start : start + length] += part
+            del self._owed[name]
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what is owed, by name: as many elements as the gradient, zero where nothing is."""
+        self.collect()
+        return {name: values.clone() for name, values in self._owed.items()}
+
+    def load(self, owed: Mapping[str, torch.Tensor]) -> None:
+        """Owe what ``owed`` says, and nothing else."""
+        self.collect()
+        self._owed = {name: values.detach().clone() for name, values in owed.items()}
+
+
+def state_of(group: dist.ProcessGroup, step: int, residuals: Residuals) -> dict[str, Any]:
+    """Return the state of a hook on this rank, to be saved by ``torch.save``."""
+    return {
+        "version": _STATE_VERSION,
+        "rank": group.rank(),
+        "world_size": group.size(),
+        "step": step,
+        "residuals": residuals.state(),
+    }
+
+
+def check_state(
+    state: Mapping[str, Any], group: dist.ProcessGroup, sizes: Mapping[str, int | None]
+) -> None:
+    """Raise unless ``state`` is one of this rank and of a model with gradients of ``sizes``."""
+    missing = {"version", "rank", "world_size", "step", "residuals"} - set(state)
+    if missing:
+        raise ValueError(
+            f"gradwire: this is no state of a gradient hook: {sorted(missing)} is missing; "
+            "give what hook.state_dict() returned"
+        )
+    if state["version"] != _STATE_VERSION:
+        raise ValueError(
+            f"gradwire: a state of version {state['version']}; this gradwire reads version "
+            f"{_STATE_VERSION}"
+        )
+    saved, here = (state["rank"], state["world_size"]), (group.rank(), group.size())
+    if saved != here:
+        raise ValueError(
+            f"gradwire: the state of rank {saved[0]} of {saved[1]}, and this is rank {here[0]} of "
+            f"{here[1]}; save and load the state on every rank, or leave it out: then what was "
+            "lost in the last step before stays lost"
+        )
+    for name, values in state["residuals"].items():
+        if name not in sizes or sizes[name] not in (None, values.numel()):
+            raise ValueError(
+                f"gradwire: the state owes {values.numel()} elements to {name!r}, and this model "
+                f"has {sizes.get(name, 'no')} there; load the state of this model"
+            )

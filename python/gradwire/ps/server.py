@@ -1,0 +1,207 @@
+"""A server: holds a shard of the parameters, and serves every worker until all have finished."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from gradwire import build
+from gradwire.ps.layout import Layout
+from gradwire.ps.meeting import FailedError, Meeting, wait_until
+from gradwire.ps.progress import Progress, Standing
+from gradwire.ps.setup import Setup
+from gradwire.ps.shard import Contribution, Optimize, Schedule, Shard
+from gradwire.ps.visit import Visit
+
+_POLL_SECONDS = 0.02
+_LEAVE_SECONDS = 10.0
+"""How long a server that has nothing more to do waits for others."""
+
+_HEARING_SECONDS = 2.0
+"""How long a server still lets workers in to tell them that training has failed."""
+
+
+class Server:
+    """This process as a server. ``serve()`` returns when all workers have finished."""
+
+    def __init__(
+        self, setup: Setup, optimizer: Optimize | None = None, schedule: Schedule | None = None
+    ) -> None:
+        """Prepare to serve; nothing is opened yet.
+
+        Args:
+            setup: the same as on every process.
+            optimizer: makes the optimizer of this server's parameters, which come flattened and
+                with their names: ``functools.partial(torch.optim.SGD, lr=0.05)``. Without one,
+                what workers push is added to the parameters.
+            schedule: makes the learning-rate schedule, stepped once after each update. With
+                bounded-stale and asynchronous training, every push is an update.
+        """
+        if not setup.is_server:
+            raise ValueError(
+                f"gradwire.ps: rank {setup.rank} of {setup.world_size} is a worker: the last "
+                f"{setup.servers} ranks are servers"
+            )
+        self.setup = setup
+        self._optimize, self._schedule = optimizer, schedule
+        self._progress = Progress(setup.mode, setup.workers)
+        self._changed = threading.Condition()
+        self._failed, self._failed_at = "", 0.0
+        self._shard: Shard
+        self._contributions: list[Contribution]
+
+    def serve(self) -> None:
+        """Serve until all workers have finished; raises when training cannot go on."""
+        build.load()  # once, before threads need it
+        self._meeting = Meeting(self.setup)
+        self._meeting.announce_server()
+        layout = Layout.from_text(self._meeting.layout())
+        bounds = layout.shards(self.setup.servers)[self.setup.number]
+        self._shard = Shard(layout, bounds, self._optimize, self._schedule)
+        self._contributions = [
+            Contribution(torch.zeros_like(self._shard.values)) for _ in self._progress.seats
+        ]
+        visits = self._admit_all()
+        wait_until(lambda: not any(v.is_alive() for v in visits), _LEAVE_SECONDS)
+        for visit in visits:
+            visit.leave()
+        self._meeting.end(_HEARING_SECONDS if self._failed else _LEAVE_SECONDS)
+        if self._failed:
+            raise FailedError(self._failed)
+
+    def _admit_all(self) -> list[Visit]:
+        """Let workers in until nobody will push any more, or training has failed."""
+        visits: list[Visit] = []
+        while not self._is_over():
+            arrival = self._meeting.arrival(len(visits))
+            if arrival is None:
+                with self._changed:
+                    self._changed.wait(_POLL_SECONDS)
+                continue
+            for earlier in visits:
+                if earlier.worker == arrival.worker:
+                    earlier.leave()  # whether it knows that it is over or not
+            visits.append(Visit(self, self._meeting, arrival, len(visits)))
+            visits[-1].start()
+        return visits
+
+    def _is_over(self) -> bool:
+        if not self._failed and self._meeting.has_failed():
+            self._stop(str(self._meeting.failure()))
+        with self._changed:
+            reason = "" if self._failed else self._progress.hopeless(self.setup.timeout)
+        if reason:
+            self._give_up(f"{reason} within {self.setup.timeout:.0f} s")
+        if self._failed:
+            return time.monotonic() > self._failed_at + _HEARING_SECONDS
+        return self._progress.is_over()
+
+    def _give_up(self, reason: str) -> None:
+        """End training everywhere; whoever says so first chooses the words."""
+        self._meeting.fail(f"gradwire.ps: {reason}")
+        self._stop(str(self._meeting.failure()))
+
+    def _stop(self, text: str) -> None:
+        with self._changed:
+            self._failed, self._failed_at = text, time.monotonic()
+            self._changed.notify_all()
+
+    def report(self, text: str) -> None:
+        """Say something on standard error."""
+        print(f"gradwire.ps: server {self.setup.number}: {text}", file=sys.stderr, flush=True)
+
+    def seat(self, visit: Visit) -> tuple[int, int, int]:
+        """Give a worker its seat: whether all is well, updates applied, and its clock.
+
+        Without parameters, -1 updates are applied.
+        """
+        with self._changed:
+            clock = self._progress.arrive(visit.worker, visit.number, visit.place)
+            self._changed.notify_all()
+            updates = self._progress.updates if self._shard.is_installed else -1
+            return int(not self._failed), updates, clock
+
+    def vacate(self, visit: Visit, standing: Standing, reason: str = "") -> None:
+        """Note that a worker has finished or was lost, unless it is back already."""
+        with self._changed:
+            seat = self._progress.seats[visit.worker]
+            if seat.visit != visit.number or seat.standing is not Standing.HERE:
+                return
+            seat.become(standing)
+            self._update(visit.worker)
+            self._changed.notify_all()
+        if standing is Standing.LOST and not self._failed:
+            self.report(
+                f"{visit.label} was lost at clock {seat.clock}: {reason}; {self._outlook()}"
+            )
+
+    def _outlook(self) -> str:
+        if self.setup.mode.name == "sync":
+            return f"the others wait up to {self.setup.timeout:.0f} s for it to come back"
+        return "the others go on, and it may come back"
+
+    def await_turn(self, clock: int, is_gone: Callable[[], bool]) -> bool:
+        """Wait until a worker that has pushed ``clock`` steps may go on; tells whether it may.
+
+        It may not when training has failed, it is gone itself, or others do not come in time.
+        """
+
+        def ready() -> bool:
+            there = self._shard.is_installed and self._progress.may_go_on(clock)
+            return there or bool(self._failed) or is_gone()
+
+        with self._changed:
+            in_time = self._changed.wait_for(ready, self.setup.timeout)
+            may = in_time and not self._failed and not is_gone()
+        if not in_time:
+            self._give_up(
+                f"a worker at clock {clock} has waited {self.setup.timeout:.0f} s: "
+                f"{self._progress.laggards()}"
+            )
+        return may
+
+    def install(self, values: torch.Tensor) -> None:
+        """Take first parameters, unless there are some."""
+        with self._changed:
+            if not self._shard.is_installed:
+                self._shard.install(values)
+            self._changed.notify_all()
+
+    def scratch(self) -> torch.Tensor:
+        """Return room for a shard."""
+        return torch.empty_like(self._shard.values)
+
+    def place_for(self, visit: Visit, clock: int) -> Contribution | None:
+        """Return where a worker's gradient belongs; ``None`` when this step of its was taken."""
+        if self._failed or clock < self._progress.seats[visit.worker].clock:
+            return None
+        return self._contributions[visit.worker]
+
+    def take(self, visit: Visit, clock: int, holes: Sequence[tuple[int, int]]) -> None:
+        """Take the gradient that has come to its place."""
+        with self._changed:
+            self._contributions[visit.worker].holes = holes
+            self._progress.seats[visit.worker].clock = clock + 1
+            self._update(visit.worker)
+            self._changed.notify_all()
+
+    def _update(self, worker: int) -> None:
+        """Apply what can be applied, now that a worker has pushed or gone."""
+        if self.setup.mode.name == "sync":
+            workers = self._progress.complete()
+        else:
+            is_here = self._progress.seats[worker].standing is Standing.HERE
+            workers = [worker] if is_here else []
+        if workers:
+            self._shard.apply([self._contributions[worker] for worker in workers])
+            self._progress.updates += 1
+
+    def copy_to(self, values: torch.Tensor) -> int:
+        """Copy the parameters as they are now; returns the updates applied."""
+        with self._changed:
+            values.copy_(self._shard.values)
+            return self._progress.updates

@@ -1,0 +1,137 @@
+"""One worker at one server, from its arrival to its end: a thread that does what it asks for."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import torch
+
+from gradwire.ps.link import ENDLESS, HEADER, WORKER, Link, Peers, Request, Tag, open_core
+from gradwire.ps.meeting import Arrival, Meeting
+from gradwire.ps.progress import Standing
+
+if TYPE_CHECKING:
+    from torch.distributed import Work
+
+    from gradwire.ps.server import Server
+
+
+class Visit(threading.Thread):
+    """Serves one arrival of a worker."""
+
+    def __init__(self, server: Server, meeting: Meeting, arrival: Arrival, number: int) -> None:
+        """Prepare; :meth:`start` joins the worker's job."""
+        super().__init__(name=f"gradwire-ps-{number}", daemon=True)
+        self.worker, self.number, self.place = arrival.worker, number, arrival.place
+        self._server, self._meeting, self._arrival = server, meeting, arrival
+        self._link: Link | None = None
+        self._is_gone = False
+        self._sent: list[Work] = []
+
+    @property
+    def label(self) -> str:
+        """The worker as messages name it."""
+        return f"worker {self.worker} ({self.place})"
+
+    def run(self) -> None:
+        """Serve until the worker has finished or is lost."""
+        try:
+            self._link = self._joined()
+            self._link.on_failure = self._lost
+            self._welcome()
+            while self._serve_one():
+                pass
+            self._finish(self._sent)
+            self._server.vacate(self, Standing.FINISHED)
+        except Exception as error:  # whatever it is, the worker is not served any more
+            self._lost(str(error))
+        finally:
+            if self._link is not None:
+                self._link.close()
+
+    def leave(self) -> None:
+        """End the visit, if it is not over."""
+        self._is_gone = True
+        if self._link is not None and self._link.is_open:
+            self._link.abort()
+
+    def _joined(self) -> Link:
+        setup, arrival = self._server.setup, self._arrival
+        me = 1 + setup.number
+        core = open_core((me, 1 + setup.servers), self._meeting.host, arrival.token)
+        core.join(arrival.rendezvous, setup.timeout)
+        others = [f"server {server}" for server in range(setup.servers)]
+        return Link(core, Peers(me, (self.label, *others)), ENDLESS)
+
+    def _lost(self, reason: str = "") -> None:
+        self._is_gone = True
+        told = self._link.failure if self._link is not None else ""
+        told = told.removeprefix(f"{self.label}: ")
+        self._server.vacate(self, Standing.LOST, told or reason)
+
+    def _welcome(self) -> None:
+        answer = self._server.seat(self)
+        self._await_request()
+        self._reply(*answer)
+
+    def _reply(self, *numbers: int) -> None:
+        self._sent.append(self._linked.say(WORKER, Tag.REPLY, *numbers))
+
+    @property
+    def _linked(self) -> Link:
+        if self._link is None:
+            raise RuntimeError(f"{self.label} is not connected")
+        return self._link
+
+    def _await_request(self) -> None:
+        """Post the next header at once: when the worker dies, this tells."""
+        self._header = torch.zeros(HEADER, dtype=torch.int64)
+        self._asked = self._linked.receive(self._header, WORKER, Tag.REQUEST)
+
+    @staticmethod
+    def _finish(works: list[Work]) -> None:
+        for work in works:
+            work.wait()
+        works.clear()
+
+    def _serve_one(self) -> bool:
+        """Do what the worker asks for next; tells whether it will ask again."""
+        self._asked.wait()
+        request, clock = Request(int(self._header[0])), int(self._header[1])
+        if request is Request.FINISH:
+            return False
+        self._await_request()
+        {
+            Request.INSTALL: self._install,
+            Request.PUSH: self._push,
+            Request.PULL: self._pull,
+        }[request](clock)
+        return True
+
+    def _install(self, _clock: int) -> None:
+        values = self._scratch()
+        self._linked.receive(values, WORKER, Tag.PARAMETERS).wait()
+        self._server.install(values)
+
+    def _push(self, clock: int) -> None:
+        self._server.await_turn(clock, lambda: self._is_gone)
+        contribution = self._server.place_for(self, clock)
+        if contribution is None:
+            self._linked.receive(self._scratch(), WORKER, Tag.GRADIENT).wait()
+            return
+        self._linked.receive(contribution.values, WORKER, Tag.GRADIENT).wait()
+        self._server.take(self, clock, ())
+
+    def _pull(self, clock: int) -> None:
+        if not self._server.await_turn(clock, lambda: self._is_gone):
+            self._reply(0)
+            return
+        self._finish(self._sent)
+        self._parameters = self._scratch()
+        updates = self._server.copy_to(self._parameters)
+        self._reply(1, updates, clock)
+        self._sent.append(self._linked.send(self._parameters, WORKER, Tag.PARAMETERS))
+
+    def _scratch(self) -> torch.Tensor:
+        return self._server.scratch()

@@ -1,0 +1,112 @@
+//! What error feedback keeps, for checkpoints: `gw_residual_take`.
+//!
+//! Its safety is the header's, as for all entry points.
+#![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the header and the module say it once for all"
+)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use gradwire_collectives::dtype::DType;
+use gradwire_collectives::holes::Residual;
+use gradwire_runtime::LocalRank;
+
+use crate::abi::{ErrorOut, GwRank, borrowed, guarded};
+use crate::operation::{dtype, slice_mut};
+
+/// See `gw_residual_take` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_residual_take(
+    rank: *mut GwRank,
+    tensor_key: u64,
+    element: u32,
+    values: *mut c_void,
+    bytes: usize,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let error = ErrorOut {
+        out: error,
+        room: error_len,
+    };
+    let taken = guarded(error, || {
+        // SAFETY: the header asks for a valid rank and for memory as long as its length says.
+        let (rank, values) = unsafe { (joined(rank)?, slice_mut(values.cast(), bytes, "values")?) };
+        let element = dtype(element)?;
+        let residual = rank.take_residual(tensor_key);
+        let Some(residual) = residual.map_err(|error| error.to_string())? else {
+            return Ok(0);
+        };
+        fits(&residual, element, bytes)?;
+        values.fill(0);
+        residual.write_to(values);
+        Ok(1)
+    });
+    taken.unwrap_or(-1)
+}
+
+/// # Safety
+/// As [`borrowed`].
+unsafe fn joined(rank: *const GwRank) -> Result<Arc<LocalRank>, String> {
+    // SAFETY: the caller vouches for the pointer.
+    let rank = unsafe { borrowed(rank) }?;
+    rank.joined()
+        .ok_or_else(|| "this rank has not joined its job".to_owned())
+}
+
+fn fits(residual: &Residual, element: DType, bytes: usize) -> Result<(), String> {
+    let shape = residual.shape;
+    if (shape.dtype, shape.bytes) == (element, bytes) {
+        return Ok(());
+    }
+    Err(format!(
+        "the residual is of {} bytes of {}, and asked for were {bytes} bytes of {element}",
+        shape.bytes, shape.dtype
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::CStr;
+    use std::ptr::null_mut;
+
+    use gradwire_collectives::holes::TensorShape;
+
+    use super::*;
+
+    #[test]
+    fn null_is_an_error_and_not_a_crash() {
+        let mut error = [0 as c_char; 100];
+        let (out, room) = (error.as_mut_ptr(), error.len());
+        // SAFETY: null is allowed everywhere.
+        unsafe {
+            assert_eq!(
+                gw_residual_take(null_mut(), 1, 7, null_mut(), 0, out, room),
+                -1
+            );
+            assert_eq!(CStr::from_ptr(out), c"the rank is null");
+        }
+    }
+
+    #[test]
+    fn a_residual_of_another_shape_is_told_apart() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 8,
+        };
+        let residual = Residual {
+            shape,
+            pieces: BTreeMap::new(),
+        };
+        assert_eq!(fits(&residual, DType::F32, 8), Ok(()));
+        let error = fits(&residual, DType::BF16, 8).expect_err("of another type");
+        assert!(
+            error.starts_with("the residual is of 8 bytes of f"),
+            "{error}"
+        );
+    }
+}

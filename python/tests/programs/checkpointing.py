@@ -1,0 +1,95 @@
+"""Sums known gradients under DDP, so that what was lost and what came later can be told exactly.
+
+Arguments after the report's path: a part and a folder for checkpoints. ``straight`` makes all
+steps, ``first`` makes all but the last and saves, ``second`` loads and makes the last, in which the
+gradients are zero.
+
+The gradients are small integers, so sums in float32 are exact, and parameters are what was applied.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import gradwire.ddp
+
+STEPS = 8
+TOLERANCE = 0.3
+
+
+class Part(nn.Module):
+    """One layer."""
+
+    def __init__(self, size: int) -> None:
+        """Start with zeros."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(size))
+
+    def forward(self, constant: torch.Tensor) -> torch.Tensor:
+        """Return a loss whose gradient is ``constant``."""
+        return (self.weight * constant).sum()
+
+
+class Counting(nn.Module):
+    """Has the gradient ``constants``, whatever its parameters are."""
+
+    def __init__(self, rank: int) -> None:
+        """Five layers, 1.5 MB."""
+        super().__init__()
+        draws = torch.Generator().manual_seed(rank)
+        sizes = (50_000, 70_000, 130_000, 40_000, 90_000)
+        self.parts = nn.ModuleList([Part(size) for size in sizes])
+        self.constants = [torch.randint(-8, 8, (size,), generator=draws) for size in sizes]
+
+    def forward(self, scale: float) -> torch.Tensor:
+        """Return a loss whose gradient is ``constants`` times ``scale``."""
+        pairs = zip(self.parts, self.constants, strict=True)
+        return scale * sum(part(constant) for part, constant in pairs)
+
+
+def main() -> None:
+    """Do one part and report parameters, losses of segments and what the hook's state owes."""
+    path, part, folder = sys.argv[1:]
+    dist.init_process_group("gradwire")
+    rank = dist.get_rank()
+    saved = Path(folder, f"rank{rank}.pt")
+    model = nn.parallel.DistributedDataParallel(Counting(rank), bucket_cap_mb=0.5)
+    hook = gradwire.ddp.register(model, tolerance=TOLERANCE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+
+    def step(scale: float) -> None:
+        optimizer.zero_grad()
+        model(scale).backward()
+        optimizer.step()
+
+    if part == "second":
+        state = torch.load(saved)
+        model.load_state_dict(state["model"])
+        hook.load_state_dict(state["hook"])
+    else:
+        for _ in range(STEPS - 1):
+            step(1.0)
+    report = {"owed": {name: v.numel() for name, v in hook.state_dict()["residuals"].items()}}
+    if part == "first":
+        torch.save({"model": model.state_dict(), "hook": hook.state_dict()}, saved)
+        again = hook.state_dict()
+        hook.load_state_dict(torch.load(saved)["hook"])
+        report["same"] = str(hook.state_dict()) == str(again)
+    else:
+        step(0.0)
+    report["step"] = hook.step
+    parameters = torch.cat([p.detach() for p in model.parameters()])
+    report["parameters"] = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
+    report["lost"] = gradwire.ddp.backend_of().counters()["lost_segments"]
+    Path(path).write_text(json.dumps(report))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+//! Lines for people about what a rank does, on standard error, in the shape of NCCL's:
+//! `host:process:thread [rank] GRADWIRE INFO text`.
+//!
+//! Rooms of this package write by the macros of `log`. The edge decides what is seen, by
+//! [`start`]; without it nothing is. Other packages' lines are not shown.
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gradwire_protocol::units::Rank;
+use log::{LevelFilter, Metadata, Record};
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Level {
+    /// What is probably not meant.
+    Warn,
+    /// What is used, and what has failed.
+    Info,
+    /// How each step of start and end goes.
+    Debug,
+    /// Every operation.
+    Trace,
+}
+
+/// All levels by name, the quietest first.
+const LEVELS: [(&str, Level); 4] = [
+    ("warn", Level::Warn),
+    ("info", Level::Info),
+    ("debug", Level::Debug),
+    ("trace", Level::Trace),
+];
+
+/// There is no such level.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{given:?} is no level: allowed are warn, info, debug and trace")]
+pub struct LevelError {
+    /// As given.
+    given: String,
+}
+
+impl FromStr for Level {
+    type Err = LevelError;
+
+    /// Reads a level, in small or capital letters.
+    fn from_str(text: &str) -> Result<Self, LevelError> {
+        let found = LEVELS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text));
+        found.map(|(_, level)| *level).ok_or_else(|| LevelError {
+            given: text.to_owned(),
+        })
+    }
+}
+
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Warn => Self::Warn,
+            Level::Info => Self::Info,
+            Level::Debug => Self::Debug,
+            Level::Trace => Self::Trace,
+        }
+    }
+}
+
+/// Shows lines up to a level from now on. Lines name the rank that was told last.
+pub fn start(level: Level) {
+    // Another log of this process keeps its place: lines of gradwire then go there.
+    let _ = log::set_logger(&LINES);
+    log::set_max_level(level.into());
+}
+
+/// Lines are about this rank from now on.
+pub fn rank_is(rank: Rank) {
+    LINES.rank.store(u32::from(rank.0), Ordering::Relaxed);
+}
+
+static LINES: Lines = Lines {
+    rank: AtomicU32::new(NO_RANK),
+    host: OnceLock::new(),
+};
+const NO_RANK: u32 = u32::MAX;
+
+/// Writes lines to standard error.
+struct Lines {
+    rank: AtomicU32,
+    host: OnceLock<String>,
+}
+
+impl log::Log for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("gradwire")
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let line = line(
+            &Origin {
+                host: self.host.get_or_init(crate::open::host_name),
+                process: std::process::id(),
+                thread: thread_number(),
+                rank: self.rank.load(Ordering::Relaxed),
+            },
+            record,
+        );
+        // A closed standard error is no reason to stop training.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+
+    fn flush(&self) {}
+}
+
+/// Where a line comes from.
+struct Origin<'a> {
+    host: &'a str,
+    process: u32,
+    thread: u32,
+    rank: u32,
+}
+
+fn line(origin: &Origin<'_>, record: &Record<'_>) -> String {
+    let Origin {
+        host,
+        process,
+        thread,
+        rank,
+    } = origin;
+    let rank: &dyn fmt::Display = match *rank {
+        NO_RANK => &"-",
+        _ => rank,
+    };
+    let (level, text) = (record.level(), record.args());
+    format!("{host}:{process}:{thread} [{rank}] GRADWIRE {level} {text}\n")
+}
+
+/// The kernel's number of the calling thread, as debuggers and `top -H` show it.
+fn thread_number() -> u32 {
+    let path = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let number = path.file_name().and_then(|name| name.to_str());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read_in_any_letters_and_an_unknown_one_names_the_known() {
+        assert_eq!("INFO".parse(), Ok(Level::Info));
+        assert_eq!("trace".parse(), Ok(Level::Trace));
+        let error = "verbose".parse::<Level>().expect_err("no level");
+        let text = "\"verbose\" is no level: allowed are warn, info, debug and trace";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_line_has_the_shape_of_nccl() {
+        let mut origin = Origin {
+            host: "box",
+            process: 7,
+            thread: 9,
+            rank: 3,
+        };
+        let record = |origin: &Origin<'_>| {
+            let mut record = Record::builder();
+            line(
+                origin,
+                &record
+                    .level(log::Level::Warn)
+                    .args(format_args!("a {}", 1))
+                    .build(),
+            )
+        };
+        assert_eq!(record(&origin), "box:7:9 [3] GRADWIRE WARN a 1\n");
+        origin.rank = NO_RANK;
+        assert!(record(&origin).contains(" [-] "));
+    }
+}

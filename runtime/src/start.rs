@@ -1,0 +1,114 @@
+//! The line that rank 0 writes when its job starts: what is used.
+
+use std::collections::BTreeSet;
+
+use gradwire_protocol::job::{Algorithm, Job, Watchers};
+use gradwire_protocol::units::Rank;
+use gradwire_transport::control::Peer;
+
+/// The job as its file says it, before anything was fitted to hosts: its name, and a short hash
+/// that is equal for equal jobs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Name(String);
+
+impl Name {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self(format!("{} ({:08x})", job.name, hash(job)))
+    }
+}
+
+/// FNV-1a of all keys and values, folded to 32 bits.
+fn hash(job: &Job) -> u32 {
+    let text = job.flat().into_iter();
+    let text = text.map(|(key, value)| format!("{key}={value}\n"));
+    let bytes = text.flat_map(String::into_bytes);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+/// Tells once per job what it uses, and at level debug what each rank does.
+pub(crate) fn tell(name: &Name, job: &Job, roster: &[Peer], own: (Rank, &str)) {
+    let (rank, wire) = own;
+    if rank == Rank(0) {
+        log::info!("{}", line(name, job, roster, wire));
+    }
+    let peer = &roster[usize::from(rank.0)];
+    let (addresses, mtu) = (&peer.data_addresses, job.transport.mtu);
+    log::debug!("joined over {wire}, data at {addresses:?}, mtu {mtu:?}");
+}
+
+fn line(name: &Name, job: &Job, roster: &[Peer], wire: &str) -> String {
+    let hosts: BTreeSet<&str> = roster.iter().map(|peer| peer.host.as_str()).collect();
+    let values = job.flat();
+    let value = |key: &str| values[key].replace('"', "");
+    let algorithm = match (job.collectives.algorithm, job.collectives.table.len()) {
+        (Algorithm::Auto, 0) => "auto".to_owned(),
+        (Algorithm::Auto, entries) => format!("auto by a table of {entries}"),
+        _ => value("collectives.algorithm"),
+    };
+    let metrics = match (job.metrics.port, job.metrics.bind) {
+        (0, _) => "no metrics".to_owned(),
+        (port, Watchers::Loopback) => format!("metrics at port {port} of loopback"),
+        (port, Watchers::Any) => format!("metrics at port {port}"),
+    };
+    let Name(job) = name;
+    format!(
+        "gradwire {}: job {job}, {}, {}, wire {wire}, security {}, tolerance {}, algorithm \
+         {algorithm}, {metrics}",
+        env!("CARGO_PKG_VERSION"),
+        count(roster.len(), "rank"),
+        count(hosts.len(), "host"),
+        value("security"),
+        value("tolerance"),
+    )
+}
+
+fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster(hosts: &[&str]) -> Vec<Peer> {
+        let peer = |(rank, host): (usize, &&str)| Peer {
+            rank: Rank(rank as u16),
+            host: (*host).to_owned(),
+            data_addresses: Vec::new(),
+            mtu: 1500,
+            receive_buffer: 1 << 20,
+            memory: None,
+        };
+        hosts.iter().enumerate().map(peer).collect()
+    }
+
+    #[test]
+    fn the_line_tells_what_is_used() {
+        let mut job = Job::default();
+        job.metrics.port = 9400;
+        let line = line(
+            &Name("job (12345678)".to_owned()),
+            &job,
+            &roster(&["a", "b", "b"]),
+            "udp",
+        );
+        let told = line.split_once(": ").map(|(_, told)| told);
+        let wanted = "job job (12345678), 3 ranks, 2 hosts, wire udp, security aead, tolerance 0%, \
+                      algorithm auto, metrics at port 9400 of loopback";
+        assert_eq!(told, Some(wanted));
+    }
+
+    #[test]
+    fn equal_jobs_have_equal_hashes_and_others_have_not() {
+        let mut other = Job::default();
+        other.transport.spray_burst += 1;
+        assert_eq!(Name::of(&Job::default()), Name::of(&Job::default()));
+        assert_ne!(Name::of(&Job::default()), Name::of(&other));
+    }
+}

@@ -1,0 +1,308 @@
+//! The flight recorder of a rank: what its last operations were, how they ended, and what those
+//! that have not ended wait for.
+//!
+//! [`dump`] is what it held at one moment, as plain data; `ring` where it is kept. When something
+//! fails that others depend on (an operation, a peer, the job), the recorder is dumped once, into
+//! the folder that the caller named, and the error names the file.
+//!
+//! What is not here: how dumps of several ranks are compared (the command's `trace show`).
+
+pub mod dump;
+mod ring;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::operation::{Collective, Operation, Progress};
+use gradwire_protocol::units::Rank;
+
+pub use dump::Dump;
+
+use crate::metrics::operations;
+use crate::metrics::snapshot::Subject;
+use dump::{Entry, LostRank, Members, Needs, State, VERSION};
+use ring::{Change, Failing, Number, Ring, Slot};
+
+/// What is only known to whoever drives.
+#[derive(Debug, Default)]
+pub(crate) struct Situation {
+    needs: BTreeMap<Number, Progress>,
+    lost: BTreeMap<Rank, String>,
+    aborted: Option<String>,
+}
+
+impl Situation {
+    /// What the communicator knows; `pending` are the operations that it has, as recorded here.
+    pub(crate) fn new(
+        communicator: &Communicator,
+        recorded: impl Fn(gradwire_collectives::operation::OperationId) -> Option<Recorded>,
+    ) -> Self {
+        let needs = communicator
+            .progress()
+            .filter_map(|(id, progress)| Some((recorded(id)?.0?, progress)));
+        Self {
+            needs: needs.collect(),
+            lost: communicator.lost().clone(),
+            aborted: communicator.aborted().map(str::to_owned),
+        }
+    }
+}
+
+/// An operation in the recorder; nothing where the recorder is off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded(Option<Number>);
+
+/// The last operations of a rank.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    subject: Subject,
+    entries: u32,
+    ring: Option<Mutex<Ring>>,
+    folder: Option<PathBuf>,
+    kept: Mutex<Kept>,
+    joined: Instant,
+    joined_unix: Duration,
+}
+
+/// Where the dump of the first failure is.
+#[derive(Debug)]
+enum Kept {
+    NothingFailed,
+    Unwritten(Box<Dump>),
+    At(PathBuf),
+    Nowhere,
+}
+
+impl Recorder {
+    /// A recorder of `entries` operations, 0 for none; a failure is dumped into `folder`.
+    #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
+    pub(crate) fn new(subject: Subject, entries: u32, folder: Option<PathBuf>) -> Self {
+        Self {
+            subject,
+            entries,
+            ring: (entries > 0).then(|| Mutex::new(Ring::new(entries as usize))),
+            folder,
+            kept: Mutex::new(Kept::NothingFailed),
+            joined: Instant::now(),
+            joined_unix: unix_time(),
+        }
+    }
+
+    /// An operation is submitted.
+    #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
+    pub(crate) fn submitted(&self, operation: &Operation) -> Recorded {
+        let ring = self.ring();
+        Recorded(ring.map(|mut ring| ring.push(operation, Instant::now())))
+    }
+
+    /// It is started.
+    pub(crate) fn started(&self, recorded: Recorded, at: Instant) {
+        self.change(recorded, || Change::Started(at));
+    }
+
+    /// It has completed.
+    #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
+    pub(crate) fn completed(&self, recorded: Recorded) {
+        self.change(recorded, || Change::Completed(Instant::now()));
+    }
+
+    /// It was refused, or has failed with this still to do.
+    #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
+    pub(crate) fn failed(
+        &self,
+        recorded: Recorded,
+        error: &dyn std::error::Error,
+        unfinished: Option<Progress>,
+    ) {
+        self.change(recorded, || {
+            let error = error.to_string();
+            Change::Failed(Instant::now(), Box::new(Failing { error, unfinished }))
+        });
+    }
+
+    fn change(&self, recorded: Recorded, change: impl FnOnce() -> Change) {
+        if let (Some(number), Some(mut ring)) = (recorded.0, self.ring()) {
+            ring.change(number, change());
+        }
+    }
+
+    fn ring(&self) -> Option<MutexGuard<'_, Ring>> {
+        let ring = self.ring.as_ref()?;
+        Some(ring.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something has failed that others depend on: what is remembered now will be written by
+    /// [`Recorder::keep`], unless something had failed before. Tells whether it will.
+    pub(crate) fn note_failure(&self, reason: &str, situation: impl FnOnce() -> Situation) -> bool {
+        let mut kept = self.kept();
+        if self.folder.is_none() || !matches!(*kept, Kept::NothingFailed) {
+            return false;
+        }
+        let mut dump = self.dump(situation());
+        dump.reason = Some(reason.to_owned());
+        *kept = Kept::Unwritten(Box::new(dump));
+        true
+    }
+
+    /// Writes the dump of the first failure, if that was not done; gives the file. Blocks for as
+    /// long as the file system does.
+    pub(crate) fn keep(&self) -> Option<PathBuf> {
+        let mut kept = self.kept();
+        if let (Kept::Unwritten(dump), Some(folder)) = (&*kept, &self.folder) {
+            *kept = match write(dump, folder) {
+                Ok(path) => {
+                    let file = path.display();
+                    log::info!("trace of this rank: {file}; compare all: gradwire trace show");
+                    Kept::At(path)
+                }
+                Err(error) => {
+                    let folder = folder.display();
+                    log::warn!("no trace of this rank: {folder}: {error}");
+                    Kept::Nowhere
+                }
+            };
+        }
+        match &*kept {
+            Kept::At(path) => Some(path.clone()),
+            _ => None,
+        }
+    }
+
+    /// What is remembered now, without a driver that could tell more.
+    pub(crate) fn dump_alone(&self, why: &str) -> Dump {
+        let mut dump = self.dump(Situation::default());
+        dump.incomplete = Some(why.to_owned());
+        dump
+    }
+
+    /// What is remembered now.
+    #[expect(clippy::disallowed_methods, reason = "a dump has a time")]
+    pub(crate) fn dump(&self, mut situation: Situation) -> Dump {
+        let (slots, total) = self
+            .ring()
+            .map_or((Vec::new(), 0), |ring| (ring.slots(), ring.total()));
+        let lost = situation.lost.into_iter();
+        let mut groups = BTreeMap::new();
+        for slot in &slots {
+            let ranks = || slot.ranks.iter().map(|rank| rank.0).collect();
+            groups.entry(slot.label.group).or_insert_with(ranks);
+        }
+        let groups = groups.into_iter().map(|(id, ranks)| Members { id, ranks });
+        let operations = slots.into_iter().map(|slot| {
+            let needs = situation.needs.remove(&slot.number);
+            self.entry(slot, needs)
+        });
+        Dump {
+            gradwire_trace: VERSION,
+            job: self.subject.job.clone(),
+            job_id: self.subject.job_id,
+            rank: self.subject.rank,
+            world_size: self.subject.world_size,
+            host: self.subject.host.clone(),
+            process: std::process::id(),
+            wire: self.subject.wire.to_owned(),
+            reason: None,
+            at_unix_s: unix_time().as_secs_f64(),
+            at_us: self.since_joined(Instant::now()),
+            entries: self.entries,
+            operations_total: total,
+            lost: lost
+                .map(|(Rank(rank), reason)| LostRank { rank, reason })
+                .collect(),
+            aborted: situation.aborted,
+            incomplete: None,
+            groups: groups.collect(),
+            operations: operations.collect(),
+        }
+    }
+
+    fn entry(&self, slot: Slot, needs: Option<Progress>) -> Entry {
+        let collective = slot.label.call.collective;
+        let submitted_us = self.since_joined(slot.submitted);
+        let state = match (&slot.failing, slot.ended, slot.started) {
+            (Some(_), _, _) => State::Failed,
+            (None, Some(_), _) => State::Completed,
+            (None, None, Some(_)) => State::Started,
+            (None, None, None) => State::Submitted,
+        };
+        let (error, unfinished) = slot.failing.map_or((None, None), |failing| {
+            let Failing { error, unfinished } = *failing;
+            (Some(error), unfinished)
+        });
+        let (root, peer) = named_ranks(collective);
+        Entry {
+            number: slot.number.0,
+            group: slot.label.group,
+            sequence: slot.label.sequence,
+            kind: operations::name(collective).to_owned(),
+            root,
+            peer,
+            dtype: slot.dtype.to_string(),
+            reduction: collective.reduces().then(|| slot.op.to_string()),
+            bytes: slot.bytes as u64,
+            state,
+            submitted_unix_s: (self.joined_unix + Duration::from_micros(submitted_us))
+                .as_secs_f64(),
+            submitted_us,
+            started_us: slot.started.map(|at| self.since_joined(at)),
+            ended_us: slot.ended.map(|at| self.since_joined(at)),
+            error,
+            needs: needs.or(unfinished).map(needs_of),
+        }
+    }
+
+    fn since_joined(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.joined).as_micros() as u64
+    }
+}
+
+fn named_ranks(collective: Collective) -> (Option<u16>, Option<u16>) {
+    let named = collective.named_rank().map(|rank| rank.0);
+    match collective.is_point_to_point() {
+        true => (None, named),
+        false => (named, None),
+    }
+}
+
+fn needs_of(progress: Progress) -> Needs {
+    Needs {
+        ranks: progress.waits_for,
+        received_bytes: progress.received,
+        expected_bytes: progress.expected,
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "people compare hosts by their clocks"
+)]
+fn unix_time() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+/// Writes a dump so that its file is whole or not there. The name tells the job's run and the rank:
+/// ranks of several hosts, and restarts, may share a folder.
+fn write(dump: &Dump, folder: &Path) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let Dump {
+        job, job_id, rank, ..
+    } = dump;
+    let path = folder.join(format!("gradwire-{job}-{job_id:08x}-rank{rank}.json"));
+    let unfinished = path.with_extension("json.part");
+    let mut file = std::fs::File::create(&unfinished)?;
+    file.write_all(dump.to_json().as_bytes())?;
+    file.write_all(b"\n")?;
+    drop(file);
+    std::fs::rename(&unfinished, &path)?;
+    // The error may be read from elsewhere than the folder was named.
+    Ok(path.canonicalize().unwrap_or(path))
+}

@@ -1,0 +1,202 @@
+//! What the flight recorder of a rank held at one moment: plain data, read back from the JSON that
+//! it is written to.
+//!
+//! Times in microseconds count from the moment at which the rank had joined its job and never jump;
+//! times in Unix seconds are of the host's clock, which may differ from that of other hosts.
+
+use serde::{Deserialize, Serialize};
+
+/// The form of a dump. Another form has another number.
+pub const VERSION: u32 = 1;
+
+/// The recorder of one rank at one moment.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Dump {
+    /// [`VERSION`]; tells a dump from other JSON.
+    pub gradwire_trace: u32,
+    /// Name of the job.
+    pub job: String,
+    /// Number of this run of the job, equal on all ranks.
+    pub job_id: u32,
+    /// The rank.
+    pub rank: u16,
+    /// How many ranks the job has.
+    pub world_size: u16,
+    /// The host that it runs on.
+    pub host: String,
+    /// Its process.
+    pub process: u32,
+    /// What carries its packets: "udp", "uring", "shm", or "shm+udp".
+    pub wire: String,
+    /// What made the rank write this; nothing when it was asked.
+    pub reason: Option<String>,
+    /// When, in Unix seconds.
+    pub at_unix_s: f64,
+    /// When, in microseconds since the rank had joined.
+    pub at_us: u64,
+    /// How many operations the recorder keeps.
+    pub entries: u32,
+    /// How many operations there have been.
+    pub operations_total: u64,
+    /// The ranks that are lost to this one.
+    pub lost: Vec<LostRank>,
+    /// Why no operation is taken any more, if so.
+    pub aborted: Option<String>,
+    /// Why it is not known what pending operations wait for, if so.
+    pub incomplete: Option<String>,
+    /// The groups of the operations.
+    pub groups: Vec<Members>,
+    /// The operations, in the order in which they were submitted.
+    pub operations: Vec<Entry>,
+}
+
+/// A lost rank.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LostRank {
+    /// Which one.
+    pub rank: u16,
+    /// How it was lost.
+    pub reason: String,
+}
+
+/// The ranks of a group.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Members {
+    /// Number of the group, equal on all its ranks.
+    pub id: u16,
+    /// Its ranks, in its order.
+    pub ranks: Vec<u16>,
+}
+
+/// Where an operation stands.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The caller has given it up; whoever drives has not taken it yet.
+    Submitted,
+    /// Its packets may be on their way.
+    Started,
+    /// It has succeeded.
+    Completed,
+    /// It was refused or has failed.
+    Failed,
+}
+
+impl State {
+    /// Whether the operation has ended.
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Entry {
+    /// Which operation of this rank, from 0.
+    pub number: u64,
+    /// Its group.
+    pub group: u16,
+    /// Its number in the group; of messages between two ranks, their number between these.
+    pub sequence: u32,
+    /// What: "all_reduce", "send", ...
+    pub kind: String,
+    /// The root of a collective that has one.
+    pub root: Option<u16>,
+    /// The other rank of a message between two ranks.
+    pub peer: Option<u16>,
+    /// The type of its elements.
+    pub dtype: String,
+    /// How they are reduced, where they are.
+    pub reduction: Option<String>,
+    /// Length of its tensor: of the longer one of input and output.
+    pub bytes: u64,
+    /// Where it stands.
+    pub state: State,
+    /// When it was submitted, in Unix seconds.
+    pub submitted_unix_s: f64,
+    /// When it was submitted, in microseconds since the rank had joined.
+    pub submitted_us: u64,
+    /// When it was started, likewise.
+    pub started_us: Option<u64>,
+    /// When it ended, likewise.
+    pub ended_us: Option<u64>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What it waits for, or waited for when it failed.
+    pub needs: Option<Needs>,
+}
+
+/// What an operation that has not completed waits for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Needs {
+    /// Ranks that have not sent or not received everything.
+    pub ranks: Vec<u16>,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes to receive.
+    pub expected_bytes: u64,
+}
+
+impl Entry {
+    /// How long it took, or has taken at `now_us`, from when it was submitted.
+    pub fn took_us(&self, now_us: u64) -> u64 {
+        let end = self.ended_us.unwrap_or(now_us);
+        end.saturating_sub(self.submitted_us)
+    }
+}
+
+/// Why a text is no dump.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// It is no JSON, or ends too early.
+    #[error("it is no whole JSON object ({0}): was the process killed while it wrote?")]
+    Json(serde_json::Error),
+    /// It is something else.
+    #[error("it is no trace of gradwire: it lacks \"gradwire_trace\"")]
+    Foreign,
+    /// Another release has written it.
+    #[error("its form is number {0}, this release reads {VERSION}: use the gradwire that wrote it")]
+    Version(u64),
+    /// A field is missing or of another type.
+    #[error("it is no trace of gradwire: {0}")]
+    Fields(serde_json::Error),
+}
+
+impl Dump {
+    /// Reads a dump back.
+    ///
+    /// # Errors
+    /// [`ParseError`] tells what the text is instead.
+    pub fn from_json(text: &str) -> Result<Self, ParseError> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(ParseError::Json)?;
+        let version = value.get("gradwire_trace").ok_or(ParseError::Foreign)?;
+        match version.as_u64() {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => return Err(ParseError::Version(version)),
+            None => return Err(ParseError::Foreign),
+        }
+        serde_json::from_value(value).map_err(ParseError::Fields)
+    }
+
+    /// The dump as one line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("plain data with names as keys")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Dump::from_json(text).expect_err("no dump").to_string()
+    }
+
+    #[test]
+    fn what_is_no_dump_is_told_apart() {
+        assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("no whole JSON object"));
+        assert!(refusal("[1, 2]").contains("lacks \"gradwire_trace\""));
+        assert!(refusal("{\"gradwire_trace\": 7}").contains("number 7"));
+        assert!(refusal("{\"gradwire_trace\": 1}").contains("missing field"));
+    }
+}
