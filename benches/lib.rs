@@ -9,7 +9,7 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
 use gradwire_protocol::wire::Header;
 
 /// Two ranks of one job, and the time that passes between them.
@@ -66,6 +66,7 @@ impl Pair {
             Rank(0),
             Incoming {
                 tag,
+                signature: Signature::NONE,
                 step,
                 bytes,
                 tolerance,
@@ -73,6 +74,7 @@ impl Pair {
         );
         let outgoing = Outgoing {
             tag,
+            signature: Signature::NONE,
             step,
             bytes,
             tolerance,

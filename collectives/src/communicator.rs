@@ -18,17 +18,19 @@ use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
-use gradwire_protocol::receiver::{Placement, Posting};
+use gradwire_protocol::receiver::{Outline, Placement, Posting};
 use gradwire_protocol::units::{Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
+use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
 use crate::operation::{
     Collective, Completion, Operation, OperationError, OperationId, Progress, SubmitError,
 };
-use crate::plan::{Plan, Seat};
+use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
+use crate::plan::{PARTS, Plan, Seat};
 use crate::plans::Plans;
 use crate::running::{Desk, Memory, Running};
 use crate::selection::Preference;
@@ -45,6 +47,8 @@ pub struct Communicator {
     memory: Memory,
     stash: Stash,
     table: Table,
+    agreement: Agreement,
+    patience: Patience,
     matching: Matching,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
@@ -58,6 +62,7 @@ pub struct Communicator {
 impl Communicator {
     /// A communicator without operations over an endpoint of the same job.
     pub fn new(endpoint: Endpoint, job: &Job) -> Self {
+        let agreement = Agreement::new(endpoint.settings().identity.rank);
         Self {
             endpoint,
             policy: job.policy(),
@@ -66,8 +71,10 @@ impl Communicator {
             memory: Memory::default(),
             stash: Stash::default(),
             table: Table::default(),
+            agreement,
             matching: Matching::default(),
             next_deadline: None,
+            patience: Patience::default(),
             promised: BTreeMap::new(),
             completions: VecDeque::new(),
             lost: BTreeMap::new(),
@@ -89,6 +96,15 @@ impl Communicator {
             "one host for each of {world_size} ranks"
         );
         self.preference = self.preference.with_hosts(hosts);
+        self
+    }
+
+    /// The communicator, which does not fail an operation that misses its deadline until
+    /// [`Communicator::conclude`] says what has become of it. Whoever drives it asks the other
+    /// ranks meanwhile.
+    #[must_use]
+    pub fn with_inquiries(mut self) -> Self {
+        self.patience = Patience::Asks;
         self
     }
 
@@ -133,12 +149,27 @@ impl Communicator {
         Ok(id)
     }
 
+    /// This rank has come as far as a collective; tells what contradicts it.
+    fn enter(&mut self, slot: usize) -> Option<Mismatch> {
+        let running = self.table.get(slot)?;
+        let operation = &running.operation;
+        if operation.collective.is_point_to_point() {
+            return None;
+        }
+        let expects = |from, part| running.inbound(from, part).is_some();
+        self.agreement.enter((operation, running.label), expects)
+    }
+
     fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
         self.matching.take(&operation);
         let segment_bytes = self.endpoint.segment_bytes();
         let min_lossy = self.preference.min_lossy_bytes();
         let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
         let slot = self.table.insert(running);
+        if let Some(mismatch) = self.enter(slot) {
+            self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
+            return;
+        }
         self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
     }
 
@@ -216,6 +247,7 @@ impl Communicator {
         self.lost.insert(rank, reason.to_owned());
         self.endpoint.fail_peer(rank);
         self.stash.forget(rank);
+        self.agreement.forget(rank);
         self.matching.forget(rank);
         let (me, lost) = (self.me(), self.lost.clone());
         self.fail_where(
@@ -252,6 +284,51 @@ impl Communicator {
             },
         );
         self.promised.clear();
+    }
+
+    /// An operation that has missed its deadline, once, until it is concluded or completes.
+    pub fn poll_overdue(&mut self) -> Option<Overdue> {
+        let Patience::Asked(id, Told::No) = self.patience else {
+            return None;
+        };
+        self.patience = Patience::Asked(id, Told::Yes);
+        let (_, running) = self.running(id)?;
+        Some(Overdue::of(id, &running.operation))
+    }
+
+    /// Fails an overdue operation, and everything else with it: the verdict says where the other
+    /// ranks are, in words. Nothing happens to one that has ended.
+    pub fn conclude(&mut self, now: Instant, id: OperationId, verdict: String) {
+        if let Some((slot, running)) = self.running(id) {
+            let error = running.timed_out(now, Some(verdict));
+            self.fail_all(slot, error);
+        }
+    }
+
+    fn running(&self, id: OperationId) -> Option<(usize, &Running)> {
+        self.table.iter().find(|(_, running)| running.id == id)
+    }
+
+    /// Where this rank is, for a rank that asks.
+    pub fn whereabouts(&self, asker: Rank, question: &Question) -> Whereabouts {
+        let &Question {
+            group,
+            sequence,
+            side,
+        } = question;
+        let part = if side == Side::Member { 0 } else { PARTS };
+        let tag = Tag::new(group, sequence, part);
+        let running = self.table.counterpart(tag, (asker, side));
+        let completed = || match side {
+            Side::Member => self.agreement.completed(group, sequence),
+            Side::Sender | Side::Receiver => None,
+        };
+        let pending = self.table.iter().map(|(_, running)| running.label);
+        Whereabouts {
+            there: running.map(Operation::label).or_else(completed),
+            last: self.agreement.last(group),
+            pending: pending.take(PENDING_TOLD).collect(),
+        }
     }
 
     /// Why nothing works any more, if so.
@@ -345,10 +422,17 @@ impl Communicator {
             .table
             .remove(slot)
             .expect("ended once, by whoever found it running");
+        if matches!(self.patience, Patience::Asked(id, _) if id == running.id) {
+            self.patience = Patience::Asks;
+        }
         if self.aborted.is_none() {
             self.promised.extend(running.promises());
         }
-        let had_deadline = running.operation.deadline.is_some();
+        let operation = &running.operation;
+        if result.is_ok() && !operation.collective.is_point_to_point() {
+            self.agreement.complete(operation, running.label);
+        }
+        let had_deadline = operation.deadline.is_some();
         let completion = running.into_completion(result, &mut self.memory);
         self.completions.push_back(completion);
         if had_deadline {
@@ -391,9 +475,10 @@ impl Communicator {
 
     fn take_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Announced { from, tag, .. } => {
+            Event::Announced { from, tag, outline } => {
                 self.matching.announce(from, tag);
                 self.start_matched(now);
+                self.take_announced(from, tag, outline);
             }
             Event::Received { from, tag, holes } => {
                 let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
@@ -421,22 +506,31 @@ impl Communicator {
                 let Some(Found { slot, .. }) = self.table.find_in(from, tag) else {
                     return;
                 };
-                let Some(label) = self.table.label(slot) else {
+                let Some(running) = self.table.get(slot) else {
                     return;
                 };
-                self.fail_all(
-                    slot,
-                    OperationError::Mismatch {
-                        label,
-                        from,
-                        ours,
-                        theirs,
-                    },
-                );
+                let operation = &running.operation;
+                let mismatch = (self.agreement).contradicts(from, operation, (ours, theirs));
+                self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
             Event::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }
+        }
+    }
+
+    /// A message has come that no operation has posted.
+    fn take_announced(&mut self, from: Rank, tag: Tag, outline: Outline) {
+        if self.table.find_in(from, tag).is_some() {
+            return;
+        }
+        let (slot, running) = self.table.collective(tag).unzip();
+        let Some(mismatch) = self.agreement.announce((from, tag), outline, running) else {
+            return;
+        };
+        match slot {
+            Some(slot) => self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch))),
+            None => self.abort(&mismatch.to_string()),
         }
     }
 
@@ -472,8 +566,14 @@ impl Communicator {
         };
         let overdue = (self.table.iter()).find(|(_, running)| is_overdue(&running.operation));
         if let Some((slot, running)) = overdue {
-            let error = running.timed_out();
-            self.fail_all(slot, error);
+            match self.patience {
+                Patience::None => {
+                    let error = running.timed_out(now, None);
+                    self.fail_all(slot, error);
+                }
+                Patience::Asks => self.patience = Patience::Asked(running.id, Told::No),
+                Patience::Asked(..) => {}
+            }
             return;
         }
         let me = self.me();
@@ -522,7 +622,11 @@ impl Machine for Communicator {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        earlier(self.endpoint.poll_timeout(), self.next_deadline)
+        let deadline = match self.patience {
+            Patience::Asked(..) => None,
+            Patience::None | Patience::Asks => self.next_deadline,
+        };
+        earlier(self.endpoint.poll_timeout(), deadline)
     }
 }
 

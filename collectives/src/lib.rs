@@ -3,6 +3,8 @@
 //! Start here:
 //! - [`communicator`]: the machine. Takes operations, drives an endpoint, gives completions.
 //! - [`operation`]: what an operation is, what is refused, how it can fail.
+//! - [`call`], [`agreement`]: what an operation has to be on every rank, and how ranks that
+//!   disagree find out. [`overdue`]: what ranks ask each other when one takes too long.
 //! - `plan`: the form in which every algorithm is written: which messages go where, after what.
 //! - `one_step`, `direct`, `ring`, `halving_doubling`, `hierarchical`: reductions. `reduce`,
 //!   `gather`, `broadcast`, `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`,
@@ -18,11 +20,13 @@
 //! What is not here: packets, loss and repair (`gradwire-protocol`), sockets and clocks
 //! (`gradwire-transport`).
 
+pub mod agreement;
 mod all_gather;
 mod all_to_all;
 mod barrier;
 mod broadcast;
 pub mod buffer;
+pub mod call;
 pub mod communicator;
 mod direct;
 pub mod dtype;
@@ -35,6 +39,7 @@ pub mod magnitude;
 mod matching;
 mod one_step;
 pub mod operation;
+pub mod overdue;
 mod plan;
 mod plans;
 mod point_to_point;

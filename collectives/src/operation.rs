@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
+use gradwire_protocol::units::{Instant, Layer, Rank, Share, Span, Step};
 
+use crate::agreement::Mismatch;
 use crate::buffer::Buffer;
+use crate::call::Call;
 use crate::dtype::{DType, ReduceOp};
 use crate::holes::{Hole, Holes};
 use crate::matching::tag_and_count;
@@ -136,22 +138,45 @@ impl Collective {
     }
 }
 
+impl Collective {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::Broadcast { .. } => "broadcast",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Reduce { .. } => "reduce",
+            Self::Gather { .. } => "gather",
+            Self::Scatter { .. } => "scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Barrier => "barrier",
+            Self::Send { .. } => "send",
+            Self::Receive { .. } | Self::ReceiveAny { .. } => "receive",
+        }
+    }
+
+    /// Writes from or to which rank it is, where one is named: " from rank 1".
+    pub(crate) fn write_direction(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broadcast { root } | Self::Scatter { root } => write!(f, " from rank {root}"),
+            Self::Reduce { root } | Self::Gather { root } => write!(f, " to rank {root}"),
+            Self::Send { to, tag } => write!(f, " to rank {to}, tag {tag}"),
+            Self::Receive { from, tag } => write!(f, " from rank {from}, tag {tag}"),
+            Self::ReceiveAny { tag } => write!(f, " from any rank, tag {tag}"),
+            Self::AllReduce
+            | Self::AllGather
+            | Self::ReduceScatter
+            | Self::AllToAll
+            | Self::Barrier => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AllReduce => f.write_str("all_reduce"),
-            Self::Broadcast { root } => write!(f, "broadcast from rank {root}"),
-            Self::AllGather => f.write_str("all_gather"),
-            Self::ReduceScatter => f.write_str("reduce_scatter"),
-            Self::Reduce { root } => write!(f, "reduce to rank {root}"),
-            Self::Gather { root } => write!(f, "gather to rank {root}"),
-            Self::Scatter { root } => write!(f, "scatter from rank {root}"),
-            Self::AllToAll => f.write_str("all_to_all"),
-            Self::Barrier => f.write_str("barrier"),
-            Self::Send { to, tag } => write!(f, "send to rank {to}, tag {tag}"),
-            Self::Receive { from, tag } => write!(f, "receive from rank {from}, tag {tag}"),
-            Self::ReceiveAny { tag } => write!(f, "receive from any rank, tag {tag}"),
-        }
+        f.write_str(self.name())?;
+        self.write_direction(f)
     }
 }
 
@@ -291,7 +316,7 @@ pub enum SubmitError {
         dtype: DType,
     },
     /// A buffer ends within an element.
-    #[error("{label} of {bytes} bytes: not a multiple of the {element} bytes of a {dtype}")]
+    #[error("{label}: {bytes} bytes are not a multiple of the {element} bytes of a {dtype}")]
     NotWholeElements {
         /// The operation.
         label: Label,
@@ -356,35 +381,11 @@ pub enum OperationError {
         label: Label,
     },
     /// It took longer than its deadline allows.
-    #[error(
-        "{label}: Timed out waiting for ranks {waits_for:?}, {received} of {expected} bytes were \
-         received"
-    )]
-    TimedOut {
-        /// The operation.
-        label: Label,
-        /// Ranks that have not sent or not received everything.
-        waits_for: Vec<u16>,
-        /// Bytes received.
-        received: u64,
-        /// Bytes to receive.
-        expected: u64,
-    },
-    /// A peer's tensor has another length.
-    #[error(
-        "{label}: rank {from} sent a message of {theirs} bytes where {ours} were expected; {}",
-        .label.agreement()
-    )]
-    Mismatch {
-        /// The operation.
-        label: Label,
-        /// The peer.
-        from: Rank,
-        /// The expected length.
-        ours: u32,
-        /// The peer's length.
-        theirs: u32,
-    },
+    #[error("{0}")]
+    TimedOut(Box<TimedOut>),
+    /// A peer is in another operation, or in one of another shape or type.
+    #[error("{0}")]
+    Mismatch(Box<Mismatch>),
     /// Another operation failed, or somebody gave up.
     #[error("{label} was aborted: {reason}")]
     Aborted {
@@ -393,6 +394,48 @@ pub enum OperationError {
         /// Why.
         reason: String,
     },
+}
+
+/// An operation that took longer than its deadline allows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TimedOut {
+    /// The operation.
+    pub label: Label,
+    /// How long it took until now, and how long it might take; `None` where it has not started,
+    /// since nobody has sent what it receives.
+    pub took: Option<(Span, Span)>,
+    /// What it still needed.
+    pub progress: Progress,
+    /// Where the other ranks say that they are, if they were asked.
+    pub verdict: Option<String>,
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            label,
+            took,
+            progress,
+            verdict,
+        } = self;
+        let Progress {
+            waits_for,
+            received,
+            expected,
+        } = progress;
+        write!(f, "{label}: Timed out ")?;
+        if let Some((elapsed, limit)) = took {
+            write!(f, "after {elapsed} of {limit} ")?;
+        }
+        write!(
+            f,
+            "waiting for ranks {waits_for:?}, {received} of {expected} bytes were received"
+        )?;
+        match verdict {
+            Some(verdict) => write!(f, "; {verdict}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a completed operation did on this rank.
@@ -440,48 +483,46 @@ pub struct Completion {
     pub unfinished: Option<Progress>,
 }
 
-/// An operation's name in messages: "all_reduce, group 0, sequence 7".
+/// An operation's name in messages: "all_reduce(sum) of 1000 f32, group 0, sequence 7".
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Label {
     /// What.
-    pub collective: Collective,
+    pub call: Call,
     /// In which group.
     pub group: u16,
     /// Which one of it.
     pub sequence: u32,
 }
 
-impl Label {
-    /// What the ranks must agree on.
-    fn agreement(&self) -> &'static str {
-        match self.collective {
-            Collective::AllToAll => {
-                "what is split off for a rank must be as long as what that rank expects"
-            }
-            _ => "shape and dtype must be equal on all ranks",
-        }
-    }
-}
-
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            collective,
+            call,
             group,
             sequence,
         } = self;
-        write!(f, "{collective}, group {group}, sequence {sequence}")
+        write!(f, "{call}, group {group}, sequence {sequence}")
     }
 }
 
 impl Operation {
     /// Its name.
     pub fn label(&self) -> Label {
-        let (collective, group, sequence) = (self.collective, self.group.id, self.number());
         Label {
-            collective,
-            group,
-            sequence,
+            call: Call::of(self),
+            group: self.group.id,
+            sequence: self.number(),
+        }
+    }
+
+    /// Length of what this rank gives: its input, where that is shorter or all there is, or its
+    /// buffer.
+    pub(crate) fn given_bytes(&self) -> usize {
+        let input = self.input.as_ref().map(Buffer::len);
+        match (self.collective, input) {
+            (Collective::AllGather, None) => self.buffer.len() / self.group.ranks.len().max(1),
+            (Collective::Scatter { .. }, _) => self.buffer.len(),
+            (_, input) => input.unwrap_or(self.buffer.len()),
         }
     }
 
@@ -537,12 +578,16 @@ impl Operation {
     /// That a receive from any rank ran out of time before there was a message.
     pub(crate) fn unmatched(&self, me: Rank) -> OperationError {
         let others = self.group.ranks.iter().filter(|&&rank| rank != me);
-        OperationError::TimedOut {
+        OperationError::TimedOut(Box::new(TimedOut {
             label: self.label(),
-            waits_for: others.map(|rank| rank.0).collect(),
-            received: 0,
-            expected: self.buffer.len() as u64,
-        }
+            took: None,
+            progress: Progress {
+                waits_for: others.map(|rank| rank.0).collect(),
+                received: 0,
+                expected: self.buffer.len() as u64,
+            },
+            verdict: None,
+        }))
     }
 
     /// Checks of the tensor what one rank can check alone, once the group is known to be right.

@@ -17,13 +17,15 @@ use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Tag};
+use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
 
 use crate::buffer::{Buffer, Place, Region};
 use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
-use crate::operation::{Completion, Operation, OperationError, OperationId, Outcome, Progress};
+use crate::operation::{
+    Completion, Label, Operation, OperationError, OperationId, Outcome, Progress, TimedOut,
+};
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
@@ -93,9 +95,11 @@ enum Stage {
 pub(crate) struct Running {
     pub(crate) id: OperationId,
     pub(crate) operation: Operation,
+    pub(crate) label: Label,
     plan: Arc<Plan>,
     scratch: Option<Buffer>,
     contributors: u16,
+    signature: Signature,
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
     lossy_from: Option<usize>,
@@ -112,6 +116,7 @@ pub(crate) struct Running {
     received_bytes: u64,
     /// What was not received of messages that are no contributions to a sum.
     unfilled: Vec<Hole>,
+    begun: Instant,
     outcome: Outcome,
 }
 
@@ -126,9 +131,12 @@ impl Running {
     ) -> Self {
         let contributors = operation.group.ranks.len() as u16;
         let lossy_from = operation.may_lose().then_some(min_lossy);
+        let label = operation.label();
         Self {
             id,
             contributors,
+            signature: label.call.signature(),
+            label,
             segment_bytes,
             lossy_from,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
@@ -139,6 +147,7 @@ impl Running {
             copies: BTreeMap::new(),
             received_bytes: 0,
             unfilled: Vec::new(),
+            begun: Instant::START,
             outcome: Outcome {
                 source: operation.collective.source(),
                 ..Outcome::default()
@@ -151,6 +160,7 @@ impl Running {
 
     /// Posts everything that will come and sends what waits for nothing.
     pub(crate) fn start(&mut self, stash: &mut Stash, desk: &mut Desk<'_>) {
+        self.begun = desk.now;
         self.copy_own(&mut desk.memory.spares);
         for at in 0..self.plan.inbounds.len() {
             let inbound = self.plan.inbounds[at];
@@ -159,6 +169,7 @@ impl Running {
             let tag = self.tag(inbound.part);
             let incoming = Incoming {
                 tag,
+                signature: self.signature,
                 step: self.operation.step,
                 bytes: cut.bytes(),
                 tolerance: match desk.endpoint.reach(inbound.from) {
@@ -450,6 +461,7 @@ impl Running {
         };
         let outgoing = Outgoing {
             tag: self.tag(outbound.part),
+            signature: self.signature,
             step: self.operation.step,
             bytes: cut.bytes(),
             tolerance,
@@ -517,18 +529,14 @@ impl Running {
     }
 
     /// That the operation ran out of time, and what it was waiting for.
-    pub(crate) fn timed_out(&self) -> OperationError {
-        let Progress {
-            waits_for,
-            received,
-            expected,
-        } = self.progress();
-        OperationError::TimedOut {
-            label: self.operation.label(),
-            waits_for,
-            received,
-            expected,
-        }
+    pub(crate) fn timed_out(&self, now: Instant, verdict: Option<String>) -> OperationError {
+        let deadline = self.operation.deadline.unwrap_or(now);
+        OperationError::TimedOut(Box::new(TimedOut {
+            label: self.label,
+            took: Some((now - self.begun, deadline - self.begun)),
+            progress: self.progress(),
+            verdict,
+        }))
     }
 
     /// What it still needs.

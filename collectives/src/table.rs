@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::units::{Rank, Tag};
 
-use crate::operation::{Collective, Label, Operation};
+use crate::operation::{Collective, Operation};
+use crate::overdue::Side;
 use crate::plan::PARTS;
 use crate::running::Running;
 
@@ -126,14 +127,32 @@ impl Table {
         Some(running)
     }
 
-    /// The operation in a slot.
+    /// The operation in a slot, to go on with it.
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Running> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// The name of the operation in a slot.
-    pub(crate) fn label(&self, slot: usize) -> Option<Label> {
-        Some(self.slots.get(slot)?.as_ref()?.operation.label())
+    /// The operation in a slot.
+    pub(crate) fn get(&self, slot: usize) -> Option<&Running> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    /// The operation that runs with this tag, or for a tag of point-to-point the receive from or
+    /// the send to `peer`.
+    pub(crate) fn counterpart(&self, tag: Tag, (peer, side): (Rank, Side)) -> Option<&Operation> {
+        let lane = match side {
+            Side::Member => Lane::Collective,
+            Side::Sender => Lane::ReceiveFrom(peer),
+            Side::Receiver => Lane::SendTo(peer),
+        };
+        let slot = self.slot_of(tag, lane)?;
+        Some(&self.slots[slot].as_ref()?.operation)
+    }
+
+    /// The collective that runs with this tag: its slot, and it.
+    pub(crate) fn collective(&self, tag: Tag) -> Option<(usize, &Operation)> {
+        let slot = self.slot_of(tag, Lane::Collective)?;
+        Some((slot, &self.slots[slot].as_ref()?.operation))
     }
 
     /// The running operations and their slots.

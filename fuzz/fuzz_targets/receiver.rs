@@ -13,7 +13,7 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::units::{Instant, JobId, Rank, Share, Span, Signature, Step, Tag};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, Kind, VERSION};
 use libfuzzer_sys::fuzz_target;
 
@@ -56,6 +56,7 @@ impl Scene {
         let tolerance = Share::new(f64::from(tag % 4) / 10.0).expect("within 0 to 1");
         let incoming = Incoming {
             tag: Tag(tag.into()),
+            signature: Signature::NONE,
             step: Step(0),
             bytes,
             tolerance,
@@ -74,6 +75,7 @@ impl Scene {
         let (tag, step, tolerance) = (Tag(tag.into()), Step(0), Share::NONE);
         let outgoing = Outgoing {
             tag,
+            signature: Signature::NONE,
             step,
             bytes,
             tolerance,

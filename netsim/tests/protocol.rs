@@ -18,7 +18,7 @@ use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{
-    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Rate, Share, Span, Step, Tag,
+    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Rate, Share, Signature, Span, Step, Tag,
 };
 use gradwire_protocol::wire::Kind;
 
@@ -256,6 +256,7 @@ impl Scenario {
         }
         let outgoing = Outgoing {
             tag,
+            signature: Signature::NONE,
             step: Step(index % 3),
             bytes,
             tolerance,
@@ -315,6 +316,7 @@ impl Scenario {
                 } = message;
                 let incoming = Incoming {
                     tag,
+                    signature: Signature::NONE,
                     step: message.outgoing.step,
                     bytes,
                     tolerance,
@@ -511,6 +513,7 @@ fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
     let (tag, step, bytes, tolerance) = (Tag::new(1, 1, 0), Step(0), 10_000, Share::NONE);
     let incoming = Incoming {
         tag,
+        signature: Signature::NONE,
         step,
         bytes,
         tolerance,
@@ -525,6 +528,7 @@ fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
     };
     let outgoing = Outgoing {
         tag,
+        signature: Signature::NONE,
         step,
         bytes,
         tolerance,

@@ -18,7 +18,7 @@ use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
 use crate::metrics::{MessageTimes, Standing, Traffic};
 use crate::priority::{CONTROL, Policy};
 use crate::reach::{Common, Near, Reach};
-use crate::receiver::{After, Arrived, Incoming, Placement, Receiver, ReceiverCounters};
+use crate::receiver::{After, Arrived, Incoming, Outline, Placement, Receiver, ReceiverCounters};
 use crate::rtt::Rtt;
 use crate::segment;
 use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
@@ -130,8 +130,8 @@ pub enum Event {
         from: Rank,
         /// Its tag.
         tag: Tag,
-        /// Its length in bytes.
-        bytes: u32,
+        /// What it says of itself.
+        outline: Outline,
     },
     /// A posted message is complete.
     Received {
@@ -151,16 +151,16 @@ pub enum Event {
         /// The segments that the receiver did without, if any.
         missing: Option<Bitmap>,
     },
-    /// A message came whose length is not the posted one.
+    /// A message came that is not the posted one.
     Mismatch {
         /// Its sender.
         from: Rank,
         /// Its tag.
         tag: Tag,
-        /// The posted length in bytes.
-        ours: u32,
-        /// The length that came.
-        theirs: u32,
+        /// What was posted.
+        ours: Outline,
+        /// What came.
+        theirs: Outline,
     },
     /// A peer that has messages of ours to acknowledge said nothing for too long.
     PeerSilent {
@@ -319,7 +319,8 @@ impl Endpoint {
     /// Sends a message.
     ///
     /// # Panics
-    /// When `to` is this rank or no rank of the job.
+    /// When `to` is this rank or no rank of the job, or when the message needs more than
+    /// [`SEGMENTS_MAX`](crate::wire::SEGMENTS_MAX) segments, which no MTU that a job allows makes.
     pub fn send(&mut self, now: Instant, to: Rank, outgoing: Outgoing) {
         assert_ne!(
             to, self.common.network.identity.rank,
@@ -500,10 +501,10 @@ impl Endpoint {
         let rank = peer.rank;
         while let Some(arrived) = peer.receiver.take_arrived() {
             self.events.push_back(match arrived {
-                Arrived::Announced { tag, bytes } => Event::Announced {
+                Arrived::Announced { tag, outline } => Event::Announced {
                     from: rank,
                     tag,
-                    bytes,
+                    outline,
                 },
                 Arrived::Complete { tag, holes } => Event::Received {
                     from: rank,

@@ -3,8 +3,9 @@
 use crate::bitmap::{self, Bitmap};
 use crate::endpoint::Settings;
 use crate::priority::CONTROL;
+use crate::receiver::Outline;
 use crate::segment::Segmentation;
-use crate::units::{Instant, MessageId, Share, Span, Step, Tag};
+use crate::units::{Instant, MessageId, Share, Signature, Span, Step, Tag};
 use crate::wire::{Flags, Header, Kind, REPORT_BYTES, Report};
 
 /// What a receiver has to say about a message.
@@ -43,6 +44,7 @@ pub(crate) enum Wants {
 pub(crate) struct Receiving {
     pub(crate) id: MessageId,
     pub(crate) tag: Tag,
+    signature: Signature,
     pub(crate) step: Step,
     pub(crate) cut: Segmentation,
     pub(crate) state: State,
@@ -78,6 +80,7 @@ impl Receiving {
         Self {
             id: header.message,
             tag: header.tag,
+            signature: header.signature,
             step: header.step,
             cut,
             state: State::Early,
@@ -159,6 +162,14 @@ impl Receiving {
         missing > 0
             && lost.ones() >= missing
             && self.received.iter_zeros().all(|segment| lost.has(segment))
+    }
+
+    /// What its sender says of it.
+    pub(crate) fn outline(&self) -> Outline {
+        Outline {
+            bytes: self.cut.bytes(),
+            signature: self.signature,
+        }
     }
 
     /// Whether a packet can belong to this message.

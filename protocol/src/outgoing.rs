@@ -12,9 +12,10 @@ use crate::priority::{Tags, Turn};
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
-    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, Rank, Share, Span, Step, Tag,
+    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, Rank, Share, Signature, Span,
+    Step, Tag,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report};
+use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report, SEGMENTS_MAX};
 
 /// Holes after which a message that is still being sent tells them.
 const UNSAID_HOLES_MAX: u32 = 8;
@@ -60,6 +61,7 @@ pub(crate) struct Sending {
     /// What STOP said was missing, as far as it was heard.
     pub(crate) missing: Option<Bitmap>,
     tag: Tag,
+    signature: Signature,
     step: Step,
     cut: Segmentation,
     tolerance: Share,
@@ -87,6 +89,12 @@ impl Sending {
         now: Instant,
     ) -> Self {
         let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
+        assert!(
+            cut.is_countable(),
+            "{} bytes in segments of {} bytes: a message has at most {SEGMENTS_MAX}",
+            cut.bytes(),
+            cut.segment_bytes()
+        );
         let segments = cut.segments();
         Self {
             id,
@@ -101,6 +109,7 @@ impl Sending {
             begun: now,
             missing: None,
             tag: outgoing.tag,
+            signature: outgoing.signature,
             step: outgoing.step,
             cut,
             tolerance: outgoing.tolerance,
@@ -388,6 +397,7 @@ impl Sending {
             step: self.step,
             tag: self.tag,
             message: self.id,
+            signature: self.signature,
             segment: 0,
             segments,
             offset: 0,

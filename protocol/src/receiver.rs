@@ -16,7 +16,7 @@ use crate::grants::Grants;
 use crate::incoming::{Due, Receiving, State, Wants};
 use crate::machine::Ecn;
 use crate::segment::Segmentation;
-use crate::units::{Instant, MessageId, Rank, Share, Span, Step, Tag};
+use crate::units::{Instant, MessageId, Rank, Share, Signature, Span, Step, Tag};
 use crate::wire::{Header, Kind, Report};
 
 /// An acknowledgement waits at most this long for more segments to report.
@@ -36,12 +36,32 @@ const COMPLETE_KEPT: usize = 1024;
 pub struct Incoming {
     /// The tag that its sender gives it.
     pub tag: Tag,
+    /// Of which kind its operation is.
+    pub signature: Signature,
     /// The training step that it belongs to.
     pub step: Step,
     /// Its length in bytes.
     pub bytes: u32,
     /// The share that may be missing.
     pub tolerance: Share,
+}
+
+impl Incoming {
+    fn outline(&self) -> Outline {
+        Outline {
+            bytes: self.bytes,
+            signature: self.signature,
+        }
+    }
+}
+
+/// What a message says of itself in every packet, and what both of its ends must agree on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Outline {
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// Of which kind its operation is.
+    pub signature: Signature,
 }
 
 /// Where a new segment's payload belongs.
@@ -79,8 +99,8 @@ pub enum Arrived {
     Announced {
         /// Its tag.
         tag: Tag,
-        /// Its length in bytes.
-        bytes: u32,
+        /// What it says of itself.
+        outline: Outline,
     },
     /// A posted message is complete, apart from these holes if any.
     Complete {
@@ -89,14 +109,14 @@ pub enum Arrived {
         /// The missing segments.
         holes: Option<Bitmap>,
     },
-    /// A message came whose length is not the posted one.
+    /// A message came that is not the posted one. It is not taken.
     Mismatch {
         /// Its tag.
         tag: Tag,
-        /// The posted length in bytes.
-        ours: u32,
-        /// The length that came.
-        theirs: u32,
+        /// What was posted.
+        ours: Outline,
+        /// What came.
+        theirs: Outline,
     },
 }
 
@@ -252,7 +272,7 @@ impl Receiver {
     fn post(&mut self, at: usize, incoming: &Incoming, scene: &mut Scene<'_>) {
         let receiving = &mut self.messages[at];
         self.early_segments -= u64::from(receiving.cut.segments());
-        let (ours, theirs) = (incoming.bytes, receiving.cut.bytes());
+        let (ours, theirs) = (incoming.outline(), receiving.outline());
         if ours != theirs {
             self.arrived.push_back(Arrived::Mismatch {
                 tag: incoming.tag,
@@ -410,8 +430,8 @@ impl Receiver {
             let incoming = self.expected.remove(posted).expect("just found");
             self.post(at, &incoming, scene);
         } else {
-            let (tag, bytes) = (header.tag, header.message_bytes);
-            self.arrived.push_back(Arrived::Announced { tag, bytes });
+            let (tag, outline) = (header.tag, self.messages[at].outline());
+            self.arrived.push_back(Arrived::Announced { tag, outline });
         }
         self.note(at);
         Some(at)

@@ -1,6 +1,7 @@
 //! How a message is cut into segments: all of one size but the last, whole elements each.
 
 use crate::units::Share;
+use crate::wire::SEGMENTS_MAX;
 
 /// Every segment but a message's last is a multiple of this, so that it holds whole elements of
 /// every type and starts aligned.
@@ -53,6 +54,11 @@ impl Segmentation {
         self.bytes.div_ceil(self.segment_bytes).max(1)
     }
 
+    /// Whether the wire can count its segments.
+    pub fn is_countable(self) -> bool {
+        self.segments() <= SEGMENTS_MAX
+    }
+
     /// Where a segment starts.
     pub fn offset(self, segment: u32) -> u32 {
         segment * self.segment_bytes
@@ -88,6 +94,15 @@ mod tests {
         let header = HEADER_BYTES as u32;
         assert_eq!(segment_bytes(1500, header), 1376);
         assert_eq!(segment_bytes(1500, header + TAG_BYTES as u32), 1360);
+    }
+
+    #[test]
+    fn packets_of_448_bytes_cut_any_message_to_a_count_that_the_wire_has() {
+        let least = segment_bytes(576, (HEADER_BYTES + TAG_BYTES) as u32);
+        assert_eq!(least, 448);
+        assert!(Segmentation::new(u32::MAX, least).is_countable());
+        assert!(Segmentation::new(SEGMENTS_MAX * 16, 16).is_countable());
+        assert!(!Segmentation::new(SEGMENTS_MAX * 16 + 1, 16).is_countable());
     }
 
     #[test]

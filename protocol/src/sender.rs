@@ -18,7 +18,9 @@ use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
 use crate::priority::{CONTROL, Tags};
 use crate::rtt::Rtt;
-use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Span, Step, Tag};
+use crate::units::{
+    ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Signature, Span, Step, Tag,
+};
 use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
 
 /// A probe's wait doubles with every unanswered one, up to this.
@@ -31,6 +33,8 @@ const SILENT_PROBES: u32 = 3;
 pub struct Outgoing {
     /// Which receive it answers.
     pub tag: Tag,
+    /// Of which kind its operation is.
+    pub signature: Signature,
     /// The training step that it belongs to.
     pub step: Step,
     /// Its length in bytes; may be zero.

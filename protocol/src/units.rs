@@ -344,6 +344,42 @@ impl Tag {
     }
 }
 
+/// What kind of operation a message belongs to: 24 bits that travel with it, mean nothing to the
+/// protocol, and must be those that the receiver posted.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Signature(u32);
+
+impl Signature {
+    /// Of messages that say nothing about their operation.
+    pub const NONE: Self = Self(0);
+    /// How many bits there are.
+    pub const BITS: u32 = 24;
+
+    /// The signature of these bits; `None` when they are more than [`Self::BITS`].
+    pub const fn new(bits: u32) -> Option<Self> {
+        if bits >> Self::BITS == 0 {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The bytes of the bits, lowest first.
+    pub const fn to_bytes(self) -> [u8; 3] {
+        [self.0 as u8, (self.0 >> 8) as u8, (self.0 >> 16) as u8]
+    }
+
+    /// The signature whose bits these bytes are, lowest first.
+    pub const fn from_bytes(bytes: [u8; 3]) -> Self {
+        Self(bytes[0] as u32 | (bytes[1] as u32) << 8 | (bytes[2] as u32) << 16)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

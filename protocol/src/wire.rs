@@ -9,14 +9,14 @@
 //!    16  tag (low)                                   u64: group 16, sequence 32, part 16
 //!    20  tag (high)
 //!    24  message                                     u32, per directed pair of ranks
-//!    28  segment                                     u32, index in the message
-//!    32  segments                                    u32, of the message
+//!    28  segment                       signature     u24, index in the message; bits 0 to 7
+//!    32  segments                      signature     u24, of the message; bits 8 to 15
 //!    36  offset                                      u32, of the segment in the message, bytes
 //!    40  message bytes                               u32
 //!    44  length              layer                   u16 bytes after the header, u16
 //!    48  magnitude entropy   contributors            u8, u8, u16 ranks summed in this segment
 //!    52  sent at                                     u32, microseconds of the sender's clock
-//!    56  protected                                   u32, protected segments of the message
+//!    56  protected                     signature     u24, protected segments; bits 16 to 23
 //!    60  checksum                                    u32, see below
 //!    64  payload                                     `length` bytes
 //!        tag                                         16 bytes, sealed packets only
@@ -27,23 +27,29 @@
 //! directed pair of ranks; the payload is encrypted, and the tag (AES-128-GCM) covers the header,
 //! which travels in clear, and the payload.
 //!
+//! The signature says of which kind the message's operation is: 24 bits that the caller gives and
+//! the receiver compares with those that it posted, so that ranks which disagree find out from the
+//! first packet.
+//!
 //! Little-endian, a header of 64 bytes. Every packet is self-describing: any order and any subset
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //! Which segments are acknowledged or missing is in [`crate::bitmap`]; when to send what is in
 //! [`crate::sender`] and [`crate::receiver`].
 
 use crate::units::{
-    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Step, Tag,
+    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Signature, Step, Tag,
 };
 
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Where the number of bytes after the header stands, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Where the checksum stands in the header.
 pub const CHECKSUM_AT: usize = 60;
+/// The most segments that a message can have: counts and indices of segments have 24 bits.
+pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 /// Bytes of the tag behind the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
@@ -127,9 +133,11 @@ pub struct Header {
     pub tag: Tag,
     /// Number of the message between its sender and its receiver.
     pub message: MessageId,
-    /// Index of the segment in the message.
+    /// Of which kind the message's operation is.
+    pub signature: Signature,
+    /// Index of the segment in the message, less than [`SEGMENTS_MAX`].
     pub segment: u32,
-    /// Segments of the message.
+    /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
     /// Where the segment starts in the message, in bytes.
     pub offset: u32,
@@ -147,7 +155,7 @@ pub struct Header {
     pub contributors: u16,
     /// The sender's clock in microseconds, wrapped; echoed in acknowledgements.
     pub sent_at: u32,
-    /// Protected segments of the message.
+    /// Protected segments of the message, at most [`SEGMENTS_MAX`].
     pub protected: u32,
     /// CRC-32 of the header with this field zero, then the payload; 0 when the job turns it off.
     /// Of a sealed packet, the low bits of its number.
@@ -206,8 +214,9 @@ impl Header {
         put32(out, 16, self.tag.0 as u32);
         put32(out, 20, (self.tag.0 >> 32) as u32);
         put32(out, 24, self.message.0);
-        put32(out, 28, self.segment);
-        put32(out, 32, self.segments);
+        let [low, middle, high] = self.signature.to_bytes();
+        put24(out, 28, self.segment, low);
+        put24(out, 32, self.segments, middle);
         put32(out, 36, self.offset);
         put32(out, 40, self.message_bytes);
         put16(out, LENGTH_AT, self.length);
@@ -216,7 +225,7 @@ impl Header {
         out[49] = self.entropy.0;
         put16(out, 50, self.contributors);
         put32(out, 52, self.sent_at);
-        put32(out, 56, self.protected);
+        put24(out, 56, self.protected, high);
         put32(out, CHECKSUM_AT, self.checksum);
     }
 
@@ -243,8 +252,9 @@ impl Header {
             step: Step(get32(bytes, 12)),
             tag: Tag(u64::from(get32(bytes, 16)) | u64::from(get32(bytes, 20)) << 32),
             message: MessageId(get32(bytes, 24)),
-            segment: get32(bytes, 28),
-            segments: get32(bytes, 32),
+            signature: Signature::from_bytes([bytes[31], bytes[35], bytes[59]]),
+            segment: get24(bytes, 28),
+            segments: get24(bytes, 32),
             offset: get32(bytes, 36),
             message_bytes: get32(bytes, 40),
             length: get16(bytes, LENGTH_AT),
@@ -253,7 +263,7 @@ impl Header {
             entropy: Entropy(bytes[49]),
             contributors: get16(bytes, 50),
             sent_at: get32(bytes, 52),
-            protected: get32(bytes, 56),
+            protected: get24(bytes, 56),
             checksum: get32(bytes, CHECKSUM_AT),
         };
         header.checked(payload.len())?;
@@ -379,8 +389,18 @@ fn put32(out: &mut [u8], at: usize, value: u32) {
     out[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
+/// Writes 24 bits and, behind them, a byte of the signature.
+fn put24(out: &mut [u8], at: usize, value: u32, behind: u8) {
+    debug_assert!(value <= SEGMENTS_MAX, "a message is cut to fewer segments");
+    put32(out, at, value & SEGMENTS_MAX | u32::from(behind) << 24);
+}
+
 fn get16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn get24(bytes: &[u8], at: usize) -> u32 {
+    get32(bytes, at) & SEGMENTS_MAX
 }
 
 fn get32(bytes: &[u8], at: usize) -> u32 {
@@ -402,6 +422,7 @@ mod tests {
             step: Step(11),
             tag: Tag::new(1, 2, 3),
             message: MessageId(13),
+            signature: Signature::new(0x00AB_CDEF).expect("24 bits"),
             segment: 1,
             segments: 2,
             offset: 4,
@@ -423,6 +444,21 @@ mod tests {
         header().encode(&mut packet);
         let (decoded, payload) = Header::decode(&packet).expect("a whole packet");
         assert_eq!((decoded, payload.len()), (header(), 4));
+    }
+
+    #[test]
+    fn the_signature_fills_the_top_bytes_of_what_counts_segments() {
+        let largest = Header {
+            segment: SEGMENTS_MAX - 1,
+            segments: SEGMENTS_MAX,
+            protected: SEGMENTS_MAX,
+            ..header()
+        };
+        let mut packet = [0; HEADER_BYTES + 4];
+        largest.encode(&mut packet);
+        assert_eq!([packet[31], packet[35], packet[59]], [0xEF, 0xCD, 0xAB]);
+        let decoded = Header::decode(&packet).map(|(header, _)| header);
+        assert_eq!(decoded, Ok(largest));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, Kind, VERSION};
 
 const JOB: JobId = JobId(0x0102_0304);
@@ -40,6 +42,7 @@ fn busy_endpoint() -> Endpoint {
         let tags = tags.clone();
         let outgoing = Outgoing {
             tag,
+            signature: Signature::NONE,
             step,
             bytes,
             tolerance,
@@ -52,6 +55,7 @@ fn busy_endpoint() -> Endpoint {
             peer,
             Incoming {
                 tag,
+                signature: Signature::NONE,
                 step,
                 bytes,
                 tolerance,
@@ -174,6 +178,7 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
         let tag = Tag::new(1, sequence, 0);
         let incoming = Incoming {
             tag,
+            signature: Signature::NONE,
             step,
             bytes,
             tolerance,
@@ -182,6 +187,7 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
         let tags = left.settings().policy.lossless(shape, &[(0, Layer(0))]);
         let outgoing = Outgoing {
             tag,
+            signature: Signature::NONE,
             step,
             bytes,
             tolerance,

@@ -8,7 +8,9 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Class, Instant, JobId, Layer, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::units::{
+    Class, Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag,
+};
 use gradwire_protocol::wire::{HEADER_BYTES, Kind};
 
 const BYTES: u32 = 1_000_000;
@@ -38,6 +40,7 @@ fn transfer(ends: &mut [Endpoint; 2]) {
     let mut now = Instant::START;
     let incoming = Incoming {
         tag,
+        signature: Signature::NONE,
         step,
         bytes: BYTES,
         tolerance,
@@ -45,6 +48,7 @@ fn transfer(ends: &mut [Endpoint; 2]) {
     ends[1].expect(now, Rank(0), incoming);
     let outgoing = Outgoing {
         tag,
+        signature: Signature::NONE,
         step,
         bytes: BYTES,
         tolerance,

@@ -5,6 +5,8 @@
 //! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
+//! - `inquiry`: what ranks ask each other when an operation takes too long.
+//! - `vigil`: who of this host has died.
 //! - `start`: the line that tells what a job uses.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
@@ -18,6 +20,7 @@
 
 pub mod counters;
 pub mod error;
+mod inquiry;
 pub mod log;
 pub mod metrics;
 pub mod open;
@@ -27,6 +30,7 @@ mod seat;
 mod start;
 pub mod trace;
 mod vicinity;
+mod vigil;
 
 pub use counters::Counters;
 pub use error::{EndError, JoinError, OpenError};

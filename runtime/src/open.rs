@@ -155,6 +155,7 @@ impl OpenRank {
             mtu: self.mtu,
             receive_buffer: self.sockets.receive_buffer(),
             memory: self.offer.clone(),
+            peer_timeout: Duration::from_nanos(self.job.transport.peer_timeout.as_nanos()),
         };
         LocalRank::start(self, role, membership, timeout)
     }

@@ -29,6 +29,7 @@ use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
 use crate::start::{self, Name};
 use crate::trace::{Dump, Recorder};
 use crate::vicinity::{self, Pace};
+use crate::vigil::Vigil;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -74,6 +75,7 @@ pub struct LocalRank {
     segment_bytes: u32,
     control: Mutex<Option<Control>>,
     inbox: Arc<Inbox>,
+    vigil: Mutex<Option<Vigil>>,
     pool: Arc<Pool>,
     recorder: Arc<Recorder>,
     pending: Arc<Pending>,
@@ -111,6 +113,7 @@ impl LocalRank {
         };
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
         let names = neighbours.as_mut().map(Neighbours::take_names);
+        let lives = neighbours.as_mut().map(Neighbours::take_lives);
         let endpoint = endpoint_of(&job, identity, terms.as_ref());
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
@@ -129,10 +132,16 @@ impl LocalRank {
             idle: pace.idle,
             caller_spin: pace.caller_spin,
         };
-        let seat = Seat::new(communicator, Arc::clone(&recorder), Arc::clone(&pool));
+        let seat = Seat::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
+            .heard_by_others(control.voice());
         let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
+        let told = Arc::clone(&inbox);
+        let vigil = Vigil::over(lives.unwrap_or_default(), move |rank| {
+            let reason = "its process has ended".to_owned();
+            told.take(ControlEvent::PeerLost { rank, reason });
+        });
         drop(names);
         let watch = Watch::new(subject, &inbox);
         let watched_at = metrics::open(job.metrics, local_rank, &watch);
@@ -144,6 +153,7 @@ impl LocalRank {
             segment_bytes,
             control: Mutex::new(Some(control)),
             inbox,
+            vigil: Mutex::new(Some(vigil)),
             pool,
             recorder,
             pending: Arc::default(),
@@ -332,7 +342,14 @@ impl LocalRank {
             // The others may be lost or slow; there is nothing more to do for them.
             let _ = control.leave(LEAVE_PATIENCE);
         }
+        self.end();
+    }
+
+    /// Ends all threads but those of the control plane.
+    fn end(&self) {
         drop(self.door().take());
+        let vigil = self.vigil.lock();
+        drop(vigil.unwrap_or_else(PoisonError::into_inner).take());
         self.inbox.disconnect();
         self.pool.close();
     }
@@ -345,9 +362,7 @@ impl LocalRank {
 impl Drop for LocalRank {
     fn drop(&mut self) {
         drop(self.control().take());
-        drop(self.door().take());
-        self.inbox.disconnect();
-        self.pool.close();
+        self.end();
     }
 }
 

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
+use gradwire_collectives::overdue::Question;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{Instant, Rank, Span};
-use gradwire_transport::control::ControlEvent;
+use gradwire_transport::control::{self, ControlEvent, Voice};
 
 use crate::error::EndError;
+use crate::inquiry::{self, Inquiry};
 use crate::metrics::operations::{Begun, End, Operations};
 use crate::pool::Pool;
 use crate::rank::{Done, Ended, Task};
@@ -29,6 +31,14 @@ pub(crate) struct Seat {
     waiting: BTreeMap<OperationId, Waiting>,
     operations: Operations,
     left: Vec<(Instant, Rank)>,
+    /// Speaks to the other ranks, if there is a control plane.
+    voice: Option<Voice>,
+    /// Whether they know when everything has failed here.
+    standing: Standing,
+    /// The operation that is overdue.
+    inquiry: Option<Inquiry>,
+    /// What another rank has asked about, which one, and when.
+    asked: Option<(Instant, Rank, Question)>,
     recorder: Arc<Recorder>,
     pool: Arc<Pool>,
     /// What has failed since the recorder was told.
@@ -54,10 +64,22 @@ impl Seat {
             waiting: BTreeMap::new(),
             operations: Operations::default(),
             left: Vec::new(),
+            voice: None,
+            standing: Standing::Unknown,
+            inquiry: None,
+            asked: None,
             recorder,
             pool,
             failure: None,
         }
+    }
+
+    /// The seat, which speaks to the other ranks of failures, and asks them before an operation
+    /// fails for taking too long.
+    pub(crate) fn heard_by_others(mut self, voice: Voice) -> Self {
+        self.communicator = self.communicator.with_inquiries();
+        self.voice = Some(voice);
+        self
     }
 
     pub(crate) fn communicator(&self) -> &Communicator {
@@ -109,8 +131,9 @@ impl Seat {
         })
     }
 
-    /// Fails everything here.
+    /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
+        self.standing = Standing::Known;
         self.fails(|| format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
@@ -118,17 +141,85 @@ impl Seat {
     /// Takes what the control plane noticed.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {
+            // Whose process ends after it has left is not missed.
+            ControlEvent::PeerLost { rank, .. } if self.has_left(rank) => {}
             ControlEvent::PeerLost { rank, reason } => {
                 self.fails(|| format!("rank {rank} was lost ({reason})"));
                 self.communicator.fail_peer(rank, &reason);
             }
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
-                let reason = format!("rank {rank} ended the job: {reason}");
+                self.standing = Standing::Known;
+                let me = self.communicator.endpoint().settings().identity.rank;
+                let reason = match rank == me {
+                    true => format!("this rank ended the job: {reason}"),
+                    false => format!("rank {rank} ended the job: {reason}"),
+                };
                 self.fails(|| reason.clone());
                 self.communicator.abort(&reason);
             }
+            ControlEvent::Asked { rank, question } => self.reply(now, rank, &question),
+            ControlEvent::Answered { rank, answer } => {
+                let inquiry = self.inquiry.as_mut();
+                if inquiry.is_some_and(|inquiry| inquiry.take(rank, &answer)) {
+                    self.conclude(now);
+                }
+            }
             ControlEvent::Refused { .. } => {}
+        }
+    }
+
+    fn has_left(&self, rank: Rank) -> bool {
+        self.left.iter().any(|&(_, left)| left == rank)
+    }
+
+    fn reply(&mut self, now: Instant, rank: Rank, question: &str) {
+        let asked = inquiry::asked(question);
+        if let (Some(asked), Some(voice)) = (asked, &self.voice) {
+            let whereabouts = self.communicator.whereabouts(rank, &asked);
+            voice.answer(rank, &inquiry::answer(&asked, &whereabouts));
+            self.asked = Some((now, rank, asked));
+        }
+    }
+
+    /// Asks the other ranks about what is overdue, unless one of them asks already.
+    fn inquire(&mut self, now: Instant) {
+        let (Some(overdue), Some(voice)) = (self.communicator.poll_overdue(), &self.voice) else {
+            return;
+        };
+        let me = self.communicator.endpoint().settings().identity.rank;
+        let inquiry = Inquiry::new(now, me, &overdue);
+        let recently = |at: Instant| now - at < inquiry::VERDICT_TIME;
+        self.inquiry = Some(match self.asked {
+            Some((at, asker, same)) if same == overdue.question && recently(at) => {
+                inquiry.of_another(now, asker)
+            }
+            _ => {
+                voice.ask(&inquiry::question(&overdue.question));
+                inquiry
+            }
+        });
+    }
+
+    /// What was due long ago was not done: this process was stopped, and silence of others in that
+    /// time means nothing. They have not waited.
+    fn look_at_the_clock(&mut self, now: Instant) {
+        let limit = self.communicator.endpoint().settings().peer_timeout;
+        let late = self.poll_timeout().filter(|due| *due < now);
+        let Some(gap) = late.map(|due| now - due).filter(|gap| *gap > limit) else {
+            return;
+        };
+        let [gap, limit] = [gap, limit].map(|span| Duration::from_nanos(span.as_nanos()));
+        let reason = control::stall(gap, limit);
+        let reason = format!("this rank ended the job: {reason}");
+        self.fails(|| reason.clone());
+        self.communicator.abort(&reason);
+    }
+
+    fn conclude(&mut self, now: Instant) {
+        if let Some(inquiry) = self.inquiry.take() {
+            let verdict = inquiry.verdict();
+            self.communicator.conclude(now, inquiry.id, verdict);
         }
     }
 
@@ -142,6 +233,15 @@ impl Seat {
 
     /// Gives completions to those who wait for them.
     pub(crate) fn hand_out(&mut self) {
+        // Before anybody hears of it here, who may then leave.
+        if self.standing == Standing::Unknown
+            && let Some(reason) = self.communicator.aborted()
+        {
+            self.standing = Standing::Known;
+            if let Some(voice) = &self.voice {
+                voice.abort(reason);
+            }
+        }
         let mut failed = Vec::new();
         while let Some(completion) = self.communicator.poll_completion() {
             let Completion {
@@ -207,10 +307,15 @@ impl Machine for Seat {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.look_at_the_clock(now);
         for (_, rank) in self.left.extract_if(.., |(until, _)| *until <= now) {
             self.communicator.fail_peer(rank, "it has left the job");
         }
         self.communicator.handle_timeout(now);
+        self.inquire(now);
+        if self.inquiry.as_ref().is_some_and(|one| one.until() <= now) {
+            self.conclude(now);
+        }
     }
 
     fn handle_host_drops(&mut self, now: Instant) {
@@ -227,8 +332,17 @@ impl Machine for Seat {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let left = self.left.iter().map(|(until, _)| *until);
-        left.chain(self.communicator.poll_timeout()).min()
+        let inquiry = self.inquiry.as_ref().map(Inquiry::until);
+        let communicator = self.communicator.poll_timeout();
+        left.chain(inquiry).chain(communicator).min()
     }
+}
+
+/// Whether the other ranks have heard that everything failed here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Standing {
+    Known,
+    Unknown,
 }
 
 /// An operation on its way to the driver.

@@ -225,7 +225,7 @@ impl Recorder {
     }
 
     fn entry(&self, slot: Slot, needs: Option<Progress>) -> Entry {
-        let collective = slot.label.collective;
+        let collective = slot.label.call.collective;
         let submitted_us = self.since_joined(slot.submitted);
         let state = match (&slot.failing, slot.ended, slot.started) {
             (Some(_), _, _) => State::Failed,

@@ -25,8 +25,8 @@ use gradwire_protocol::reach::Near;
 use gradwire_protocol::units::{ByteCount, Rank};
 use serde::{Deserialize, Serialize};
 
-pub use inbox::Names;
 use inbox::{Alarm, Inbox, Outbox};
+pub use inbox::{Life, Names};
 pub use memory::Room;
 pub use ring::Packet;
 
@@ -211,6 +211,14 @@ impl Neighbours {
     /// somebody uses it.
     pub fn take_names(&mut self) -> Names {
         std::mem::take(&mut self.inbox.names)
+    }
+
+    /// The lives of the other ranks' processes, for who looks after them; once.
+    pub fn take_lives(&mut self) -> Vec<(Rank, Life)> {
+        let outboxes = (0..).map(Rank).zip(&mut self.outboxes);
+        let lives =
+            outboxes.filter_map(|(rank, outbox)| Some((rank, outbox.as_mut()?.life.take()?)));
+        lives.collect()
     }
 
     /// Whether a rank is reached here.

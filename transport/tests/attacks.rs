@@ -16,7 +16,7 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Kind};
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DriverCounters, DriverLink, Setup};
@@ -141,6 +141,7 @@ impl Victim {
                 other,
                 Incoming {
                     tag,
+                    signature: Signature::NONE,
                     step,
                     bytes,
                     tolerance,
@@ -151,6 +152,7 @@ impl Victim {
                 other,
                 Outgoing {
                     tag,
+                    signature: Signature::NONE,
                     step,
                     bytes,
                     tolerance,

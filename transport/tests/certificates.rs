@@ -99,6 +99,7 @@ fn membership(rank: u16, certificates: Option<Certificates>) -> Membership {
         mtu: 1500,
         receive_buffer: 1 << 20,
         memory: None,
+        peer_timeout: PATIENCE,
     }
 }
 

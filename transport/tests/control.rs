@@ -42,6 +42,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
         memory: None,
+        peer_timeout: Duration::from_secs(2),
     }
 }
 
@@ -329,7 +330,7 @@ fn a_silent_rank_is_lost_within_five_seconds() {
     let leader = start(Role::Leader(listener), membership(0, 3), PATIENCE);
     let other = start(Role::Member(address), membership(1, 3), PATIENCE);
     // A callback that does not return keeps the whole control plane of its rank from speaking.
-    let stall: OnEvent = Box::new(|_| sleep(Duration::from_millis(4500)));
+    let stall: OnEvent = Box::new(|_| sleep(Duration::from_millis(3500)));
     let silent = spawn(move || join(Role::Member(address), membership(2, 3), PATIENCE, stall));
     let (leader, other) = (seated(leader), seated(other));
     let silent = silent.join().expect("no panic").expect("joins");

@@ -4,7 +4,7 @@ use std::thread;
 
 use gradwire_protocol::machine::{Ecn, Payload, Run, Transmit};
 use gradwire_protocol::units::{
-    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Step, Tag,
+    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Signature, Step, Tag,
 };
 use gradwire_protocol::wire::{Flags, Header, Kind};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
@@ -45,6 +45,7 @@ fn send(neighbours: &mut Neighbours, number: u32, payload: &[u8]) -> bool {
         step: Step(0),
         tag: Tag(7),
         message: MessageId(number),
+        signature: Signature::NONE,
         segment: 0,
         segments: 1,
         offset: 0,
@@ -110,6 +111,18 @@ fn packets_arrive_whole_and_in_order_however_the_ring_wraps() {
             read += u32::from(took(&mut to, read));
         }
         assert!(read <= sent, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_end_of_a_neighbour_is_seen_by_the_others() {
+    let (mut ours, theirs) = pair();
+    let lives = ours.take_lives();
+    assert!(matches!(lives.as_slice(), [(B, life)] if !life.has_ended()));
+    assert!(ours.take_lives().is_empty());
+    drop(theirs);
+    for _ in 0..2 {
+        assert!(lives[0].1.has_ended());
     }
 }
 

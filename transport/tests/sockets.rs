@@ -11,7 +11,9 @@ use gradwire_protocol::job::{Checksum, Job, Security, Wire};
 use gradwire_protocol::machine::{Machine, Payload};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Step, Tag};
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Step, Tag,
+};
 use gradwire_protocol::wire::{Flags, Header, Kind};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::SLOT_BYTES;
@@ -125,6 +127,7 @@ fn runs_arrive_whole(wire: Wire) {
         .collect();
     let outgoing = Outgoing {
         tag,
+        signature: Signature::NONE,
         step: Step(3),
         bytes,
         tolerance,

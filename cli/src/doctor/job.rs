@@ -152,6 +152,7 @@ fn join(
         mtu: interface::mtu(bind).unwrap_or(0),
         receive_buffer: 0,
         memory: None,
+        peer_timeout: Duration::from_nanos(job.transport.peer_timeout.as_nanos()),
         certificates: None,
     };
     let patience = Duration::from_nanos(options.join_timeout.as_nanos());

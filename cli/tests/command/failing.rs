@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::processes::{Rank, children, file, gradwire, kill, runs, within_ten_seconds};
+use crate::processes::{Rank, children, file, gradwire, kill, runs, signal, within_ten_seconds};
 
 const TOKEN: &[&str] = &["--token", "secret"];
 /// So many all-reduces that a rank is in the middle of one when the test acts.
@@ -32,6 +32,70 @@ fn the_other_rank_names_a_killed_one_within_ten_seconds() {
     assert_eq!(code, Some(4), "{errors}");
     assert!(errors.contains("rank 1 was lost"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+/// Options of a rank of a job whose ranks wait so long for a sign of life, over some wire.
+fn waiting(peer_timeout: &str, wire: &str, iterations: &'static str) -> Vec<String> {
+    let name = format!("waiting-{peer_timeout}-{wire}.toml");
+    let text = format!("[transport]\npeer_timeout = \"{peer_timeout}\"\nwire = \"{wire}\"\n");
+    let job = file(&name, &text);
+    let job = job.to_str().expect("a plain path");
+    let options = [
+        "--token",
+        "secret",
+        "--bytes",
+        "1M",
+        "--iterations",
+        iterations,
+    ];
+    let options = options.into_iter().chain(["--job", job]);
+    options.map(str::to_owned).collect()
+}
+
+/// Starts two ranks, stops rank 1 in the middle of its work for so long, and lets both end.
+fn with_a_stop(options: &[String], stopped: Duration) -> [(Option<i32>, String); 2] {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let (mut leader, rendezvous) = Rank::lead(&options);
+    let other = Rank::start(1, &rendezvous, &options);
+    assert_eq!(leader.object()["joined"], 2);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(other.process.id(), "STOP");
+    assert!(
+        runs(leader.process.id()),
+        "it has work for longer than this"
+    );
+    std::thread::sleep(stopped);
+    signal(other.process.id(), "CONT");
+    [leader.end(), other.end()]
+}
+
+#[test]
+fn a_rank_that_is_stopped_for_less_than_the_peer_timeout_goes_on() {
+    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    let (timeout, stopped) = if slow { ("8s", 5_000) } else { ("3s", 1_500) };
+    for wire in ["udp", "auto"] {
+        let options = waiting(timeout, wire, "150");
+        for (code, errors) in with_a_stop(&options, Duration::from_millis(stopped)) {
+            assert_eq!((code, errors.as_str()), (Some(0), ""), "{wire}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_for_longer_is_lost_and_ends_by_itself() {
+    let options = waiting("1s", "udp", "1000000");
+    let [survivor, stopped] = with_a_stop(&options, Duration::from_millis(3_500));
+    assert_eq!(
+        (survivor.0, stopped.0),
+        (Some(4), Some(4)),
+        "{survivor:?} {stopped:?}"
+    );
+    assert!(survivor.1.contains("rank 1 was lost"), "{survivor:?}");
+    assert!(stopped.1.contains("it did not run for 3."), "{stopped:?}");
+    assert!(
+        stopped.1.contains("the other ranks count it as dead"),
+        "{stopped:?}"
+    );
 }
 
 #[test]

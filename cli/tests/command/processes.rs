@@ -147,11 +147,16 @@ pub(crate) fn runs(process: u32) -> bool {
 
 /// Kills a process that this test has caused, without any warning to it.
 pub(crate) fn kill(process: u32) {
-    let killed = Command::new("kill")
-        .args(["-9", &process.to_string()])
+    signal(process, "KILL");
+}
+
+/// Sends a signal to a process that this test has caused.
+pub(crate) fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &process.to_string()])
         .status();
     assert!(
-        killed.expect("kill starts").success(),
-        "process {process} could be killed"
+        sent.expect("kill starts").success(),
+        "process {process} takes a signal"
     );
 }

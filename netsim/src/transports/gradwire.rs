@@ -14,7 +14,7 @@ use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{
-    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Share, Step, Tag,
+    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Step, Tag,
 };
 use gradwire_protocol::wire::{Header, Kind};
 
@@ -277,6 +277,7 @@ impl Messages {
             };
             let outgoing = Outgoing {
                 tag: Tag::new(pieces as u16, begin.flow, piece as u16),
+                signature: Signature::NONE,
                 step: Step(0),
                 bytes,
                 tolerance,
@@ -304,7 +305,7 @@ impl Messages {
 
     fn take_event(&mut self, now: Instant, event: Event) {
         match event {
-            Event::Announced { from, tag, bytes } => self.post(now, from, tag, bytes),
+            Event::Announced { from, tag, outline } => self.post(now, from, tag, outline.bytes),
             Event::Received { from, tag, holes } => {
                 let bytes = self.arriving.remove(&(from, tag)).unwrap_or(0);
                 let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
@@ -322,6 +323,7 @@ impl Messages {
         self.arriving.insert((from, tag), bytes);
         let incoming = Incoming {
             tag,
+            signature: Signature::NONE,
             step: Step(0),
             bytes,
             tolerance: self.tolerance_of(bytes),

@@ -76,7 +76,7 @@ fn buffers_that_do_not_fit_the_operation_are_refused() {
     assert_refused([
         (
             all_reduce(2, 4, vec![0; 7]),
-            "7 bytes: not a multiple of the 4 bytes of a f32",
+            "7 bytes are not a multiple of the 4 bytes of a f32",
         ),
         (
             doing(Collective::ReduceScatter),
@@ -127,7 +127,7 @@ fn inputs_that_do_not_fit_a_rank_of_a_gather_or_scatter_are_refused() {
                 dtype: DType::F64,
                 ..doing(Collective::Gather { root: ours })
             },
-            "gather to rank 0, group 0, sequence 4 of 4 bytes: not a multiple of the 8 bytes",
+            "gather of 1 f64 to rank 0, group 0, sequence 4: 4 bytes are not a multiple of the 8",
         ),
         (
             doing(Collective::Reduce { root: Rank(3) }),
@@ -171,7 +171,7 @@ fn a_number_that_is_on_its_way_is_refused() {
     assert!(
         refusal
             .to_string()
-            .starts_with("all_reduce, group 0, sequence 4 is on its way")
+            .starts_with("all_reduce(sum) of 2 f32, group 0, sequence 4 is on its way")
     );
 }
 
@@ -194,8 +194,8 @@ fn a_lost_rank_fails_what_needs_it_and_nothing_else() {
     }
     world.run();
     for rank in [0, 2] {
-        let failure = "rank 1 was lost (its control connection closed) during all_reduce, \
-                       group 0, sequence 0";
+        let failure = "rank 1 was lost (its control connection closed) during \
+                       all_reduce(sum) of 1000 f32, group 0, sequence 0";
         assert_eq!(error(&mut world, rank), failure);
         assert_eq!(world.result(rank).0.len(), 4000);
         let refusal = world
@@ -254,10 +254,11 @@ fn a_missed_deadline_names_who_is_waited_for_and_aborts_everything() {
             .expect("a valid operation");
     }
     world.run();
-    let late = "all_reduce, group 0, sequence 0: Timed out waiting for ranks [2], \
-                1200 of 2400 bytes were received";
+    let late = "all_reduce(sum) of 300 f32, group 0, sequence 0: Timed out after 100ms of 100ms \
+                waiting for ranks [2], 1200 of 2400 bytes were received";
     assert_eq!(error(&mut world, 0), late);
-    assert!(error(&mut world, 0).contains("sequence 1 was aborted: all_reduce, group 0, sequence"));
+    let next = "sequence 1 was aborted: all_reduce(sum) of 300 f32, group 0, sequence 0: Timed out";
+    assert!(error(&mut world, 0).contains(next));
     let refusal = world
         .submit(0, all_reduce(3, 2, vec![0; 8]))
         .expect_err("aborted");
@@ -284,7 +285,7 @@ fn tensors_of_different_lengths_are_named_with_both() {
     }
     world.run();
     let failures = [0, 1].map(|rank| error(&mut world, rank));
-    let mismatch = |failure: &String| failure.contains("shape and dtype must be equal");
+    let mismatch = |failure: &String| failure.contains("with the same shape and type");
     assert!(failures.iter().any(mismatch), "{failures:?}");
     assert!(
         failures[0].contains("880") && failures[0].contains("800"),

@@ -6,6 +6,7 @@ mod failures;
 mod hierarchical;
 mod loss;
 mod messages;
+mod mismatch;
 mod points;
 mod results;
 mod rooted;

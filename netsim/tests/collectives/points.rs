@@ -276,7 +276,7 @@ fn a_receive_from_any_rank_outlives_all_others_but_the_last() {
     lose(&mut world, 2);
     let end = world.completion(0).expect("nobody is left");
     let error = end.result.expect_err("nobody is left").to_string();
-    let expected = "rank 2 was lost (killed) during receive from any rank, tag 7, group 0, \
+    let expected = "rank 2 was lost (killed) during receive of 40 u8 from any rank, tag 7, group 0, \
                     sequence 0";
     assert_eq!(error, expected);
     let refused = world
@@ -315,7 +315,7 @@ fn lengths_that_differ_are_an_error_that_names_both() {
         world.network.run_until(until);
         let error = world.completion(1).expect("it has ended").result;
         let error = error.expect_err("the lengths differ").to_string();
-        let told = format!("rank 0 sent a message of 40 bytes where {wanted} were expected");
+        let told = format!("rank 0 sent 40 bytes to rank 1, which expects {wanted}");
         assert!(error.contains(&told), "{error}");
     }
 }

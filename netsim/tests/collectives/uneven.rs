@@ -101,10 +101,10 @@ fn ranks_that_disagree_about_a_split_are_named_with_both_lengths() {
         let error = world.completion(1).expect("it has failed").result;
         let error = error.expect_err("they disagree").to_string();
         let told = format!(
-            "all_to_all, group 0, sequence 0: rank 2 sent a message of {sent} bytes where {wanted} \
-             were expected; what is split off for a rank must be as long as what that rank expects"
+            "(rank 2 sent {sent} bytes to rank 1, which expects {wanted}): what is split off for a \
+             rank must be as long as what that rank expects"
         );
-        assert_eq!(error, told);
+        assert!(error.ends_with(&told), "{error}");
     }
 }
 

@@ -181,6 +181,7 @@ mod tests {
             mtu: 1500,
             receive_buffer: 1 << 20,
             memory: None,
+            peer_timeout: Duration::from_secs(3),
         }
     }
 

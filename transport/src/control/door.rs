@@ -146,6 +146,7 @@ mod tests {
             mtu: 1500,
             receive_buffer: 1 << 20,
             memory: None,
+            peer_timeout: Duration::from_secs(3),
         }
     }
 
@@ -187,7 +188,7 @@ mod tests {
     async fn connect(address: SocketAddr) -> (Connection, SendStream, RecvStream) {
         let any = ([127, 0, 0, 1], 0).into();
         let mut endpoint = Endpoint::client(any).expect("free ports");
-        endpoint.set_default_client_config(identity::client(None).expect("has TLS"));
+        endpoint.set_default_client_config(identity::client(None, PATIENCE).expect("has TLS"));
         let connecting = endpoint.connect(address, "anything").expect("valid");
         let connection = connecting.await.expect("rank 0 answers");
         let (send, receive) = connection.open_bi().await.expect("one is allowed");
@@ -217,7 +218,7 @@ mod tests {
     }
 
     fn impostor() -> Endpoint {
-        let config = identity::server(None).expect("has TLS");
+        let config = identity::server(None, PATIENCE).expect("has TLS");
         Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("free ports")
     }
 

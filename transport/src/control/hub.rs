@@ -59,6 +59,18 @@ impl Hub {
                     reason: reason.clone(),
                 });
             }
+            FromMember::Ask { question } => {
+                let question = shortened(&question);
+                self.tell_others(rank, || FromLeader::Asked {
+                    rank,
+                    question: question.clone(),
+                });
+            }
+            FromMember::Answer { to, answer } => {
+                let answer = shortened(&answer);
+                self.outgoing
+                    .push_back((to, FromLeader::Answered { rank, answer }));
+            }
             FromMember::Leave => self.leave(rank),
             FromMember::Prove { .. } | FromMember::Join(_) => {
                 self.lost(rank, "joined a second time over the same connection");
@@ -179,6 +191,8 @@ mod tests {
             FromLeader::PeerLost { rank, .. } => format!("lost {rank}"),
             FromLeader::PeerLeft { rank } => format!("left {rank}"),
             FromLeader::Aborted { rank, reason } => format!("aborted {rank}: {reason}"),
+            FromLeader::Asked { rank, question } => format!("asked by {rank}: {question}"),
+            FromLeader::Answered { rank, answer } => format!("answered by {rank}: {answer}"),
             FromLeader::Released => "released".into(),
             _ => "greeting".into(),
         };
@@ -228,6 +242,21 @@ mod tests {
         hub.handle(Rank(0), FromMember::Leave, now);
         let last = [(1, "left 0"), (0, "released"), (1, "released")];
         assert_eq!(told(&mut hub), words(&last));
+    }
+
+    #[test]
+    fn a_question_goes_to_all_others_and_an_answer_to_who_asked() {
+        let mut hub = hub();
+        let question = "where are you?".into();
+        hub.handle(Rank(1), FromMember::Ask { question }, Instant::now());
+        let others = [
+            (0, "asked by 1: where are you?"),
+            (2, "asked by 1: where are you?"),
+        ];
+        assert_eq!(told(&mut hub), words(&others));
+        let (to, answer) = (Rank(1), "here".into());
+        hub.handle(Rank(2), FromMember::Answer { to, answer }, Instant::now());
+        assert_eq!(told(&mut hub), words(&[(1, "answered by 2: here")]));
     }
 
     #[test]

@@ -32,12 +32,13 @@ use super::error::{Holder, JoinError, Refusal};
 
 /// The name both sides put into the certificate and the handshake; it carries no trust.
 pub(super) const SERVER_NAME: &str = "gradwire";
-/// After this long without a packet a rank counts as dead.
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// Names the protocol and fixes the shape of the first message.
 const ALPN: &[u8] = b"gradwire/1";
-const KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// Signs of life in the time after which their absence is death: several of them may be lost.
+const SIGNS_OF_LIFE: u32 = 16;
+/// Time before a rank counts as dead is at least this, whatever the job says: signs of life are to
+/// be rare, and a busy host delays them.
+const SILENCE_MIN: Duration = Duration::from_millis(500);
 /// Assumed before the first measurement: hosts of one job are near each other, and a rank that
 /// starts before rank 0 shall knock often.
 const INITIAL_RTT: Duration = Duration::from_millis(50);
@@ -103,8 +104,12 @@ fn exported(connection: &Connection, label: &[u8], purpose: &[u8]) -> Binding {
     material
 }
 
-/// QUIC settings of rank 0, with a certificate made now unless it has one.
-pub(super) fn server(certificates: Option<&Certificates>) -> Result<ServerConfig, JoinError> {
+/// QUIC settings of rank 0, with a certificate made now unless it has one. A rank that gives no
+/// sign of life for `silence` counts as dead.
+pub(super) fn server(
+    certificates: Option<&Certificates>,
+    silence: Duration,
+) -> Result<ServerConfig, JoinError> {
     let provider = Arc::new(provider::default_provider());
     let tls = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -136,12 +141,15 @@ pub(super) fn server(certificates: Option<&Certificates>) -> Result<ServerConfig
     let quic =
         QuicServerConfig::try_from(tls).map_err(|error| setup("configuring QUIC", &error))?;
     let mut config = ServerConfig::with_crypto(Arc::new(quic));
-    config.migration(false).transport_config(transport());
+    config.migration(false).transport_config(transport(silence));
     Ok(config)
 }
 
 /// QUIC settings of every other rank.
-pub(super) fn client(certificates: Option<&Certificates>) -> Result<ClientConfig, JoinError> {
+pub(super) fn client(
+    certificates: Option<&Certificates>,
+    silence: Duration,
+) -> Result<ClientConfig, JoinError> {
     let provider = Arc::new(provider::default_provider());
     let verifier = LeaderCertificate {
         authority: certificates.map(|own| Arc::clone(&own.authority)),
@@ -163,7 +171,7 @@ pub(super) fn client(certificates: Option<&Certificates>) -> Result<ClientConfig
     let quic =
         QuicClientConfig::try_from(tls).map_err(|error| setup("configuring QUIC", &error))?;
     let mut config = ClientConfig::new(Arc::new(quic));
-    config.transport_config(transport());
+    config.transport_config(transport(silence));
     Ok(config)
 }
 
@@ -197,12 +205,13 @@ pub(super) fn setup(what: &'static str, reason: &dyn std::fmt::Display) -> JoinE
     }
 }
 
-fn transport() -> Arc<TransportConfig> {
-    let idle = IdleTimeout::try_from(IDLE_TIMEOUT).expect("3 s fits in a QUIC integer");
+fn transport(silence: Duration) -> Arc<TransportConfig> {
+    let silence = silence.max(SILENCE_MIN);
+    let idle = IdleTimeout::try_from(silence).expect("an hour at most fits in a QUIC integer");
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(Some(idle))
-        .keep_alive_interval(Some(KEEP_ALIVE))
+        .keep_alive_interval(Some(silence / SIGNS_OF_LIFE))
         .initial_rtt(INITIAL_RTT)
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))

@@ -21,7 +21,7 @@ use super::identity::{self, Token, setup};
 use super::link::{INBOX, Inbound, Inbox, Link, listen};
 use super::messages::{self, Admission, FromLeader, FromMember, MESSAGE_LIMIT, Start};
 use super::participant::{Command, Participant};
-use super::seat::{self, Seat};
+use super::seat::{self, Seat, Wakefulness};
 use super::secrets::{PairSecrets, Root};
 use super::{ControlEvent, Listener, OnEvent, Peer};
 
@@ -41,7 +41,9 @@ pub(super) async fn run(listener: Listener, mut seat: Seat) {
             let hub = Hub::new(ranks());
             let participant = Participant::new(LEADER, ranks(), seat.on_event);
             seat.joined.answer(Ok(admission));
-            leader.serve(hub, participant, &mut seat.commands).await;
+            let wakefulness = Wakefulness::new(seat.membership.peer_timeout);
+            let mut rank = (participant, wakefulness);
+            leader.serve(hub, &mut rank, &mut seat.commands).await;
             leader.close().await;
         }
         Err(refusal) => {
@@ -66,7 +68,10 @@ impl Leader {
         let assembly = Assembly::new(&seat.membership, listener.address);
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
-            Some(identity::server(seat.membership.certificates.as_ref())?),
+            Some(identity::server(
+                seat.membership.certificates.as_ref(),
+                seat.membership.peer_timeout,
+            )?),
             listener.socket,
             Arc::new(TokioRuntime),
         )
@@ -168,16 +173,18 @@ impl Leader {
     async fn serve(
         &mut self,
         mut hub: Hub,
-        mut participant: Participant,
+        (participant, wakefulness): &mut (Participant, Wakefulness),
         commands: &mut UnboundedReceiver<Command>,
     ) {
         loop {
-            self.settle(&mut hub, &mut participant);
+            wakefulness.look(participant);
+            self.settle(&mut hub, participant);
             if participant.is_finished() {
                 return;
             }
             let deadlines = [hub.poll_timeout(), participant.poll_timeout()];
             tokio::select! {
+                () = wakefulness.tick() => {}
                 Some((rank, inbound)) = self.inbound.recv() => match inbound {
                     Inbound::Message(message) => hub.handle(rank, message, Instant::now()),
                     Inbound::Closed(reason) => {

@@ -15,7 +15,7 @@ use super::identity::{self, SERVER_NAME, Side, Token, setup};
 use super::link::{INBOX, Inbound, Link, listen};
 use super::messages::{self, Admission, Frame, FromLeader, FromMember, MESSAGE_LIMIT};
 use super::participant::{Command, Participant};
-use super::seat::{self, Seat};
+use super::seat::{self, Seat, Wakefulness};
 
 /// The first attempt ends after this long, each further one after twice as long as the one before:
 /// a rank 0 that starts later is found quickly, and one busy with a thousand ranks is not stormed.
@@ -35,7 +35,9 @@ pub(super) async fn run(leader: SocketAddr, mut seat: Seat) {
             let ranks = admission.start.roster.iter().map(|peer| peer.rank);
             let rank = seat.membership.rank;
             let participant = Participant::new(rank, ranks, seat.on_event);
-            serve(conversation, participant, &mut seat.commands).await;
+            let wakefulness = Wakefulness::new(seat.membership.peer_timeout);
+            let rank = (participant, wakefulness);
+            serve(conversation, rank, &mut seat.commands).await;
             seat::close(&entrance.endpoint).await;
         }
         Err(error) => {
@@ -95,7 +97,8 @@ impl Entrance {
         let mut endpoint =
             Endpoint::client(any).map_err(|error| setup("opening a UDP socket", &error))?;
         let certificates = seat.membership.certificates.as_ref();
-        endpoint.set_default_client_config(identity::client(certificates)?);
+        let silence = seat.membership.peer_timeout;
+        endpoint.set_default_client_config(identity::client(certificates, silence)?);
         let Membership {
             rank, world_size, ..
         } = seat.membership;
@@ -242,7 +245,7 @@ fn own_hello(membership: &Membership) -> Result<Frame, JoinError> {
 /// Carries messages and commands until this rank is done.
 async fn serve(
     conversation: Conversation,
-    mut participant: Participant,
+    (mut participant, mut wakefulness): (Participant, Wakefulness),
     commands: &mut tokio::sync::mpsc::UnboundedReceiver<Command>,
 ) {
     let leader = Rank(0);
@@ -254,6 +257,7 @@ async fn serve(
         inbox,
     );
     loop {
+        wakefulness.look(&mut participant);
         while let Some(message) = participant.poll_outgoing() {
             link.send(messages::encode(&message).expect("reasons are cut to a bound"));
         }
@@ -261,6 +265,7 @@ async fn serve(
             break;
         }
         tokio::select! {
+            () = wakefulness.tick() => {}
             Some((_, inbound)) = inbound.recv() => match inbound {
                 Inbound::Message(message) => participant.receive(message),
                 Inbound::Closed(reason) => participant.leader_lost(&reason),

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Peer;
 use super::error::{Ranks, Refusal, rank_number};
-use super::identity::IDLE_TIMEOUT;
 use super::secrets::PairSecrets;
 
 /// Largest message between ranks that trust each other.
@@ -40,6 +39,14 @@ pub(super) enum FromMember {
     Barrier { index: u64, timeout_ms: u64 },
     /// The job is over.
     Abort { reason: String },
+    /// A question to all other ranks.
+    Ask { question: String },
+    /// The answer to a question of that rank.
+    Answer {
+        #[serde(with = "rank_number")]
+        to: Rank,
+        answer: String,
+    },
     /// This rank has nothing more to send; it still answers.
     Leave,
 }
@@ -85,6 +92,18 @@ pub(super) enum FromLeader {
         #[serde(with = "rank_number")]
         rank: Rank,
         reason: String,
+    },
+    /// A rank asks.
+    Asked {
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        question: String,
+    },
+    /// A rank answers what this one has asked.
+    Answered {
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        answer: String,
     },
     /// All ranks have left or are lost: close.
     Released,
@@ -164,7 +183,9 @@ fn failure(error: ReadExactError) -> ReadFailure {
 /// The end of a connection in words that follow a rank's name.
 pub(super) fn describe(error: &ConnectionError) -> String {
     match error {
-        ConnectionError::TimedOut => format!("no sign of life for {IDLE_TIMEOUT:?}"),
+        ConnectionError::TimedOut => {
+            "no sign of life for as long as transport.peer_timeout allows".into()
+        }
         ConnectionError::ApplicationClosed(_) => "closed without leaving".into(),
         ConnectionError::Reset => "its process was replaced by another one".into(),
         other => format!("connection failed: {other}"),

@@ -14,11 +14,13 @@
 //!                                           or Refused{why}, the same words to every rank
 //!   Barrier, Abort, Leave ---------------->
 //!          <------------------------------- BarrierPassed, PeerLost, PeerLeft, Aborted, Released
+//!   Ask{question}, Answer{to} ------------>
+//!          <------------------------------- Asked{by}, Answered{by}
 //! ```
 //!
 //! [`join`] blocks until all ranks agree. From then on the thread `gradwire-control` keeps the
 //! connections alive and calls back with what happens to peers: a peer that gives no sign of life
-//! for 3 s is lost, so every rank knows of a dead one within about 4 s.
+//! for `peer_timeout` is lost, and every rank knows of a dead one half a second later.
 //!
 //! Start here: [`join`] and [`Control`], then `hub` (rank 0's view of all ranks) and `participant`
 //! (a rank's view of the job); both are free of sockets and clocks. `assembly` decides who may
@@ -56,6 +58,7 @@ pub use certificates::{CertificateError, CertificateFiles, Certificates};
 pub use error::{BarrierError, BindError, Difference, JoinError, LeaveError};
 pub use error::{Holder, Ranks, Refusal, TurnedAway};
 
+pub use participant::stall;
 pub use secrets::PairSecrets;
 
 use crate::shm::Offer;
@@ -90,6 +93,8 @@ pub struct Membership {
     pub receive_buffer: u64,
     /// What this rank offers to ranks of its host, if it shares memory.
     pub memory: Option<Offer>,
+    /// A rank that gives no sign of life for so long is lost; equal on all ranks.
+    pub peer_timeout: Duration,
 }
 
 /// Shows everything but secrets.
@@ -104,6 +109,7 @@ impl fmt::Debug for Membership {
             .field("mtu", &self.mtu)
             .field("receive_buffer", &self.receive_buffer)
             .field("memory", &self.memory)
+            .field("peer_timeout", &self.peer_timeout)
             .finish_non_exhaustive()
     }
 }
@@ -201,12 +207,26 @@ pub enum ControlEvent {
         /// The rank that left.
         rank: Rank,
     },
-    /// Another rank ended the job.
+    /// A rank ended the job: another one, or this one because it was stopped for too long.
     Aborted {
         /// The rank that aborted.
         rank: Rank,
         /// The reason it gave.
         reason: String,
+    },
+    /// Another rank asks this one; [`Voice::answer`] answers.
+    Asked {
+        /// The rank that asks.
+        rank: Rank,
+        /// What it asks.
+        question: String,
+    },
+    /// Another rank answers what this one has asked by [`Voice::ask`].
+    Answered {
+        /// The rank that answers.
+        rank: Rank,
+        /// What it answers.
+        answer: String,
     },
     /// Rank 0 only: somebody was not let in.
     Refused {
@@ -305,9 +325,12 @@ impl Control {
     /// Tells every other rank that the job is over. Does not wait; the message is delivered even
     /// when this is dropped right after.
     pub fn abort(&self, reason: &str) {
-        let reason = shortened(reason);
-        // Nobody is there to be told when the thread has ended.
-        let _ = self.commands.send(Command::Abort { reason });
+        self.voice().abort(reason);
+    }
+
+    /// What can speak to the other ranks as long as this rank is a member, from any thread.
+    pub fn voice(&self) -> Voice {
+        Voice(self.commands.clone())
     }
 
     /// Blocks until every rank has called this as often as this one. Fails at once when a rank is
@@ -326,6 +349,31 @@ impl Control {
         let (reply, left) = mpsc::sync_channel(1);
         let _ = self.commands.send(Command::Leave { timeout, reply });
         answer(&left, timeout).unwrap_or(Err(LeaveError::Stopped))
+    }
+}
+
+/// Speaks to the other ranks without waiting for anything.
+#[derive(Clone, Debug)]
+pub struct Voice(UnboundedSender<Command>);
+
+impl Voice {
+    /// Tells every other rank that the job is over, as [`Control::abort`] does.
+    pub fn abort(&self, reason: &str) {
+        let reason = shortened(reason);
+        // Nobody is there to be told when the thread has ended.
+        let _ = self.0.send(Command::Abort { reason });
+    }
+
+    /// Asks all other ranks. Their answers arrive as [`ControlEvent::Answered`], if they do.
+    pub fn ask(&self, question: &str) {
+        let question = shortened(question);
+        let _ = self.0.send(Command::Ask { question });
+    }
+
+    /// Answers a rank that has asked.
+    pub fn answer(&self, to: Rank, answer: &str) {
+        let answer = shortened(answer);
+        let _ = self.0.send(Command::Answer { to, answer });
     }
 }
 

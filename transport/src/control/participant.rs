@@ -25,6 +25,13 @@ pub(super) enum Command {
     Abort {
         reason: String,
     },
+    Ask {
+        question: String,
+    },
+    Answer {
+        to: Rank,
+        answer: String,
+    },
     Leave {
         timeout: Duration,
         reply: Reply<LeaveError>,
@@ -92,12 +99,10 @@ impl Participant {
                     reply,
                 });
             }
-            Command::Abort { reason } => {
-                self.outgoing.push_back(FromMember::Abort {
-                    reason: reason.clone(),
-                });
-                self.aborted = Some((self.rank, reason));
-                self.fail_barriers();
+            Command::Abort { reason } => self.abort(reason),
+            Command::Ask { question } => self.outgoing.push_back(FromMember::Ask { question }),
+            Command::Answer { to, answer } => {
+                self.outgoing.push_back(FromMember::Answer { to, answer });
             }
             Command::Leave { timeout, reply } => {
                 let deadline = now + timeout;
@@ -109,6 +114,22 @@ impl Participant {
             }
             Command::Close => self.finished = true,
         }
+    }
+
+    fn abort(&mut self, reason: String) {
+        self.outgoing.push_back(FromMember::Abort {
+            reason: reason.clone(),
+        });
+        self.aborted = Some((self.rank, reason));
+        self.fail_barriers();
+    }
+
+    /// This process has not run for longer than `limit`: the others count it as dead.
+    pub(super) fn stalled(&mut self, gap: Duration, limit: Duration) {
+        let reason = stall(gap, limit);
+        self.abort(reason.clone());
+        let rank = self.rank;
+        (self.on_event)(ControlEvent::Aborted { rank, reason });
     }
 
     /// Rank 0 says something.
@@ -129,6 +150,12 @@ impl Participant {
                 self.aborted = Some((rank, reason.clone()));
                 self.fail_barriers();
                 (self.on_event)(ControlEvent::Aborted { rank, reason });
+            }
+            FromLeader::Asked { rank, question } => {
+                (self.on_event)(ControlEvent::Asked { rank, question });
+            }
+            FromLeader::Answered { rank, answer } => {
+                (self.on_event)(ControlEvent::Answered { rank, answer });
             }
             FromLeader::Released => self.part(Ok(())),
             FromLeader::Prove { .. }
@@ -264,6 +291,16 @@ impl Participant {
     }
 }
 
+/// What to say of a rank that did not run for longer than its peers wait, in words that follow its
+/// name.
+pub fn stall(gap: Duration, limit: Duration) -> String {
+    format!(
+        "it did not run for {gap:.1?}, stopped or without processor time; after {limit:?} \
+         (transport.peer_timeout) the other ranks count it as dead; start the job again, or \
+         allow more"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, channel, sync_channel};
@@ -314,6 +351,25 @@ mod tests {
             events.try_recv(),
             Ok(ControlEvent::PeerLost { .. })
         ));
+    }
+
+    #[test]
+    fn a_rank_that_did_not_run_ends_by_itself() {
+        let (mut participant, events) = participant();
+        let waits = wait_at_barrier(&mut participant, Instant::now());
+        participant.stalled(Duration::from_secs(12), Duration::from_secs(8));
+        let Ok(ControlEvent::Aborted { rank, reason }) = events.try_recv() else {
+            panic!("another event");
+        };
+        assert_eq!(rank, Rank(1));
+        assert!(reason.starts_with("it did not run for 12.0s"), "{reason}");
+        let failed = waits.try_recv();
+        assert_eq!(failed, Ok(Err(BarrierError::Aborted { rank, reason })));
+        let told = std::iter::from_fn(|| participant.poll_outgoing());
+        assert!(
+            told.last()
+                .is_some_and(|last| matches!(last, FromMember::Abort { .. }))
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::error::JoinError;
 use super::identity::setup;
 use super::messages::Admission;
-use super::participant::Command;
+use super::participant::{Command, Participant};
 use super::{Membership, OnEvent, Role, leader, member};
 
 /// How much longer than its timeout a blocking call may take: the time to say goodbye.
@@ -80,6 +80,40 @@ impl Joined {
     pub(super) fn answer(&self, verdict: Result<Admission, JoinError>) {
         // Whoever called `join` has gone when this fails, and drops the commands' end too.
         let _ = self.0.send(verdict);
+    }
+}
+
+/// Notices that this process did not run: it was stopped, or starved. The other ranks count it as
+/// dead after a while, and it cannot know which of what happened meanwhile still holds.
+pub(super) struct Wakefulness {
+    limit: Duration,
+    looked: Instant,
+}
+
+impl Wakefulness {
+    /// Looks between two looks.
+    const LOOKS: u32 = 16;
+
+    /// A rank that does not run for `limit` counts as dead.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            looked: Instant::now(),
+        }
+    }
+
+    /// Ends when it is time to look again.
+    pub(super) async fn tick(&self) {
+        tokio::time::sleep_until(self.looked + self.limit / Self::LOOKS).await;
+    }
+
+    /// Tells the rank if it has not run for too long.
+    pub(super) fn look(&mut self, participant: &mut Participant) {
+        let now = Instant::now();
+        let gap = now - std::mem::replace(&mut self.looked, now);
+        if gap > self.limit {
+            participant.stalled(gap, self.limit);
+        }
     }
 }
 

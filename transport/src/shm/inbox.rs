@@ -77,6 +77,8 @@ pub(super) struct Inbox {
     pub(super) rings: Vec<Reader>,
     pub(super) alarm: Alarm,
     pub(super) names: Names,
+    /// Locked as long as this process lives.
+    _life: File,
 }
 
 /// The names of files, which go when this is dropped.
@@ -98,6 +100,7 @@ impl Inbox {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(path)?;
+        file.lock()?;
         let pipe_path = pipe_path(path);
         let names = Names(vec![path.to_owned(), pipe_path.clone()]);
         let bytes = ring_at(rings, ring_bytes);
@@ -113,6 +116,7 @@ impl Inbox {
             rings: (0..rings).map(ring).collect(),
             alarm: Alarm { mapping, pipe },
             names,
+            _life: file,
         })
     }
 }
@@ -128,11 +132,30 @@ fn open_pipe(path: &Path) -> io::Result<File> {
     options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// Whether the process of a neighbour lives: it holds a lock on its inbox, which the kernel
+/// releases when the process ends, and those that it has forked.
+#[derive(Debug)]
+pub struct Life(File);
+
+impl Life {
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        let has_ended = self.0.try_lock_shared().is_ok();
+        if has_ended {
+            // Others look, too.
+            let _ = self.0.unlock();
+        }
+        has_ended
+    }
+}
+
 /// What a rank writes for one neighbour.
 #[derive(Debug)]
 pub(super) struct Outbox {
     ring: Writer,
     alarm: Alarm,
+    /// Of its owner; taken by whoever looks after it.
+    pub(super) life: Option<Life>,
 }
 
 impl Outbox {
@@ -151,6 +174,7 @@ impl Outbox {
                 mapping,
                 pipe: open_pipe(&pipe_path(path))?,
             },
+            life: Some(Life(file)),
         })
     }
 

@@ -11,7 +11,9 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Magnitude, Rank, Share, Span, Step, Tag};
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+};
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
@@ -164,6 +166,7 @@ impl Member {
                 to,
                 Outgoing {
                     tag,
+                    signature: Signature::NONE,
                     step,
                     bytes,
                     tolerance,
@@ -177,6 +180,7 @@ impl Member {
     pub(crate) fn expect(&self, from: Rank, message: Message) {
         let incoming = Incoming {
             tag: message.tag,
+            signature: Signature::NONE,
             step: Step(0),
             bytes: message.bytes,
             tolerance: message.tolerance,

@@ -1,0 +1,313 @@
+//! What ranks ask each other when an operation takes too long, and the verdict that all of them
+//! then hear: who has not entered it, who is in another one, who does not answer.
+//!
+//! Questions and answers travel over the control plane, which has a thread of its own: a rank whose
+//! program computes, or waits for something else, answers all the same.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use gradwire_collectives::operation::{Label, OperationId};
+use gradwire_collectives::overdue::{Overdue, Question, Side, Whereabouts};
+use gradwire_protocol::units::{Instant, Rank, Span};
+use gradwire_transport::control::Ranks;
+use serde::{Deserialize, Serialize};
+
+/// How long answers are waited for: a rank that runs answers within milliseconds.
+const ANSWER_TIME: Span = Span::from_millis(800);
+/// How long a rank waits for the verdict of another one that has asked about the same operation.
+pub(crate) const VERDICT_TIME: Span = Span::from_millis(1_000);
+/// Ranks of which a verdict tells details.
+const DETAILED: usize = 8;
+
+/// A question as it travels.
+#[derive(Debug, Deserialize, Serialize)]
+struct Asked {
+    group: u16,
+    sequence: u32,
+    side: u8,
+}
+
+/// An answer as it travels.
+#[derive(Debug, Deserialize, Serialize)]
+struct Answer {
+    group: u16,
+    sequence: u32,
+    /// What was called there, in bits and in words.
+    there: Option<(u32, String)>,
+    last: Option<(u32, String)>,
+    pending: Vec<String>,
+}
+
+/// The question in the words of the control plane.
+pub(crate) fn question(question: &Question) -> String {
+    let side = match question.side {
+        Side::Member => 0,
+        Side::Sender => 1,
+        Side::Receiver => 2,
+    };
+    let asked = Asked {
+        group: question.group,
+        sequence: question.sequence,
+        side,
+    };
+    serde_json::to_string(&asked).expect("numbers are JSON")
+}
+
+/// The question that another rank asks; `None` where it makes no sense to this build.
+pub(crate) fn asked(text: &str) -> Option<Question> {
+    let asked: Asked = serde_json::from_str(text).ok()?;
+    let side = match asked.side {
+        0 => Side::Member,
+        1 => Side::Sender,
+        2 => Side::Receiver,
+        _ => return None,
+    };
+    Some(Question {
+        group: asked.group,
+        sequence: asked.sequence,
+        side,
+    })
+}
+
+/// The answer in the words of the control plane.
+pub(crate) fn answer(question: &Question, whereabouts: &Whereabouts) -> String {
+    let signed = |label: &Label| (label.call.signature().bits(), label.to_string());
+    let answer = Answer {
+        group: question.group,
+        sequence: question.sequence,
+        there: whereabouts.there.as_ref().map(signed),
+        last: (whereabouts.last.as_ref()).map(|label| (label.sequence, label.to_string())),
+        pending: whereabouts.pending.iter().map(Label::to_string).collect(),
+    };
+    serde_json::to_string(&answer).expect("numbers and texts are JSON")
+}
+
+/// An overdue operation, of which the other ranks are asked.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    pub(crate) id: OperationId,
+    until: Instant,
+    /// Who asks, if not this rank.
+    asker: Option<Rank>,
+    label: Label,
+    question: Question,
+    others: Vec<Rank>,
+    answers: BTreeMap<Rank, Answer>,
+}
+
+impl Inquiry {
+    /// The inquiry of rank `me`. Another rank's verdict is waited for a little longer than answers.
+    pub(crate) fn new(now: Instant, me: Rank, overdue: &Overdue) -> Self {
+        let others = overdue.ranks.iter().copied();
+        Self {
+            id: overdue.id,
+            until: now + ANSWER_TIME,
+            asker: None,
+            label: overdue.label,
+            question: overdue.question,
+            others: others.filter(|&rank| rank != me).collect(),
+            answers: BTreeMap::new(),
+        }
+    }
+
+    /// The inquiry, where another rank asks already: its verdict will come.
+    pub(crate) fn of_another(mut self, now: Instant, asker: Rank) -> Self {
+        self.until = now + VERDICT_TIME;
+        self.asker = Some(asker);
+        self
+    }
+
+    /// When it has to be concluded.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Takes an answer; tells whether it was the last one.
+    pub(crate) fn take(&mut self, from: Rank, text: &str) -> bool {
+        let answer: Option<Answer> = serde_json::from_str(text).ok();
+        let about = |answer: &Answer| {
+            (answer.group, answer.sequence) == (self.question.group, self.question.sequence)
+        };
+        if let Some(answer) = answer.filter(about) {
+            self.answers.insert(from, answer);
+        }
+        let here = |rank| self.answers.contains_key(rank);
+        self.others.iter().all(here)
+    }
+
+    /// What is known now, in words.
+    pub(crate) fn verdict(&self) -> String {
+        if let Some(asker) = self.asker {
+            return format!("rank {asker} has asked where the others are and tells nothing");
+        }
+        let mut parts = Vec::new();
+        let absent: Vec<Rank> = self.those(|answer| !self.has_entered(answer));
+        if !absent.is_empty() {
+            parts.push(self.absence(&absent));
+        }
+        for rank in self.those(|answer| self.is_elsewhere(answer)) {
+            let there = self
+                .answers
+                .get(&rank)
+                .and_then(|answer| answer.there.as_ref());
+            let there = there.map_or("", |(_, label)| label);
+            parts.push(format!("rank {rank} is in {there} instead"));
+        }
+        let silent = self.others.iter().copied();
+        let silent: Vec<Rank> = silent
+            .filter(|rank| !self.answers.contains_key(rank))
+            .collect();
+        if !silent.is_empty() {
+            let ranks: Ranks = silent.into_iter().collect();
+            parts.push(format!("{ranks} did not answer when asked"));
+        }
+        if parts.is_empty() {
+            parts.push("all ranks have entered it".to_owned());
+        }
+        parts.join("; ")
+    }
+
+    fn those(&self, is: impl Fn(&Answer) -> bool) -> Vec<Rank> {
+        let answers = self
+            .others
+            .iter()
+            .filter_map(|rank| self.answers.get_key_value(rank));
+        answers
+            .filter(|(_, answer)| is(answer))
+            .map(|(&rank, _)| rank)
+            .collect()
+    }
+
+    fn has_entered(&self, answer: &Answer) -> bool {
+        let is_past = || {
+            let last = answer.last.as_ref();
+            last.is_some_and(|&(sequence, _)| sequence >= self.label.sequence)
+        };
+        answer.there.is_some() || (self.question.side == Side::Member && is_past())
+    }
+
+    fn is_elsewhere(&self, answer: &Answer) -> bool {
+        let signature = self.label.call.signature().bits();
+        self.question.side == Side::Member
+            && (answer.there.as_ref()).is_some_and(|&(other, _)| other != signature)
+    }
+
+    fn absence(&self, absent: &[Rank]) -> String {
+        let ranks: Ranks = absent.iter().copied().collect();
+        let have = if absent.len() == 1 { "has" } else { "have" };
+        let mut text = format!("{ranks} {have} not entered it (");
+        for (index, rank) in absent.iter().take(DETAILED).enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            let is = self.answers.get(rank).map_or_else(String::new, doing);
+            write!(text, "{separator}rank {rank} {is}").expect("a text takes text");
+        }
+        text.push(')');
+        text
+    }
+}
+
+/// What a rank does that is not where it is awaited.
+fn doing(answer: &Answer) -> String {
+    match (answer.pending.first(), &answer.last) {
+        (Some(pending), _) => format!("is in {pending}"),
+        (None, Some((_, last))) => format!("waits for nothing, its last call was {last}"),
+        (None, None) => format!("has called nothing in group {}", answer.group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradwire_collectives::call::Call;
+    use gradwire_collectives::dtype::{DType, ReduceOp};
+    use gradwire_collectives::operation::Collective;
+
+    fn label(collective: Collective, sequence: u32) -> Label {
+        let call = Call {
+            collective,
+            op: collective.reduces().then_some(ReduceOp::Sum),
+            dtype: Some(DType::F32),
+            elements: Some(9),
+        };
+        Label {
+            call,
+            group: 0,
+            sequence,
+        }
+    }
+
+    fn inquiry() -> Inquiry {
+        let overdue = Overdue {
+            id: OperationId(1),
+            label: label(Collective::AllReduce, 7),
+            ranks: (0..5).map(Rank).collect(),
+            question: Question {
+                group: 0,
+                sequence: 7,
+                side: Side::Member,
+            },
+        };
+        Inquiry::new(Instant::START, Rank(0), &overdue)
+    }
+
+    #[test]
+    fn a_verdict_tells_of_every_rank_where_it_is() {
+        let mut inquiry = inquiry();
+        let asked = asked(&question(&Question {
+            group: 0,
+            sequence: 7,
+            side: Side::Member,
+        }));
+        let asked = asked.expect("it is a question");
+        let sum = label(Collective::AllReduce, 7);
+        let gather = label(Collective::AllGather, 6);
+        let barrier = label(Collective::Broadcast { root: Rank(2) }, 7);
+        let states = [
+            (1, Some(sum), sum),
+            (2, None, gather),
+            (3, Some(barrier), barrier),
+        ];
+        for (rank, there, last) in states {
+            let whereabouts = Whereabouts {
+                there,
+                last: Some(last),
+                pending: there.into_iter().collect(),
+            };
+            assert!(!inquiry.take(Rank(rank), &answer(&asked, &whereabouts)));
+        }
+        assert_eq!(
+            inquiry.verdict(),
+            "rank 2 has not entered it (rank 2 waits for nothing, its last call was all_gather of \
+             9 f32, group 0, sequence 6); rank 3 is in broadcast of 9 f32 from rank 2, group 0, \
+             sequence 7 instead; rank 4 did not answer when asked"
+        );
+        let nothing = Whereabouts::default();
+        assert!(inquiry.take(Rank(4), &answer(&asked, &nothing)));
+        let both = "ranks 2 and 4 have not entered it (rank 2";
+        assert!(inquiry.verdict().starts_with(both));
+        assert!(
+            inquiry
+                .verdict()
+                .contains("rank 4 has called nothing in group 0")
+        );
+    }
+
+    #[test]
+    fn answers_about_something_else_and_no_answers_are_ignored() {
+        let mut inquiry = inquiry();
+        let other = Question {
+            group: 1,
+            sequence: 7,
+            side: Side::Sender,
+        };
+        for text in ["", "{}", &answer(&other, &Whereabouts::default())] {
+            assert!(!inquiry.take(Rank(1), text));
+        }
+        assert_eq!(
+            inquiry.verdict(),
+            "ranks 1, 2, 3 and 4 did not answer when asked"
+        );
+        assert_eq!(asked("\"where?\""), None);
+    }
+}

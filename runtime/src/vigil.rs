@@ -1,0 +1,59 @@
+//! Notices that the process of another rank of this host has ended, sooner than its silence does:
+//! the kernel lets go of the lock that the process holds on its shared memory.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gradwire_protocol::units::Rank;
+use gradwire_transport::shm::Life;
+
+/// Between two looks. What has ended at two of them has: a rank that leaves properly is heard of
+/// by then.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A thread that looks after neighbours until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Vigil {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Vigil {
+    /// Calls `ended` once for every rank whose process has ended. Without a thread to do so, ranks
+    /// are missed when they are silent.
+    pub(crate) fn over(lives: Vec<(Rank, Life)>, ended: impl Fn(Rank) + Send + 'static) -> Self {
+        let (stop, stopped) = channel();
+        let mut lives: Vec<(Rank, Life, u32)> = lives
+            .into_iter()
+            .map(|(rank, life)| (rank, life, 0))
+            .collect();
+        let look = move || {
+            while !lives.is_empty()
+                && stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout)
+            {
+                lives.retain_mut(|(rank, life, looks)| {
+                    *looks = if life.has_ended() { *looks + 1 } else { 0 };
+                    if *looks == 2 {
+                        ended(*rank);
+                    }
+                    *looks < 2
+                });
+            }
+        };
+        let thread = std::thread::Builder::new().name("gradwire-vigil".to_owned());
+        Self {
+            stop: Some(stop),
+            thread: thread.spawn(look).ok(),
+        }
+    }
+}
+
+impl Drop for Vigil {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
