@@ -76,10 +76,6 @@ class Case:
         """Length of the first dimension of one rank's share."""
         return 0 if self.layout == "empty" else self.draw("rows").choice((1, 3, 700))
 
-    def root(self) -> int:
-        """The root of operations that have one."""
-        return self.draw("root").randrange(dist.get_world_size())
-
 
 class Side:
     """One of the two backends: makes inputs for a case and reads results."""
@@ -88,9 +84,17 @@ class Side:
         """What ``case`` needs over ``group``."""
         self.case = case
         self.group = group
-        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.waits = case.mode == "sync"
         self.op = REDUCTIONS[case.reduction][0] if case.reduction else None
+
+    def member(self, position: int) -> int:
+        """The rank of the job at a position of the group, counted around it."""
+        return dist.get_global_rank(self.group, position % self.world)
+
+    def root(self) -> int:
+        """The root of operations that have one, as a rank of the job."""
+        return self.member(self.case.draw("root").randrange(self.world))
 
     def input(self, rows: int, name: str = "", rank: int | None = None) -> torch.Tensor:
         """The input called ``name`` of ``rank``, by default of this one."""
@@ -177,10 +181,10 @@ def all_reduce_coalesced(side: Side) -> Started:
 
 def reduce(side: Side) -> Started:
     """At the root; gradwire leaves the others' tensors alone, Gloo does not say."""
-    root = side.case.root()
+    root = side.root()
     tensor = side.input(side.case.rows())
     work = dist.reduce(tensor, root, side.op, side.group, not side.waits)
-    return [work], [tensor] if side.rank == root else []
+    return [work], [tensor] if dist.get_rank() == root else []
 
 
 def reduce_scatter(side: Side) -> Started:
@@ -211,7 +215,7 @@ def reduce_scatter_tensor_coalesced(side: Side) -> Started:
 def broadcast(side: Side) -> Started:
     """From the root."""
     tensor = side.input(side.case.rows())
-    return [dist.broadcast(tensor, side.case.root(), side.group, not side.waits)], [tensor]
+    return [dist.broadcast(tensor, side.root(), side.group, not side.waits)], [tensor]
 
 
 def all_gather(side: Side) -> Started:
@@ -249,16 +253,18 @@ def all_gather_coalesced(side: Side) -> Started:
 
 def gather(side: Side) -> Started:
     """At the root."""
-    rows, root = side.case.rows(), side.case.root()
-    outputs = [side.output(rows) for _ in range(side.world)] if side.rank == root else None
+    rows, root = side.case.rows(), side.root()
+    outputs = [side.output(rows) for _ in range(side.world)] if dist.get_rank() == root else None
     work = dist.gather(side.input(rows), outputs, root, side.group, not side.waits)
     return [work], outputs or []
 
 
 def scatter(side: Side) -> Started:
     """From the root."""
-    rows, root = side.case.rows(), side.case.root()
-    inputs = [side.input(rows, str(i)) for i in range(side.world)] if side.rank == root else None
+    rows, root = side.case.rows(), side.root()
+    inputs = (
+        [side.input(rows, str(i)) for i in range(side.world)] if dist.get_rank() == root else None
+    )
     output = side.output(rows)
     return [dist.scatter(output, inputs, root, side.group, not side.waits)], [output]
 
@@ -298,9 +304,7 @@ def all_to_all(side: Side) -> Started:
 def _uneven(side: Side) -> tuple[torch.Tensor, torch.Tensor, tuple[list[int], list[int]]]:
     """Output, input, and rows from and to each rank."""
     rows, world = side.case.rows(), side.world
-    table = [
-        [rows * side.case.draw(i, j).randrange(3) for j in range(world)] for i in range(world)
-    ]
+    table = [[rows * side.case.draw(i, j).randrange(3) for j in range(world)] for i in range(world)]
     from_me, to_me = table[side.rank], [row[side.rank] for row in table]
     return side.output(sum(to_me)), side.input(sum(from_me)), (to_me, from_me)
 
@@ -309,7 +313,7 @@ def send_recv(side: Side) -> Started:
     """Around a ring, with a tag."""
     tag = side.case.draw("tag").randrange(60000)
     own, got = side.input(side.case.rows()), side.output(side.case.rows())
-    ahead, behind = (side.rank + 1) % side.world, (side.rank - 1) % side.world
+    ahead, behind = side.member(side.rank + 1), side.member(side.rank - 1)
     if not side.waits:
         return [
             dist.irecv(got, behind, side.group, tag),
@@ -327,7 +331,7 @@ def recv_any(side: Side) -> Started:
     """Rank 0 receives from everybody, in any order; what comes is read by its source."""
     tag = side.case.draw("any").randrange(60000)
     if side.rank > 0:
-        return [dist.isend(side.input(side.case.rows()), 0, side.group, tag)], []
+        return [dist.isend(side.input(side.case.rows()), side.member(0), side.group, tag)], []
     got = {}
     for _ in range(1, side.world):
         tensor = side.output(side.case.rows())
@@ -337,7 +341,7 @@ def recv_any(side: Side) -> Started:
 
 def batch_isend_irecv(side: Side) -> Started:
     """With every other rank, both ways."""
-    others = [rank for rank in range(side.world) if rank != side.rank]
+    others = [side.member(i) for i in range(side.world) if i != side.rank]
     got = [side.output(side.case.rows()) for _ in others]
     messages = [
         dist.P2POp(dist.irecv, tensor, other, side.group)
@@ -396,23 +400,20 @@ def cases(seed: int, share: str) -> list[Case]:
     return out
 
 
-def expected(case: Case, gloo: dist.ProcessGroup) -> tuple[GlooSide, Started]:
-    """Start the case over Gloo."""
-    side = GlooSide(case, gloo)
-    return side, OPERATIONS[case.operation](side)
-
-
-def check(case: Case, wanted: tuple[GlooSide, Started], ours: dist.ProcessGroup) -> None:
-    """Run the case over gradwire and compare."""
-    side, (_, references) = wanted
-    own = Side(case, ours)
-    works, results = OPERATIONS[case.operation](own)
+def finish(started: Started) -> list[torch.Tensor]:
+    """Wait for what was started and return its results."""
+    works, results = started
     for work in works:
         if work is not None:
             work.wait()
-    assert len(results) == len(references)
-    for result, reference in zip(results, references, strict=True):
-        compare(case, own.read(result), side.read(reference))
+    return results
+
+
+def check(own: Side, results: list[torch.Tensor], reference: Side, wanted: list) -> None:
+    """Compare what both sides have come to."""
+    assert len(results) == len(wanted)
+    for result, expected in zip(results, wanted, strict=True):
+        compare(own.case, own.read(result), reference.read(expected))
 
 
 def compare(case: Case, result: torch.Tensor, reference: torch.Tensor) -> None:
@@ -433,19 +434,16 @@ def run_all(seed: int, share: str) -> list[str]:
     failures: list[str] = []
     every = cases(seed, share)
     for start in range(0, len(every), BATCH):
-        batch = every[start : start + BATCH]
-        wanted = [expected(case, gloo) for case in batch]
-        for _, (works, _) in wanted:
-            for work in works:
-                if work is not None:
-                    work.wait()
-        for case, reference in zip(batch, wanted, strict=True):
+        references = [GlooSide(case, gloo) for case in every[start : start + BATCH]]
+        started = [OPERATIONS[side.case.operation](side) for side in references]
+        for side, wanted in zip(references, map(finish, started), strict=True):
+            own = Side(side.case, ours)
             try:
-                check(case, reference, ours)
+                check(own, finish(OPERATIONS[own.case.operation](own)), side, wanted)
             except AssertionError as error:
-                failures.append(f"{case}: {error}")
+                failures.append(f"{own.case}: {error}")
             except Exception:
-                return [*failures, f"{case}: {traceback.format_exc()}"]
+                return [*failures, f"{own.case}: {traceback.format_exc()}"]
     return failures
 
 
