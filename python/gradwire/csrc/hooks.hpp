@@ -1,5 +1,5 @@
-// Who asked to hear of operations that are complete. PyTorch's flight recorder tells a collective that
-// ended from one that hangs by this.
+// Who asked to hear of operations that are complete. PyTorch's flight recorder tells a collective
+// that ended from one that hangs by this.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

@@ -35,7 +35,7 @@ struct Plan {
   std::chrono::milliseconds timeout{0};
 };
 
-// Work that somebody settles: the core (PendingWork), its parts (JoinedWork), the last of its steps.
+// Work that somebody settles: the core (PendingWork), its parts (JoinedWork), its last step.
 class PlannedWork : public c10d::Work {
  public:
   PlannedWork(int rank, Plan plan)
