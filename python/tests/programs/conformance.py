@@ -1,7 +1,7 @@
 """Runs every operation over gradwire and over Gloo on the same inputs and compares the results.
 
-Arguments after the report's path: a seed, and "all" for every layout and mode of each case or
-"some" for one of them. The report is a list of failures; each line is enough to run the case again.
+Arguments after the report's path: a seed, and in how many of the six combinations of layout and mode
+each operation runs on each type. The report is a list of failures; each line is enough to run the case again.
 
 Gloo gets contiguous tensors of a type that it takes: bytes where elements are only moved, wider
 integers or the parts of complex numbers where they are reduced. gradwire gets the real thing.
@@ -403,12 +403,13 @@ def kinds() -> Iterator[tuple[str, str, torch.dtype]]:
             yield operation.__name__, "", dtype
 
 
-def cases(seed: int, share: str) -> list[Case]:
-    """All cases, or of each kind one layout and mode, another one at each world size."""
+def cases(seed: int, count: int) -> list[Case]:
+    """Every kind in ``count`` combinations of layout and mode, others at each world size."""
     ways = list(itertools.product(LAYOUTS, MODES))
     out = []
     for number, kind in enumerate(kinds()):
-        chosen = ways if share == "all" else [ways[(number + dist.get_world_size()) % len(ways)]]
+        first = number + dist.get_world_size()
+        chosen = [ways[(first + i) % len(ways)] for i in range(count)]
         out += [Case(*kind, layout, mode, seed) for layout, mode in chosen]
     random.Random(seed).shuffle(out)
     return out
@@ -445,11 +446,10 @@ def compare(case: Case, result: torch.Tensor, reference: torch.Tensor) -> None:
         torch.testing.assert_close(*same, rtol=0.0, atol=0.0)
 
 
-def run_all(seed: int, share: str) -> list[str]:
+def run_all(every: list[Case]) -> list[str]:
     """Run all cases; stops after the first that raises, since ranks may not meet again."""
     ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
     failures: list[str] = []
-    every = cases(seed, share)
     for start in range(0, len(every), BATCH):
         references = [GlooSide(case, gloo) for case in every[start : start + BATCH]]
         started = [OPERATIONS[side.case.operation](side) for side in references]
@@ -466,12 +466,13 @@ def run_all(seed: int, share: str) -> list[str]:
 
 def main() -> None:
     """Compare everything, report what differs and how many cases there were."""
-    path, seed, share = sys.argv[1:]
+    path, seed, count = sys.argv[1:]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     dist.init_process_group("gradwire", timeout=datetime.timedelta(seconds=40))
-    failures = run_all(int(seed), share)
-    report = {"failures": failures, "cases": len(cases(int(seed), share))}
+    every = cases(int(seed), int(count))
+    failures = run_all(every)
+    report = {"failures": failures, "cases": len(every)}
     with open(path, "w") as out:
         json.dump(report, out)
     if not failures:
