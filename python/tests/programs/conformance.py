@@ -1,7 +1,8 @@
 """Runs every operation over gradwire and over Gloo on the same inputs and compares the results.
 
-Arguments after the report's path: a seed, and in how many of the six combinations of layout and mode
-each operation runs on each type. The report is a list of failures; each line is enough to run the case again.
+Arguments after the report's path: a seed, and in how many of the six combinations of layout and
+mode each operation runs on each type. The report is a list of failures; each line is enough to run
+the case again.
 
 Gloo gets contiguous tensors of a type that it takes: bytes where elements are only moved, wider
 integers or the parts of complex numbers where they are reduced. gradwire gets the real thing.
