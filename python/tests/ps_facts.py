@@ -232,12 +232,12 @@ def what_stands_in_for_a_lost_gradient_is_what_the_job_says(place: Place, seed: 
     assert 0 < lost <= 0.3 * (lost + arrived), f"seed {seed}"
     zero, _ = _sums_of_ones(place, "zero", seed)
     late, _ = _sums_of_ones(place, "error-feedback", seed)
-    assert set(rescaled.unique().tolist()) <= {whole, whole - 2, whole - 4}, f"seed {seed}"
-    assert rescaled.mean() > zero.mean(), f"seed {seed}: only what both lack is missing"
-    assert zero.min() < whole - 2, f"seed {seed}: what is lost is lost"
+    assert (rescaled % 2 == 0).all(), f"seed {seed}: only what both lack is missing"
+    assert zero.mean() < rescaled.mean() <= whole, f"seed {seed}: what is lost is lost"
     assert late.min() >= whole - 2, f"seed {seed}: only the last push can still be owed"
     kept, _ = _sums_of_ones(place, "previous", seed)
-    assert kept.min() >= whole - 2, f"seed {seed}: after the first push there is a former one"
+    assert (kept % 2 == 0).all(), f"seed {seed}: what nobody has ever sent is rescaled"
+    assert zero.mean() < kept.mean(), f"seed {seed}: mostly there is a former one"
 
 
 @pytest.mark.usefixtures("place")
