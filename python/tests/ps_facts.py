@@ -234,7 +234,7 @@ def what_stands_in_for_a_lost_gradient_is_what_the_job_says(place: Place, seed: 
     late, _ = _sums_of_ones(place, "error-feedback", seed)
     assert (rescaled % 2 == 0).all(), f"seed {seed}: only what both lack is missing"
     assert zero.mean() < rescaled.mean() <= whole, f"seed {seed}: what is lost is lost"
-    assert late.min() >= whole - 2, f"seed {seed}: only the last push can still be owed"
+    assert zero.mean() < late.mean() <= whole, f"seed {seed}: only the last loss is still owed"
     kept, _ = _sums_of_ones(place, "previous", seed)
     assert (kept % 2 == 0).all(), f"seed {seed}: what nobody has ever sent is rescaled"
     assert zero.mean() < kept.mean(), f"seed {seed}: mostly there is a former one"
