@@ -223,10 +223,10 @@ impl Agreement {
             return Some(Mismatch::between((self.me, from), &ours, (outline, None)));
         }
         let is_new = |label: &Label| label.sequence < sequence;
-        if !self.entered.get(&group).is_none_or(is_new) {
-            if let Some(ours) = self.known(group, sequence) {
-                return Some(Mismatch::between((self.me, from), ours, (outline, None)));
-            }
+        if !self.entered.get(&group).is_none_or(is_new)
+            && let Some(ours) = self.known(group, sequence)
+        {
+            return Some(Mismatch::between((self.me, from), ours, (outline, None)));
         }
         self.early.push(Early { from, tag, outline });
         None

@@ -13,7 +13,7 @@ use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Rank, Share, Span, Signature, Step, Tag};
+use gradwire_protocol::units::{Instant, JobId, Rank, Share, Signature, Span, Step, Tag};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, Kind, VERSION};
 use libfuzzer_sys::fuzz_target;
 

@@ -70,6 +70,10 @@ fn with_a_stop(options: &[String], stopped: Duration) -> [(Option<i32>, String);
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are asked for by the environment"
+)]
 fn a_rank_that_is_stopped_for_less_than_the_peer_timeout_goes_on() {
     let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
     let (timeout, stopped) = if slow { ("8s", 5_000) } else { ("3s", 1_500) };
