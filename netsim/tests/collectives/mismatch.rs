@@ -344,7 +344,7 @@ fn pick(submitted: &[usize], programs: &[Vec<Called>], rng: &mut ChaCha8Rng) -> 
 
 #[test]
 fn a_rank_that_deviates_is_named_in_every_order_of_events() {
-    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    let slow = crate::is_slow();
     for seed in 0..if slow { 5_000 } else { 300 } {
         check(seed);
     }
