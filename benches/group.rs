@@ -83,6 +83,7 @@ impl Ranks {
             op: ReduceOp::Sum,
             buffer: Buffer::Owned(buffer),
             input: None,
+            splits: None,
             loss: Loss::NONE,
             step: Step(self.sequence),
             layers: Layers {

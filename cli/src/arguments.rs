@@ -72,8 +72,9 @@ it is asked: gradwire.trace() in Python, gw_trace_json in C. Ranks that stand al
   waits for      ranks that have not sent or not received everything
   last in        the rank that entered last, by the clocks of the hosts, which may differ
 
-Exit codes: 0 when the files were compared, whatever they say; 2 when one cannot be used. JSON: one
-object, {job, job_id, world_size, ranks, absent, groups, messages, longest}, times in microseconds.";
+Exit codes: 0 when the files were compared, whatever they say; 2 when one cannot be used. JSON:
+one object, {job, job_id, world_size, ranks, absent, groups, messages, longest}, times in
+microseconds.";
 
 const SIM_RUN_EXAMPLES: &str = "\
 Examples:

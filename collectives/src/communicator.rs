@@ -111,7 +111,8 @@ impl Communicator {
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
     /// A group of one rank completes at once, and so does a collective of no bytes, without waiting
-    /// for anybody; a send or a receive of no bytes does wait.
+    /// for anybody. A send or a receive of no bytes does wait for its peer, and an all-to-all with
+    /// splits for all others.
     ///
     /// # Errors
     /// [`SubmitError`] when the operation contradicts itself or cannot complete any more. Nothing
@@ -191,7 +192,9 @@ impl Communicator {
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
         let ranks = &operation.group.ranks;
         let collective = operation.collective;
-        let waits = collective == Collective::Barrier || collective.is_point_to_point();
+        let waits = collective == Collective::Barrier
+            || collective.is_point_to_point()
+            || operation.splits.is_some();
         if operation.buffer.is_empty() && !waits {
             return Plan::new();
         }
@@ -404,6 +407,7 @@ impl Communicator {
                 id,
                 buffer: operation.buffer,
                 input: operation.input,
+                holes: Vec::new(),
                 result: Err(error),
                 unfinished: None,
             });

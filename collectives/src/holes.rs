@@ -24,6 +24,15 @@ pub use gradwire_protocol::job::Holes;
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels::{Ratio, accumulate, scale};
 
+/// Bytes of a receiver's buffer that did not arrive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hole {
+    /// The first of them.
+    pub offset: usize,
+    /// How many.
+    pub bytes: usize,
+}
+
 /// A reduction whose contributions are all here or missing for good.
 #[derive(Debug)]
 pub(crate) struct Settlement<'a> {

@@ -373,6 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn the_highest_bit_is_a_sign_in_signed_types_only() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_float()) {
+            let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+            for (op, wants_ones) in [(ReduceOp::Min, is_signed), (ReduceOp::Max, !is_signed)] {
+                for order in [[-1, 1], [1, -1]] {
+                    let [mut target, incoming] = order.map(|value| bytes_of(dtype, value));
+                    accumulate(dtype, op, &mut target, &incoming);
+                    let expected = if wants_ones { -1 } else { 1 };
+                    assert_eq!(target, bytes_of(dtype, expected), "{op} of {dtype}");
+                }
+            }
+            let (mut sum, two) = (bytes_of(dtype, -1), bytes_of(dtype, 2));
+            accumulate(dtype, ReduceOp::Sum, &mut sum, &two);
+            assert_eq!(sum, bytes_of(dtype, 1), "{dtype} wraps around");
+        }
+    }
+
+    #[test]
     fn a_nan_survives_minimum_and_maximum_from_either_side() {
         for op in [ReduceOp::Min, ReduceOp::Max] {
             for (a, b) in [(f32::NAN, 1.0_f32), (1.0, f32::NAN)] {

@@ -9,7 +9,7 @@ use crate::agreement::Mismatch;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::dtype::{DType, ReduceOp};
-use crate::holes::Holes;
+use crate::holes::{Hole, Holes};
 use crate::matching::tag_and_count;
 
 /// Ranks that work together, in an order that all of them agree on.
@@ -57,7 +57,7 @@ pub enum Collective {
         root: Rank,
     },
     /// Rank number i of the group gets block i of all inputs, in the group's order: input and
-    /// buffer have one block per rank, all of one length.
+    /// buffer have one block per rank, all of one length, or of the lengths that [`Splits`] say.
     AllToAll,
     /// Nobody goes on before everybody is here. The buffer is not used.
     Barrier,
@@ -180,9 +180,13 @@ impl fmt::Display for Collective {
     }
 }
 
-/// How much may be missing, and what stands in for it. Only sums and averages of floats can miss
-/// contributions, and only where each contribution goes straight to the rank that sums it (direct
-/// algorithms, reduce); everything else is lossless whatever is said here. Equal on all ranks.
+/// How much may be missing, and what stands in for it. Equal on all ranks.
+///
+/// Only sums and averages of floats can miss contributions, and only where each contribution goes
+/// straight to the rank that sums it (direct algorithms, reduce). Messages of floats from rank to
+/// rank can miss segments: where one is missing, the receiver's buffer keeps the bytes that it had,
+/// and the completion says which these are; of the rules for holes, only error feedback matters to
+/// them, since it is the sender's. Everything else is lossless whatever is said here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Share of each contribution that may be missing.
@@ -209,6 +213,15 @@ pub struct Layers {
     pub spans: Vec<(usize, Layer)>,
 }
 
+/// How many bytes of an all-to-all go from whom to whom.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Splits {
+    /// Bytes for each rank of the group, in its order; together they are the input.
+    pub input: Arc<[usize]>,
+    /// Bytes from each rank of the group, in its order; together they are the buffer.
+    pub output: Arc<[usize]>,
+}
+
 /// Something that the ranks of a group do together.
 #[derive(Debug)]
 pub struct Operation {
@@ -228,6 +241,8 @@ pub struct Operation {
     /// The separate input that a reduce-scatter, an all-to-all and the root of a scatter have, and
     /// an all-gather and the root of a gather may have.
     pub input: Option<Buffer>,
+    /// How an all-to-all is cut, unless evenly. On all ranks or on none.
+    pub splits: Option<Splits>,
     /// What may be missing.
     pub loss: Loss,
     /// Training step whose loss budget holds.
@@ -321,6 +336,16 @@ pub enum SubmitError {
         input: usize,
         /// Length of the buffer.
         buffer: usize,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// The splits of an all-to-all contradict themselves, or something else has some.
+    #[error("{label}: {given}; {rule}")]
+    Splits {
+        /// The operation.
+        label: Label,
+        /// What was given.
+        given: String,
         /// What is allowed.
         rule: &'static str,
     },
@@ -450,6 +475,8 @@ pub struct Completion {
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
+    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    pub holes: Vec<Hole>,
     /// How it ended.
     pub result: Result<Outcome, OperationError>,
     /// What it still needed when it failed.
@@ -510,10 +537,10 @@ impl Operation {
 
     /// Whether contributions may be missing at all.
     pub fn may_lose(&self) -> bool {
-        self.collective.reduces()
+        let sums = self.collective.reduces() && self.op.can_miss_contributions();
+        (sums || self.collective.is_point_to_point())
             && !self.loss.tolerance.is_none()
             && self.dtype.is_float()
-            && self.op.can_miss_contributions()
     }
 
     /// Length of the tensor: of the longer one of buffer and input.
@@ -629,14 +656,63 @@ impl Operation {
                 rule,
             });
         }
-        let (element, bytes) = (dtype.bytes(), self.block_bytes(me));
-        if !bytes.is_multiple_of(element) {
-            return Err(SubmitError::NotWholeElements {
+        let element = dtype.bytes();
+        let mut blocks = match &self.splits {
+            None => vec![self.block_bytes(me)],
+            Some(splits) => {
+                self.check_splits(splits, me)?;
+                [&*splits.input, &*splits.output].concat()
+            }
+        }
+        .into_iter();
+        let broken = blocks.find(|bytes| !bytes.is_multiple_of(element));
+        broken.map_or(Ok(()), |bytes| {
+            Err(SubmitError::NotWholeElements {
                 label,
                 bytes,
                 element,
                 dtype,
-            });
+            })
+        })
+    }
+
+    /// Checks splits in a group that is known to be right.
+    fn check_splits(&self, splits: &Splits, me: Rank) -> Result<(), SubmitError> {
+        let fault = |given, rule| {
+            let label = self.label();
+            Err(SubmitError::Splits { label, given, rule })
+        };
+        let Splits { input, output } = splits;
+        if self.collective != Collective::AllToAll {
+            return fault("splits were given".to_owned(), "only all_to_all has splits");
+        }
+        let world = self.group.ranks.len();
+        if (input.len(), output.len()) != (world, world) {
+            let given = format!(
+                "{} input splits and {} output splits in a group of {world} ranks",
+                input.len(),
+                output.len()
+            );
+            return fault(given, "give one of each for each rank");
+        }
+        let lengths = [
+            self.input.as_ref().map_or(0, Buffer::len),
+            self.buffer.len(),
+        ];
+        for ((name, splits), bytes) in [("input", input), ("output", output)].iter().zip(lengths) {
+            let sum = splits
+                .iter()
+                .fold(0_usize, |sum, split| sum.saturating_add(*split));
+            if sum != bytes {
+                let given = format!("{name} splits of {sum} bytes for {bytes} bytes");
+                return fault(given, "they must be as long as the tensor");
+            }
+        }
+        let own = self.group.ranks.iter().position(|&rank| rank == me);
+        let own = own.map(|seat| (input[seat], output[seat]));
+        if let Some((to, from)) = own.filter(|(to, from)| to != from) {
+            let given = format!("rank {me} splits off {to} bytes for itself and expects {from}");
+            return fault(given, "both must be equal");
         }
         Ok(())
     }
@@ -668,6 +744,9 @@ impl Operation {
                 input == Some(buffer * world),
                 "the input is as long as the buffers of all ranks",
             ),
+            (Collective::AllToAll, input) if self.splits.is_some() => {
+                (input.is_some(), "an all_to_all has an input")
+            }
             (Collective::AllToAll, input) => (
                 input == Some(buffer) && buffer.is_multiple_of(world),
                 "input and buffer are equally long, one block per rank",

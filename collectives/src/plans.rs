@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
-use crate::operation::{Collective, Group, Operation};
+use crate::operation::{Collective, Group, Operation, Splits};
 use crate::plan::Plan;
 
 /// Plans that are kept: those of all buckets of a large model.
@@ -22,6 +22,7 @@ struct Key {
     element_bytes: usize,
     buffer: usize,
     input: Option<usize>,
+    splits: Option<Splits>,
     may_lose: bool,
 }
 
@@ -33,6 +34,7 @@ impl Key {
             element_bytes: operation.dtype.bytes(),
             buffer: operation.buffer.len(),
             input: operation.input.as_ref().map(Buffer::len),
+            splits: operation.splits.clone(),
             may_lose: operation.may_lose(),
         }
     }
@@ -43,6 +45,7 @@ impl Key {
         self.buffer == operation.buffer.len()
             && self.collective == operation.collective
             && self.input == operation.input.as_ref().map(Buffer::len)
+            && self.splits == operation.splits
             && self.element_bytes == operation.dtype.bytes()
             && self.may_lose == operation.may_lose()
             && ours.id == theirs.id

@@ -1,7 +1,7 @@
 //! Send and receive: one tensor from one rank to another.
 //!
-//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. Lossless.
-//! Its parts lie above those of collectives, and its sequence numbers count per pair, direction and
+//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent.
+//! What an operation tolerates to be lost stays as it was in the receiver's buffer. Its parts lie above those of collectives, and its sequence numbers count per pair, direction and
 //! tag (`matching`), so that they may coincide with those of collectives in the same group.
 
 use gradwire_protocol::units::Rank;
@@ -17,7 +17,7 @@ pub(crate) fn send(to: Rank, bytes: usize) -> Plan {
             to,
             part: PARTS | piece,
             region: Region::buffer(offset, bytes).or_nothing(),
-            reliability: Reliability::Lossless,
+            reliability: Reliability::Tolerant,
             contributors: 1,
             gate: Plan::START,
         });
@@ -35,7 +35,7 @@ pub(crate) fn receive(from: Rank, bytes: usize) -> Plan {
             part: PARTS | piece,
             region: Region::buffer(offset, bytes).or_nothing(),
             landing: Landing::Copy,
-            reliability: Reliability::Lossless,
+            reliability: Reliability::Tolerant,
             contributors: 1,
             gate: complete,
         });

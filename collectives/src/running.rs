@@ -20,7 +20,7 @@ use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
 
 use crate::buffer::{Buffer, Place, Region};
-use crate::holes::{Holes, PreviousResults, Residuals, Settlement, TensorShape};
+use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
 use crate::operation::{
@@ -115,6 +115,8 @@ pub(crate) struct Running {
     copies: BTreeMap<usize, Vec<u8>>,
     received_bytes: u64,
     begun: Instant,
+    /// What was not received of messages that are no contributions to a sum.
+    unfilled: Vec<Hole>,
     outcome: Outcome,
 }
 
@@ -145,6 +147,7 @@ impl Running {
             copies: BTreeMap::new(),
             received_bytes: 0,
             begun: Instant::START,
+            unfilled: Vec::new(),
             outcome: Outcome {
                 source: operation.collective.source(),
                 ..Outcome::default()
@@ -287,21 +290,32 @@ impl Running {
         }
         let inbound = self.plan.inbounds[at];
         if let Some(holes) = holes {
-            self.outcome.lost_segments += u64::from(holes.ones());
-            let segments = cut(inbound.region, inbound.from, desk.endpoint).segments() as usize;
-            let share = Share::new(f64::from(holes.ones()) / segments as f64).unwrap_or(Share::ALL);
-            self.outcome.max_lost_share = self.outcome.max_lost_share.max(share);
-            let missing = self
-                .holes
-                .entry(inbound.gate)
-                .or_insert_with(|| vec![0; segments]);
-            for segment in holes.iter_ones() {
-                missing[segment as usize] += inbound.contributors;
-            }
+            let cut = cut(inbound.region, inbound.from, desk.endpoint);
+            self.note_holes(&inbound, cut, holes);
         }
         self.open -= 1;
         if self.waits_no_more(inbound.gate) {
             self.open_gate(inbound.gate, desk);
+        }
+    }
+
+    fn note_holes(&mut self, inbound: &Inbound, cut: Segmentation, holes: &Bitmap) {
+        self.outcome.lost_segments += u64::from(holes.ones());
+        let segments = cut.segments() as usize;
+        let share = Share::new(f64::from(holes.ones()) / segments as f64).unwrap_or(Share::ALL);
+        self.outcome.max_lost_share = self.outcome.max_lost_share.max(share);
+        if inbound.landing == Landing::Copy {
+            let hole = |segment| Hole {
+                offset: inbound.region.offset + segment as usize * cut.segment_bytes() as usize,
+                bytes: cut.length(segment) as usize,
+            };
+            self.unfilled.extend(holes.iter_ones().map(hole));
+            return;
+        }
+        let missing = self.holes.entry(inbound.gate);
+        let missing = missing.or_insert_with(|| vec![0; segments]);
+        for segment in holes.iter_ones() {
+            missing[segment as usize] += inbound.contributors;
         }
     }
 
@@ -565,10 +579,13 @@ impl Running {
         }
         let Operation { buffer, input, .. } = self.operation;
         let result = result.map(|()| self.outcome);
+        let mut holes = self.unfilled;
+        holes.sort_unstable_by_key(|hole| hole.offset);
         Completion {
             id: self.id,
             buffer,
             input,
+            holes,
             result,
             unfinished,
         }

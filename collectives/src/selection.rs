@@ -111,7 +111,13 @@ impl Preference {
             Collective::AllGather => all_gather::all_gather(seat, block, source),
             Collective::Gather { root } => gather::gather(seat, block, seat_of(root), source),
             Collective::Scatter { root } => scatter::scatter(seat, block, seat_of(root)),
-            Collective::AllToAll => all_to_all::all_to_all(seat, block),
+            Collective::AllToAll => {
+                let even = vec![block; seat.world()];
+                let splits = operation.splits.as_ref();
+                let splits = splits.map(|splits| (&*splits.input, &*splits.output));
+                let (input, output) = splits.unwrap_or((&even, &even));
+                all_to_all::all_to_all(seat, input, output)
+            }
             Collective::Barrier => barrier::barrier(seat),
             Collective::Send { to, .. } => point_to_point::send(to, bytes),
             Collective::Receive { from, .. } => point_to_point::receive(from, bytes),
@@ -319,6 +325,7 @@ mod tests {
             op: ReduceOp::Sum,
             buffer: Buffer::Virtual(buffer),
             input: input.map(Buffer::Virtual),
+            splits: None,
             loss: Loss::NONE,
             step: Step(0),
             layers: Layers::default(),

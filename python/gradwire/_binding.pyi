@@ -115,3 +115,37 @@ class Backend(_Backend):
 
     def job_tolerance(self) -> float:
         """Return the share of a gradient message that the job lets be missing."""
+
+class Message(Work):
+    """A message between two ranks on its way."""
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Return which bytes of a received tensor stayed as they were: first byte and count."""
+
+class Loss:
+    """What of a message may be missing, and what the core wants to know to choose well."""
+
+    def __init__(
+        self,
+        *,
+        layer_offsets: Sequence[int],
+        layers: Sequence[int],
+        layer_count: int,
+        tolerance: float,
+        step: int,
+        tensor_key: int,
+        keeps_previous: bool,
+    ) -> None:
+        """Take what :meth:`Backend.allreduce_tagged` takes.
+
+        With ``keeps_previous`` nothing but the former values stands in for what is missing,
+        whatever the job's ``holes`` says.
+        """
+
+def send_lossy(backend: Backend, tensor: torch.Tensor, to: int, tag: int, loss: Loss) -> Message:
+    """Send a contiguous tensor, of which floats may be lost within the tolerance."""
+
+def receive_lossy(
+    backend: Backend, tensor: torch.Tensor, source: int, tag: int, loss: Loss
+) -> Message:
+    """Receive into a contiguous tensor; what is lost stays there as it was."""

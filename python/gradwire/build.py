@@ -40,7 +40,7 @@ def load() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
     library = _library()
-    if not _compiles(environment):
+    if not compiles(environment):
         module = _fallback(library, environment)
         sys.modules[_MODULE] = module
         return module
@@ -59,8 +59,8 @@ def load() -> ModuleType:
     return module
 
 
-def _compiles(environment: Environment) -> bool:
-    """Whether the binding is compiled here, or the fallback in Python runs."""
+def compiles(environment: Environment) -> bool:
+    """Tell whether the binding is compiled here; else the backend runs in Python."""
     known = ("auto", "compiled", "python")
     if environment.binding not in known:
         raise BindingError(

@@ -56,6 +56,7 @@ class Operation(ctypes.Structure):
         ("tensor_key", c_uint64),
         ("timeout_seconds", c_double),
         ("tag", c_uint32),
+        ("holes", c_uint32),
         ("input_splits", POINTER(c_uint64)),
         ("output_splits", POINTER(c_uint64)),
     )

@@ -69,7 +69,11 @@ enum {
  * the messages that no GW_RECV has claimed, the first that begins to arrive, or began before; it
  * goes on waiting when a rank is lost, unless all others are, or that one whose message it takes.
  * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
- * others, and so need both sides. */
+ * others, and so need both sides.
+ *
+ * Tensors of no bytes. Collectives of no bytes are complete at once, but a barrier, and an
+ * all-to-all with splits: it has a message for each pair of ranks even where a split is 0, so that
+ * ranks that disagree find out. So give splits on all ranks of a group or on none. */
 
 enum {
   GW_U8 = 0,
@@ -84,6 +88,11 @@ enum {
   GW_U16 = 9,
   GW_U32 = 10,
   GW_U64 = 11
+};
+
+enum {
+  GW_HOLES_OF_JOB = 0,  /* the job's key `holes` says what stands in for what is missing */
+  GW_HOLES_PREVIOUS = 1 /* what was there before, whatever the job says */
 };
 
 enum {
@@ -121,6 +130,7 @@ typedef struct {
   uint64_t tensor_key;    /* the same for the same tensor in every step */
   double timeout_seconds; /* the operation fails when it has taken this long */
   uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
+  uint32_t holes;         /* GW_HOLES_OF_JOB ... */
   const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
   const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
@@ -138,10 +148,10 @@ typedef struct {
   const char* job_path; /* a job.toml; null: the default job */
   uint32_t rank;
   uint32_t world;
-  int32_t local_rank;    /* its number on its host, which chooses its metrics port; negative: none */
+  int32_t local_rank;    /* its number on its host, for its metrics port; negative: not known */
   const char* bind_host; /* a local address that peers can reach */
   const char* trace_folder; /* its flight recorder is written there on failure; null: nowhere */
-  const char* log_level;    /* what is told on standard error: warn, info (also null), debug, trace */
+  const char* log_level;    /* told on standard error: warn, info (or null), debug, trace */
   gw_credentials credentials;
 } gw_opening;
 
@@ -175,6 +185,18 @@ void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
 /* Of a GW_RECV or GW_RECV_ANY that has ended well: the position in `ranks` of the rank that sent,
  * from before its gw_done is called. -1 before, and of every other operation. */
 int gw_ticket_source(const gw_ticket* ticket);
+
+/* Bytes of a receive's buffer that did not arrive, within its tolerance: they are as they were. */
+typedef struct {
+  uint64_t offset_bytes;
+  uint64_t bytes;
+} gw_hole;
+
+/* Of a GW_RECV or GW_RECV_ANY that has ended well: writes up to `len` of its holes, in ascending
+ * order, and returns how many there are, from before its gw_done is called. 0 before, and of every
+ * other operation. Only floats can have holes; both sides give the same tolerance, and the sender
+ * keeps what was lost for its next message of the same `tensor_key` where the rule says so. */
+size_t gw_ticket_holes(const gw_ticket* ticket, gw_hole* out, size_t len);
 
 void gw_ticket_free(gw_ticket* ticket);
 

@@ -13,15 +13,16 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use gradwire_collectives::holes::Hole;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::log::{self, Level};
 use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
-use crate::layout::{GwCounters, GwCredentials, GwDone, GwOpening, GwOperation};
+use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
 use crate::{operation, text};
 
 /// How long `gw_close` waits for operations that have not ended.
@@ -294,17 +295,17 @@ pub unsafe extern "C" fn gw_submit(
             let joined = rank.joined().ok_or("this rank has not joined its job")?;
             // SAFETY: the header asks for memory as long as the lengths say, until the callback.
             let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
-            let (source, ranks) = (Source::default(), Arc::clone(&task.operation.group.ranks));
-            let found = source.clone();
+            let (received, ranks) = (Received::default(), Arc::clone(&task.operation.group.ranks));
+            let found = received.clone();
             // The buffers are given up before the caller is told that they are free.
             let done = Box::new(move |result: Result<Ended, _>| {
                 if let Ok(ended) = &result {
-                    found.note(ended.outcome.source, &ranks);
+                    found.note(ended, &ranks);
                 }
                 callback.call(result.map(drop));
             });
             let ticket = joined.submit(task, done);
-            Ok(GwTicket { ticket, source })
+            Ok(GwTicket { ticket, received })
         },
     );
     accepted.map_or(std::ptr::null_mut(), |ticket| {
@@ -316,18 +317,27 @@ pub unsafe extern "C" fn gw_submit(
 #[derive(Debug)]
 pub struct GwTicket {
     ticket: Ticket,
-    source: Source,
+    received: Received,
 }
 
-/// The position of the rank that a receive has its buffer from, plus 1; 0 before it has ended.
+/// What is known of a receive once it has ended.
 #[derive(Clone, Debug, Default)]
-struct Source(Arc<AtomicI32>);
+struct Received {
+    /// The position of the rank that it has its buffer from, plus 1; 0 before it has ended.
+    source: Arc<AtomicI32>,
+    holes: Arc<OnceLock<Vec<Hole>>>,
+}
 
-impl Source {
-    fn note(&self, source: Option<Rank>, ranks: &[Rank]) {
+impl Received {
+    fn note(&self, ended: &Ended, ranks: &[Rank]) {
+        let source = ended.outcome.source;
         let position = source.and_then(|source| ranks.iter().position(|&rank| rank == source));
         if let Some(position) = position {
-            self.0.store(position as i32 + 1, Ordering::Release);
+            self.source.store(position as i32 + 1, Ordering::Release);
+        }
+        if !ended.holes.is_empty() {
+            // An operation ends once, so there is nothing yet.
+            let _ = self.holes.set(ended.holes.clone());
         }
     }
 }
@@ -337,7 +347,35 @@ impl Source {
 pub unsafe extern "C" fn gw_ticket_source(ticket: *const GwTicket) -> c_int {
     // SAFETY: the header asks for a valid ticket.
     let ticket = unsafe { ticket.as_ref() };
-    ticket.map_or(-1, |ticket| ticket.source.0.load(Ordering::Acquire) - 1)
+    ticket.map_or(-1, |ticket| {
+        ticket.received.source.load(Ordering::Acquire) - 1
+    })
+}
+
+/// See `gw_ticket_holes` in the header; 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_ticket_holes(
+    ticket: *const GwTicket,
+    out: *mut GwHole,
+    len: usize,
+) -> usize {
+    // SAFETY: the header asks for a valid ticket.
+    let ticket = unsafe { ticket.as_ref() };
+    let Some(holes) = ticket.and_then(|ticket| ticket.received.holes.get()) else {
+        return 0;
+    };
+    let room = if out.is_null() { 0 } else { len };
+    for (at, hole) in holes.iter().take(room).enumerate() {
+        let (offset_bytes, bytes) = (hole.offset as u64, hole.bytes as u64);
+        // SAFETY: the header asks for room for `len` holes, and `at` is below that.
+        unsafe {
+            out.add(at).write(GwHole {
+                offset_bytes,
+                bytes,
+            });
+        }
+    }
+    holes.len()
 }
 
 /// See `gw_wait` in the header; a null rank or ticket is nothing to wait for.
@@ -484,6 +522,7 @@ mod tests {
             gw_counters_read(null_mut(), null_mut());
             gw_wait(null_mut(), null(), 1.0);
             gw_ticket_free(null_mut());
+            assert_eq!(gw_ticket_holes(null(), null_mut(), 1), 0);
             assert_eq!(gw_job_json(null_mut(), null_mut(), 0), 0);
             let error = error_of(|out, len| {
                 assert!(gw_submit(null_mut(), null(), None, null_mut(), out, len).is_null());

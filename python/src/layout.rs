@@ -72,6 +72,16 @@ pub struct GwLayer {
     pub reserved: u32,
 }
 
+/// `gw_hole`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(C)]
+pub struct GwHole {
+    /// From this byte of the buffer on
+    pub offset_bytes: u64,
+    /// so many are as they were.
+    pub bytes: u64,
+}
+
 /// `gw_operation`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -116,6 +126,8 @@ pub struct GwOperation {
     pub timeout_seconds: f64,
     /// Tells point-to-point messages of a pair apart.
     pub tag: u32,
+    /// What stands in for what is missing.
+    pub holes: u32,
     /// Bytes of an all-to-all's input for each rank; null: all equal.
     pub input_splits: *const u64,
     /// Bytes of an all-to-all's buffer from each rank; null: all equal.
@@ -144,6 +156,8 @@ mod tests {
         assert_eq!(offset_of!(GwOperation, tolerance), 80);
         assert_eq!(offset_of!(GwOperation, timeout_seconds), 120);
         assert_eq!(offset_of!(GwOperation, tag), 128);
+        assert_eq!(offset_of!(GwOperation, holes), 132);
+        assert_eq!(size_of::<GwHole>(), 16);
         assert_eq!(offset_of!(GwOperation, output_splits), 144);
     }
 }

@@ -4,7 +4,7 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, Splits};
 use gradwire_protocol::job::{Holes, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::Task;
@@ -23,6 +23,9 @@ const GATHER: u32 = 8;
 const SCATTER: u32 = 9;
 const ALL_TO_ALL: u32 = 10;
 const RECEIVE_ANY: u32 = 11;
+
+const HOLES_OF_JOB: u32 = 0;
+const HOLES_PREVIOUS: u32 = 1;
 
 /// Spans longer than this count as no timeout; a span has room for 213 days.
 const TIMEOUT_MAX_SECONDS: f64 = 1e7;
@@ -59,7 +62,9 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
             .ok_or_else(|| format!("reduce {}: allowed are 0 to 7", operation.reduce))?,
         buffer,
         input,
-        loss: loss(operation.tolerance, job.holes)?,
+        // SAFETY: the caller vouches for the splits.
+        splits: unsafe { splits(operation)? },
+        loss: loss(operation, job)?,
         step: Step(operation.step),
         layers,
         tensor_key: operation.tensor_key,
@@ -109,7 +114,13 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
     })
 }
 
-fn loss(tolerance: f64, holes: Holes) -> Result<Loss, String> {
+fn loss(operation: &GwOperation, job: &Job) -> Result<Loss, String> {
+    let tolerance = operation.tolerance;
+    let holes = match operation.holes {
+        HOLES_OF_JOB => job.holes,
+        HOLES_PREVIOUS => Holes::Previous,
+        holes => return Err(format!("holes {holes}: allowed are 0 and 1")),
+    };
     if tolerance < 0.0 {
         return Ok(Loss::NONE);
     }
@@ -183,6 +194,23 @@ unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
     Ok(Buffer::Borrowed(bytes))
 }
 
+/// The splits of an all-to-all, one for each rank of its group.
+unsafe fn splits(operation: &GwOperation) -> Result<Option<Splits>, String> {
+    let (input, output) = (operation.input_splits, operation.output_splits);
+    if operation.kind != ALL_TO_ALL || (input.is_null() && output.is_null()) {
+        return Ok(None);
+    }
+    let read = |start, name| {
+        // SAFETY: the caller of `task` vouches for as many splits as ranks.
+        let splits = unsafe { slice(start, operation.ranks_len, name) }?;
+        Ok::<_, String>(splits.iter().map(|&split| split as usize).collect())
+    };
+    Ok(Some(Splits {
+        input: read(input, "input_splits")?,
+        output: read(output, "output_splits")?,
+    }))
+}
+
 unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
     let number = |value: u32| {
         u16::try_from(value).map_err(|_| format!("layer {value}: allowed are 0 to 65535"))
@@ -224,5 +252,156 @@ pub(crate) unsafe fn slice_mut(
         // SAFETY: the caller vouches for `len` bytes at `start`, and that nobody else touches
         // them until the operation has ended, which is when the slice is dropped.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(start, len) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null;
+
+    use super::*;
+
+    const ME: Rank = Rank(4);
+    const RANKS: [u32; 3] = [9, 4, 6];
+    /// Position of this rank in `RANKS`.
+    const OWN: u32 = 1;
+    /// Position of another one.
+    const OTHER: u32 = 0;
+    static NOTHING: [u64; 3] = [0; 3];
+
+    fn blank(kind: u32) -> GwOperation {
+        GwOperation {
+            kind,
+            dtype: DType::I16 as u32,
+            reduce: ReduceOp::Max as u32,
+            root: OTHER,
+            buffer: std::ptr::null_mut(),
+            bytes: 0,
+            input: null(),
+            input_bytes: 0,
+            group: 3,
+            ranks: RANKS.as_ptr(),
+            ranks_len: RANKS.len(),
+            sequence: 7,
+            tolerance: -1.0,
+            step: 0,
+            layer_count: 0,
+            layers: null(),
+            layers_len: 0,
+            tensor_key: 0,
+            timeout_seconds: 0.0,
+            tag: 500,
+            holes: 0,
+            input_splits: null(),
+            output_splits: null(),
+        }
+    }
+
+    /// An operation on a buffer of ones and an input of twos; what the core is given.
+    fn taken(change: impl FnOnce(&mut GwOperation), check: impl FnOnce(Operation)) {
+        let (mut buffer, input) = (vec![1_u8; 6], vec![2_u8; 18]);
+        let mut operation = GwOperation {
+            buffer: buffer.as_mut_ptr().cast(),
+            bytes: buffer.len(),
+            input: input.as_ptr().cast(),
+            input_bytes: input.len(),
+            ..blank(ALL_REDUCE)
+        };
+        change(&mut operation);
+        // SAFETY: buffer and input live until `check`, which takes the operation, has returned.
+        let task = unsafe { task(&operation, &Job::default(), ME) };
+        check(task.expect("a valid operation").operation);
+    }
+
+    #[test]
+    fn only_a_root_scatters_its_input_and_gathers_into_its_buffer() {
+        let shape = |operation: &Operation| {
+            let input = operation.input.as_ref().map(Buffer::len);
+            (
+                operation.buffer.bytes().expect("bytes")[0],
+                operation.buffer.len(),
+                input,
+            )
+        };
+        let cases = [
+            (SCATTER, OWN, (1, 6, Some(18))),
+            (SCATTER, OTHER, (1, 6, None)),
+            (GATHER, OWN, (1, 6, Some(18))),
+            (GATHER, OTHER, (2, 18, None)),
+            (ALL_TO_ALL, OTHER, (1, 6, Some(18))),
+            (REDUCE, OTHER, (1, 6, None)),
+            (RECEIVE_ANY, OTHER, (1, 6, None)),
+        ];
+        for (kind, root, expected) in cases {
+            let change = |operation: &mut GwOperation| {
+                (operation.kind, operation.root) = (kind, root);
+            };
+            taken(change, |operation| {
+                assert_eq!(shape(&operation), expected, "kind {kind}");
+            });
+        }
+        let in_place = |operation: &mut GwOperation| {
+            (operation.kind, operation.input) = (GATHER, null());
+        };
+        taken(in_place, |operation| {
+            assert_eq!(shape(&operation), (1, 6, None));
+        });
+    }
+
+    #[test]
+    fn a_reduce_works_on_a_copy_but_at_its_root() {
+        for (root, is_borrowed) in [(OWN, true), (OTHER, false)] {
+            let change = |operation: &mut GwOperation| {
+                (operation.kind, operation.root) = (REDUCE, root);
+            };
+            taken(change, |operation| {
+                let borrowed = matches!(operation.buffer, Buffer::Borrowed(_));
+                assert_eq!(borrowed, is_borrowed);
+            });
+        }
+    }
+
+    #[test]
+    fn tags_and_splits_are_taken_over() {
+        let tagged = |operation: &mut GwOperation| operation.kind = SEND;
+        taken(tagged, |operation| {
+            let expected = Collective::Send {
+                to: Rank(9),
+                tag: 500,
+            };
+            assert_eq!(operation.collective, expected);
+        });
+        let (input, output) = ([4_u64, 6, 8], [0_u64, 6, 0]);
+        let uneven = |operation: &mut GwOperation| {
+            operation.kind = ALL_TO_ALL;
+            (operation.input_splits, operation.output_splits) = (input.as_ptr(), output.as_ptr());
+        };
+        taken(uneven, |operation| {
+            let splits = operation.splits.expect("splits were given");
+            assert_eq!(
+                (&*splits.input, &*splits.output),
+                (&[4, 6, 8][..], &[0, 6, 0][..])
+            );
+        });
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_said() {
+        let refused = |change: fn(&mut GwOperation)| {
+            let mut operation = blank(SEND);
+            change(&mut operation);
+            // SAFETY: what is not null is valid, and the operation is dropped at once.
+            let task = unsafe { task(&operation, &Job::default(), ME) };
+            task.expect_err("not allowed")
+        };
+        let kind = refused(|operation| operation.kind = 12);
+        assert_eq!(kind, "kind 12: allowed are 0 to 11");
+        let tag = refused(|operation| operation.tag = 65_536);
+        assert_eq!(tag, "tag 65536: allowed are 0 to 65535");
+        let splits = refused(|operation| {
+            operation.kind = ALL_TO_ALL;
+            operation.input_splits = NOTHING.as_ptr();
+        });
+        assert_eq!(splits, "output_splits is null but has a length of 3");
     }
 }

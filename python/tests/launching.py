@@ -37,6 +37,8 @@ class Launch:
     job: str = ""
     variables: tuple[tuple[str, str], ...] = ()
     jobs_by_rank: tuple[str, ...] = ()
+    inside: tuple[tuple[str, ...], ...] = ()
+    """Of each rank, the command that starts it, for example in a network namespace."""
     timeout: float = 120.0
 
     def run(self) -> list[Ended]:
@@ -70,6 +72,7 @@ class Launch:
             environment["GRADWIRE_JOB"] = str(path)
         report = str(folder / f"report{rank}.json")
         command = [sys.executable, str(PROGRAMS / self.program), report, *self.arguments]
+        command = [*(self.inside[rank] if self.inside else ()), *command]
         return subprocess.Popen(
             command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         )

@@ -187,6 +187,104 @@ def a_killed_worker_may_come_back_and_a_killed_server_is_named_within_ten_second
         ranks.end()
 
 
+LOSSY = """
+tolerance = "30%"
+holes = "{rule}"
+[transport]
+mtu = 1500
+[loss]
+min_message = "0B"
+protected_share = "0%"
+protected_back_layers = "0%"
+[faults]
+seed = {seed}
+drop = "10%"
+"""
+PUSHES = 6
+
+
+def _sums_of_ones(place: Place, rule: str, seed: int) -> tuple[torch.Tensor, Launch]:
+    """Let two workers push ones, which servers add up, over a wire that loses a tenth."""
+    place.job = LOSSY.format(rule=rule, seed=seed)
+    place.prepare()
+
+    def train(setup: Setup) -> torch.Tensor:
+        model = nn.Linear(500, 100, bias=False)
+        nn.init.zeros_(model.weight)
+        with ps.Worker(setup, model) as worker:
+            for _ in range(PUSHES):
+                worker.push({"weight": torch.ones(100, 500)})
+            worker.pull()
+        return model.weight.detach()
+
+    launch = Launch(train, optimizer=None)
+    ends = launch.run()
+    assert torch.equal(ends[0], ends[1]), ends
+    return ends[0], launch
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def what_stands_in_for_a_lost_gradient_is_what_the_job_says(place: Place, seed: int) -> None:
+    whole = 2.0 * PUSHES
+    rescaled, launch = _sums_of_ones(place, "rescale", seed)
+    lost = sum(counted["lost_segments"] for counted in launch.counters)
+    arrived = sum(counted["received_segments"] for counted in launch.counters)
+    assert 0 < lost <= 0.3 * (lost + arrived), f"seed {seed}"
+    zero, _ = _sums_of_ones(place, "zero", seed)
+    late, _ = _sums_of_ones(place, "error-feedback", seed)
+    assert set(rescaled.unique().tolist()) <= {whole, whole - 2, whole - 4}, f"seed {seed}"
+    assert rescaled.mean() > zero.mean(), f"seed {seed}: only what both lack is missing"
+    assert zero.min() < whole - 2, f"seed {seed}: what is lost is lost"
+    assert late.min() >= whole - 2, f"seed {seed}: only the last push can still be owed"
+    kept, _ = _sums_of_ones(place, "previous", seed)
+    assert kept.min() >= whole - 2, f"seed {seed}: after the first push there is a former one"
+
+
+@pytest.mark.usefixtures("place")
+def training_converges_within_the_tolerance(place: Place) -> None:
+    place.job = LOSSY.format(rule="rescale", seed=3)
+    place.prepare()
+    launch = Launch(functools.partial(serving.steps, 40), setup={"tolerance": 0.2})
+    trained, other = launch.run()[:2]
+    assert torch.equal(trained, other)
+    first, last = (_loss_with(p) for p in (serving.flat(serving.network()), trained))
+    lossless = _loss_with(serving.alone(40, 2))
+    assert last < first / 2
+    assert last < 1.2 * lossless
+    lost = sum(counted["lost_segments"] for counted in launch.counters)
+    arrived = sum(counted["received_segments"] for counted in launch.counters)
+    assert 0 < lost <= 0.2 * (lost + arrived)
+
+
+def _loss_with(parameters: torch.Tensor) -> float:
+    model = serving.network()
+    nn.utils.vector_to_parameters(parameters, model.parameters())
+    return sum(serving.loss_of(model, 5, step).item() for step in range(10))
+
+
+def parameters_that_a_pull_lacks_are_those_of_the_pull_before(place: Place) -> None:
+    place.job = LOSSY.format(rule="error-feedback", seed=4)
+    place.prepare()
+    seen = []
+
+    def train(setup: Setup) -> None:
+        model = nn.Linear(500, 100, bias=False)
+        nn.init.zeros_(model.weight)
+        with ps.Worker(setup, model) as worker:
+            for step in range(1, 7):
+                worker.push({"weight": torch.ones(100, 500)})
+                worker.pull()
+                seen.append((step, set(model.weight.unique().tolist())))
+
+    launch = Launch(
+        train, workers=1, servers=2, optimizer=None, setup={"tolerance": 0.0, "pull_tolerance": 0.3}
+    )
+    assert launch.run() == [None] * 3
+    assert all(max(values) == step for step, values in seen)
+    assert all(values <= set(range(step + 1)) for step, values in seen)
+    assert any(len(values) > 1 for _, values in seen), "something was lost"
+
+
 def _wait_until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + 30
     while not is_so():

@@ -77,6 +77,8 @@ class Launch:
     setup: dict[str, Any] = field(default_factory=dict)
     optimizer: Any = SGD
     patience: float = 60.0
+    counters: list[dict[str, int]] = field(default_factory=list)
+    """What servers have counted, once they have ended."""
 
     def run(self) -> list[Any]:
         """Return what each worker returned or raised, then the same of each server."""
@@ -99,7 +101,9 @@ class Launch:
                 given["mode"] = given["mode"](rank)
             setup = ps.Setup(rank=rank, world_size=world, **given)
             if setup.is_server:
-                ends[rank] = ps.Server(setup, self.optimizer).serve()
+                server = ps.Server(setup, self.optimizer)
+                ends[rank] = server.serve()
+                self.counters.append(server.counters())
             else:
                 ends[rank] = self.train(setup)
         except Exception as error:

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::holes::Residual;
+use gradwire_collectives::holes::{Hole, Residual};
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, Security};
@@ -26,7 +26,7 @@ use crate::metrics::{self, Snapshot, Watch};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
-use crate::start;
+use crate::start::{self, Name};
 use crate::trace::{Dump, Recorder};
 use crate::vicinity::{self, Pace};
 use crate::vigil::Vigil;
@@ -57,6 +57,8 @@ pub struct Ended {
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
+    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    pub holes: Vec<Hole>,
     /// What it took.
     pub outcome: Outcome,
 }
@@ -101,7 +103,7 @@ impl LocalRank {
             trace_folder,
             ..
         } = open;
-        let name = start::Name::of(&job);
+        let name = Name::of(&job);
         let job = fitted(job, control.roster());
         let identity = Identity {
             rank,
@@ -120,14 +122,10 @@ impl LocalRank {
         let wire = wire_of(terms.as_ref(), world_size, wires);
         let subject = Subject::new(&job, identity, control.roster(), wire);
         let recorder = Recorder::new(subject.clone(), job.trace.entries, trace_folder);
-        let (recorder, pool) = (Arc::new(recorder), Arc::<Pool>::default());
+        let pool = Arc::default();
         let setup = Setup {
             sockets,
-            peers: control
-                .roster()
-                .iter()
-                .map(|peer| peer.data_addresses.clone())
-                .collect(),
+            peers: data_addresses(control.roster()),
             seal: seal_of(&job, identity, &control),
             faults: Faults::new(&job.faults, rank),
             neighbours,
@@ -373,6 +371,11 @@ fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {
         Security::Aead => Seal::aead(identity, control.secrets()),
         Security::None => Seal::none(identity, job.transport.checksum),
     }
+}
+
+fn data_addresses(roster: &[Peer]) -> Vec<Vec<SocketAddr>> {
+    let addresses = roster.iter().map(|peer| peer.data_addresses.clone());
+    addresses.collect()
 }
 
 /// What carries packets to the others, of whom some may share memory and the rest are reached by

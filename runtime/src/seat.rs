@@ -248,6 +248,7 @@ impl Seat {
                 id,
                 buffer,
                 input,
+                holes,
                 result,
                 unfinished,
             } = completion;
@@ -267,6 +268,7 @@ impl Seat {
                     promise.keep(Ok(Ended {
                         buffer,
                         input,
+                        holes,
                         outcome,
                     }));
                 }

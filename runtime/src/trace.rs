@@ -13,7 +13,7 @@ mod ring;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gradwire_collectives::communicator::Communicator;
@@ -80,8 +80,8 @@ enum Kept {
 impl Recorder {
     /// A recorder of `entries` operations, 0 for none; a failure is dumped into `folder`.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
-    pub(crate) fn new(subject: Subject, entries: u32, folder: Option<PathBuf>) -> Self {
-        Self {
+    pub(crate) fn new(subject: Subject, entries: u32, folder: Option<PathBuf>) -> Arc<Self> {
+        Arc::new(Self {
             subject,
             entries,
             ring: (entries > 0).then(|| Mutex::new(Ring::new(entries as usize))),
@@ -89,7 +89,7 @@ impl Recorder {
             kept: Mutex::new(Kept::NothingFailed),
             joined: Instant::now(),
             joined_unix: unix_time(),
-        }
+        })
     }
 
     /// An operation is submitted.

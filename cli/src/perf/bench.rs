@@ -275,6 +275,7 @@ impl Bench {
             op: ReduceOp::Sum,
             buffer: Buffer::Owned(buffer),
             input: input.map(Buffer::Owned),
+            splits: None,
             loss: if reduces { tolerant } else { Loss::NONE },
             step: Step(self.step),
             layers: Layers::default(),

@@ -10,8 +10,8 @@ use crate::exit::Failure;
 /// The dumps in some files, in the order of ranks; of a folder, those in it.
 ///
 /// # Errors
-/// [`Failure::Read`] when a file cannot be read, [`Failure::Input`] when it is no dump, or when they
-/// do not belong together.
+/// [`Failure::Read`] when a file cannot be read, [`Failure::Input`] when it is no dump, or when
+/// they do not belong together.
 pub fn read(places: &[PathBuf]) -> Result<Vec<Dump>, Failure> {
     let mut dumps: BTreeMap<u16, (PathBuf, Dump)> = BTreeMap::new();
     for path in paths(places)? {

@@ -279,6 +279,7 @@ impl Player {
     }
 
     fn bare(&self, group: Group, collective: Collective, buffer: Buffer) -> Operation {
+        let messages = collective.is_point_to_point();
         Operation {
             group,
             sequence: 0,
@@ -287,7 +288,8 @@ impl Player {
             op: ReduceOp::Sum,
             buffer,
             input: None,
-            loss: self.loss,
+            splits: None,
+            loss: if messages { Loss::NONE } else { self.loss },
             step: Step(0),
             layers: Layers::default(),
             tensor_key: 0,

@@ -5,10 +5,12 @@ mod buckets;
 mod failures;
 mod hierarchical;
 mod loss;
+mod messages;
 mod mismatch;
 mod points;
 mod results;
 mod rooted;
+mod uneven;
 mod world;
 
 /// Whether long tests are wanted.

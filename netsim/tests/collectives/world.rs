@@ -57,6 +57,7 @@ pub(crate) fn all_reduce(ranks: u16, sequence: u32, buffer: Vec<u8>) -> Operatio
         op: ReduceOp::Sum,
         buffer: Buffer::Owned(buffer),
         input: None,
+        splits: None,
         loss: Loss::NONE,
         step: Step(sequence),
         layers: Layers::default(),

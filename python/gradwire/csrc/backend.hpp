@@ -170,9 +170,13 @@ class Backend : public c10d::Backend {
   // Takes what error feedback keeps of a tensor like this; an undefined tensor for nothing.
   at::Tensor take_residual(uint64_t tensor_key, int64_t elements, at::ScalarType type) {
     auto values = at::empty({elements}, type);
-    const bool kept = core_->take_residual(
+    const bool kept = core().take_residual(
         {tensor_key, moved_dtype(values), values.data_ptr(), values.nbytes()});
     return kept ? values : at::Tensor();
+  }
+
+  WorkPtr lossy_message(const Address& address, const at::Tensor& tensor, const Loss& loss) {
+    return gradwire::lossy_message(*submit_, address, tensor, loss);
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {

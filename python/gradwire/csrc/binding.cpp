@@ -92,6 +92,34 @@ void bind_gradients(BoundBackend& backend) {
           py::arg("tensor_key"), py::arg("elements"), py::arg("dtype"), NoGil());
 }
 
+// Messages that may lose, for a parameter server.
+void bind_messages(py::module_& module) {
+  using gradwire::PendingWork;
+  py::class_<PendingWork, c10::intrusive_ptr<PendingWork>, c10d::Work>(module, "Message")
+      .def("holes", &PendingWork::holes);
+  py::class_<gradwire::Loss>(module, "Loss")
+      .def(py::init([](const std::vector<uint64_t>& layer_offsets,
+                       const std::vector<uint32_t>& layers, uint32_t layer_count, double tolerance,
+                       uint32_t step, uint64_t tensor_key, bool keeps_previous) {
+             const uint32_t holes = keeps_previous ? GW_HOLES_PREVIOUS : GW_HOLES_OF_JOB;
+             return gradwire::Loss{layers_of(layer_offsets, layers), layer_count, tolerance, step,
+                                   tensor_key, holes};
+           }),
+           py::kw_only(), py::arg("layer_offsets"), py::arg("layers"), py::arg("layer_count"),
+           py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
+           py::arg("keeps_previous"));
+  const auto message = [](uint32_t kind) {
+    return [kind](Backend& backend, const at::Tensor& tensor, int peer, int tag,
+                  const gradwire::Loss& loss) {
+      return backend.lossy_message({kind, peer, tag}, tensor, loss);
+    };
+  };
+  module.def("send_lossy", message(GW_SEND), py::arg("backend"), py::arg("tensor"), py::arg("to"),
+             py::arg("tag"), py::arg("loss"), NoGil());
+  module.def("receive_lossy", message(GW_RECV), py::arg("backend"), py::arg("tensor"),
+             py::arg("source"), py::arg("tag"), py::arg("loss"), NoGil());
+}
+
 void bind_backend(py::module_& module) {
   BoundBackend backend(module, "Backend");
   backend
@@ -121,6 +149,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");
   bind_rank(module);
   bind_backend(module);
+  bind_messages(module);
   module.def("number_of_group", &gradwire::number_of_group, py::arg("store"), py::arg("position"),
              py::arg("key"), NoGil());
 }

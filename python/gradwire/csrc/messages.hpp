@@ -26,6 +26,46 @@ inline uint32_t other_rank(const Submitter& submit, int rank, const char* operat
 
 }  // namespace detail
 
+// Where a message goes (GW_SEND) or comes from (GW_RECV).
+struct Address {
+  uint32_t kind;
+  int peer;
+  int tag;
+};
+
+// What the core wants to know of a message of floats that may lose some.
+struct Loss {
+  std::vector<gw_layer> layers;
+  uint32_t layer_count;
+  double tolerance;
+  uint32_t step;
+  uint64_t tensor_key;
+  uint32_t holes;
+};
+
+// A message of which what is lost within the tolerance stays in the receiver's memory as it was.
+// `tensor` is contiguous; Work::holes tells a receiver which of its bytes these are.
+inline WorkPtr lossy_message(Submitter& submit, const Address& address, const at::Tensor& tensor,
+                             const Loss& loss) {
+  const bool sends = address.kind == GW_SEND;
+  const char* name = sends ? "send" : "recv";
+  Tensors tensors{tensor};
+  only_dense(tensors, name);
+  TORCH_CHECK(tensor.is_contiguous(), "gradwire: a message that may lose must be contiguous");
+  detail::check_tag(address.tag, name);
+  const auto peer = detail::other_rank(submit, address.peer, name);
+  auto operation = submit.message(address.kind, peer, address.tag);
+  operation.tolerance = loss.tolerance > 0 ? loss.tolerance : -1.0;
+  operation.step = loss.step;
+  operation.layer_count = loss.layer_count;
+  operation.layers = loss.layers.data();
+  operation.layers_len = loss.layers.size();
+  operation.tensor_key = loss.tensor_key;
+  operation.holes = loss.holes;
+  const auto type = sends ? c10d::OpType::SEND : c10d::OpType::RECV;
+  return detail::message(submit, operation, tensor, submit.plan(type, name, tensors));
+}
+
 inline WorkPtr send(Submitter& submit, Tensors& tensors, int to, int tag) {
   auto& tensor = only_dense(tensors, "send");
   detail::check_tag(tag, "send");

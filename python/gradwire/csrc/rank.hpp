@@ -52,7 +52,9 @@ class Rank {
   Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own)
       : place_(place), process_(getpid()) {
     std::array<char, kErrorBytes> error{};
-    const auto given = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
+    const auto given = [](const std::string& text) {
+      return text.empty() ? nullptr : text.c_str();
+    };
     gw_opening opening{};
     opening.job_path = given(settings.job);
     opening.rank = place.rank;

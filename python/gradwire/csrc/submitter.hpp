@@ -132,9 +132,12 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   }
 
   // As in_place, from an input that is only read. `plan.land`, if any, runs after the copy back.
+  // FSDP2 gathers in place: its input is this rank's part of the output.
   WorkPtr from_input(gw_operation operation, const Buffers& buffers, Plan plan) {
-    const auto input = dense_of(buffers.input);
+    auto input = dense_of(buffers.input);
     const auto dense = dense_of(buffers.output);
+    const bool is_there = operation.kind == GW_ALL_GATHER && is_own_part(input, dense);
+    if (!is_there && overlap(input, dense)) input = input.clone();
     if (!dense.is_same(buffers.output)) {
       plan.land = [output = buffers.output, dense, then = std::move(plan.land)] {
         output.copy_(dense);
@@ -142,7 +145,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
       };
     }
     set_buffer(operation, dense);
-    set_input(operation, input);
+    if (!is_there) set_input(operation, input);
     plan.staged = {dense, input};
     return start(operation, std::move(plan));
   }
@@ -203,6 +206,19 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   static bool meets(const gw_operation& operation) {
     return operation.kind == GW_BARRIER || operation.kind == GW_SEND ||
            operation.kind == GW_RECV || operation.kind == GW_RECV_ANY;
+  }
+
+  bool is_own_part(const at::Tensor& part, const at::Tensor& whole) const {
+    return bytes_of(part) == bytes_of(whole) + rank() * part.nbytes();
+  }
+
+  static bool overlap(const at::Tensor& one, const at::Tensor& other) {
+    return bytes_of(one) < bytes_of(other) + other.nbytes() &&
+           bytes_of(other) < bytes_of(one) + one.nbytes();
+  }
+
+  static const char* bytes_of(const at::Tensor& tensor) {
+    return static_cast<const char*>(tensor.data_ptr());
   }
 
   static void set_buffer(gw_operation& operation, const at::Tensor& tensor) {

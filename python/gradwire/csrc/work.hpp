@@ -150,6 +150,16 @@ class PendingWork : public PlannedWork {
     return PlannedWork::wait(timeout);
   }
 
+  // Bytes of a receive's tensor that did not arrive, as offset and length. Not before the end.
+  std::vector<std::pair<uint64_t, uint64_t>> holes() const {
+    if (!ticket_) return {};
+    std::vector<gw_hole> found(gw_ticket_holes(ticket_.get(), nullptr, 0));
+    gw_ticket_holes(ticket_.get(), found.data(), found.size());
+    std::vector<std::pair<uint64_t, uint64_t>> out;
+    for (const auto& hole : found) out.emplace_back(hole.offset_bytes, hole.bytes);
+    return out;
+  }
+
   // Position in the group of the rank that a receive from any rank has received from.
   int sourceRank() const override {
     if (opType_ != c10d::OpType::RECVANYSOURCE) return c10d::Work::sourceRank();

@@ -11,16 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
+from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
+import torch.distributed as dist
 
 from gradwire import build
 from gradwire.environment import Environment
 
 if TYPE_CHECKING:
-    from torch.distributed import Work
-
     from gradwire import _binding
 
 HEADER = 4
@@ -33,6 +34,15 @@ _NOTE_SECONDS = 1.0
 
 ENDLESS = timedelta(days=100)
 """For messages that come when somebody feels like it."""
+
+
+_loading = threading.Lock()
+
+
+def binding() -> ModuleType:
+    """Return the compiled part; threads that ask for it at once load it once."""
+    with _loading:
+        return build.load()
 
 
 class Tag(IntEnum):
@@ -61,10 +71,48 @@ class Request(IntEnum):
     """Take the gradient that follows."""
 
     PULL = 2
-    """Send the parameters, as soon as the mode lets this worker go on."""
+    """Send the parameters, as soon as the mode lets this worker go on; whole, if so asked."""
 
     FINISH = 3
     """This worker has trained to its end."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What of a message may be missing, and what the core wants to know to choose well."""
+
+    tolerance: float = 0.0
+    """Share that may be missing; the receiver's tensor stays there as it was."""
+
+    step: int = 0
+    """Whose loss budget it counts against."""
+
+    key: int = 0
+    """The same for the same tensor in every step."""
+
+    layers: tuple[tuple[int, int], ...] = ()
+    """At which byte which layer begins; layer 0 is the first of the forward pass."""
+
+    layer_count: int = 0
+    """Layers of the model; 0 when they are not known."""
+
+    keeps_previous: bool = False
+    """Whether the job's rule for holes does not matter: what was there stays, and that is all."""
+
+    def told(self) -> _binding.Loss:
+        """Return this as the core takes it."""
+        return binding().Loss(
+            layer_offsets=[offset for offset, _ in self.layers],
+            layers=[layer for _, layer in self.layers],
+            layer_count=self.layer_count,
+            tolerance=self.tolerance,
+            step=self.step,
+            tensor_key=self.key,
+            keeps_previous=self.keeps_previous,
+        )
+
+
+LOSSLESS = Loss()
 
 
 @dataclass(frozen=True)
@@ -82,11 +130,12 @@ class Link:
         """Take over a core that has joined."""
         self._peers = peers
         self._core = core
-        self._backend = build.load().Backend(
+        self._binding = binding()
+        self._backend = self._binding.Backend(
             rank=core,
-            group=0,
-            ranks=list(range(len(peers.names))),
-            position=peers.me,
+            group=(0, list(range(len(peers.names))), peers.me),
+            store=dist.HashStore(),  # for monitored barriers, of which there are none here
+            name="gradwire",
             timeout=timeout,
         )
         self._failures: list[str] = []
@@ -95,18 +144,40 @@ class Link:
         self.on_failure: Callable[[], None] = lambda: None
         """Called on another thread as soon as any message has failed."""
 
-    def send(self, tensor: torch.Tensor, to: int, tag: Tag) -> Work:
+    def send(
+        self, tensor: torch.Tensor, to: int, tag: Tag, loss: Loss | None = None
+    ) -> _binding.Message:
         """Start to send; the tensor must stay as it is until the work is done."""
-        return self._watched(self._backend.send([tensor], to, tag), to)
+        told = (loss or LOSSLESS).told()
+        sent = self._binding.send_lossy(self._backend, tensor, to, tag, told)
+        return self._watched(sent, to)
 
-    def receive(self, tensor: torch.Tensor, source: int, tag: Tag) -> Work:
-        """Start to receive the next message of this tag."""
-        return self._watched(self._backend.recv([tensor], source, tag), source)
+    def receive(
+        self, tensor: torch.Tensor, source: int, tag: Tag, loss: Loss | None = None
+    ) -> _binding.Message:
+        """Start to receive the next message of this tag, which is sent with the same tolerance."""
+        told = (loss or LOSSLESS).told()
+        received = self._binding.receive_lossy(self._backend, tensor, source, tag, told)
+        return self._watched(received, source)
 
-    def say(self, to: int, tag: Tag, *numbers: int) -> Work:
+    def say(self, to: int, tag: Tag, *numbers: int) -> _binding.Message:
         """Start to send a header."""
         header = torch.tensor([*numbers, *[0] * (HEADER - len(numbers))])
         return self.send(header, to, tag)
+
+    @property
+    def job_tolerance(self) -> float:
+        """Share of a gradient that the job lets be missing."""
+        return self._backend.job_tolerance()
+
+    @cached_property
+    def holes(self) -> str:
+        """What stands in for what is missing, as the job says: ``rescale``, ``zero``, ..."""
+        return self._backend.job()["holes"].strip('"')
+
+    def counters(self) -> dict[str, int]:
+        """Return what this end of the link has counted."""
+        return self._backend.counters()
 
     @property
     def is_open(self) -> bool:
@@ -124,7 +195,7 @@ class Link:
             own = [text for text in self._failures if "aborted" not in text]
             return (own or self._failures or [""])[0]
 
-    def _watched(self, work: Work, peer: int) -> Work:
+    def _watched(self, work: _binding.Message, peer: int) -> _binding.Message:
         work.get_future().add_done_callback(lambda future: self._note(future, peer))
         return work
 
@@ -154,7 +225,7 @@ class Link:
 def open_core(place: tuple[int, int], host: str, token: str) -> _binding.Rank:
     """Open a rank of a small job; ``place`` is rank and world size."""
     environment = Environment.read()
-    return build.load().Rank(
+    return binding().Rank(
         job=environment.job,
         place=place,
         host=host,

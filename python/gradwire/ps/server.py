@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gradwire import build
 from gradwire.ps.layout import Layout
 from gradwire.ps.meeting import FailedError, Meeting, wait_until
 from gradwire.ps.progress import Progress, Standing
@@ -53,10 +52,10 @@ class Server:
         self._failed, self._failed_at = "", 0.0
         self._shard: Shard
         self._contributions: list[Contribution]
+        self._visits: list[Visit] = []
 
     def serve(self) -> None:
         """Serve until all workers have finished; raises when training cannot go on."""
-        build.load()  # once, before threads need it
         self._meeting = Meeting(self.setup)
         self._meeting.announce_server()
         layout = Layout.from_text(self._meeting.layout())
@@ -65,13 +64,21 @@ class Server:
         self._contributions = [
             Contribution(torch.zeros_like(self._shard.values)) for _ in self._progress.seats
         ]
-        visits = self._admit_all()
+        visits = self._visits = self._admit_all()
         wait_until(lambda: not any(v.is_alive() for v in visits), _LEAVE_SECONDS)
         for visit in visits:
             visit.leave()
         self._meeting.end(_HEARING_SECONDS if self._failed else _LEAVE_SECONDS)
         if self._failed:
             raise FailedError(self._failed)
+
+    def counters(self) -> dict[str, int]:
+        """Return what was counted towards workers that have finished; after ``serve()``."""
+        total: dict[str, int] = {}
+        for visit in self._visits:
+            for name, count in visit.counters.items():
+                total[name] = total.get(name, 0) + count
+        return total
 
     def _admit_all(self) -> list[Visit]:
         """Let workers in until nobody will push any more, or training has failed."""
@@ -184,7 +191,8 @@ class Server:
     def take(self, visit: Visit, clock: int, holes: Sequence[tuple[int, int]]) -> None:
         """Take the gradient that has come to its place."""
         with self._changed:
-            self._contributions[visit.worker].holes = holes
+            contribution = self._contributions[visit.worker]
+            contribution.holes, contribution.is_filled = holes, True
             self._progress.seats[visit.worker].clock = clock + 1
             self._update(visit.worker)
             self._changed.notify_all()

@@ -25,6 +25,9 @@ class Contribution:
     holes: Sequence[tuple[int, int]] = ()
     """Ranges of elements that did not arrive and that nothing stands in for."""
 
+    is_filled: bool = False
+    """Whether a gradient of this worker was here before."""
+
 
 class Shard:
     """Parameters, their gradient, and the optimizer that PyTorch gives.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gradwire.ps.link import ENDLESS, HEADER, WORKER, Link, Peers, Request, Tag, open_core
+from gradwire.ps.link import ENDLESS, HEADER, WORKER, Link, Loss, Peers, Request, Tag, open_core
 from gradwire.ps.meeting import Arrival, Meeting
 from gradwire.ps.progress import Standing
 
@@ -28,6 +28,7 @@ class Visit(threading.Thread):
         self._link: Link | None = None
         self._is_gone = False
         self._sent: list[Work] = []
+        self.counters: dict[str, int] = {}
 
     @property
     def label(self) -> str:
@@ -43,6 +44,7 @@ class Visit(threading.Thread):
             while self._serve_one():
                 pass
             self._finish(self._sent)
+            self.counters = self._link.counters()
             self._server.vacate(self, Standing.FINISHED)
         except Exception as error:  # whatever it is, the worker is not served any more
             self._lost(str(error))
@@ -98,7 +100,8 @@ class Visit(threading.Thread):
     def _serve_one(self) -> bool:
         """Do what the worker asks for next; tells whether it will ask again."""
         self._asked.wait()
-        request, clock = Request(int(self._header[0])), int(self._header[1])
+        kind, clock, is_whole, _ = self._header.tolist()
+        request = Request(kind)
         if request is Request.FINISH:
             return False
         self._await_request()
@@ -106,24 +109,33 @@ class Visit(threading.Thread):
             Request.INSTALL: self._install,
             Request.PUSH: self._push,
             Request.PULL: self._pull,
-        }[request](clock)
+        }[request](clock, bool(is_whole))
         return True
 
-    def _install(self, _clock: int) -> None:
+    def _install(self, _clock: int, _is_whole: bool) -> None:
         values = self._scratch()
         self._linked.receive(values, WORKER, Tag.PARAMETERS).wait()
         self._server.install(values)
 
-    def _push(self, clock: int) -> None:
+    def _push(self, clock: int, _is_whole: bool) -> None:
         self._server.await_turn(clock, lambda: self._is_gone)
         contribution = self._server.place_for(self, clock)
         if contribution is None:
-            self._linked.receive(self._scratch(), WORKER, Tag.GRADIENT).wait()
+            loss = Loss(self._tolerance, clock)
+            self._linked.receive(self._scratch(), WORKER, Tag.GRADIENT, loss).wait()
             return
-        self._linked.receive(contribution.values, WORKER, Tag.GRADIENT).wait()
-        self._server.take(self, clock, ())
+        loss, rule = Loss(self._tolerance, clock), self._linked.holes
+        has_previous = rule == "previous" and contribution.is_filled
+        if loss.tolerance > 0 and not has_previous:
+            contribution.values.zero_()
+        received = self._linked.receive(contribution.values, WORKER, Tag.GRADIENT, loss)
+        received.wait()
+        rescales = rule == "rescale" or (rule == "previous" and not has_previous)
+        size = contribution.values.itemsize
+        holes = [(start // size, (start + length) // size) for start, length in received.holes()]
+        self._server.take(self, clock, holes if rescales else [])
 
-    def _pull(self, clock: int) -> None:
+    def _pull(self, clock: int, is_whole: bool) -> None:
         if not self._server.await_turn(clock, lambda: self._is_gone):
             self._reply(0)
             return
@@ -131,7 +143,14 @@ class Visit(threading.Thread):
         self._parameters = self._scratch()
         updates = self._server.copy_to(self._parameters)
         self._reply(1, updates, clock)
-        self._sent.append(self._linked.send(self._parameters, WORKER, Tag.PARAMETERS))
+        tolerance = 0.0 if is_whole else self._server.setup.pull_tolerance
+        loss = Loss(tolerance, clock, keeps_previous=True)
+        self._sent.append(self._linked.send(self._parameters, WORKER, Tag.PARAMETERS, loss))
+
+    @property
+    def _tolerance(self) -> float:
+        given = self._server.setup.tolerance
+        return self._linked.job_tolerance if given is None else given
 
     def _scratch(self) -> torch.Tensor:
         return self._server.scratch()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from gradwire.ddp import LayerOrder
 from gradwire.environment import Environment
 from gradwire.ps.layout import Layout
-from gradwire.ps.link import HEADER, WORKER, Link, Peers, Request, Tag, open_core
+from gradwire.ps.link import HEADER, WORKER, Link, Loss, Peers, Request, Tag, open_core
 from gradwire.ps.meeting import Arrival, FailedError, Meeting
 from gradwire.ps.setup import Setup
 
@@ -57,9 +58,17 @@ class Worker:
         self._shards = self._layout.shards(setup.servers)
         self._gradient = torch.zeros(self._layout.elements, dtype=self._layout.dtype)
         self._pulled = torch.zeros_like(self._gradient)
+        self._order = LayerOrder(model)
         self._last = Push(self, [])
         self._link = self._met()
-        self._enter()
+        self._tolerance = setup.tolerance
+        if self._tolerance is None:
+            self._tolerance = self._link.job_tolerance
+        try:
+            self._enter()
+        except BaseException:
+            self._drop()
+            raise
 
     def _compare_layouts(self) -> None:
         theirs = Layout.from_text(self._meeting.agree_on_layout(self._layout.text()))
@@ -96,8 +105,8 @@ class Worker:
         self.clock = min(clocks) if is_sync else max(clocks)
         if self.setup.number == 0 and any(updates < 0 for _, updates, _ in answers):
             self._gather(self._pulled, dict(enumerate(self._parameters)))
-            self._ask(Request.INSTALL, Tag.PARAMETERS, self._pulled)
-        self.pull()
+            self._ask(Request.INSTALL, Tag.PARAMETERS, self._pulled, 0.0)
+        self._pull(0.0)
 
     def push(self, gradients: Mapping[str, torch.Tensor] | None = None) -> Push:
         """Start to send this step's gradient, and count the step.
@@ -111,7 +120,8 @@ class Worker:
         """
         self._last.wait()
         self._gather(self._gradient, self._by_number(gradients))
-        self._last = Push(self, self._ask(Request.PUSH, Tag.GRADIENT, self._gradient))
+        works = self._ask(Request.PUSH, Tag.GRADIENT, self._gradient, self._tolerance)
+        self._last = Push(self, works)
         self.clock += 1
         return self._last
 
@@ -121,12 +131,18 @@ class Worker:
         Synchronous: when the gradients of all workers up to this clock are applied. Bounded-stale:
         when no worker is more than ``staleness`` steps behind this one. Asynchronous: at once.
         """
+        self._pull(self.setup.pull_tolerance)
+
+    def _pull(self, tolerance: float) -> None:
         works = [
-            self._link.receive(self._pulled[begin:end], 1 + server, Tag.PARAMETERS)
+            self._link.receive(
+                self._pulled[begin:end], 1 + server, Tag.PARAMETERS, self._loss(server, tolerance)
+            )
             for server, (begin, end) in enumerate(self._shards)
         ]
+        is_whole = int(tolerance == 0)
         asked = [
-            self._link.say(1 + server, Tag.REQUEST, Request.PULL, self.clock)
+            self._link.say(1 + server, Tag.REQUEST, Request.PULL, self.clock, is_whole)
             for server in range(self.setup.servers)
         ]
         self._replies()
@@ -142,6 +158,10 @@ class Worker:
         """Push the gradients and pull the parameters: in place of ``optimizer.step()``."""
         self.push()
         self.pull()
+
+    def counters(self) -> dict[str, int]:
+        """Return what this worker's end of the wire has counted."""
+        return self._link.counters()
 
     def close(self) -> None:
         """Tell the servers that this worker has trained to its end. Idempotent."""
@@ -196,12 +216,22 @@ class Worker:
                 part.zero_()
             start += size
 
-    def _ask(self, request: Request, tag: Tag, flat: torch.Tensor) -> list[Work]:
+    def _loss(self, server: int, tolerance: float) -> Loss:
+        """Say what may be missing, and where the layers lie in a server's shard."""
+        layers = []
+        for piece in self._layout.pieces(self._shards[server]):
+            layer = self._order.of(self._parameters[self._layout.names.index(piece.name)])
+            if not layers or layers[-1][1] != layer:
+                layers.append((piece.start * self._layout.dtype.itemsize, layer))
+        return Loss(tolerance, self.clock, server, tuple(layers), self._order.count)
+
+    def _ask(self, request: Request, tag: Tag, flat: torch.Tensor, tolerance: float) -> list[Work]:
         """Send every server a request and its shard of a vector."""
         works = []
         for server, (begin, end) in enumerate(self._shards):
             works.append(self._link.say(1 + server, Tag.REQUEST, request, self.clock))
-            works.append(self._link.send(flat[begin:end], 1 + server, tag))
+            loss = self._loss(server, tolerance)
+            works.append(self._link.send(flat[begin:end], 1 + server, tag, loss))
         return works
 
     def _replies(self) -> list[tuple[int, int, int]]:

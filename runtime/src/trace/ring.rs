@@ -159,6 +159,7 @@ mod tests {
             op: ReduceOp::Sum,
             buffer: Buffer::Virtual(64),
             input: None,
+            splits: None,
             loss: Loss::NONE,
             step: Step(0),
             layers: Layers::default(),

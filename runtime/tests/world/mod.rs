@@ -54,6 +54,7 @@ pub(crate) fn sum(world_size: u16, sequence: u32, bytes: Vec<u8>) -> Operation {
         op: ReduceOp::Sum,
         buffer: Buffer::Owned(bytes),
         input: None,
+        splits: None,
         loss: Loss::NONE,
         step: Step(0),
         layers: Layers::default(),

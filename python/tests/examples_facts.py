@@ -1,0 +1,63 @@
+"""Facts about scripts that change one word: the examples' losses over gradwire are those over Gloo.
+
+With two ranks a sum has one order, so losses are equal bit for bit. With four, which only
+GRADWIRE_SLOW=1 runs, they are equal as far as the order of summation allows.
+"""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+from launching import Launch
+from programs.variants import VARIANTS
+
+WAYS = [f"{v.__name__} {way}" for v in VARIANTS for way in ("plain", "hooked")]
+EXAMPLES = ["data_parallel plain", "data_parallel hooked", "fsdp2", "tensor parallel", "accelerate"]
+
+Losses = list[dict[str, list[float]]]
+
+
+def _losses(backend: str, world: int) -> Losses:
+    launch = Launch("scripts.py", world=world, arguments=(backend,), timeout=300.0)
+    return [ended.succeeded() for ended in launch.run()]
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[Losses, Losses]:
+    """The losses of two ranks over gradwire and over Gloo."""
+    return _losses("gradwire", 2), _losses("gloo", 2)
+
+
+@pytest.fixture(scope="module")
+def quartet() -> tuple[Losses, Losses]:
+    """The losses of four ranks over gradwire and over Gloo."""
+    if os.environ.get("GRADWIRE_SLOW") != "1":
+        pytest.skip("four ranks on few cores take long: set GRADWIRE_SLOW=1")
+    return _losses("gradwire", 4), _losses("gloo", 4)
+
+
+def _on_gloo(name: str) -> str:
+    return name.replace("hooked", "plain")
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, *WAYS])
+def losses_of_two_ranks_are_those_over_gloo(name: str, pair: tuple[Losses, Losses]) -> None:
+    for ours, theirs in zip(*pair, strict=True):
+        assert ours[name] == theirs[_on_gloo(name)]
+
+
+def losses_of_a_pipeline_of_two_are_those_over_gloo(pair: tuple[Losses, Losses]) -> None:
+    ours, theirs = pair[0][-1], pair[1][-1]
+    assert ours["pipeline"] == theirs["pipeline"] != []
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, *WAYS, "two dimensions", "pipeline"])
+def losses_of_four_ranks_are_those_over_gloo(name: str, quartet: tuple[Losses, Losses]) -> None:
+    for ours, theirs in zip(*quartet, strict=True):
+        _assert_close(ours[name], theirs[_on_gloo(name)])
+
+
+def _assert_close(ours: Any, theirs: Any) -> None:
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-6, atol=0)

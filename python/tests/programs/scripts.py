@@ -1,0 +1,63 @@
+"""Trains as the examples do, one after the other in one process group, and reports all losses.
+
+Argument after the report's path: the backend.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import variants
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.append(str(Path(__file__).parents[3] / "examples"))
+
+import train_accelerate
+import train_fsdp2
+import train_mnist
+import train_pipeline
+import train_tensor_parallel
+
+STEPS = 50
+
+
+def data_parallel(hooked: bool) -> list[float]:
+    """Train as train_mnist.py does."""
+    torch.manual_seed(1)
+    digits, _ = train_mnist.load_digits(1)
+    model = DistributedDataParallel(train_mnist.network(), bucket_cap_mb=1)
+    if hooked:
+        import gradwire.ddp
+
+        gradwire.ddp.register(model)
+    shuffle = torch.Generator().manual_seed(dist.get_rank())
+    chosen = torch.randint(train_mnist.TRAINING_DIGITS, (STEPS, 16), generator=shuffle)
+    return train_mnist.train(model, digits, list(chosen))[0]
+
+
+def main() -> None:
+    """Run everything and report it by name."""
+    path, backend = sys.argv[1:]
+    torch.set_num_threads(1)
+    dist.init_process_group(backend)
+    ways = [False, True] if backend == "gradwire" else [False]
+    losses = {
+        f"{function.__name__} {'hooked' if hooked else 'plain'}": function(hooked)
+        for function in [data_parallel, *variants.VARIANTS]
+        for hooked in ways
+    }
+    losses["fsdp2"] = train_fsdp2.train(STEPS)
+    losses["tensor parallel"] = train_tensor_parallel.train(STEPS)
+    losses["pipeline"] = train_pipeline.train(STEPS)
+    losses["accelerate"] = train_accelerate.train(STEPS)
+    if dist.get_world_size() == 4:
+        losses["two dimensions"] = train_tensor_parallel.train(STEPS, replicas=2)
+    Path(path).write_text(json.dumps(losses))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
