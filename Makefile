@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
+WORLD_SIZE ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +30,7 @@ demo: $(VENV)/gradwire.stamp  ## train MNIST over Gloo and over gradwire with lo
 	$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: lint doc test-rust test-python  ## everything: lints, documentation, Rust tests, Python tests
+test: lint doc test-rust test-python test-torch  ## everything: lints, documentation, all tests
 	$(say) 'test: everything passed'
 
 .PHONY: lint
@@ -63,6 +64,11 @@ test-rust:  ## the Rust tests; GRADWIRE_SLOW=1 adds the slow ones
 test-python: $(VENV)/gradwire.stamp  ## the Python tests
 	$(say) 'test: Python'
 	$(BIN)/python -m pytest
+
+.PHONY: test-torch
+test-torch: $(VENV)/gradwire.stamp  ## PyTorch's own tests over gradwire, with WORLD_SIZE (2) ranks
+	$(say) 'test: the suite in PyTorch, $(WORLD_SIZE) ranks, gradwire in the place of Gloo'
+	$(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
 
 .PHONY: bench
 bench: $(VENV)/gradwire.stamp  ## what a packet costs, and all-reduces with Gloo beside them

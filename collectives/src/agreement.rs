@@ -66,24 +66,6 @@ impl Mismatch {
     }
 }
 
-impl Mismatch {
-    /// What the ranks must agree on.
-    fn rule(&self) -> &'static str {
-        match (self.ours.call.collective, self.lengths) {
-            (Collective::AllToAll, Some(_)) => {
-                "what is split off for a rank must be as long as what that rank expects"
-            }
-            (collective, _) if collective.is_point_to_point() => {
-                "what is sent must be as long as what is received"
-            }
-            _ => {
-                "all ranks of a group must call the same operation in the same order with the \
-                 same shape and type"
-            }
-        }
-    }
-}
-
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Label {
@@ -109,7 +91,18 @@ impl fmt::Display for Mismatch {
                 None => write!(f, ", which expects no such message)")?,
             }
         }
-        write!(f, ": {}", self.rule())
+        f.write_str(match (call.collective, self.lengths) {
+            (Collective::AllToAll, Some(_)) => {
+                ": what is split off for a rank must be as long as what that rank expects"
+            }
+            (of_two, _) if of_two.is_point_to_point() => {
+                ": a send and its receive must have the same number of bytes"
+            }
+            _ => {
+                ": all ranks of a group must call the same operation in the same order with the \
+                 same shape and type"
+            }
+        })
     }
 }
 
@@ -230,10 +223,10 @@ impl Agreement {
             return Some(Mismatch::between((self.me, from), &ours, (outline, None)));
         }
         let is_new = |label: &Label| label.sequence < sequence;
-        if !self.entered.get(&group).is_none_or(is_new)
-            && let Some(ours) = self.known(group, sequence)
-        {
-            return Some(Mismatch::between((self.me, from), ours, (outline, None)));
+        if !self.entered.get(&group).is_none_or(is_new) {
+            if let Some(ours) = self.known(group, sequence) {
+                return Some(Mismatch::between((self.me, from), ours, (outline, None)));
+            }
         }
         self.early.push(Early { from, tag, outline });
         None

@@ -4,8 +4,9 @@
 //! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself, so that no
 //! rank is everybody's first. Lossless.
 //!
-//! With splits, each rank sends what it splits off for others, in as many messages: nothing is a
-//! message too, so that ranks that do not agree about it find out.
+//! With splits, each rank sends what it splits off for others, in as many messages. Nothing is a
+//! message too: a rank that has nothing to exchange cannot know that others have, and ranks that do
+//! not agree about it find out.
 
 use crate::buffer::Region;
 use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat, pieces_or_nothing};

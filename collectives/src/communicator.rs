@@ -111,8 +111,8 @@ impl Communicator {
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
     /// A group of one rank completes at once, and so does a collective of no bytes, without waiting
-    /// for anybody. A send or a receive of no bytes does wait for its peer, and an all-to-all with
-    /// splits for all others.
+    /// for anybody. A send or a receive of no bytes does wait for its peer, and an all-to-all of none
+    /// for all others, to which it may mean something.
     ///
     /// # Errors
     /// [`SubmitError`] when the operation contradicts itself or cannot complete any more. Nothing
@@ -192,9 +192,8 @@ impl Communicator {
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
         let ranks = &operation.group.ranks;
         let collective = operation.collective;
-        let waits = collective == Collective::Barrier
-            || collective.is_point_to_point()
-            || operation.splits.is_some();
+        let waits = matches!(collective, Collective::Barrier | Collective::AllToAll)
+            || collective.is_point_to_point();
         if operation.buffer.is_empty() && !waits {
             return Plan::new();
         }

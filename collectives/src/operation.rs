@@ -241,7 +241,7 @@ pub struct Operation {
     /// The separate input that a reduce-scatter, an all-to-all and the root of a scatter have, and
     /// an all-gather and the root of a gather may have.
     pub input: Option<Buffer>,
-    /// How an all-to-all is cut, unless evenly. On all ranks or on none.
+    /// How an all-to-all is cut, unless evenly.
     pub splits: Option<Splits>,
     /// What may be missing.
     pub loss: Loss,

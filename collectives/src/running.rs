@@ -114,9 +114,9 @@ pub(crate) struct Running {
     /// Contributions as they were sent, by message out.
     copies: BTreeMap<usize, Vec<u8>>,
     received_bytes: u64,
-    begun: Instant,
     /// What was not received of messages that are no contributions to a sum.
     unfilled: Vec<Hole>,
+    begun: Instant,
     outcome: Outcome,
 }
 
@@ -146,8 +146,8 @@ impl Running {
             holes: BTreeMap::new(),
             copies: BTreeMap::new(),
             received_bytes: 0,
-            begun: Instant::START,
             unfilled: Vec::new(),
+            begun: Instant::START,
             outcome: Outcome {
                 source: operation.collective.source(),
                 ..Outcome::default()

@@ -352,17 +352,18 @@ class Backend(_Backend):
     # What gradwire adds to PyTorch's interface.
 
     def allreduce_tagged(self, tensor: torch.Tensor, **tags: object) -> Work:
-        """Average a gradient bucket in place; see the stub of the compiled binding."""
-        offsets, layers = tags["layer_offsets"], tags["layers"]
-        spans = (native.Layer * len(layers))(*zip(offsets, layers, itertools.repeat(0)))
-        fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
-        fields |= {
-            "tolerance": tags["tolerance"] or -1.0,
-            "layers": spans,
-            "layers_len": len(spans),
-        }
-        call = _Call("all_reduce", [tensor], fields=fields)
-        return self._reduces(call, tensor, ReduceOp(ReduceOp.AVG))
+        """Reduce a gradient bucket in place; see the stub of the compiled binding."""
+        spans = list(zip(tags["layer_offsets"], tags["layers"], strict=True))
+        call = _Call("all_reduce", [tensor], fields=_tagged(tags, spans))
+        return self._reduces(call, tensor, ReduceOp(tags.get("op", ReduceOp.AVG)))
+
+    def reduce_scatter_tagged(
+        self, output: torch.Tensor, input: torch.Tensor, **tags: object
+    ) -> Work:
+        """Reduce the gradients of a sharded module; see the stub of the compiled binding."""
+        call = _Call("reduce_scatter", [output], fields=_tagged(tags, [(0, tags["layer"])]))
+        call.input = input.contiguous().reshape(-1)
+        return self._reduces(call, output, ReduceOp(tags.get("op", ReduceOp.AVG)))
 
     def take_residual(
         self, tensor_key: int, elements: int, dtype: torch.dtype

@@ -71,9 +71,9 @@ enum {
  * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
  * others, and so need both sides.
  *
- * Tensors of no bytes. Collectives of no bytes are complete at once, but a barrier, and an
- * all-to-all with splits: it has a message for each pair of ranks even where a split is 0, so that
- * ranks that disagree find out. So give splits on all ranks of a group or on none. */
+ * Tensors of no bytes. Collectives of no bytes are complete at once, but a barrier and an
+ * all-to-all: that has a message for each pair of ranks even where a split is 0, since other splits
+ * may not be, and so that ranks that disagree find out. */
 
 enum {
   GW_U8 = 0,

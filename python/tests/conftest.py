@@ -1,8 +1,12 @@
 """Fixtures: one launch of three ranks serves all facts about operations."""
 
+import sys
+
 import pytest
 
 import launching
+
+sys.path.insert(0, str(launching.PROGRAMS))
 
 
 @pytest.fixture(scope="session")

@@ -14,24 +14,25 @@ from launching import Launch
 from programs.variants import VARIANTS
 
 WAYS = [f"{v.__name__} {way}" for v in VARIANTS for way in ("plain", "hooked")]
-EXAMPLES = ["data_parallel plain", "data_parallel hooked", "fsdp2", "tensor parallel", "accelerate"]
+EXAMPLES = ["data_parallel plain", "data_parallel hooked", "fsdp2", "tensor parallel"]
+OF_FOUR = [*EXAMPLES, "two dimensions", "pipeline"]
 
-Losses = list[dict[str, list[float]]]
+_Losses = list[dict[str, list[float]]]
 
 
-def _losses(backend: str, world: int) -> Losses:
+def _losses(backend: str, world: int) -> _Losses:
     launch = Launch("scripts.py", world=world, arguments=(backend,), timeout=300.0)
     return [ended.succeeded() for ended in launch.run()]
 
 
 @pytest.fixture(scope="module")
-def pair() -> tuple[Losses, Losses]:
+def pair() -> tuple[_Losses, _Losses]:
     """The losses of two ranks over gradwire and over Gloo."""
     return _losses("gradwire", 2), _losses("gloo", 2)
 
 
 @pytest.fixture(scope="module")
-def quartet() -> tuple[Losses, Losses]:
+def quartet() -> tuple[_Losses, _Losses]:
     """The losses of four ranks over gradwire and over Gloo."""
     if os.environ.get("GRADWIRE_SLOW") != "1":
         pytest.skip("four ranks on few cores take long: set GRADWIRE_SLOW=1")
@@ -42,19 +43,19 @@ def _on_gloo(name: str) -> str:
     return name.replace("hooked", "plain")
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, *WAYS])
-def losses_of_two_ranks_are_those_over_gloo(name: str, pair: tuple[Losses, Losses]) -> None:
+@pytest.mark.parametrize("name", [*EXAMPLES, *WAYS, "accelerate"])
+def losses_of_two_ranks_are_those_over_gloo(name: str, pair: tuple[_Losses, _Losses]) -> None:
     for ours, theirs in zip(*pair, strict=True):
         assert ours[name] == theirs[_on_gloo(name)]
 
 
-def losses_of_a_pipeline_of_two_are_those_over_gloo(pair: tuple[Losses, Losses]) -> None:
+def losses_of_a_pipeline_of_two_are_those_over_gloo(pair: tuple[_Losses, _Losses]) -> None:
     ours, theirs = pair[0][-1], pair[1][-1]
     assert ours["pipeline"] == theirs["pipeline"] != []
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, *WAYS, "two dimensions", "pipeline"])
-def losses_of_four_ranks_are_those_over_gloo(name: str, quartet: tuple[Losses, Losses]) -> None:
+@pytest.mark.parametrize("name", OF_FOUR)
+def losses_of_four_ranks_are_those_over_gloo(name: str, quartet: tuple[_Losses, _Losses]) -> None:
     for ours, theirs in zip(*quartet, strict=True):
         _assert_close(ours[name], theirs[_on_gloo(name)])
 

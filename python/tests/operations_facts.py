@@ -1,8 +1,7 @@
 """Facts about single operations: three ranks against what PyTorch computes locally."""
 
+import collectives
 import pytest
-
-from programs import collectives
 
 
 @pytest.mark.parametrize("check", [check.__name__ for check in collectives.CHECKS])

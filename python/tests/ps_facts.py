@@ -159,19 +159,19 @@ def a_worker_that_does_not_come_back_is_named_to_all() -> None:
 
 @pytest.mark.usefixtures("place")
 def a_killed_worker_may_come_back_and_a_killed_server_is_named_within_ten_seconds(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks = serving.Processes(tmp_path)
+    ranks = serving.Processes(tmp_path, here=(0, 2))
     try:
-        for rank in range(4):
-            ranks.start(rank)
+        ranks.start_all()
         ranks.note("clock1")
         ranks.signal(1, signal.SIGKILL)
         assert ranks.code(1) == -signal.SIGKILL
         before = int(ranks.note("latest0"))
         _wait_until(lambda: int(ranks.note("latest0")) > before + 5)  # beyond the staleness
-        assert "worker 1 (rank 1, 127.0.0.1" in ranks.errors(2)
-        assert "the others go on" in ranks.errors(3)
+        said = capsys.readouterr().err
+        assert "server 0: worker 1 (rank 1, 127.0.0.1" in said
+        assert "the others go on" in said
 
         (tmp_path / "entered1").unlink()
         ranks.start(1)
@@ -182,9 +182,15 @@ def a_killed_worker_may_come_back_and_a_killed_server_is_named_within_ten_second
             seconds, said = ranks.note(f"error{rank}", patience=15).split(" ", 1)
             assert float(seconds) < 10
             assert "server 1 (rank 3, 127.0.0.1, process" in said
-            assert ranks.code(rank) == 0
     finally:
         ranks.end()
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 LOSSY = """
@@ -232,12 +238,12 @@ def what_stands_in_for_a_lost_gradient_is_what_the_job_says(place: Place, seed: 
     assert 0 < lost <= 0.3 * (lost + arrived), f"seed {seed}"
     zero, _ = _sums_of_ones(place, "zero", seed)
     late, _ = _sums_of_ones(place, "error-feedback", seed)
-    assert set(rescaled.unique().tolist()) <= {whole, whole - 2, whole - 4}, f"seed {seed}"
-    assert rescaled.mean() > zero.mean(), f"seed {seed}: only what both lack is missing"
-    assert zero.min() < whole - 2, f"seed {seed}: what is lost is lost"
-    assert late.min() >= whole - 2, f"seed {seed}: only the last push can still be owed"
+    assert (rescaled % 2 == 0).all(), f"seed {seed}: only what both lack is missing"
+    assert zero.mean() < rescaled.mean() <= whole, f"seed {seed}: what is lost is lost"
+    assert zero.mean() < late.mean() <= whole, f"seed {seed}: only the last loss is still owed"
     kept, _ = _sums_of_ones(place, "previous", seed)
-    assert kept.min() >= whole - 2, f"seed {seed}: after the first push there is a former one"
+    assert (kept % 2 == 0).all(), f"seed {seed}: what nobody has ever sent is rescaled"
+    assert zero.mean() < kept.mean(), f"seed {seed}: mostly there is a former one"
 
 
 @pytest.mark.usefixtures("place")
@@ -283,13 +289,6 @@ def parameters_that_a_pull_lacks_are_those_of_the_pull_before(place: Place) -> N
     assert all(max(values) == step for step, values in seen)
     assert all(values <= set(range(step + 1)) for step, values in seen)
     assert any(len(values) > 1 for _, values in seen), "something was lost"
-
-
-def _wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.usefixtures("place")

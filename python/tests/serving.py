@@ -1,5 +1,6 @@
 """Runs servers and workers of a parameter server as threads of one process."""
 
+import functools
 import os
 import signal
 import socket
@@ -9,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ import torch
 from torch import nn
 
 from gradwire import ps
+from programs import parameter_server
 
-SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+SGD = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
 
 
 def network(seed: int = 7) -> nn.Sequential:
@@ -139,14 +140,27 @@ def alone(count: int, workers: int) -> torch.Tensor:
 
 @dataclass
 class Processes:
-    """The same as processes, each of which runs ``programs/parameter_server.py``."""
+    """Ranks that run ``programs/parameter_server.py``: processes, and threads of this one.
+
+    A process takes seconds to import PyTorch; only those that are killed need to be one.
+    """
 
     folder: Path
+    here: tuple[int, ...] = ()
     world: int = 4
     running: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
 
+    def start_all(self) -> None:
+        """Start every rank."""
+        for rank in range(self.world):
+            if rank in self.here:
+                run = functools.partial(parameter_server.run, self.folder, rank, self.world)
+                threading.Thread(target=run, daemon=True).start()
+            else:
+                self.start(rank)
+
     def start(self, rank: int) -> None:
-        """Start a rank, or start it again."""
+        """Start a process, or start it again."""
         environment = dict(os.environ, OMP_NUM_THREADS="1", RANK=str(rank))
         environment["WORLD_SIZE"] = str(self.world)
         program = Path(__file__).parent / "programs" / "parameter_server.py"

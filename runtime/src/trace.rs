@@ -237,7 +237,11 @@ impl Recorder {
             let Failing { error, unfinished } = *failing;
             (Some(error), unfinished)
         });
-        let (root, peer) = named_ranks(collective);
+        let named = collective.named_rank().map(|rank| rank.0);
+        let (root, peer) = match collective.is_point_to_point() {
+            true => (None, named),
+            false => (named, None),
+        };
         Entry {
             number: slot.number.0,
             group: slot.label.group,
@@ -245,6 +249,7 @@ impl Recorder {
             kind: operations::name(collective).to_owned(),
             root,
             peer,
+            tag: tag_of(collective),
             dtype: slot.dtype.to_string(),
             reduction: collective.reduces().then(|| slot.op.to_string()),
             bytes: slot.bytes as u64,
@@ -264,11 +269,12 @@ impl Recorder {
     }
 }
 
-fn named_ranks(collective: Collective) -> (Option<u16>, Option<u16>) {
-    let named = collective.named_rank().map(|rank| rank.0);
-    match collective.is_point_to_point() {
-        true => (None, named),
-        false => (named, None),
+fn tag_of(collective: Collective) -> Option<u16> {
+    match collective {
+        Collective::Send { tag, .. }
+        | Collective::Receive { tag, .. }
+        | Collective::ReceiveAny { tag } => Some(tag),
+        _ => None,
     }
 }
 

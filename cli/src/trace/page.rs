@@ -197,11 +197,13 @@ fn messages(messages: &[Message]) -> String {
     ];
     let mut table = Table::new(&heads);
     for message in messages.iter().take(MESSAGES_MAX) {
-        let [operation, state, took, received, _] = stuck_cells(&message.stuck);
-        let other = match message.met {
-            Some(true) => "has entered it",
-            Some(false) => "has not entered it",
-            None => "has left no trace",
+        let [_, state, took, received, _] = stuck_cells(&message.stuck);
+        let operation = message.stuck.operation.clone();
+        let other = match (message.met, message.peer) {
+            (Some(true), _) => "has it open, too",
+            (Some(false), _) => "has none open",
+            (None, Some(_)) => "has left no trace",
+            (None, None) => "any rank",
         };
         table.row([
             message.rank.to_string(),

@@ -111,13 +111,13 @@ pub struct Mismatch {
 pub struct Message {
     /// The rank that tells it.
     pub rank: u16,
-    /// The other one.
-    pub peer: u16,
+    /// The other one; nothing where it may be any.
+    pub peer: Option<u16>,
     /// Its group.
     pub group: u16,
     /// The operation.
     pub stuck: Stuck,
-    /// Whether the other rank has entered its side; nothing where it has left no trace.
+    /// Whether the other rank has its side open; nothing where it has left no trace, or may be any.
     pub met: Option<bool>,
 }
 
@@ -182,7 +182,7 @@ fn rank_line(dump: &Dump) -> RankLine {
 
 fn collectives(dump: &Dump, group: u16) -> impl Iterator<Item = &Entry> {
     let all = dump.operations.iter();
-    all.filter(move |entry| entry.group == group && entry.peer.is_none())
+    all.filter(move |entry| entry.group == group && !entry.is_message())
 }
 
 /// `None` for a group of which only messages between two ranks are remembered.
@@ -245,6 +245,9 @@ fn in_words(entry: &Entry) -> String {
     if let Some(rank) = entry.root.or(entry.peer) {
         words += &format!(" {toward} rank {rank}");
     }
+    if let Some(tag) = entry.tag {
+        words += &format!(", tag {tag},");
+    }
     if let Some(reduction) = &entry.reduction {
         words += &format!(" {reduction}");
     }
@@ -298,30 +301,36 @@ fn messages(dumps: &[Dump]) -> Vec<Message> {
     let mut messages = Vec::new();
     for dump in dumps {
         let open = dump.operations.iter();
-        let open = open.filter(|entry| entry.state != State::Completed);
-        for (entry, peer) in open.filter_map(|entry| Some((entry, entry.peer?))) {
-            let other = dumps.iter().find(|other| other.rank == peer);
-            messages.push(Message {
-                rank: dump.rank,
-                peer,
-                group: entry.group,
-                stuck: stuck_of(entry, dump),
-                met: other.map(|other| {
-                    other.operations.iter().any(|there| {
-                        let same = (there.group, there.sequence) == (entry.group, entry.sequence);
-                        same && there.peer == Some(dump.rank) && there.kind != entry.kind
-                    })
-                }),
-            });
-        }
+        let open = open.filter(|entry| entry.is_message() && entry.state != State::Completed);
+        messages.extend(open.map(|entry| Message {
+            rank: dump.rank,
+            peer: entry.peer,
+            group: entry.group,
+            stuck: stuck_of(entry, dump),
+            met: other_side(dumps, dump.rank, entry),
+        }));
     }
     messages
+}
+
+/// Whether the other rank has such a message open, too; `None` where it left no trace, or may be
+/// any.
+fn other_side(dumps: &[Dump], rank: u16, entry: &Entry) -> Option<bool> {
+    let peer = entry.peer?;
+    let other = dumps.iter().find(|other| other.rank == peer)?;
+    let is_meant = |there: &&Entry| {
+        let same = (there.group, there.tag) == (entry.group, entry.tag);
+        let toward = there.peer.is_none_or(|peer| peer == rank);
+        let opposite = (there.kind == "send") != (entry.kind == "send");
+        same && toward && opposite && there.state != State::Completed
+    };
+    Some(other.operations.iter().filter(is_meant).count() > 0)
 }
 
 fn longest_of(dumps: &[Dump], count: usize) -> Vec<Long> {
     let mut sides: BTreeMap<(u16, u32), Vec<(&Dump, &Entry)>> = BTreeMap::new();
     for dump in dumps {
-        for entry in dump.operations.iter().filter(|entry| entry.peer.is_none()) {
+        for entry in dump.operations.iter().filter(|entry| !entry.is_message()) {
             let same = sides.entry((entry.group, entry.sequence)).or_default();
             same.push((dump, entry));
         }

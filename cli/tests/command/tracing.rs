@@ -20,6 +20,7 @@ fn entry(sequence: u32, kind: &str, bytes: u64, state: State) -> Entry {
         kind: kind.to_owned(),
         root: (kind == "broadcast").then_some(0),
         peer: None,
+        tag: None,
         dtype: "f32".to_owned(),
         reduction: (kind == "all_reduce").then(|| "sum".to_owned()),
         bytes,
@@ -133,6 +134,30 @@ fn operations_that_differ_stand_side_by_side() {
     ] {
         assert!(text.contains(said), "{said:?} is missing in\n{text}");
     }
+}
+
+#[test]
+fn messages_that_nobody_takes_are_told_with_their_tag() {
+    let folder = folder("messages");
+    let message = |kind: &str, peer, tag| Entry {
+        peer,
+        tag: Some(tag),
+        ..entry(0, kind, 1024, State::Started)
+    };
+    let taken = message("receive", None, 5);
+    let missed = message("send", Some(1), 7);
+    let files = [
+        keep(&folder, &dump(0, vec![message("send", Some(1), 5), missed])),
+        keep(&folder, &dump(1, vec![taken])),
+    ];
+    let text = text_of(&files.each_ref().map(String::as_str));
+    let line = |start: &str| {
+        let found = text.lines().find(|line| line.contains(start));
+        found.unwrap_or_else(|| panic!("{start:?} is missing in\n{text}"))
+    };
+    assert!(line("send to rank 1, tag 5, f32").ends_with("has it open, too"));
+    assert!(line("send to rank 1, tag 7, f32").ends_with("has none open"));
+    assert!(line("receive, tag 5, f32").ends_with("any rank"));
 }
 
 #[test]

@@ -72,15 +72,20 @@ fn every_rank_gets_what_the_others_split_off_for_it() {
 
 #[test]
 fn equal_splits_go_together_with_none() {
-    let matrix = vec![vec![333; 4]; 4];
+    for bytes in [0, 333] {
+        equal_splits_and_none(&vec![vec![bytes; 4]; 4]);
+    }
+}
+
+fn equal_splits_and_none(matrix: &Matrix) {
     let mut world = World::new(4, &small_job(), rough(0.05), 1);
     let results = world.perform(|rank| {
-        let mut operation = exchange(&matrix, rank);
+        let mut operation = exchange(matrix, rank);
         operation.splits = operation.splits.filter(|_| rank % 2 == 0);
         operation
     });
     for (rank, (bytes, _)) in (0..).zip(results) {
-        assert!(bytes == expected(&matrix, rank), "rank {rank}");
+        assert!(bytes == expected(matrix, rank), "rank {rank}");
     }
 }
 
@@ -96,10 +101,9 @@ fn ranks_that_disagree_about_a_split_are_named_with_both_lengths() {
         let error = world.completion(1).expect("it has failed").result;
         let error = error.expect_err("they disagree").to_string();
         let told = format!(
-            "(rank 2 sent {sent} bytes to rank 1, which expects {wanted}): what is split off for \
-             a rank must be as long as what that rank expects"
+            "(rank 2 sent {sent} bytes to rank 1, which expects {wanted}): what is split off for a \
+             rank must be as long as what that rank expects"
         );
-        assert!(error.contains("rank 2 called all_to_all of"), "{error}");
         assert!(error.ends_with(&told), "{error}");
     }
 }
@@ -132,7 +136,7 @@ fn splits_that_contradict_themselves_are_refused() {
         ),
         (
             cut(&[8, 6, 10], even),
-            "6 bytes are not a multiple of the 4 bytes of a f32",
+            "6 bytes: not a multiple of the 4 bytes of a f32",
         ),
         (
             Operation {
@@ -152,8 +156,8 @@ fn splits_that_contradict_themselves_are_refused() {
     }
 }
 
-/// Every collective without splits, and whether this rank has an input.
-fn collectives(rank: u16) -> [(Collective, bool); 9] {
+/// Every collective that means nothing without bytes, and whether this rank has an input.
+fn collectives(rank: u16) -> [(Collective, bool); 8] {
     let root = Rank(0);
     [
         (Collective::AllReduce, false),
@@ -164,7 +168,6 @@ fn collectives(rank: u16) -> [(Collective, bool); 9] {
         (Collective::Reduce { root }, false),
         (Collective::Gather { root }, rank == 0),
         (Collective::Scatter { root }, rank == 0),
-        (Collective::AllToAll, true),
     ]
 }
 
@@ -190,8 +193,8 @@ fn a_collective_of_nothing_is_complete_at_once_on_every_rank() {
 fn every_operation_of_a_group_of_one_is_complete_at_once() {
     let mut world = World::new(1, &small_job(), rough(0.0), 5);
     let own: Vec<u8> = (0..40).collect();
-    let barrier = [(Collective::Barrier, false)];
-    for (collective, has_input) in collectives(0).into_iter().chain(barrier) {
+    let others = [(Collective::Barrier, false), (Collective::AllToAll, true)];
+    for (collective, has_input) in collectives(0).into_iter().chain(others) {
         let splits = has_input && collective == Collective::AllToAll;
         for splits in [None, splits.then_some([40])] {
             let operation = Operation {

@@ -70,7 +70,6 @@ class Backend : public c10d::Backend {
   }
 
   void abort() override {
-    submit_->hooks().failed();
     core().abort("rank " + std::to_string(core().place().rank) + " called abort()");
   }
 
@@ -104,18 +103,7 @@ class Backend : public c10d::Backend {
   }
 
 #ifdef C10D_BACKEND_HAS_HOOKS
-  bool supportsAbortHooks() const override {
-    return true;
-  }
-
-  void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
-    submit_->hooks().on_failure(id, std::move(hook));
-  }
-
-  void unregisterAbortHook(int64_t id) override {
-    submit_->hooks().forget_failure(id);
-  }
-
+  // Abort hooks are left out: PyTorch's own dumps a trace for up to 15 s while the error waits.
   bool supportsCompletionHooks() const override {
     return true;
   }

@@ -3,6 +3,7 @@
 // Not here: messages between two ranks (messages.hpp).
 #pragma once
 
+#include <algorithm>
 #include <numeric>
 
 #include "submitter.hpp"
@@ -195,7 +196,7 @@ inline std::vector<uint64_t> bytes_of(const Splits& splits, int ranks) {
     return std::vector<uint64_t>(ranks, row * static_cast<uint64_t>(length / ranks));
   }
   const auto sum = std::accumulate(rows.begin(), rows.end(), int64_t{0});
-  const bool valid = std::all_of(rows.begin(), rows.end(), [](int64_t count) { return count >= 0; });
+  const bool valid = std::none_of(rows.begin(), rows.end(), [](int64_t n) { return n < 0; });
   TORCH_CHECK(valid && rows.size() == static_cast<size_t>(ranks) && sum == length,
               "gradwire: all_to_all with ", side, " split sizes ", rows, " of ", length,
               " rows: give one size for each of the ", ranks, " ranks, ", length, " in total");
@@ -237,8 +238,8 @@ inline WorkPtr all_to_all(Submitter& submit, Tensors& outputs, Tensors& inputs,
                           const c10d::AllToAllOptions& options) {
   const auto ranks = static_cast<size_t>(submit.size());
   TORCH_CHECK(outputs.size() == ranks && inputs.size() == ranks, "gradwire: all_to_all of ",
-              inputs.size(), " tensors into ", outputs.size(), ": give one of each for each of the ",
-              ranks, " ranks");
+              inputs.size(), " tensors into ", outputs.size(),
+              ": give one of each for each of the ", ranks, " ranks");
   Tensors all(inputs);
   all.insert(all.end(), outputs.begin(), outputs.end());
   check_one_type(all, "all_to_all");

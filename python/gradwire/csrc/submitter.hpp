@@ -202,10 +202,19 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return operation.kind != GW_SEND && !reduces_to_another;
   }
 
-  // Whether ranks have to meet even when there is nothing to move.
+  // Whether ranks have to meet although this one has nothing to move. In an all-to-all the others
+  // may have something.
   static bool meets(const gw_operation& operation) {
-    return operation.kind == GW_BARRIER || operation.kind == GW_SEND ||
-           operation.kind == GW_RECV || operation.kind == GW_RECV_ANY;
+    switch (operation.kind) {
+      case GW_BARRIER:
+      case GW_SEND:
+      case GW_RECV:
+      case GW_RECV_ANY:
+      case GW_ALL_TO_ALL:
+        return true;
+      default:
+        return false;
+    }
   }
 
   bool is_own_part(const at::Tensor& part, const at::Tensor& whole) const {

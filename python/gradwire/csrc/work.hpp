@@ -35,7 +35,7 @@ struct Plan {
   std::chrono::milliseconds timeout{0};
 };
 
-// Work that somebody settles: the core (PendingWork), its parts (JoinedWork), the last of its steps.
+// Work that somebody settles: the core (PendingWork), its parts (JoinedWork), its last step.
 class PlannedWork : public c10d::Work {
  public:
   PlannedWork(int rank, Plan plan)
@@ -89,7 +89,7 @@ class PlannedWork : public c10d::Work {
     if (!error) error = landed();
     plan_.staged.clear();
     finish(error);
-    tell_hooks(error);
+    if (!error && plan_.hooks) plan_.hooks->completed(key_);
     if (error) {
       future_->setError(error);
     } else {
@@ -107,15 +107,6 @@ class PlannedWork : public c10d::Work {
       return nullptr;
     } catch (...) {
       return std::current_exception();
-    }
-  }
-
-  void tell_hooks(const std::exception_ptr& error) {
-    if (!plan_.hooks) return;
-    if (error) {
-      plan_.hooks->failed();
-    } else {
-      plan_.hooks->completed(key_);
     }
   }
 

@@ -226,9 +226,8 @@ def open_core(place: tuple[int, int], host: str, token: str) -> _binding.Rank:
     """Open a rank of a small job; ``place`` is rank and world size."""
     environment = Environment.read()
     return binding().Rank(
-        job=environment.job,
-        place=place,
+        settings=(environment.job, environment.trace, environment.log),
+        place=(*place, -1),
         host=host,
-        token=token,
-        certificates=environment.certificates,
+        credentials=(token, *environment.certificates),
     )

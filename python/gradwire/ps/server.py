@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
@@ -188,11 +188,9 @@ class Server:
             return None
         return self._contributions[visit.worker]
 
-    def take(self, visit: Visit, clock: int, holes: Sequence[tuple[int, int]]) -> None:
+    def take(self, visit: Visit, clock: int) -> None:
         """Take the gradient that has come to its place."""
         with self._changed:
-            contribution = self._contributions[visit.worker]
-            contribution.holes, contribution.is_filled = holes, True
             self._progress.seats[visit.worker].clock = clock + 1
             self._update(visit.worker)
             self._changed.notify_all()

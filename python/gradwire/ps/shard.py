@@ -25,8 +25,17 @@ class Contribution:
     holes: Sequence[tuple[int, int]] = ()
     """Ranges of elements that did not arrive and that nothing stands in for."""
 
-    is_filled: bool = False
-    """Whether a gradient of this worker was here before."""
+    never_filled: set[tuple[int, int]] | None = None
+    """Ranges that have no former gradient of this worker to stand in; ``None`` for all."""
+
+    def settle(self, rule: str, holes: Sequence[tuple[int, int]]) -> None:
+        """Note what did not arrive: nothing stands in for it, or by the rule something does."""
+        missing = set(holes)
+        if self.never_filled is not None:
+            missing &= self.never_filled
+        self.never_filled = missing
+        by_rule = {"rescale": holes, "previous": sorted(missing)}
+        self.holes = by_rule.get(rule, ())
 
 
 class Shard:

@@ -125,15 +125,14 @@ class Visit(threading.Thread):
             self._linked.receive(self._scratch(), WORKER, Tag.GRADIENT, loss).wait()
             return
         loss, rule = Loss(self._tolerance, clock), self._linked.holes
-        has_previous = rule == "previous" and contribution.is_filled
-        if loss.tolerance > 0 and not has_previous:
+        if loss.tolerance > 0 and (rule != "previous" or contribution.never_filled is None):
             contribution.values.zero_()
         received = self._linked.receive(contribution.values, WORKER, Tag.GRADIENT, loss)
         received.wait()
-        rescales = rule == "rescale" or (rule == "previous" and not has_previous)
         size = contribution.values.itemsize
         holes = [(start // size, (start + length) // size) for start, length in received.holes()]
-        self._server.take(self, clock, holes if rescales else [])
+        contribution.settle(rule, holes)
+        self._server.take(self, clock)
 
     def _pull(self, clock: int, is_whole: bool) -> None:
         if not self._server.await_turn(clock, lambda: self._is_gone):

@@ -1,8 +1,8 @@
-"""Sums known gradients under DDP, so that what was lost and what came later can be told exactly.
+"""Sums known gradients, so that what was lost and what came later can be told exactly.
 
-Arguments after the report's path: a part and a folder for checkpoints. ``straight`` makes all
-steps, ``first`` makes all but the last and saves, ``second`` loads and makes the last, in which the
-gradients are zero.
+Arguments after the report's path: ``ddp`` or ``fsdp``, a part, and a folder for checkpoints.
+``straight`` makes all steps, ``first`` makes all but the last and saves, ``second`` loads and makes
+the last, in which the gradients are zero.
 
 The gradients are small integers, so sums in float32 are exact, and parameters are what was applied.
 """
@@ -11,12 +11,16 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 import gradwire.ddp
+import gradwire.fsdp
 
 STEPS = 8
 TOLERANCE = 0.3
@@ -52,14 +56,30 @@ class Counting(nn.Module):
         return scale * sum(part(constant) for part, constant in pairs)
 
 
+def wrapped(way: str, model: Counting) -> tuple[nn.Module, Any]:
+    """Wrap and register the model; return it with its hook."""
+    if way == "fsdp":
+        for part in model.parts:
+            fully_shard(part)
+        fully_shard(model)
+        return model, gradwire.fsdp.register(model, tolerance=TOLERANCE)
+    model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.5)
+    return model, gradwire.ddp.register(model, tolerance=TOLERANCE)
+
+
+def local_parameters(model: nn.Module) -> list[torch.Tensor]:
+    """Return what this rank has of each parameter."""
+    parameters = [parameter.detach() for parameter in model.parameters()]
+    return [p.to_local() if isinstance(p, DTensor) else p for p in parameters]
+
+
 def main() -> None:
     """Do one part and report parameters, losses of segments and what the hook's state owes."""
-    path, part, folder = sys.argv[1:]
+    path, way, part, folder = sys.argv[1:]
     dist.init_process_group("gradwire")
     rank = dist.get_rank()
-    saved = Path(folder, f"rank{rank}.pt")
-    model = nn.parallel.DistributedDataParallel(Counting(rank), bucket_cap_mb=0.5)
-    hook = gradwire.ddp.register(model, tolerance=TOLERANCE)
+    saved = Path(folder, f"{way}{rank}.pt")
+    model, hook = wrapped(way, Counting(rank))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
 
     def step(scale: float) -> None:
@@ -69,21 +89,22 @@ def main() -> None:
 
     if part == "second":
         state = torch.load(saved)
-        model.load_state_dict(state["model"])
+        for parameter, values in zip(local_parameters(model), state["model"], strict=True):
+            parameter.copy_(values)
         hook.load_state_dict(state["hook"])
     else:
         for _ in range(STEPS - 1):
             step(1.0)
     report = {"owed": {name: v.numel() for name, v in hook.state_dict()["residuals"].items()}}
     if part == "first":
-        torch.save({"model": model.state_dict(), "hook": hook.state_dict()}, saved)
+        torch.save({"model": local_parameters(model), "hook": hook.state_dict()}, saved)
         again = hook.state_dict()
         hook.load_state_dict(torch.load(saved)["hook"])
         report["same"] = str(hook.state_dict()) == str(again)
     else:
         step(0.0)
     report["step"] = hook.step
-    parameters = torch.cat([p.detach() for p in model.parameters()])
+    parameters = torch.cat(local_parameters(model))
     report["parameters"] = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
     report["lost"] = gradwire.ddp.backend_of().counters()["lost_segments"]
     Path(path).write_text(json.dumps(report))

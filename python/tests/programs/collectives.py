@@ -8,10 +8,11 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
 
+import group_calls
 import torch
 import torch.distributed as dist
+from expecting import equal, refused
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -40,23 +41,6 @@ def input_of(rank: int, dtype: torch.dtype, elements: int = 1000) -> torch.Tenso
 def inputs_of(dtype: torch.dtype, elements: int = 1000) -> torch.Tensor:
     """Stack the inputs of all ranks."""
     return torch.stack([input_of(rank, dtype, elements) for rank in range(dist.get_world_size())])
-
-
-def equal(got: torch.Tensor, wanted: torch.Tensor) -> None:
-    """Fail unless the two are equal, to the rounding of the type."""
-    if got.dtype in (torch.float8_e4m3fn, torch.uint16):
-        got, wanted = got.view(torch.uint8), wanted.view(torch.uint8)
-    torch.testing.assert_close(got, wanted)
-
-
-def refused(call: Callable[[], object], words: str) -> None:
-    """Fail unless the call is refused with a message that has ``words`` in it."""
-    try:
-        call()
-    except (RuntimeError, ValueError, TypeError) as error:
-        assert words in str(error), str(error)
-    else:
-        raise AssertionError(f"accepted, but should say {words!r}")
 
 
 def reductions_agree_with_pytorch() -> None:
@@ -307,6 +291,7 @@ CHECKS = (
     objects_travel,
     the_profiler_sees_operations_by_name,
     counters_and_job_can_be_read,
+    *group_calls.CHECKS,
 )
 
 

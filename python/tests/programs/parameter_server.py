@@ -1,61 +1,61 @@
 """A server, or a worker that trains until it is killed, a server is, or somebody says "enough".
 
 The argument is a folder: every rank writes there what it sees, each file whole at once. Workers
-leave ``clock<r>`` after five steps of each life and ``error<r>`` when training fails.
+leave ``entered<r>`` (clock at the start), ``clock<r>`` after five steps of each life, ``latest<r>``
+and ``error<r>`` when training fails: after how many seconds, and what was said.
 """
 
 import os
 import sys
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from gradwire import ps
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import serving
 
-FOLDER = Path(sys.argv[1])
-
-
-def note(name: str, text: str) -> None:
+def _note(path: Path, text: str) -> None:
     """Write a file, whole at once."""
-    draft = FOLDER / f"{name}.{os.getpid()}"
+    draft = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     draft.write_text(text)
-    draft.rename(FOLDER / name)
+    draft.rename(path)
 
 
-def train(setup: ps.Setup) -> None:
+def _train(folder: Path, setup: ps.Setup) -> None:
     """Train, slowly, until something ends it."""
-    model = serving.network()
+    model = nn.Linear(64, 64)
     started = time.monotonic()
     try:
         with ps.Worker(setup, model) as worker:
             first = worker.clock
-            note(f"entered{setup.rank}", str(first))
-            while not (FOLDER / "enough").exists():
+            _note(folder / f"entered{setup.rank}", str(first))
+            while not (folder / "enough").exists():
                 started = time.monotonic()
                 model.zero_grad()
-                serving.loss_of(model, setup.rank, worker.clock).backward()
+                model(torch.randn(8, 64)).square().mean().backward()
                 worker.step()
                 time.sleep(0.02)
                 if worker.clock == first + 5:
-                    note(f"clock{setup.rank}", str(worker.clock))
-                note(f"latest{setup.rank}", str(worker.clock))
+                    _note(folder / f"clock{setup.rank}", str(worker.clock))
+                _note(folder / f"latest{setup.rank}", str(worker.clock))
     except ps.FailedError as error:
-        note(f"error{setup.rank}", f"{time.monotonic() - started:.1f} {error}")
+        _note(folder / f"error{setup.rank}", f"{time.monotonic() - started:.1f} {error}")
 
 
-def main() -> None:
-    """Serve or train."""
-    torch.set_num_threads(1)
-    setup = ps.Setup(servers=2, mode=ps.SSP(2), timeout=30)
+def run(folder: Path, rank: int | None = None, world: int | None = None) -> None:
+    """Serve or train; rank and world size are those of the environment where none are given."""
+    given = {} if rank is None or world is None else {"rank": rank, "world_size": world}
+    setup = ps.Setup(servers=2, mode=ps.SSP(2), timeout=30, **given)
     if setup.is_server:
-        ps.Server(setup, serving.SGD).serve()
+        ps.Server(setup, partial(torch.optim.SGD, lr=0.1)).serve()
     else:
-        train(setup)
+        _train(folder, setup)
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    run(Path(sys.argv[1]))

@@ -42,7 +42,7 @@ class DistributedSuite(
 ):
     """Every test of the suite; each starts its ranks as processes."""
 
-    def setUp(self) -> None:
+    def setUp(self) -> None:  # noqa: N802 (unittest's name)
         """Start the ranks of one test from a process that has PyTorch imported."""
         super().setUp()
         processes = torch.multiprocessing.get_context("forkserver")

@@ -96,14 +96,16 @@ pub struct Entry {
     pub number: u64,
     /// Its group.
     pub group: u16,
-    /// Its number in the group; of messages between two ranks, their number between these.
+    /// Its number in the group; of no meaning for messages between two ranks.
     pub sequence: u32,
     /// What: "all_reduce", "send", ...
     pub kind: String,
     /// The root of a collective that has one.
     pub root: Option<u16>,
-    /// The other rank of a message between two ranks.
+    /// The other rank of a message between two ranks; nothing where it may be from any.
     pub peer: Option<u16>,
+    /// The tag of a message between two ranks.
+    pub tag: Option<u16>,
     /// The type of its elements.
     pub dtype: String,
     /// How they are reduced, where they are.
@@ -138,6 +140,11 @@ pub struct Needs {
 }
 
 impl Entry {
+    /// Whether it is a message between two ranks.
+    pub fn is_message(&self) -> bool {
+        self.tag.is_some()
+    }
+
     /// How long it took, or has taken at `now_us`, from when it was submitted.
     pub fn took_us(&self, now_us: u64) -> u64 {
         let end = self.ended_us.unwrap_or(now_us);

@@ -9,12 +9,13 @@ use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "benches/README.md",
+    "docs/from-gloo-or-nccl.md",
 ];
 const FIRST_COMMAND_LINE_MAX: usize = 20;
 const ARCHITECTURE_LINES_MAX: usize = 200;
