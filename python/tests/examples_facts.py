@@ -22,7 +22,7 @@ _Losses = list[dict[str, list[float]]]
 
 
 def _losses(backend: str, world: int) -> _Losses:
-    launch = Launch("scripts.py", world=world, arguments=(backend,), timeout=300.0)
+    launch = Launch("scripts.py", world=world, arguments=(backend,), timeout=600.0)
     return [ended.succeeded() for ended in launch.run()]
 
 
