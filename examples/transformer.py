@@ -13,7 +13,7 @@ from torch import nn
 WIDTH = 64
 HEADS = 4
 LAYERS = 4
-CONTEXT = 64
+LENGTH = 64
 CHARACTERS = 128
 
 
@@ -67,7 +67,7 @@ class Embedding(nn.Module):
         """One vector per character and per position."""
         super().__init__()
         self.character = nn.Embedding(CHARACTERS, WIDTH)
-        self.position = nn.Embedding(CONTEXT, WIDTH)
+        self.position = nn.Embedding(LENGTH, WIDTH)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Map tokens of (batch, characters) to (batch, characters, WIDTH)."""
@@ -82,11 +82,11 @@ def transformer(seed: int = 1) -> nn.Sequential:
 
 
 def batch(step: int, size: int, part: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw the inputs and targets of a step, both (size, CONTEXT); each ``part`` has its own."""
+    """Draw the inputs and targets of a step, both (size, LENGTH); each ``part`` has its own."""
     text = torch.tensor(list(Path(text_source.__file__).read_bytes())).clamp(max=CHARACTERS - 1)
     draws = torch.Generator().manual_seed(1_000 * step + part)
-    starts = torch.randint(len(text) - CONTEXT, (size,), generator=draws)
-    windows = torch.stack([text[start : start + CONTEXT + 1] for start in starts.tolist()])
+    starts = torch.randint(len(text) - LENGTH, (size,), generator=draws)
+    windows = torch.stack([text[start : start + LENGTH + 1] for start in starts.tolist()])
     return windows[:, :-1], windows[:, 1:]
 
 

@@ -1,7 +1,8 @@
 """Facts about scripts that change one word: the examples' losses over gradwire are those over Gloo.
 
 With two ranks a sum has one order, so losses are equal bit for bit. With four, which only
-GRADWIRE_SLOW=1 runs, they are equal as far as the order of summation allows.
+GRADWIRE_SLOW=1 runs, they are close: in float64, since steps amplify what the order of summation
+changes, in float32 to some 1e-6 of the loss within the 50 steps.
 """
 
 import os
@@ -21,7 +22,7 @@ _Losses = list[dict[str, list[float]]]
 
 
 def _losses(backend: str, world: int) -> _Losses:
-    launch = Launch("scripts.py", world=world, arguments=(backend,), timeout=300.0)
+    launch = Launch("scripts.py", world=world, arguments=(backend,), timeout=600.0)
     return [ended.succeeded() for ended in launch.run()]
 
 
