@@ -345,10 +345,6 @@ fn pick(submitted: &[usize], programs: &[Vec<Called>], rng: &mut ChaCha8Rng) -> 
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "more cases only where somebody waits for them"
-)]
 fn a_rank_that_deviates_is_named_in_every_order_of_events() {
     let slow = crate::is_slow();
     for seed in 0..if slow { 5_000 } else { 300 } {
