@@ -64,14 +64,6 @@ def coalesced_calls_end_as_one_work() -> None:
     equal(shared, torch.full((5,), 1))
 
 
-def conjugated_views_move_as_what_they_show() -> None:
-    """A lazy conjugate is not sent as the memory below it."""
-    rank = dist.get_rank()
-    view = torch.full((4,), complex(rank, 1)).conj()
-    dist.broadcast(view, 2)
-    equal(view.resolve_conj(), torch.full((4,), 2 - 1j))
-
-
 def sparse_tensors_are_summed() -> None:
     """Entries of all ranks; those at one place are added. A rank may have none."""
     rank = dist.get_rank()
@@ -132,7 +124,6 @@ CHECKS = (
     a_monitored_barrier_names_who_did_not_come,
     groups_are_split_off_a_group,
     coalesced_calls_end_as_one_work,
-    conjugated_views_move_as_what_they_show,
     sparse_tensors_are_summed,
     a_receive_from_any_rank_knows_its_source,
     operations_that_ended_are_completed_in_the_flight_recorder,
