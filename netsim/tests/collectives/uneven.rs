@@ -136,7 +136,7 @@ fn splits_that_contradict_themselves_are_refused() {
         ),
         (
             cut(&[8, 6, 10], even),
-            "6 bytes: not a multiple of the 4 bytes of a f32",
+            "6 bytes are not a multiple of the 4 bytes of a f32",
         ),
         (
             Operation {
