@@ -93,6 +93,15 @@ class Environment:
         )
 
 
+def without_stacks() -> None:
+    """Let PyTorch's own flight recorder leave stacks out, unless somebody has decided that.
+
+    When an operation fails it looks for the source lines of all stacks before the error is raised:
+    ten seconds and more, in which a rank that could report seems to hang.
+    """
+    os.environ.setdefault("TORCH_INCLUDE_STACK_TRACE", "0")
+
+
 def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
     """Return the first variable that is not empty, with its value; else the first, empty."""
     found = ((name, variables[name]) for name in names if variables.get(name))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradwire import build, interfaces
-from gradwire.environment import Environment
+from gradwire.environment import Environment, without_stacks
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import _DistributedBackendOptions
@@ -82,6 +82,7 @@ def _opened_for(members: tuple[int, ...]) -> _Opened | None:
 def _open(store: Store, members: tuple[int, ...], position: int, timeout: float) -> _Opened:
     binding = build.load()
     environment = Environment.read()
+    without_stacks()
     launch = (store.add("gradwire/opened", 1) - 1) // len(members)
     keys = f"gradwire/{launch}"
     token = environment.token or _agree_on_token(store, position, keys)
