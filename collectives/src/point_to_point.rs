@@ -1,8 +1,9 @@
 //! Send and receive: one tensor from one rank to another.
 //!
-//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent.
-//! What an operation tolerates to be lost stays as it was in the receiver's buffer. Its parts lie above those of collectives, and its sequence numbers count per pair, direction and
-//! tag (`matching`), so that they may coincide with those of collectives in the same group.
+//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. What an
+//! operation tolerates to be lost stays as it was in the receiver's buffer. Its parts lie above
+//! those of collectives, and its sequence numbers count per pair, direction and tag (`matching`),
+//! so that they may coincide with those of collectives in the same group.
 
 use gradwire_protocol::units::Rank;
 

@@ -1,5 +1,6 @@
 """Runs servers and workers of a parameter server as threads of one process."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -18,6 +19,7 @@ import torch
 from torch import nn
 
 from gradwire import ps
+from gradwire.ps.meeting import Meeting
 from programs import parameter_server
 
 SGD = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -149,15 +151,21 @@ class Processes:
     here: tuple[int, ...] = ()
     world: int = 4
     running: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
+    threads: list[threading.Thread] = field(default_factory=list)
 
     def start_all(self) -> None:
         """Start every rank."""
         for rank in range(self.world):
             if rank in self.here:
-                run = functools.partial(parameter_server.run, self.folder, rank, self.world)
-                threading.Thread(target=run, daemon=True).start()
+                run = functools.partial(self._run_here, rank)
+                self.threads.append(threading.Thread(target=run, daemon=True))
+                self.threads[-1].start()
             else:
                 self.start(rank)
+
+    def _run_here(self, rank: int) -> None:
+        with contextlib.suppress(ps.FailedError):  # workers have noted it, and servers' is the end
+            parameter_server.run(self.folder, rank, self.world)
 
     def start(self, rank: int) -> None:
         """Start a process, or start it again."""
@@ -193,7 +201,10 @@ class Processes:
         return path.read_text()
 
     def end(self) -> None:
-        """Kill what is left."""
+        """Kill what is left, and end the threads: none may outlive the interpreter."""
         for process in self.running.values():
             process.kill()
             process.wait()
+        Meeting(parameter_server.setup_of(0, self.world)).fail("the test is over")
+        for thread in self.threads:
+            thread.join(20)

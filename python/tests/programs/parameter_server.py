@@ -46,10 +46,15 @@ def _train(folder: Path, setup: ps.Setup) -> None:
         _note(folder / f"error{setup.rank}", f"{time.monotonic() - started:.1f} {error}")
 
 
+def setup_of(rank: int | None = None, world: int | None = None) -> ps.Setup:
+    """Describe two servers, for the rank of the environment where none is given."""
+    given = {} if rank is None or world is None else {"rank": rank, "world_size": world}
+    return ps.Setup(servers=2, mode=ps.SSP(2), timeout=30, **given)
+
+
 def run(folder: Path, rank: int | None = None, world: int | None = None) -> None:
     """Serve or train; rank and world size are those of the environment where none are given."""
-    given = {} if rank is None or world is None else {"rank": rank, "world_size": world}
-    setup = ps.Setup(servers=2, mode=ps.SSP(2), timeout=30, **given)
+    setup = setup_of(rank, world)
     if setup.is_server:
         ps.Server(setup, partial(torch.optim.SGD, lr=0.1)).serve()
     else:
