@@ -111,8 +111,8 @@ impl Communicator {
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
     /// A group of one rank completes at once, and so does a collective of no bytes, without waiting
-    /// for anybody. A send or a receive of no bytes does wait for its peer, and an all-to-all of none
-    /// for all others, to which it may mean something.
+    /// for anybody. A send or a receive of no bytes does wait for its peer, and an all-to-all of
+    /// none for all others, to which it may mean something.
     ///
     /// # Errors
     /// [`SubmitError`] when the operation contradicts itself or cannot complete any more. Nothing

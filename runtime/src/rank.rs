@@ -17,7 +17,7 @@ use gradwire_transport::driver::{self, Command, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
 use gradwire_transport::http::Server;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{Neighbours, Terms};
+use gradwire_transport::shm::{Life, Neighbours, Terms};
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
@@ -105,12 +105,7 @@ impl LocalRank {
         } = open;
         let name = Name::of(&job);
         let job = fitted(job, control.roster());
-        let identity = Identity {
-            rank,
-            world_size,
-            job: control.job_id(),
-            epoch: control.epoch(),
-        };
+        let identity = identity_of(&control, world_size);
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
         let names = neighbours.as_mut().map(Neighbours::take_names);
         let lives = neighbours.as_mut().map(Neighbours::take_lives);
@@ -137,11 +132,7 @@ impl LocalRank {
         let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
-        let told = Arc::clone(&inbox);
-        let vigil = Vigil::over(lives.unwrap_or_default(), move |rank| {
-            let reason = "its process has ended".to_owned();
-            told.take(ControlEvent::PeerLost { rank, reason });
-        });
+        let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
         drop(names);
         let watch = Watch::new(subject, &inbox);
         let watched_at = metrics::open(job.metrics, local_rank, &watch);
@@ -364,6 +355,24 @@ impl Drop for LocalRank {
         drop(self.control().take());
         self.end();
     }
+}
+
+fn identity_of(control: &Control, world_size: u16) -> Identity {
+    Identity {
+        rank: control.rank(),
+        world_size,
+        job: control.job_id(),
+        epoch: control.epoch(),
+    }
+}
+
+/// Tells the driver of ranks that share memory with this one and whose processes end.
+fn vigil_over(lives: Vec<(Rank, Life)>, inbox: &Arc<Inbox>) -> Vigil {
+    let told = Arc::clone(inbox);
+    Vigil::over(lives, move |rank| {
+        let reason = "its process has ended".to_owned();
+        told.take(ControlEvent::PeerLost { rank, reason });
+    })
 }
 
 fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {

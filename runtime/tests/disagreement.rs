@@ -51,8 +51,8 @@ fn errors(
     errors
 }
 
-/// In every size of world, over sockets and memory in turn, rank 1 makes its own calls and all others the same;
-/// every rank must hear `expected`.
+/// In every size of world, over sockets and memory in turn, rank 1 makes its own calls and all
+/// others the same; every rank must hear `expected`.
 fn assert_all_hear(
     worlds: &[u16],
     calls: impl Fn(u16, u16) -> Vec<Operation> + Sync,
@@ -163,7 +163,8 @@ fn a_rank_that_does_not_come_is_named_on_every_rank_whomever_they_wait_for() {
                 for part in [
                     "all_reduce(sum) of 100000 f32, group 0, sequence 7: Timed out after ",
                     "ms of 400ms waiting for ranks [",
-                    "rank 2 has not entered it (rank 2 is in all_reduce(sum) of 100000 f32, group 1",
+                    "rank 2 has not entered it (rank 2 is in all_reduce(sum) of 100000 f32, \
+                     group 1",
                 ] {
                     assert!(error.contains(part), "{algorithm:?}: {error}");
                 }

@@ -276,8 +276,8 @@ fn a_receive_from_any_rank_outlives_all_others_but_the_last() {
     lose(&mut world, 2);
     let end = world.completion(0).expect("nobody is left");
     let error = end.result.expect_err("nobody is left").to_string();
-    let expected = "rank 2 was lost (killed) during receive of 40 u8 from any rank, tag 7, group 0, \
-                    sequence 0";
+    let expected = "rank 2 was lost (killed) during receive of 40 u8 from any rank, tag 7, group \
+                    0, sequence 0";
     assert_eq!(error, expected);
     let refused = world
         .submit(0, receive_any(3, 7))

@@ -1,4 +1,4 @@
-"""Uses every operation of the backend that needs no compiler, and reports the parameters trained."""
+"""Uses every operation of the backend without a compiler, and reports trained parameters."""
 
 import json
 import sys

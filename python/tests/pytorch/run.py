@@ -66,7 +66,7 @@ def _prepare(arguments: argparse.Namespace, folder: str) -> None:
         TMPDIR=folder,
         OMP_NUM_THREADS="1",
         DISTRIBUTED_TESTS_DEFAULT_TIMEOUT="120",
-        GRADWIRE_ALIAS="" if arguments.record else "gloo",
+        SUITE_ALIAS="" if arguments.record else "gloo",
     )
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     sys.path.insert(0, str(HERE))

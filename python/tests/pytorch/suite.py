@@ -2,7 +2,7 @@
 
 PyTorch skips what is not for the backend that the environment names when this module is imported,
 so everything here is decided by variables: ``BACKEND``, ``WORLD_SIZE``, ``TEMP_DIR``, and
-``GRADWIRE_ALIAS``, the name that means gradwire in every process.
+``SUITE_ALIAS``, the name that means gradwire in every process.
 """
 
 import os
@@ -12,8 +12,8 @@ import torch
 
 import gradwire
 
-if os.environ.get("GRADWIRE_ALIAS"):
-    gradwire.register(os.environ["GRADWIRE_ALIAS"])
+if os.environ.get("SUITE_ALIAS"):
+    gradwire.register(os.environ["SUITE_ALIAS"])
 
 from torch.testing._internal.distributed import distributed_test
 
@@ -42,7 +42,7 @@ class DistributedSuite(
 ):
     """Every test of the suite; each starts its ranks as processes."""
 
-    def setUp(self) -> None:  # noqa: N802 (unittest's name)
+    def setUp(self) -> None:
         """Start the ranks of one test from a process that has PyTorch imported."""
         super().setUp()
         processes = torch.multiprocessing.get_context("forkserver")
