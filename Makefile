@@ -87,6 +87,8 @@ bench: $(VENV)/gradwire.stamp  ## what a packet costs, and all-reduces with Gloo
 	else \
 	    echo 'left out: this user is not root'; \
 	fi
+	$(say) 'bench: training and small all-reduces through PyTorch'
+	$(BIN)/python benches/through_pytorch.py
 	$(say) 'bench: the order of 64 all-reduces at once'
 	$(BIN)/gradwire perf buckets -n 2 --buckets 64 --total 256M
 

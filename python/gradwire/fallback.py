@@ -28,6 +28,7 @@ LACKS = (
     "work.is_completed() before wait()",
     "monitored_barrier",
     "sparse tensors",
+    "gradwire.ps",
     "profiler events",
     "some 100 us more for each operation",
 )
