@@ -340,7 +340,8 @@ def send_recv(side: Side) -> Started:
 
 def recv_any(side: Side) -> Started:
     """Rank 0 receives from everybody, in any order; what comes is read by its source."""
-    tag = side.case.draw("any").randrange(60000)
+    # A tag for each case: else a rank's message of another case in flight could be taken for one.
+    tag = side.case.draw(side.case.layout, side.case.mode).randrange(60000)
     if side.is_mute():
         return [], [side.output(0) for _ in range(1, side.world) if side.rank == 0]
     if side.rank > 0:
