@@ -164,7 +164,10 @@ def a_failure_leaves_a_trace_that_its_error_names(tmp_path: Path) -> None:
     assert live["operations"][-1]["needs"]["ranks"] == [1]
 
 
-def a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def a_missing_compiler_is_named_where_the_binding_must_be_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADWIRE_BINDING", "compiled")
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delitem(sys.modules, "gradwire._binding", raising=False)
