@@ -4,13 +4,11 @@ Run it by ``torchrun --nproc-per-node 2 examples/train_fsdp2.py --backend gradwi
 that are gradwire's own are those that register the gradients; without them everything is lossless.
 """
 
-import argparse
-
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
-from transformer import Block, batch, loss_of, transformer
+from transformer import Block, arguments, batch, loss_of, told, transformer
 
 
 def train(steps: int) -> list[float]:
@@ -38,15 +36,12 @@ def train(steps: int) -> list[float]:
 
 def main() -> None:
     """Train as the arguments say and print losses."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", default="gradwire", help="gradwire or gloo")
-    parser.add_argument("--steps", type=int, default=200)
-    arguments = parser.parse_args()
+    chosen = arguments(__doc__).parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group(arguments.backend)
-    losses = train(arguments.steps)
+    dist.init_process_group(chosen.backend)
+    losses = train(chosen.steps)
     if dist.get_rank() == 0:
-        print(f"loss {losses[0]:.4f} in the first step, {losses[-1]:.4f} in the last")
+        print(told(losses))
     dist.destroy_process_group()
 
 

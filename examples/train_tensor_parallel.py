@@ -5,8 +5,6 @@ Run it by ``torchrun --nproc-per-node 2 examples/train_tensor_parallel.py --back
 each of them has is sharded over 2 replicas (FSDP2). Nothing here is gradwire's own.
 """
 
-import argparse
-
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -17,7 +15,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from transformer import Block, batch, loss_of, transformer
+from transformer import Block, arguments, batch, loss_of, told, transformer
 
 PLAN = {
     "attention.query": ColwiseParallel(),
@@ -55,16 +53,14 @@ def train(steps: int, replicas: int = 1) -> list[float]:
 
 def main() -> None:
     """Train as the arguments say and print losses."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", default="gradwire", help="gradwire or gloo")
-    parser.add_argument("--steps", type=int, default=200)
+    parser = arguments(__doc__)
     parser.add_argument("--replicas", type=int, default=1, help="must divide the number of ranks")
-    arguments = parser.parse_args()
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group(arguments.backend)
-    losses = train(arguments.steps, arguments.replicas)
+    dist.init_process_group(chosen.backend)
+    losses = train(chosen.steps, chosen.replicas)
     if dist.get_rank() == 0:
-        print(f"loss {losses[0]:.4f} in the first step, {losses[-1]:.4f} in the last")
+        print(told(losses))
     dist.destroy_process_group()
 
 

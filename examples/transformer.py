@@ -1,10 +1,11 @@
-"""The model and the text of the examples that train a transformer over characters.
+"""The model, the text and the arguments of the examples that train a transformer over characters.
 
 Nothing here knows of gradwire, or of ranks: the text is source code that comes with Python, and the
 batches of a step are drawn from a seed, so that every backend trains on the same ones.
 """
 
-import argparse as text_source
+import argparse
+import functools
 from pathlib import Path
 
 import torch
@@ -83,7 +84,7 @@ def transformer(seed: int = 1) -> nn.Sequential:
 
 def batch(step: int, size: int, part: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw the inputs and targets of a step, both (size, LENGTH); each ``part`` has its own."""
-    text = torch.tensor(list(Path(text_source.__file__).read_bytes())).clamp(max=CHARACTERS - 1)
+    text = _text()
     draws = torch.Generator().manual_seed(1_000 * step + part)
     starts = torch.randint(len(text) - LENGTH, (size,), generator=draws)
     windows = torch.stack([text[start : start + LENGTH + 1] for start in starts.tolist()])
@@ -93,3 +94,21 @@ def batch(step: int, size: int, part: int = 0) -> tuple[torch.Tensor, torch.Tens
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy of the next character, in nats."""
     return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """Make the parser that the examples have in common; ``about`` begins with what one does."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--backend", default="gradwire", help="gradwire or gloo")
+    parser.add_argument("--steps", type=int, default=200)
+    return parser
+
+
+def told(losses: list[float]) -> str:
+    """Say how training went."""
+    return f"loss {losses[0]:.4f} in the first step, {losses[-1]:.4f} in the last"
+
+
+@functools.cache
+def _text() -> torch.Tensor:
+    return torch.tensor(list(Path(argparse.__file__).read_bytes())).clamp(max=CHARACTERS - 1)
