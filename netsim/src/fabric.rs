@@ -21,6 +21,7 @@ use std::fmt;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 
 pub use check::FabricError;
+pub use gradwire_switch_config::policy::Buffer;
 pub use paths::{Packets, Paths};
 
 /// An end of a link.
@@ -72,21 +73,6 @@ pub enum LinkState {
     Up,
     /// It loses everything, and switches avoid it.
     Down,
-}
-
-/// The packet memory of a switch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Buffer {
-    /// Every port has this much of its own.
-    PerPort(ByteCount),
-    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times what is still
-    /// free (Choudhury and Hahne, IEEE/ACM ToN 1998).
-    Shared {
-        /// Bytes of a switch.
-        bytes: ByteCount,
-        /// Dynamic threshold factor.
-        alpha: f64,
-    },
 }
 
 /// A network.

@@ -13,7 +13,7 @@ use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_switch_config::policy::{Balance, Order, Pause, QosPolicy};
 
-use crate::fabric::{Buffer, Fabric, FabricError};
+use crate::fabric::{Fabric, FabricError};
 use crate::fabric::{Packets, Paths};
 use crate::flows::{Flows, Record, What};
 use crate::host::Host;
@@ -215,7 +215,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
     }
     if open("transport.gap") {
         // Packets overtake each other by as much as a full port holds.
-        let drain = fabric.host_rate().transmit_time(port_memory(fabric));
+        let drain = fabric.host_rate().transmit_time(fabric.buffer.port_bytes());
         let gap = Span::from_micros((rtt + drain).as_micros());
         transport.gap = gap.max(Span::from_micros(10)).min(Span::from_millis(1));
     }
@@ -223,16 +223,6 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
         transport.delay_target = (rtt * 4).max(Span::from_micros(10));
     }
     job
-}
-
-/// What one port can hold: its own memory, or a shared one's share when it is the only busy one.
-fn port_memory(fabric: &Fabric) -> ByteCount {
-    match fabric.buffer {
-        Buffer::PerPort(bytes) => bytes,
-        Buffer::Shared { bytes, alpha } => {
-            ByteCount::new((bytes.get() as f64 * alpha / (1.0 + alpha)) as u64)
-        }
-    }
 }
 
 /// The longest round trip of a full packet and a control packet, without queues.
@@ -244,18 +234,13 @@ fn round_trip(fabric: &Fabric) -> Span {
 /// What the switches of a fabric do for a transport.
 pub fn policy(setup: &Setup) -> QosPolicy {
     let fabric = &setup.fabric;
-    let rtt = round_trip(fabric);
     // References know the default job's classes only.
     let default = Job::default();
     let job = match setup.transport {
         Transport::Gradwire => &setup.job,
         _ => &default,
     };
-    let mut policy = QosPolicy::of_job(job, rtt);
-    policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
-    for queue in policy.queues.iter_mut().skip(1) {
-        queue.marks_above = fabric.marks_above;
-    }
+    let mut policy = policy_of_job(job, fabric);
     let packet = u64::from(fabric.mtu + fabric.framing);
     match setup.transport {
         Transport::Gradwire | Transport::Dctcp => {}
@@ -275,6 +260,16 @@ pub fn policy(setup: &Setup) -> QosPolicy {
                 below: ByteCount::new(32 * packet),
             });
         }
+    }
+    policy
+}
+
+/// What a job asks of the switches of a fabric.
+pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
+    let mut policy = QosPolicy::of_job(job, round_trip(fabric));
+    policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
+    for queue in policy.queues.iter_mut().skip(1) {
+        queue.marks_above = fabric.marks_above;
     }
     policy
 }

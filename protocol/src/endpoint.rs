@@ -618,7 +618,7 @@ impl Endpoint {
         let transmit = Transmit {
             to: peer.rank,
             class: CONTROL,
-            dscp: self.common.network.policy.dscp_of(CONTROL),
+            dscp: self.common.network.policy.dscp_of(CONTROL, Ecn::Ect),
             ecn: Ecn::Ect,
             entropy: header.entropy,
             template: header,
@@ -640,7 +640,11 @@ impl Endpoint {
         let transmit = Transmit {
             to: peer.rank,
             class: template.class,
-            dscp: self.common.network.policy.dscp_of(template.class),
+            dscp: self
+                .common
+                .network
+                .policy
+                .dscp_of(template.class, burst.ecn),
             ecn: burst.ecn,
             entropy: template.entropy,
             template,

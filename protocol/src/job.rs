@@ -204,6 +204,8 @@ pub struct Loss {
 pub struct Priority {
     /// DSCP of each class, highest first; index 0 is the class of control packets.
     pub dscps: Vec<Dscp>,
+    /// DSCP of each data class's droppable packets; empty: that of their class.
+    pub droppable_dscps: Vec<Dscp>,
 }
 
 /// Choice of algorithms.
@@ -384,6 +386,7 @@ impl Job {
     pub fn policy(&self) -> Policy {
         Policy {
             dscps: self.priority.dscps.clone(),
+            droppable_dscps: self.priority.droppable_dscps.clone(),
             protected_share: self.loss.protected_share,
             protected_back_layers: self.loss.protected_back_layers,
         }
@@ -487,6 +490,7 @@ impl Default for Priority {
     fn default() -> Self {
         Self {
             dscps: [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(),
+            droppable_dscps: Vec::new(),
         }
     }
 }

@@ -26,6 +26,9 @@ const TAIL_PART: u32 = 8;
 pub struct Policy {
     /// DSCP of each class; index 0 is the control class, so there are at least two.
     pub dscps: Vec<Dscp>,
+    /// DSCP of each data class's droppable packets, for switches that cannot tell them by ECN;
+    /// empty: the one of their class.
+    pub droppable_dscps: Vec<Dscp>,
     /// Share of a lossy message's segments, those of largest magnitude, that is protected.
     pub protected_share: Share,
     /// Share of the layers, counted from the back, that is protected.
@@ -46,8 +49,11 @@ impl Policy {
     ///
     /// # Panics
     /// When the policy has no such class.
-    pub fn dscp_of(&self, class: Class) -> Dscp {
-        self.dscps[usize::from(class.0)]
+    pub fn dscp_of(&self, class: Class, ecn: Ecn) -> Dscp {
+        let class = usize::from(class.0);
+        let droppable = class.checked_sub(1).filter(|_| ecn == Ecn::NotEct);
+        let droppable = droppable.and_then(|data| self.droppable_dscps.get(data));
+        droppable.copied().unwrap_or(self.dscps[class])
     }
 
     fn is_back_layer(&self, layer: Layer, layer_count: u16) -> bool {
@@ -268,9 +274,20 @@ mod tests {
         let share = |value| Share::new(value).expect("a share");
         Policy {
             dscps: [40, 34, 26, 18].map(Dscp).to_vec(),
+            droppable_dscps: Vec::new(),
             protected_share: share(0.25),
             protected_back_layers: share(0.1),
         }
+    }
+
+    #[test]
+    fn droppable_packets_take_the_second_dscp_of_their_class_where_there_is_one() {
+        let mut policy = policy();
+        assert_eq!(policy.dscp_of(Class(2), Ecn::NotEct), Dscp(26));
+        policy.droppable_dscps = [38, 30, 22].map(Dscp).to_vec();
+        assert_eq!(policy.dscp_of(Class(2), Ecn::NotEct), Dscp(30));
+        assert_eq!(policy.dscp_of(Class(2), Ecn::Ect), Dscp(26));
+        assert_eq!(policy.dscp_of(CONTROL, Ecn::NotEct), Dscp(40));
     }
 
     #[test]

@@ -232,6 +232,23 @@ impl Rate {
     }
 }
 
+impl fmt::Display for Rate {
+    /// In the largest unit of which it is a whole number; units are powers of 1,000.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [
+            ("T", 1_000_000_000_000),
+            ("G", 1_000_000_000),
+            ("M", 1_000_000),
+            ("K", 1_000),
+        ];
+        let mut units = units.into_iter();
+        match units.find(|(_, unit)| self.0 != 0 && self.0.is_multiple_of(*unit)) {
+            Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}bps", self.0),
+        }
+    }
+}
+
 /// A share between 0 and 1, kept in parts per million so that it compares and prints exactly.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Share(u32);

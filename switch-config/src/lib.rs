@@ -1,9 +1,32 @@
-//! What a job asks of the switches between its hosts.
+//! What a job asks of the switches between its hosts, and how each platform is told.
 //!
-//! Start here: [`policy`], the one value that says which DSCP goes to which queue, when a queue
-//! marks, drops, trims or pauses, and how packets are spread over equal paths. The simulated
-//! switches of `gradwire-netsim` execute this very value.
+//! Start here:
+//! - [`policy`]: the one value that says which DSCP goes to which queue, when a queue marks, drops,
+//!   trims or pauses, and how packets are spread over equal paths. The simulated switches of
+//!   `gradwire-netsim` execute this very value.
+//! - [`target`] and [`limits`]: the platforms, and what each can and cannot do, with sources.
+//! - [`plan`]: the policy on the ports of one switch of one platform: everything is decided here,
+//!   rounded, refused or realised in another way, and told in notes.
+//! - [`dialect`]: what every platform does with a plan: write it, read it back, change a running
+//!   configuration and undo that, read counters. One module per platform implements it.
+//! - [`reading`] and [`lint`]: what a configuration says, platform apart, and what is wrong with it.
+//! - [`counters`]: whether marks and drops happened where they should.
 //!
-//! What is not here: which segment rides in which class (`gradwire_protocol::priority`).
+//! What is not here: which segment rides in which class (`gradwire_protocol::priority`), and files,
+//! processes and namespaces (`gradwire switch` in `gradwire-cli`).
 
+pub mod counters;
+pub mod dialect;
+pub mod eos;
+pub mod junos;
+pub mod limits;
+pub mod lint;
+pub mod linux;
+pub mod nvue;
+pub mod nxos;
+pub mod openconfig;
+pub mod plan;
 pub mod policy;
+pub mod reading;
+pub mod sonic;
+pub mod target;

@@ -12,6 +12,8 @@ use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 
 /// DSCPs there are: six bits.
 pub const DSCPS: usize = 64;
+/// DSCPs that jobs keep off: 46 of voice (RFC 3246), 48 and 56 of routing (RFC 4594, 3.1).
+pub const RESERVED: [Dscp; 3] = [Dscp(46), Dscp(48), Dscp(56)];
 
 /// How a switch chooses among equally short paths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,6 +25,45 @@ pub enum Balance {
     Random,
     /// Each packet takes the port with the shortest queue.
     Adaptive,
+}
+
+impl Balance {
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ecmp => "ecmp",
+            Self::Random => "random",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+/// The packet memory of a switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Buffer {
+    /// Every port has this much of its own.
+    PerPort(ByteCount),
+    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times what is still
+    /// free (Choudhury and Hahne, IEEE/ACM ToN 1998).
+    Shared {
+        /// Bytes of a switch.
+        bytes: ByteCount,
+        /// Dynamic threshold factor.
+        alpha: f64,
+    },
+}
+
+impl Buffer {
+    /// What one port can hold: its own memory, or a shared one's share when it is the only busy
+    /// one.
+    pub fn port_bytes(self) -> ByteCount {
+        match self {
+            Self::PerPort(bytes) => bytes,
+            Self::Shared { bytes, alpha } => {
+                ByteCount::new((bytes.get() as f64 * alpha / (1.0 + alpha)) as u64)
+            }
+        }
+    }
 }
 
 /// When a queue asks the port before it to stop (PFC, IEEE 802.1Qbb).
@@ -51,6 +92,8 @@ pub struct Queue {
     pub class: Class,
     /// The DSCP that leads to it.
     pub dscp: Dscp,
+    /// The DSCP of its droppable packets, where they have one of their own.
+    pub droppable: Option<Dscp>,
     /// Where it marks ECT and drops not-ECT packets: a share of rate x RTT. `None`: never.
     pub marks_above: Option<Share>,
 }
@@ -60,6 +103,8 @@ pub struct Queue {
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
     pub queues: Vec<Queue>,
+    /// DSCPs of others that go to the highest queue: of routing protocols, and what is as urgent.
+    pub reserved: Vec<Dscp>,
     /// The round trip that thresholds are meant for.
     pub rtt: Span,
     /// How paths are chosen.
@@ -85,10 +130,14 @@ impl QosPolicy {
         let queues = queues.map(|(class, &dscp)| Queue {
             class: Class(class as u8),
             dscp,
+            droppable: class
+                .checked_sub(1)
+                .and_then(|data| job.priority.droppable_dscps.get(data).copied()),
             marks_above: (class > 0).then_some(mark),
         });
         Self {
             queues: queues.collect(),
+            reserved: RESERVED.to_vec(),
             rtt,
             balance: Balance::Ecmp,
             order: Order::Arrival,
@@ -103,7 +152,12 @@ impl QosPolicy {
         let last = self.queues.len().saturating_sub(1) as u8;
         let mut map = [last; DSCPS];
         for (queue, row) in self.queues.iter().enumerate() {
-            map[usize::from(row.dscp.0) % DSCPS] = queue as u8;
+            for dscp in [Some(row.dscp), row.droppable].into_iter().flatten() {
+                map[usize::from(dscp.0) % DSCPS] = queue as u8;
+            }
+        }
+        for dscp in &self.reserved {
+            map[usize::from(dscp.0) % DSCPS] = 0;
         }
         map
     }
@@ -111,10 +165,14 @@ impl QosPolicy {
     /// Depth in bytes above which a queue of a port of this rate marks and drops; `u64::MAX` when
     /// it never does. K = share x rate x RTT, rounded down to a byte.
     pub fn marks_above(&self, queue: usize, rate: Rate) -> u64 {
-        let bits = u128::from(rate.as_bits_per_second()) * u128::from(self.rtt.as_picos());
-        let product = (bits / 8_000_000_000_000) as u64;
         let share = self.queues.get(queue).and_then(|row| row.marks_above);
-        share.map_or(u64::MAX, |share| share.of(product))
+        share.map_or(u64::MAX, |share| share.of(self.bytes_per_rtt(rate)))
+    }
+
+    /// Rate x RTT in bytes, rounded down.
+    pub fn bytes_per_rtt(&self, rate: Rate) -> u64 {
+        let bits = u128::from(rate.as_bits_per_second()) * u128::from(self.rtt.as_picos());
+        (bits / 8_000_000_000_000) as u64
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Checksum, Job, Security, Wire};
-use gradwire_protocol::machine::{Machine, Payload};
+use gradwire_protocol::machine::{Ecn, Machine, Payload};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{
@@ -162,7 +162,7 @@ fn runs_arrive_whole(wire: Wire) {
             let of_tail = !is_protected && ecn == 2;
             tail += u32::from(of_tail);
             assert!(of_tail || ecn == if is_protected { 2 } else { 0 });
-            assert_eq!(dscp, policy.dscp_of(header.class).0);
+            assert_eq!(dscp, policy.dscp_of(header.class, Ecn::Ect).0);
             let layer = Layer(if header.segment < 20 { 0 } else { 5 });
             assert_eq!(header.class, policy.class_of(layer, 12));
             assert_eq!(header.magnitude, Magnitude(header.segment as u8));

@@ -72,7 +72,12 @@ fn measure(client: &mut Client, job: &Job, pair: &mut Pair) {
     let path = client.path_mtu(most);
     pair.mtu = path.back.map(|reach| reach.bytes);
     pair.checks.extend(path_mtu(&path, client.server().ip()));
-    let dscps: Vec<u8> = job.priority.dscps.iter().map(|dscp| dscp.0 << 2).collect();
+    let dscps = job
+        .priority
+        .dscps
+        .iter()
+        .chain(&job.priority.droppable_dscps);
+    let dscps: Vec<u8> = dscps.map(|dscp| dscp.0 << 2).collect();
     pair.checks.push(traffic::dscp(&client.tags(&dscps)));
     let first = dscps.first().copied().unwrap_or(0);
     let ecns = [Ecn::Ect, Ecn::Ce].map(|ecn| first | ecn as u8);

@@ -167,24 +167,6 @@ pub fn rate(text: &str) -> Option<Rate> {
         .then(|| Rate::from_bits_per_second(bits.round() as u64))
 }
 
-/// Writes a rate so that [`rate`] reads it back, in the largest unit of which it is a whole number.
-pub fn show_rate(rate: Rate) -> String {
-    let bits = rate.as_bits_per_second();
-    let units = [
-        ("T", 1_000_000_000_000),
-        ("G", 1_000_000_000),
-        ("M", 1_000_000),
-        ("K", 1_000),
-    ];
-    let whole = units
-        .iter()
-        .find(|(_, unit)| bits != 0 && bits.is_multiple_of(*unit));
-    whole.map_or_else(
-        || format!("{bits}bps"),
-        |(name, unit)| format!("{}{name}", bits / unit),
-    )
-}
-
 /// Reads the latency of a link: a length of time of at most a second.
 pub(crate) fn latency(text: &str) -> Option<Span> {
     notation::span(text).filter(|span| *span <= Span::from_millis(1_000))
@@ -245,11 +227,11 @@ mod tests {
             Some(Rate::from_bits_per_second(2_500_000_000))
         );
         assert_eq!(
-            show_rate(Rate::from_bits_per_second(2_500_000_000)),
+            Rate::from_bits_per_second(2_500_000_000).to_string(),
             "2500M"
         );
         assert_eq!(
-            rate(&show_rate(Rate::from_gbps(400))),
+            rate(&Rate::from_gbps(400).to_string()),
             Some(Rate::from_gbps(400))
         );
         for text in [

@@ -84,8 +84,10 @@ pub(super) const KEYS: &[Key] = keys! {
         "Share of the layers, counted from the back, that must arrive.";
     "loss.step_tolerance": loss.step_tolerance = AutoShare,
         "Share of a step that may be missing; \"auto\" adds no bound to the messages' own.";
-    "priority.dscps": priority.dscps = Dscps,
+    "priority.dscps": priority.dscps = Dscps(2),
         "DSCP of each class, highest first; the first is for control packets.";
+    "priority.droppable_dscps": priority.droppable_dscps = Dscps(0),
+        "DSCP of each data class's droppable packets, for switches that cannot tell them by ECN.";
     "collectives.algorithm": collectives.algorithm = OneOf(ALGORITHMS),
         "How an all-reduce or a reduce-scatter is done.";
     "collectives.table": collectives.table = Choices,
@@ -241,13 +243,29 @@ pub(super) fn check_together(job: &Job) -> Result<(), JobError> {
     if dscps[1..].contains(&dscps[0]) {
         return Err(JobError::Conflict {
             key: "priority.dscps",
-            given: Dscps.show(dscps),
+            given: Dscps(2).show(dscps),
             other_key: "its first entry",
             other: dscps[0].to_string(),
             rule: "control packets need a DSCP of their own",
         });
     }
-    Ok(())
+    check_droppable(job)
+}
+
+/// Droppable packets have one DSCP per data class, or none of their own.
+fn check_droppable(job: &Job) -> Result<(), JobError> {
+    let (dscps, droppable) = (&job.priority.dscps, &job.priority.droppable_dscps);
+    let fits = droppable.is_empty() || droppable.len() == dscps.len() - 1;
+    if fits && !droppable.iter().any(|dscp| dscps.contains(dscp)) {
+        return Ok(());
+    }
+    Err(JobError::Conflict {
+        key: "priority.droppable_dscps",
+        given: Dscps(0).show(droppable),
+        other_key: "priority.dscps",
+        other: Dscps(2).show(dscps),
+        rule: "write one for each class but the first, each different from those",
+    })
 }
 
 /// Writes a job, with `remark` behind each line.
@@ -496,7 +514,8 @@ impl Notation for OnOff {
     }
 }
 
-struct Dscps;
+/// A list of DSCPs, with so many at least.
+struct Dscps(usize);
 
 impl Notation for Dscps {
     type Value = Vec<Dscp>;
@@ -504,7 +523,7 @@ impl Notation for Dscps {
         let entry = whole::<u8>(0..=63);
         let list = value
             .as_array()
-            .filter(|list| (2..=8).contains(&list.len()))?;
+            .filter(|list| (self.0..=8).contains(&list.len()))?;
         list.iter()
             .map(|value| entry.read(value).map(Dscp))
             .collect()
@@ -514,7 +533,7 @@ impl Notation for Dscps {
         format!("[{}]", entries.join(", "))
     }
     fn allowed(&self) -> String {
-        "2 to 8 numbers from 0 to 63, in brackets".to_owned()
+        format!("{} to 8 numbers from 0 to 63, in brackets", self.0)
     }
 }
 

@@ -1,0 +1,169 @@
+//! Whether marks and drops happened where they should, by the counters of a switch.
+
+use std::fmt;
+
+use crate::plan::{Plan, Purpose};
+
+/// What one queue of one port has counted.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct QueueCount {
+    /// Name of the port.
+    pub port: String,
+    /// Number of the queue, as the platform numbers it.
+    pub queue: u8,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets marked with CE, where the platform counts them.
+    pub marked: Option<u64>,
+    /// Packets dropped early, where the platform counts them.
+    pub early: Option<u64>,
+    /// Packets dropped because there was no room.
+    pub full: u64,
+}
+
+/// How an export is judged.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Verdict {
+    /// As the plan says.
+    Right,
+    /// Nothing was seen that could tell.
+    Unseen,
+    /// Not as the plan says, though a switch may do so.
+    Odd,
+    /// Against the plan.
+    Wrong,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Right => "right",
+            Self::Unseen => "unseen",
+            Self::Odd => "odd",
+            Self::Wrong => "wrong",
+        })
+    }
+}
+
+/// One thing that counters tell.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Judgement {
+    /// How it is judged.
+    pub verdict: Verdict,
+    /// Where: `Ethernet0, queue 3 (class-3)`.
+    pub place: String,
+    /// What was counted, and what it means.
+    pub text: String,
+}
+
+/// The counts of `after` less those of `before`, queue by queue; a count that went down was
+/// cleared between, and is taken as it is.
+pub fn since(before: &[QueueCount], after: &[QueueCount]) -> Vec<QueueCount> {
+    let less = |new: u64, old: u64| new.checked_sub(old).unwrap_or(new);
+    let both = |new: Option<u64>, old: Option<u64>| new.map(|new| less(new, old.unwrap_or(0)));
+    let one = |new: &QueueCount| {
+        let same = |old: &&QueueCount| old.port == new.port && old.queue == new.queue;
+        let Some(old) = before.iter().find(same) else {
+            return new.clone();
+        };
+        QueueCount {
+            port: new.port.clone(),
+            queue: new.queue,
+            sent: less(new.sent, old.sent),
+            marked: both(new.marked, old.marked),
+            early: both(new.early, old.early),
+            full: less(new.full, old.full),
+        }
+    };
+    after.iter().map(one).collect()
+}
+
+/// What the counters of the plan's ports tell, port by port, first queue first.
+pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
+    let mut judgements = Vec::new();
+    for port in &plan.site.ports {
+        for queue in &plan.queues {
+            let name = format!("{}, queue {} ({})", port.name, queue.number, queue.name());
+            let same = |count: &&QueueCount| count.port == port.name && count.queue == queue.number;
+            let (verdict, text) = match counts.iter().find(same) {
+                None => (
+                    Verdict::Wrong,
+                    "the export has no counters of it".to_owned(),
+                ),
+                Some(count) => match queue.purpose {
+                    Purpose::Data(_) => judge_data(count),
+                    Purpose::Reserved | Purpose::Control => judge_control(count),
+                },
+            };
+            judgements.push(Judgement {
+                verdict,
+                place: name,
+                text,
+            });
+        }
+        judgements.extend(strangers(plan, &port.name, counts));
+    }
+    judgements
+}
+
+fn judge_data(count: &QueueCount) -> (Verdict, String) {
+    let QueueCount {
+        sent,
+        marked,
+        early,
+        full,
+        ..
+    } = count;
+    let told = format!(
+        "{sent} sent, {} marked, {} dropped early, {full} without room",
+        shown(*marked),
+        shown(*early)
+    );
+    match (marked.unwrap_or(0), early.unwrap_or(0), *full) {
+        (0, 0, 0) if *sent == 0 => (Verdict::Unseen, format!("{told}: no traffic yet")),
+        (_, _, full) if full > early.unwrap_or(0) => (
+            Verdict::Odd,
+            format!("{told}: more found no room than were dropped early; is the buffer too small?"),
+        ),
+        _ => (Verdict::Right, told),
+    }
+}
+
+fn judge_control(count: &QueueCount) -> (Verdict, String) {
+    let (marked, early) = (count.marked.unwrap_or(0), count.early.unwrap_or(0));
+    let told = format!(
+        "{} sent, {marked} marked, {early} dropped early, {} without room",
+        count.sent, count.full
+    );
+    if marked + early > 0 {
+        let text = format!("{told}: this queue must neither mark nor drop early");
+        return (Verdict::Wrong, text);
+    }
+    if count.full > 0 {
+        let text = format!("{told}: the highest queue lost packets; who else sends there?");
+        return (Verdict::Wrong, text);
+    }
+    match count.sent {
+        0 => (Verdict::Unseen, format!("{told}: no traffic yet")),
+        _ => (Verdict::Right, told),
+    }
+}
+
+/// Queues that the plan does not have but that mark or drop early.
+fn strangers(plan: &Plan, port: &str, counts: &[QueueCount]) -> Vec<Judgement> {
+    let known = |queue: u8| plan.queues.iter().any(|one| one.number == queue);
+    let others = counts
+        .iter()
+        .filter(|count| count.port == port && !known(count.queue));
+    let acts = others.filter(|count| count.marked.unwrap_or(0) + count.early.unwrap_or(0) > 0);
+    acts.map(|count| Judgement {
+        verdict: Verdict::Odd,
+        place: format!("{port}, queue {}", count.queue),
+        text: "marks or drops early, and is not the plan's".to_owned(),
+    })
+    .collect()
+}
+
+fn shown(count: Option<u64>) -> String {
+    count.map_or_else(|| "not counted".to_owned(), |count| count.to_string())
+}

@@ -1,0 +1,96 @@
+//! What a platform can and cannot do, and where that is known from.
+//!
+//! A [`Limits`] is a table of data: each dialect has one per version, [`crate::plan`] decides by
+//! it, and `gradwire switch platforms` prints it. Each fact names its source.
+
+use crate::policy::Balance;
+
+/// A fact and where it is known from: a document, a schema, or a measurement.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fact<T> {
+    /// What is so.
+    pub value: T,
+    /// Who says so; says so itself when nobody could be asked.
+    pub source: &'static str,
+}
+
+impl<T> Fact<T> {
+    /// A fact with its source.
+    pub const fn new(value: T, source: &'static str) -> Self {
+        Self { value, source }
+    }
+}
+
+/// What a queue above its threshold does with packets that are not ECT.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotEct {
+    /// Drops them, and marks those that are ECT: what gradwire's tags are made for.
+    DropsEarly,
+    /// Keeps them until the queue is full: a second DSCP must tell them apart.
+    DropsWhenFull,
+    /// Nobody could be asked; taken as [`Self::DropsWhenFull`].
+    Unknown,
+}
+
+/// In what a threshold is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unit {
+    /// Multiples of so many bytes.
+    Bytes(u64),
+    /// Whole percents of the memory that a port may take.
+    PercentOfPort,
+}
+
+/// How thresholds are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Thresholds {
+    /// Their unit.
+    pub unit: Unit,
+    /// The least that can be written, in units.
+    pub least: u64,
+    /// The most that can be written, in units.
+    pub most: u64,
+    /// How far, in units, the upper threshold must at least be above the lower.
+    pub apart: u64,
+}
+
+/// Dynamic thresholds of shared memory that can be written: powers of two.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Alphas {
+    /// Exponent of the least.
+    pub least: i8,
+    /// Exponent of the most.
+    pub most: i8,
+}
+
+/// Sizes to which packets can be trimmed, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Trims {
+    /// The least.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+/// What one version of a platform can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Unicast queues of a port.
+    pub queues: Fact<u8>,
+    /// How thresholds are written.
+    pub thresholds: Fact<Thresholds>,
+    /// What becomes of droppable packets that share a queue with protected ones.
+    pub not_ect: Fact<NotEct>,
+    /// Whether packets of one queue can be dropped by the drop precedence of their DSCP.
+    pub drop_precedence: Fact<bool>,
+    /// Whether a queue can mark ECT packets while another drop precedence of it drops.
+    pub marks_beside_precedence: Fact<bool>,
+    /// Dynamic thresholds of shared memory, where they can be written.
+    pub alphas: Fact<Option<Alphas>>,
+    /// Packet trimming, where there is any.
+    pub trims: Fact<Option<Trims>>,
+    /// How packets can be spread over equal paths.
+    pub balances: Fact<&'static [Balance]>,
+    /// What is to be known besides, for people: one sentence each.
+    pub remarks: &'static [Fact<&'static str>],
+}

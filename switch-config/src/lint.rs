@@ -1,0 +1,292 @@
+//! What is wrong with a configuration: what schemas let through and a plan does not.
+//!
+//! Dialects find what lies in one platform's tables while they read; what all platforms have in
+//! common is compared with the plan here, once.
+
+use std::fmt;
+
+use gradwire_protocol::units::Dscp;
+
+use crate::plan::{Plan, PlanQueue, Port, Selection};
+use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+
+/// Kinds of mistakes. Each has a name by which documents and programs speak of it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Rule {
+    /// A value that the platform's schema forbids.
+    Schema,
+    /// A name that is defined nowhere.
+    Dangling,
+    /// A port of the plan of which nothing is said.
+    PortUnsaid,
+    /// A DSCP map that is empty, or has an empty key.
+    DscpMapEmpty,
+    /// A DSCP of the plan that leads to another queue, or nowhere.
+    DscpQueue,
+    /// A droppable DSCP without the drop precedence that goes first, or a kept one with it.
+    DropPrecedence,
+    /// A class of the switch that no queue takes.
+    NoQueue,
+    /// A queue that the platform does not have.
+    QueueRange,
+    /// A range of queues or priority groups that is empty, or overlaps another.
+    BufferRange,
+    /// A queue that is not served before those below it.
+    ServiceOrder,
+    /// A strict queue with a weight.
+    StrictWeight,
+    /// A data queue that does not mark ECT packets.
+    EcnOff,
+    /// A data queue that does not drop droppable packets early.
+    EarlyDropOff,
+    /// Marking or dropping of a share of packets instead of all.
+    Probability,
+    /// A lower threshold above the upper one.
+    ThresholdOrder,
+    /// A threshold that is not the plan's.
+    Threshold,
+    /// A control queue that marks or drops early.
+    ControlMarked,
+    /// A class that is paused instead of dropped (PFC).
+    PauseOn,
+    /// More memory than the switch has.
+    PoolSize,
+    /// A static and a dynamic threshold at once.
+    TwoThresholds,
+    /// An egress queue with memory of an ingress pool.
+    PoolDirection,
+    /// Trimming to a class or queue that is not said, or not there.
+    TrimTarget,
+}
+
+/// Names of rules, by which documents and programs speak of them.
+const NAMES: [(Rule, &str); 22] = [
+    (Rule::Schema, "schema"),
+    (Rule::Dangling, "dangling-name"),
+    (Rule::PortUnsaid, "port-unsaid"),
+    (Rule::DscpMapEmpty, "dscp-map-empty"),
+    (Rule::DscpQueue, "dscp-queue"),
+    (Rule::DropPrecedence, "drop-precedence"),
+    (Rule::NoQueue, "no-queue"),
+    (Rule::QueueRange, "queue-range"),
+    (Rule::BufferRange, "buffer-range"),
+    (Rule::ServiceOrder, "service-order"),
+    (Rule::StrictWeight, "strict-weight"),
+    (Rule::EcnOff, "ecn-off"),
+    (Rule::EarlyDropOff, "early-drop-off"),
+    (Rule::Probability, "probability"),
+    (Rule::ThresholdOrder, "threshold-order"),
+    (Rule::Threshold, "threshold"),
+    (Rule::ControlMarked, "control-marked"),
+    (Rule::PauseOn, "pause-on"),
+    (Rule::PoolSize, "pool-size"),
+    (Rule::TwoThresholds, "two-thresholds"),
+    (Rule::PoolDirection, "pool-direction"),
+    (Rule::TrimTarget, "trim-target"),
+];
+
+impl Rule {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let named = NAMES.iter().find(|(rule, _)| *rule == self);
+        named.map_or("", |(_, name)| name)
+    }
+}
+
+/// One mistake.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// Of which kind.
+    pub rule: Rule,
+    /// Where: `QUEUE|Ethernet0|42`, or `Ethernet0, queue 3`.
+    pub place: String,
+    /// What is there, and what is right.
+    pub text: String,
+}
+
+impl Finding {
+    /// A mistake at a place.
+    pub fn new(rule: Rule, place: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            rule,
+            place: place.into(),
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.rule.name(), self.place, self.text)
+    }
+}
+
+/// Everything that is wrong with a configuration that should do what the plan says, in order of
+/// ports; empty when nothing is.
+pub fn findings(plan: &Plan, reading: &Reading) -> Vec<Finding> {
+    let mut findings = reading.findings.clone();
+    for port in &plan.site.ports {
+        match reading.ports.get(&port.name) {
+            Some(said) => Comparison { plan, port, said }.add_to(&mut findings),
+            None => findings.push(Finding::new(
+                Rule::PortUnsaid,
+                &port.name,
+                "nothing is said of this port; the plan has it",
+            )),
+        }
+    }
+    findings
+}
+
+/// A port as planned and as read.
+struct Comparison<'a> {
+    plan: &'a Plan,
+    port: &'a Port,
+    said: &'a PortReading,
+}
+
+impl Comparison<'_> {
+    fn add_to(&self, findings: &mut Vec<Finding>) {
+        if !self.said.pauses.is_empty() {
+            let classes: Vec<String> = self.said.pauses.iter().map(u8::to_string).collect();
+            let text = format!("PFC is on for {}; it must be off", classes.join(", "));
+            findings.push(Finding::new(Rule::PauseOn, &self.port.name, text));
+        }
+        for queue in &self.plan.queues {
+            findings.extend(self.landings(queue));
+            findings.extend(self.service(queue));
+            findings.extend(self.marking(queue));
+        }
+    }
+
+    fn place(&self, queue: &PlanQueue) -> String {
+        format!(
+            "{}, queue {} ({})",
+            self.port.name,
+            queue.number,
+            queue.name()
+        )
+    }
+
+    fn queue(&self, queue: &PlanQueue) -> QueueReading {
+        let said = self.said.queues.get(&queue.number).copied();
+        said.unwrap_or_default()
+    }
+
+    fn landings(&self, queue: &PlanQueue) -> Vec<Finding> {
+        let kept = queue.dscps.iter().map(|dscp| (*dscp, false));
+        let by_precedence = self.plan.selection != Selection::Ecn;
+        let dropped = queue.droppable.map(|dscp| (dscp, by_precedence));
+        let wanted = kept.chain(dropped);
+        wanted
+            .filter_map(|(dscp, drops_first)| {
+                let wanted = Landing {
+                    queue: queue.number,
+                    drops_first,
+                };
+                self.landing(dscp, wanted)
+            })
+            .collect()
+    }
+
+    fn landing(&self, dscp: Dscp, wanted: Landing) -> Option<Finding> {
+        let place = format!("{}, DSCP {dscp}", self.port.name);
+        let queue = wanted.queue;
+        match self.said.landings[usize::from(dscp.0)] {
+            None => Some(Finding::new(
+                Rule::DscpQueue,
+                place,
+                format!("leads nowhere; it must lead to queue {queue}"),
+            )),
+            Some(said) if said.queue != queue => Some(Finding::new(
+                Rule::DscpQueue,
+                place,
+                format!(
+                    "leads to queue {}; it must lead to queue {queue}",
+                    said.queue
+                ),
+            )),
+            Some(said) if said.drops_first != wanted.drops_first => Some(Finding::new(
+                Rule::DropPrecedence,
+                place,
+                match wanted.drops_first {
+                    true => "has no drop precedence that goes first; droppable packets need it",
+                    false => "has the drop precedence that goes first; its packets are to be kept",
+                },
+            )),
+            Some(_) => None,
+        }
+    }
+
+    /// Every queue must be served before the ones that come later in the plan.
+    fn service(&self, queue: &PlanQueue) -> Option<Finding> {
+        let at = self.plan.queues.iter().position(|one| one == queue)?;
+        let text = match self.queue(queue).service {
+            Service::Strict { rank } => {
+                let later = self.plan.queues[at + 1..].iter();
+                let before = later.filter_map(|other| match self.queue(other).service {
+                    Service::Strict { rank } => Some((other, rank)),
+                    _ => None,
+                });
+                let (first, _) = before.into_iter().find(|(_, other)| *other >= rank)?;
+                format!("is not served before queue {}; it must be", first.number)
+            }
+            Service::Weighted => "is served in turn with others; it must be strict".to_owned(),
+            Service::Unsaid => "its service is not said; it must be strict".to_owned(),
+        };
+        Some(Finding::new(Rule::ServiceOrder, self.place(queue), text))
+    }
+
+    fn marking(&self, queue: &PlanQueue) -> Vec<Finding> {
+        let found = self.queue(queue).marking;
+        let place = self.place(queue);
+        match (self.plan.profile(queue, self.port), found) {
+            (None, None) => Vec::new(),
+            (None, Some(_)) => vec![Finding::new(
+                Rule::ControlMarked,
+                place,
+                "marks or drops early; its packets must only be dropped when it is full",
+            )],
+            (Some(_), None) => vec![Finding::new(
+                Rule::EarlyDropOff,
+                place,
+                "has no thresholds: it neither marks nor drops early",
+            )],
+            (Some(profile), Some(found)) => {
+                let threshold = profile.threshold;
+                let wanted = (threshold.low_bytes(), threshold.high_bytes());
+                let mistakes = self.mistakes(found, wanted).into_iter();
+                let found = mistakes.map(|(rule, text)| Finding::new(rule, &place, text));
+                found.collect()
+            }
+        }
+    }
+
+    fn mistakes(&self, found: Marking, wanted: (u64, u64)) -> Vec<(Rule, String)> {
+        let Marking {
+            low, high, percent, ..
+        } = found;
+        let mut mistakes = Vec::new();
+        if low > high {
+            let text = format!("begins at {low} bytes and is full at {high}: swap them");
+            mistakes.push((Rule::ThresholdOrder, text));
+        } else if (low, high) != wanted {
+            let (least, most) = wanted;
+            let text = format!("from {low} to {high} bytes; the plan has {least} to {most}");
+            mistakes.push((Rule::Threshold, text));
+        }
+        if percent < 100 {
+            let text = format!("acts on {percent} % of packets; it must on 100 %");
+            mistakes.push((Rule::Probability, text));
+        }
+        if self.plan.selection != Selection::Precedence && !found.marks_ect {
+            let text = "does not mark ECT packets; ECN must be on".to_owned();
+            mistakes.push((Rule::EcnOff, text));
+        }
+        if !found.drops_droppable {
+            let text = "does not drop droppable packets early; that must be on".to_owned();
+            mistakes.push((Rule::EarlyDropOff, text));
+        }
+        mistakes
+    }
+}
