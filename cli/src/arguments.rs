@@ -11,6 +11,7 @@ use crate::exit::EXIT_CODES;
 use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
 use crate::sim::sweep::options::{self, Sweep};
+use crate::switch::options::SwitchCommand;
 
 const RANK_EXAMPLES: &str = "\
 Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
@@ -144,6 +145,9 @@ pub enum Command {
     /// Simulate fabrics of hosts and switches that run the protocol that ships.
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Configure switches: render, check, diff, undo and verify what a job needs of them.
+    #[command(subcommand)]
+    Switch(SwitchCommand),
     /// One rank of `perf`, told what to do over standard input.
     #[command(hide = true)]
     PerfRank,
@@ -437,7 +441,8 @@ pub(crate) fn share(text: &str) -> Result<Share, String> {
     notation::share(text).ok_or_else(|| "allowed are 0 to 1, or 0% to 100%".to_owned())
 }
 
-fn span(text: &str) -> Result<Span, String> {
+/// Reads a length of time as it is typed.
+pub(crate) fn span(text: &str) -> Result<Span, String> {
     notation::span(text).ok_or_else(|| "allowed is a number with s, ms, us or ns".to_owned())
 }
 

@@ -9,6 +9,7 @@
 //! - [`doctor`]: `gradwire doctor`: what host and path lack, what it costs, what mends it.
 //! - [`top`]: `gradwire top`: a running job, as its ranks tell it.
 //! - [`trace`]: `gradwire trace`: what the flight recorders of ranks have left.
+//! - [`switch`]: `gradwire switch`: the configuration of switches, checked, changed, verified.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
@@ -22,6 +23,7 @@ pub mod job;
 pub mod perf;
 pub mod rank;
 pub mod sim;
+pub mod switch;
 pub mod top;
 pub mod trace;
 
@@ -83,6 +85,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Sim(SimCommand::Compare(compare)) => sim::compare::compare(&compare),
         Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),
         Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
+        Command::Switch(command) => switch::run(&command),
         Command::PerfRank => perf::worker::run(),
     }
 }

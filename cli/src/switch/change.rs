@@ -1,0 +1,69 @@
+//! `gradwire switch diff` and `undo`: what is loaded into a switch that runs, and what takes it
+//! back.
+
+use gradwire_switch_config::dialect::{Change, Look};
+use gradwire_switch_config::plan::Plan;
+use serde_json::{Value, json};
+
+use super::options::Running;
+use super::site::Origin;
+use crate::exit::Failure;
+use crate::sim::files;
+
+/// Prints what must change.
+///
+/// # Errors
+/// [`Failure`] names the file and what would be right.
+pub fn diff(options: &Running) -> Result<(), Failure> {
+    let (origin, plan, change) = load(options)?;
+    let procedure = origin.dialect.procedure(&plan);
+    match options.plan.json {
+        true => println!("{}", object(&plan, &change.forward, &procedure)),
+        false if change.forward.is_empty() => {
+            eprintln!("{}: nothing to change", options.running.display());
+        }
+        false => {
+            print!("{}", change.forward);
+            super::list(&procedure, super::Stream::Error);
+        }
+    }
+    Ok(())
+}
+
+/// Prints what takes the change back.
+///
+/// # Errors
+/// As [`diff`]; and [`Failure::Usage`] when the configuration is not one from before the change.
+pub fn undo(options: &Running) -> Result<(), Failure> {
+    let (_, plan, change) = load(options)?;
+    if change.inverse.is_empty() {
+        return Err(Failure::Usage(format!(
+            "{}: this has the plan in it already; undo needs what the switch exported before, or \
+             roll back on the switch: `gradwire switch verify` tells how",
+            options.running.display()
+        )));
+    }
+    match options.plan.json {
+        true => println!("{}", object(&plan, &change.inverse, &[])),
+        false => print!("{}", change.inverse),
+    }
+    Ok(())
+}
+
+fn load(options: &Running) -> Result<(Origin<'_>, Plan, Change), Failure> {
+    let origin = Origin::load(&options.plan)?;
+    let plan = origin.plan()?;
+    let text = files::text(&options.running)?;
+    let change = origin.dialect.change(&plan, &text);
+    let change = change.map_err(|error| super::unreadable(&options.running, &error))?;
+    Ok((origin, plan, change))
+}
+
+fn object(plan: &Plan, change: &str, procedure: &[Look]) -> Value {
+    json!({
+        "target": plan.target.to_string(),
+        "origin": plan.site.origin,
+        "change": change,
+        "procedure": super::looks(procedure),
+    })
+}

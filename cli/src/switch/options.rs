@@ -1,0 +1,185 @@
+//! What can be typed behind `gradwire switch`. Doc comments on options are the help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gradwire_protocol::units::{ByteCount, Dscp, Span};
+
+use crate::arguments::{size, span};
+
+const RENDER_EXAMPLES: &str = "\
+Examples:
+  gradwire switch render --platform sonic job.toml fabric.toml > gradwire.json
+  gradwire switch render --platform nvue:5.14 job.toml fabric.toml --ports swp1-32
+  gradwire switch render --platform eos default leaf-spine:9x16x4@100G --switch \"spine 0\"
+  gradwire switch render --platform sonic job.toml fabric.toml --out configs
+
+The configuration goes to standard output, what was decided, rounded or realised in another way to
+standard error. `gradwire switch diff` makes what is loaded into a switch that runs; this makes the
+whole. JSON: one object, {target, switch, origin, config, queues, profiles, selection, notes}.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  gradwire switch check --platform sonic job.toml fabric.toml config_db.json
+  gradwire switch check --platform eos job.toml fabric.toml running.cfg --json
+
+Two things are checked: whether the platform's schema accepts the file (our own rules always, and
+the platform's own validator where it is installed: yanglint, nvueschema, pyavd), and whether the
+ports do what the plan says, which schemas cannot know. Exit code 1 when anything is wrong. JSON: one
+object, {target, switch, findings: [{rule, place, text}], validator}.";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  gradwire switch diff --platform sonic job.toml fabric.toml config_db.json > gradwire.json-patch
+  gradwire switch diff --platform eos job.toml fabric.toml running.cfg --ports Ethernet1
+
+RUNNING is what the switch exports today; `gradwire switch verify` tells how. What is printed
+changes only what the plan names; nothing is printed when nothing is to be changed. How it is loaded,
+tried and rolled back goes to standard error. JSON: one object, {target, switch, change, procedure}.";
+
+const UNDO_EXAMPLES: &str = "\
+Examples:
+  gradwire switch undo --platform sonic job.toml fabric.toml before.json > back.json-patch
+
+RUNNING is what the switch exported before the change: what is printed takes a switch on which
+`diff` was loaded back to exactly that. JSON: as of `diff`.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  gradwire switch verify --platform sonic job.toml fabric.toml
+  gradwire switch verify --platform sonic job.toml fabric.toml --counters after.json
+  gradwire switch verify --platform linux job.toml fabric.toml --counters b.json --since a.json
+
+Without --counters: the commands to run on the switch, and what they should show. With it: whether
+marks and drops happened in the queues where they belong, and nowhere else; exit code 1 when not.
+Besides its platform's own form a file may hold [{\"port\", \"queue\", \"sent\", \"marked\", \"early\",
+\"full\"}], counts of packets; a count that the platform lacks is left out.
+  right    as the plan says          odd      a switch may do so, but look at it
+  unseen   no traffic that could tell  wrong    against the plan";
+
+const PLATFORMS_EXAMPLES: &str = "\
+Examples:
+  gradwire switch platforms
+  gradwire switch platforms --platform junos --sources
+
+JSON: a list of {target, facts: [{name, value, source}], remarks}.";
+
+/// What can be done with switches.
+#[derive(Debug, Subcommand)]
+pub enum SwitchCommand {
+    /// Print the configuration of a switch: queues, thresholds, hashing, no pauses.
+    #[command(after_help = RENDER_EXAMPLES)]
+    Render(Render),
+    /// Check a configuration: by the platform's schema, and against the plan.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Running),
+    /// Print what must change in a running configuration; only what is ours is touched.
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(Running),
+    /// Print what takes a change back.
+    #[command(after_help = UNDO_EXAMPLES)]
+    Undo(Running),
+    /// Tell what to look at on a switch, or judge its counters.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(Verify),
+    /// List platforms: what each can and cannot do, and where that is known from.
+    #[command(after_help = PLATFORMS_EXAMPLES)]
+    Platforms(Platforms),
+}
+
+/// Which plan is made: options that all commands share.
+#[derive(Args, Clone, Debug)]
+pub struct PlanOptions {
+    /// The platform, and its version behind a colon: sonic, nvue:5.14; `gradwire switch platforms`
+    /// lists them.
+    #[arg(long, value_name = "PLATFORM")]
+    pub platform: String,
+    /// The job file, or `default` for the default job.
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The fabric: fabric.toml, or a shape such as leaf-spine:9x16x4@100G.
+    #[arg(value_name = "FABRIC")]
+    pub fabric: String,
+    /// The switch of the fabric, by name; without it, the first.
+    #[arg(long, value_name = "NAME")]
+    pub switch: Option<String>,
+    /// Names of its ports, in the order of its links in the fabric: swp1-32, or with commas.
+    /// Fewer than it has links: only those. Without it, the platform's own, counted up.
+    #[arg(long, value_name = "PORTS")]
+    pub ports: Option<String>,
+    /// Round trip without queues that thresholds are made for; without it, the fabric's, which
+    /// knows nothing of the time that hosts take.
+    #[arg(long, value_parser = span, value_name = "SPAN")]
+    pub rtt: Option<Span>,
+    /// DSCPs of others that go to the highest queue, and that no class of the job may have.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "46,48,56",
+        value_parser = dscp,
+        value_name = "DSCPS"
+    )]
+    pub reserve: Vec<Dscp>,
+    /// Trim packets that a full data queue would drop to so many bytes, where switches can.
+    #[arg(long, value_parser = size, value_name = "BYTES")]
+    pub trim: Option<ByteCount>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `gradwire switch render`.
+#[derive(Args, Clone, Debug)]
+pub struct Render {
+    /// Which plan.
+    #[command(flatten)]
+    pub plan: PlanOptions,
+    /// A folder: every switch of the fabric, or the one of --switch, is written into a file there.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "json")]
+    pub out: Option<PathBuf>,
+}
+
+/// Options of the commands that look at a configuration.
+#[derive(Args, Clone, Debug)]
+pub struct Running {
+    /// Which plan.
+    #[command(flatten)]
+    pub plan: PlanOptions,
+    /// The configuration, as the switch exports it.
+    #[arg(value_name = "RUNNING")]
+    pub running: PathBuf,
+}
+
+/// Options of `gradwire switch verify`.
+#[derive(Args, Clone, Debug)]
+pub struct Verify {
+    /// Which plan.
+    #[command(flatten)]
+    pub plan: PlanOptions,
+    /// Counters of the switch.
+    #[arg(long, value_name = "FILE")]
+    pub counters: Option<PathBuf>,
+    /// Counters from before, which are subtracted.
+    #[arg(long, value_name = "FILE", requires = "counters")]
+    pub since: Option<PathBuf>,
+}
+
+/// Options of `gradwire switch platforms`.
+#[derive(Args, Clone, Debug)]
+pub struct Platforms {
+    /// This platform only.
+    #[arg(long, value_name = "PLATFORM")]
+    pub platform: Option<String>,
+    /// Where each fact is known from, too.
+    #[arg(long)]
+    pub sources: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn dscp(text: &str) -> Result<Dscp, String> {
+    let number = text.trim().parse().ok().filter(|number| *number < 64);
+    let dscp = number.map(Dscp);
+    dscp.ok_or_else(|| "allowed are whole numbers from 0 to 63, with commas".to_owned())
+}

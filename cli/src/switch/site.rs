@@ -1,0 +1,188 @@
+//! The plan of one switch, from a job, a fabric and what was typed.
+
+use std::path::Path;
+
+use gradwire_netsim::fabric::{Device, Fabric};
+use gradwire_netsim::simulation;
+use gradwire_protocol::job::Job;
+use gradwire_switch_config::dialect::{self, Dialect};
+use gradwire_switch_config::plan::{Plan, Port, Site};
+use gradwire_switch_config::policy::QosPolicy;
+use gradwire_switch_config::target::Target;
+
+use super::options::PlanOptions;
+use crate::exit::Failure;
+use crate::job;
+use crate::sim::files;
+
+/// A job on a fabric, for switches of a platform.
+pub struct Origin<'a> {
+    /// The platform.
+    pub target: Target,
+    /// How it is spoken.
+    pub dialect: &'static dyn Dialect,
+    fabric: Fabric,
+    policy: QosPolicy,
+    options: &'a PlanOptions,
+}
+
+impl<'a> Origin<'a> {
+    /// Reads the files that the options name.
+    ///
+    /// # Errors
+    /// [`Failure`] names the file or option and what would be right.
+    pub fn load(options: &'a PlanOptions) -> Result<Self, Failure> {
+        let target = target(&options.platform)?;
+        let job = match options.job.as_str() {
+            "default" => Job::default(),
+            path => job::read(Path::new(path))?,
+        };
+        let fabric = files::fabric(&options.fabric)?;
+        let mut policy = simulation::policy_of_job(&job, &fabric);
+        policy.reserved.clone_from(&options.reserve);
+        policy.rtt = options.rtt.unwrap_or(policy.rtt);
+        policy.trims_to = options.trim;
+        Ok(Self {
+            target,
+            dialect: dialect::of(target.platform),
+            fabric,
+            policy,
+            options,
+        })
+    }
+
+    /// Names of all switches of the fabric.
+    pub fn switches(&self) -> impl Iterator<Item = &str> {
+        let switches = self.fabric.switches.iter();
+        switches.map(|switch| switch.name.as_str())
+    }
+
+    /// The switch that was asked for, or the first.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] names the switches that there are.
+    pub fn switch(&self) -> Result<&str, Failure> {
+        let mut names = self.switches();
+        let found = match &self.options.switch {
+            Some(wanted) => names.find(|name| name == wanted),
+            None => names.next(),
+        };
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.switches().take(20).collect();
+            Failure::Usage(match &self.options.switch {
+                Some(wanted) => format!(
+                    "--switch {wanted}: {} has {}",
+                    self.options.fabric,
+                    known.join(", ")
+                ),
+                None => format!("{}: the fabric has no switch", self.options.fabric),
+            })
+        })
+    }
+
+    /// The plan of the switch that was asked for.
+    ///
+    /// # Errors
+    /// [`Failure`] says what the platform cannot do, or what contradicts itself.
+    pub fn plan(&self) -> Result<Plan, Failure> {
+        self.plan_of(self.switch()?)
+    }
+
+    /// The plan of a switch of the fabric.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub fn plan_of(&self, switch: &str) -> Result<Plan, Failure> {
+        let options = self.options;
+        let site = Site {
+            origin: format!("job {}, fabric {}, {switch}", options.job, options.fabric),
+            ports: self.ports(switch)?,
+            buffer: self.fabric.buffer,
+        };
+        let limits = self.dialect.limits(self.target.version);
+        let plan = Plan::new(self.target, &limits, &self.policy, site);
+        plan.map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    fn ports(&self, switch: &str) -> Result<Vec<Port>, Failure> {
+        let at = self.switches().position(|name| name == switch);
+        let device = at.map(|at| Device::Switch(at as u32));
+        let links = self.fabric.links.iter();
+        let links = links.filter(|link| device.is_some_and(|device| link.ends.contains(&device)));
+        let rates: Vec<_> = links.map(|link| link.rate).collect();
+        let names = match &self.options.ports {
+            Some(text) => port_names(text)?,
+            None => (0..rates.len())
+                .map(|number| self.dialect.port_name(number))
+                .collect(),
+        };
+        if names.len() > rates.len() {
+            return Err(Failure::Usage(format!(
+                "--ports names {} ports; {switch} has {} links",
+                names.len(),
+                rates.len()
+            )));
+        }
+        let ports = names.into_iter().zip(rates);
+        Ok(ports.map(|(name, rate)| Port { name, rate }).collect())
+    }
+}
+
+/// The target of `--platform`.
+///
+/// # Errors
+/// [`Failure::Usage`] lists the platforms, or the versions of the one that was given.
+pub fn target(text: &str) -> Result<Target, Failure> {
+    let target = Target::read(text);
+    target.map_err(|error| Failure::Usage(format!("--platform {text}: {error}")))
+}
+
+/// Reads `swp1-4,swp7`: names with commas, of which the last number may be a range.
+fn port_names(text: &str) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let range = part.rsplit_once('-').and_then(|(head, last)| {
+            let digits = head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+            let (stem, first) = head.split_at(digits);
+            Some((stem, first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
+        });
+        match range {
+            Some((stem, first, last)) if !stem.is_empty() && first <= last => {
+                names.extend((first..=last).map(|number| format!("{stem}{number}")));
+            }
+            _ => names.push(part.to_owned()),
+        }
+    }
+    let allowed = |name: &&String| {
+        name.is_empty()
+            || name
+                .chars()
+                .any(|c| c.is_whitespace() || c.is_control() || "\"'|\\".contains(c))
+    };
+    match names.iter().find(allowed) {
+        Some(wrong) => Err(Failure::Usage(format!(
+            "--ports {text}: `{wrong}` is no name of a port; write swp1-4,swp7"
+        ))),
+        None => Ok(names),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_listed_or_counted() {
+        let names = |text| port_names(text).map_err(|error| error.to_string());
+        let swp = |numbers: &[u8]| numbers.iter().map(|n| format!("swp{n}")).collect();
+        assert_eq!(names("swp1-3,swp7"), Ok(swp(&[1, 2, 3, 7])));
+        assert_eq!(
+            names("et-0/0/0-2"),
+            Ok(["et-0/0/0", "et-0/0/1", "et-0/0/2"]
+                .map(str::to_owned)
+                .into())
+        );
+        assert_eq!(names("et-0/0/1"), Ok(vec!["et-0/0/1".to_owned()]));
+        assert!(names("swp1,,swp2").expect_err("empty").contains("no name"));
+    }
+}
