@@ -4,10 +4,12 @@
 //!   [`program`] is what lets a rank run the tasks of a training job.
 //! - [`dctcp`], [`pfabric`], [`ndp`], [`roce`]: references, which exist in the simulator only, with
 //!   [`settings`] that all of them share.
+//! - [`open_loop`]: packets at fixed rates, whatever becomes of them.
 
 pub mod dctcp;
 pub mod gradwire;
 pub mod ndp;
+pub mod open_loop;
 pub mod pfabric;
 pub mod program;
 pub mod reference;

@@ -11,6 +11,7 @@
 //!   configuration and undo that, read counters. One module per platform implements it.
 //! - [`reading`] and [`lint`]: what a configuration says, platform apart, and what is wrong with it.
 //! - [`counters`]: whether marks and drops happened where they should.
+//! - [`tables`]: JSON that platforms export: reading, canonical writing, patches (RFC 6902).
 //!
 //! What is not here: which segment rides in which class (`gradwire_protocol::priority`), and files,
 //! processes and namespaces (`gradwire switch` in `gradwire-cli`).
@@ -20,6 +21,7 @@ pub mod dialect;
 pub mod eos;
 pub mod junos;
 pub mod limits;
+pub mod lines;
 pub mod lint;
 pub mod linux;
 pub mod nvue;
@@ -29,4 +31,5 @@ pub mod plan;
 pub mod policy;
 pub mod reading;
 pub mod sonic;
+pub mod tables;
 pub mod target;

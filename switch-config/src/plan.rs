@@ -5,16 +5,22 @@
 //! of their own, and what is refused. What was decided is told in [`Plan::notes`].
 
 mod error;
+mod queues;
+mod threshold;
 
 use std::fmt;
 
-use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share};
+use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share};
 
-use crate::limits::{Limits, NotEct, Thresholds, Unit};
+use crate::limits::Limits;
 use crate::policy::{Balance, Buffer, QosPolicy};
 use crate::target::Target;
 
 pub use error::PlanError;
+pub use queues::{PlanQueue, Purpose, Selection};
+pub use threshold::Threshold;
+
+use threshold::Rounding;
 
 /// A port of the switch.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,93 +42,10 @@ pub struct Site {
     pub buffer: Buffer,
 }
 
-/// What a queue is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Purpose {
-    /// Routing protocols and others that the policy reserves; gradwire sends nothing there.
-    Reserved,
-    /// Gradwire's control packets.
-    Control,
-    /// Packets of a class of gradients.
-    Data(Class),
-}
-
-/// One strict-priority queue.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct PlanQueue {
-    /// What it is for.
-    pub purpose: Purpose,
-    /// Its number: 0 is the last to be served, and takes the packets of all other DSCPs.
-    pub number: u8,
-    /// DSCPs that lead to it and are kept, ascending.
-    pub dscps: Vec<Dscp>,
-    /// DSCP that leads to it and is dropped first, where the job has such.
-    pub droppable: Option<Dscp>,
-    /// Depth at which it marks and drops, as a share of rate x RTT; `None`: only when full.
-    pub marks_above: Option<Share>,
-}
-
-impl PlanQueue {
-    /// A name for it, of lower-case letters, digits and a dash: `reserved`, `control`, `class-3`.
-    pub fn name(&self) -> String {
-        match self.purpose {
-            Purpose::Reserved => "reserved".to_owned(),
-            Purpose::Control => "control".to_owned(),
-            Purpose::Data(class) => format!("class-{class}"),
-        }
-    }
-}
-
-/// How droppable packets are told apart from protected ones in the same queue.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Selection {
-    /// By ECN: not-ECT is dropped where ECT is marked.
-    Ecn,
-    /// By a second DSCP with a drop precedence that goes first; ECT of the first DSCP is marked.
-    PrecedenceAndEcn,
-    /// By a second DSCP with a drop precedence that goes first; nothing is marked.
-    Precedence,
-}
-
-/// A threshold as the platform can write it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Threshold {
-    /// Lower threshold, in units.
-    pub low: u64,
-    /// Upper threshold, in units: above it every packet is marked or dropped.
-    pub high: u64,
-    /// The unit.
-    pub unit: Unit,
-    /// Memory of a port that percents are of.
-    pub port_bytes: ByteCount,
-    /// The depth that was wanted: share x rate x RTT.
-    pub exact: ByteCount,
-}
-
-impl Threshold {
-    /// A number of units in bytes.
-    fn bytes(&self, units: u64) -> u64 {
-        match self.unit {
-            Unit::Bytes(size) => units * size,
-            Unit::PercentOfPort => self.port_bytes.get() * units / 100,
-        }
-    }
-
-    /// The lower threshold in bytes.
-    pub fn low_bytes(&self) -> u64 {
-        self.bytes(self.low)
-    }
-
-    /// The upper threshold in bytes.
-    pub fn high_bytes(&self) -> u64 {
-        self.bytes(self.high)
-    }
-}
-
 /// One set of thresholds: of all queues that mark at this share, on all ports of this rate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Profile {
-    /// Its name: `100G`, with `-50` behind it where the share is not all of rate x RTT.
+    /// Its name: `100G`, with `-50` or `-12_5` behind it where the share is not all of rate x RTT.
     pub name: String,
     /// Speed of the ports.
     pub rate: Rate,
@@ -200,10 +123,10 @@ impl Plan {
         site: Site,
     ) -> Result<Self, PlanError> {
         error::check(target, limits, policy, &site)?;
-        let selection = selection(target, limits, policy)?;
+        let selection = queues::selection(target, limits, policy)?;
         let mut plan = Self {
             target,
-            queues: queues(limits, policy),
+            queues: queues::queues(limits, policy),
             profiles: Vec::new(),
             selection,
             balance: policy.balance,
@@ -267,45 +190,44 @@ impl Plan {
         wanted.sort_unstable();
         wanted.dedup();
         for (rate, share) in wanted {
-            let exact = ByteCount::new(share.of(policy.bytes_per_rtt(rate)));
-            let port_bytes = self.site.buffer.port_bytes();
             let rounding = Rounding {
-                exact,
-                port_bytes,
+                exact: ByteCount::new(share.of(policy.bytes_per_rtt(rate))),
+                port_bytes: self.site.buffer.port_bytes(),
                 thresholds: limits.thresholds.value,
             };
-            let threshold = rounding.threshold(self.target)?;
-            let name = match share {
-                Share::ALL => rate.to_string(),
-                _ => format!("{rate}-{}", (share.get() * 100.0).round()),
-            };
-            self.note(
-                NoteKind::Formula,
-                format!(
-                    "{name}: K = share x rate x RTT = {share} x {rate} x {} us = {exact} (DCTCP, \
-                     SIGCOMM 2010, 3.3 needs 1/7 of it)",
-                    policy.rtt.as_nanos() as f64 / 1e3
-                ),
-            );
-            if threshold.low_bytes() != exact.get() || threshold.high_bytes() != exact.get() {
-                self.note(
-                    NoteKind::Rounded,
-                    format!(
-                        "{name}: marks and drops from {} to {} bytes instead of at {}",
-                        threshold.low_bytes(),
-                        threshold.high_bytes(),
-                        exact.get()
-                    ),
-                );
-            }
-            self.profiles.push(Profile {
-                name,
+            let profile = Profile {
+                name: profile_name(rate, share),
                 rate,
                 share,
-                threshold,
-            });
+                threshold: rounding.threshold(self.target)?,
+            };
+            self.note_profile(&profile, policy);
+            self.profiles.push(profile);
         }
         Ok(())
+    }
+
+    fn note_profile(&mut self, profile: &Profile, policy: &QosPolicy) {
+        let Profile {
+            name,
+            rate,
+            share,
+            threshold,
+        } = profile;
+        let exact = threshold.exact.get();
+        let rtt_us = policy.rtt.as_nanos() as f64 / 1e3;
+        self.note(
+            NoteKind::Formula,
+            format!(
+                "{name}: K = share x rate x RTT = {share} x {rate} x {rtt_us} us = {exact} bytes \
+                 (DCTCP needs 1/7 of rate x RTT: SIGCOMM 2010, 3.3)"
+            ),
+        );
+        let (low, high) = (threshold.low_bytes(), threshold.high_bytes());
+        if (low, high) != (exact, exact) {
+            let text = format!("{name}: from {low} to {high} bytes instead of at {exact}");
+            self.note(NoteKind::Rounded, text);
+        }
     }
 
     fn add_alpha(&mut self, limits: &Limits) -> Result<(), PlanError> {
@@ -348,6 +270,12 @@ impl Plan {
              starve; it also carries every DSCP that is not named"
                 .to_owned(),
         );
+        if self.profiles.is_empty() {
+            self.note(
+                NoteKind::Warning,
+                "nothing is marked or dropped early: the fabric says mark = off".to_owned(),
+            );
+        }
         let last = policy.queues.last();
         if last.is_some_and(|queue| queue.marks_above.is_some()) {
             self.note(
@@ -360,109 +288,13 @@ impl Plan {
     }
 }
 
-/// How a platform tells droppable packets apart.
-fn selection(target: Target, limits: &Limits, policy: &QosPolicy) -> Result<Selection, PlanError> {
-    if limits.not_ect.value == NotEct::DropsEarly {
-        return Ok(Selection::Ecn);
-    }
-    let second = policy.queues.iter().any(|queue| queue.droppable.is_some());
-    match (second, limits.drop_precedence.value) {
-        (true, true) if limits.marks_beside_precedence.value => Ok(Selection::PrecedenceAndEcn),
-        (true, true) => Ok(Selection::Precedence),
-        (false, true) => Err(PlanError::NeedsSecondDscps {
-            target,
-            basis: limits.not_ect.source,
-            line: error::droppable_line(policy),
-        }),
-        (_, false) => Err(PlanError::NoSelection {
-            target,
-            basis: limits.not_ect.source,
-        }),
-    }
-}
-
-/// Queues from the first to be served, numbered so that the last is 0. Reserved DSCPs have a queue
-/// of their own where there is one to spare, the highest of the platform, else the control queue.
-fn queues(limits: &Limits, policy: &QosPolicy) -> Vec<PlanQueue> {
-    let count = policy.queues.len() as u8;
-    let spare = limits.queues.value > count && !policy.reserved.is_empty();
-    let mut queues = Vec::new();
-    let mut reserved = policy.reserved.clone();
-    reserved.sort_unstable();
-    if spare {
-        queues.push(PlanQueue {
-            purpose: Purpose::Reserved,
-            number: limits.queues.value - 1,
-            dscps: std::mem::take(&mut reserved),
-            droppable: None,
-            marks_above: None,
-        });
-    }
-    for (number, queue) in (0..count).rev().zip(&policy.queues) {
-        let is_control = queue.class.0 == 0;
-        let mut dscps = vec![queue.dscp];
-        if is_control {
-            dscps.append(&mut reserved);
-            dscps.sort_unstable();
+/// `100G`, or `100G-12_5` for an eighth of rate x RTT: of letters that every platform takes.
+fn profile_name(rate: Rate, share: Share) -> String {
+    match share {
+        Share::ALL => rate.to_string(),
+        _ => {
+            let percent = share.to_string().replace('.', "_");
+            format!("{rate}-{}", percent.trim_end_matches('%'))
         }
-        queues.push(PlanQueue {
-            purpose: if is_control {
-                Purpose::Control
-            } else {
-                Purpose::Data(queue.class)
-            },
-            number,
-            dscps,
-            droppable: queue.droppable,
-            marks_above: queue.marks_above,
-        });
-    }
-    queues
-}
-
-/// A depth that is to be written in a platform's units.
-struct Rounding {
-    exact: ByteCount,
-    port_bytes: ByteCount,
-    thresholds: Thresholds,
-}
-
-impl Rounding {
-    /// The lower threshold is the depth rounded down, the upper one as little above it as can be:
-    /// a step, as nearly as the platform has it.
-    fn threshold(&self, target: Target) -> Result<Threshold, PlanError> {
-        let Thresholds {
-            unit,
-            least,
-            most,
-            apart,
-        } = self.thresholds;
-        let exact = self.exact.get();
-        if exact > self.port_bytes.get() {
-            return Err(PlanError::AboveBuffer {
-                exact: self.exact,
-                port_bytes: self.port_bytes,
-            });
-        }
-        let units = match unit {
-            Unit::Bytes(size) => exact / size,
-            Unit::PercentOfPort => exact * 100 / self.port_bytes.get().max(1),
-        };
-        let low = units.max(least);
-        let high = low + apart;
-        if high > most {
-            return Err(PlanError::Threshold {
-                target,
-                exact: self.exact,
-                most,
-            });
-        }
-        Ok(Threshold {
-            low,
-            high,
-            unit,
-            port_bytes: self.port_bytes,
-            exact: self.exact,
-        })
     }
 }
