@@ -11,7 +11,7 @@ mod show;
 mod statements;
 mod write;
 
-use crate::counters::QueueCount;
+use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
 use crate::plan::Plan;
@@ -65,6 +65,6 @@ impl Dialect for Junos {
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        show::counters(text)
+        neutral::read(text).unwrap_or_else(|| show::counters(text))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use crate::lines::order::natural;
 use crate::reading::ReadError;
 
 /// What a text should have been.
@@ -339,28 +340,8 @@ fn order(a: &str, b: &str) -> Ordering {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        (None, None) => natural(a).cmp(&natural(b)),
+        (None, None) => natural(a, b),
     }
-}
-
-/// A name in parts that compare as people count: `et-0/0/9` before `et-0/0/10`.
-fn natural(name: &str) -> Vec<(u64, String)> {
-    let mut parts = vec![(0, String::new())];
-    let mut digits = String::new();
-    for c in name.chars().chain(std::iter::once('\0')) {
-        if c.is_ascii_digit() && digits.len() < 18 {
-            digits.push(c);
-            continue;
-        }
-        if !digits.is_empty() {
-            let number = digits.parse().expect("at most 18 digits");
-            parts.push((number, String::new()));
-            digits.clear();
-        }
-        let last = parts.last_mut().expect("there is always one");
-        last.1.push(c);
-    }
-    parts
 }
 
 #[cfg(test)]
