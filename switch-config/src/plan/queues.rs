@@ -61,7 +61,8 @@ pub(super) fn selection(
     limits: &Limits,
     policy: &QosPolicy,
 ) -> Result<Selection, PlanError> {
-    if limits.not_ect.value == NotEct::DropsEarly {
+    let sends_data = policy.queues.iter().any(|queue| queue.class.0 > 0);
+    if limits.not_ect.value == NotEct::DropsEarly || !sends_data {
         return Ok(Selection::Ecn);
     }
     let second = policy.queues.iter().any(|queue| queue.droppable.is_some());
