@@ -55,17 +55,18 @@ pub enum Selection {
     Precedence,
 }
 
-/// How a platform tells droppable packets apart.
+/// How a platform tells droppable packets apart. Where no queue drops early there are none.
 pub(super) fn selection(
     target: Target,
     limits: &Limits,
     policy: &QosPolicy,
 ) -> Result<Selection, PlanError> {
-    let sends_data = policy.queues.iter().any(|queue| queue.class.0 > 0);
-    if limits.not_ect.value == NotEct::DropsEarly || !sends_data {
+    if matches!(limits.not_ect.value, NotEct::DropsEarly | NotEct::Kept) {
         return Ok(Selection::Ecn);
     }
-    let second = policy.queues.iter().any(|queue| queue.droppable.is_some());
+    let mut queues = policy.queues.iter();
+    let second = queues.clone().any(|queue| queue.droppable.is_some())
+        || queues.all(|queue| queue.marks_above.is_none());
     match (second, limits.drop_precedence.value) {
         (true, true) if limits.marks_beside_precedence.value => Ok(Selection::PrecedenceAndEcn),
         (true, true) => Ok(Selection::Precedence),
@@ -114,7 +115,9 @@ pub(super) fn queues(limits: &Limits, policy: &QosPolicy) -> Vec<PlanQueue> {
             number,
             dscps,
             droppable: queue.droppable,
-            marks_above: queue.marks_above,
+            marks_above: (limits.not_ect.value != NotEct::Kept)
+                .then_some(queue.marks_above)
+                .flatten(),
         });
     }
     queues

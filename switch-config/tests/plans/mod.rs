@@ -7,9 +7,7 @@ use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::limits::{Limits, NotEct};
 use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{
-    Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED,
-};
+use gradwire_switch_config::policy::{Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED};
 use gradwire_switch_config::target::Target;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -48,7 +46,10 @@ impl Drawn {
     fn policy_within(&self, limits: &Limits) -> QosPolicy {
         let mut policy = self.policy.clone();
         policy.queues.truncate(usize::from(limits.queues.value));
-        if limits.not_ect.value != NotEct::DropsEarly {
+        if matches!(
+            limits.not_ect.value,
+            NotEct::DropsWhenFull | NotEct::Unknown
+        ) {
             let data = policy.queues.iter_mut().skip(1);
             for (queue, second) in data.zip(&self.seconds) {
                 queue.droppable = Some(*second);
