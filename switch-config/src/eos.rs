@@ -17,7 +17,7 @@ mod read;
 mod render;
 mod rounds;
 
-use crate::counters::QueueCount;
+use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
 use crate::lines::{Line, Lines, facts, grammar as slots};
@@ -83,7 +83,7 @@ impl Dialect for Eos {
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        counts::read(text)
+        neutral::read(text).unwrap_or_else(|| counts::read(text))
     }
 }
 

@@ -124,6 +124,8 @@ fn number(value: &Value) -> Option<u64> {
 
 /// The number at the end of a name: 3 of `TC3`, `UC3` and `3`.
 fn queue(name: &str) -> Option<u8> {
-    let start = name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
+    let start = name
+        .trim_end_matches(|letter: char| letter.is_ascii_digit())
+        .len();
     name[start..].parse().ok()
 }

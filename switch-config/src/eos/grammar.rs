@@ -122,7 +122,7 @@ impl Grammar for Eos {
 
     fn is_ours(&self, section: &str) -> bool {
         let profile = Line::leaf(section);
-        let profile = profile.after("qos profile").or(profile.after(MMU));
+        let profile = profile.after("qos profile").or_else(|| profile.after(MMU));
         profile.is_some_and(|name| name.starts_with("gradwire")) || is_queue(section)
     }
 

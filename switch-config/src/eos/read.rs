@@ -63,7 +63,10 @@ struct Sheet<'a> {
 impl Sheet<'_> {
     fn find(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
         let finding = Finding::new(rule, place, text);
-        if self.findings.insert((finding.place.clone(), finding.text.clone())) {
+        if self
+            .findings
+            .insert((finding.place.clone(), finding.text.clone()))
+        {
             self.told.push(finding);
         }
     }
@@ -82,10 +85,8 @@ impl Sheet<'_> {
             };
             is_empty = false;
             for dscp in dscps {
-                map[usize::from(dscp)] = queues[usize::from(class)].map(|queue| Landing {
-                    queue,
-                    drops_first,
-                });
+                map[usize::from(dscp)] =
+                    queues[usize::from(class)].map(|queue| Landing { queue, drops_first });
             }
         }
         if is_empty {
@@ -100,7 +101,10 @@ impl Sheet<'_> {
                 self.find(
                     Rule::NoQueue,
                     format!("qos map traffic-class {}", queue.number),
-                    format!("leads to no {}; its default differs from chip to chip", self.word),
+                    format!(
+                        "leads to no {}; its default differs from chip to chip",
+                        self.word
+                    ),
                 );
             }
         }
@@ -110,11 +114,19 @@ impl Sheet<'_> {
     /// DSCPs, traffic class, and whether the drop precedence is the one that goes first.
     fn row(&mut self, line: &Line) -> Option<(Vec<u8>, u8, bool)> {
         let Some((dscps, target)) = maps::split(line) else {
-            self.find(Rule::Schema, &line.text, "is no map of DSCPs 0 to 63 to a traffic class");
+            self.find(
+                Rule::Schema,
+                &line.text,
+                "is no map of DSCPs 0 to 63 to a traffic class",
+            );
             return None;
         };
         if let Some(dscp) = dscps.iter().find(|dscp| usize::from(**dscp) >= DSCPS) {
-            self.find(Rule::Schema, &line.text, format!("DSCP {dscp}: they end at 63"));
+            self.find(
+                Rule::Schema,
+                &line.text,
+                format!("DSCP {dscp}: they end at 63"),
+            );
             return None;
         }
         let words: Vec<&str> = target.split_whitespace().collect();
@@ -150,7 +162,11 @@ impl Sheet<'_> {
                 self.find(Rule::QueueRange, &line.text, "queues are 0 to 7");
             }
             for class in classes.split_whitespace() {
-                match class.parse::<usize>().ok().and_then(|at| queues.get_mut(at)) {
+                match class
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|at| queues.get_mut(at))
+                {
                     Some(slot) => *slot = queue,
                     None => self.find(Rule::Schema, &line.text, "traffic classes are 0 to 7"),
                 }
@@ -239,7 +255,9 @@ impl Sheet<'_> {
             let place = format!("{}, {}", section.text, line.text);
             let mut known = ["tx-queue", "uc-tx-queue"].into_iter();
             let found = known.find_map(|word| Some((word, line.after(word)?)));
-            let Some((word, number)) = found else { continue };
+            let Some((word, number)) = found else {
+                continue;
+            };
             if word != self.word {
                 let text = format!("unicast queues of this chip are `{}`", self.word);
                 self.find(Rule::Schema, &place, text);
@@ -278,11 +296,10 @@ impl Sheet<'_> {
 
 /// Whether a section trusts DSCPs; `None` when it does not say.
 fn trust(section: &Line) -> Option<bool> {
-    let said = section.facts().find_map(|line| match line.text.as_str() {
+    section.facts().find_map(|line| match line.text.as_str() {
         "no qos trust" => Some(false),
         _ => line.after("qos trust").map(|field| field == "dscp"),
-    });
-    said
+    })
 }
 
 /// Classes of PFC that a section switches on; all, where it names none.

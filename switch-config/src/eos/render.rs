@@ -38,7 +38,11 @@ pub(super) fn whole(plan: &Plan) -> Lines {
     if let Some(exponent) = plan.alpha {
         sections.push(vec![memory(plan, exponent)]);
     }
-    sections.extend(rates(plan).into_iter().map(|rate| vec![profile(plan, rate)]));
+    sections.extend(
+        rates(plan)
+            .into_iter()
+            .map(|rate| vec![profile(plan, rate)]),
+    );
     sections.extend(plan.site.ports.iter().map(|port| {
         let name = profile_name(port.rate);
         let lines = vec![
@@ -76,9 +80,11 @@ fn memory(plan: &Plan, exponent: i8) -> Line {
     };
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
-    let lines = numbers
-        .into_iter()
-        .map(|number| Line::leaf(format!("egress unicast queue {number} threshold {threshold}")));
+    let lines = numbers.into_iter().map(|number| {
+        Line::leaf(format!(
+            "egress unicast queue {number} threshold {threshold}"
+        ))
+    });
     Line::new(format!("{MMU} {MEMORY}"), lines.collect())
 }
 
@@ -136,9 +142,11 @@ fn maps(plan: &Plan) -> Vec<Line> {
     let word = Chip::of(plan.target.version).queue();
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
-    lines.extend(numbers.into_iter().map(|number| {
-        Line::leaf(format!("qos map traffic-class {number} to {word} {number}"))
-    }));
+    lines.extend(
+        numbers
+            .into_iter()
+            .map(|number| Line::leaf(format!("qos map traffic-class {number} to {word} {number}"))),
+    );
     lines
 }
 

@@ -27,7 +27,10 @@ pub(super) fn procedure() -> Vec<Look> {
             "show session-config diffs",
             "only lines of the change, `+` and `-`; nothing of other sections",
         ),
-        look("abort", "instead of committing: the session is gone, nothing was changed"),
+        look(
+            "abort",
+            "instead of committing: the session is gone, nothing was changed",
+        ),
         look(
             "commit timer 00:10:00",
             "it is in effect, and goes back by itself after ten minutes",

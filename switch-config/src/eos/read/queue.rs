@@ -80,7 +80,13 @@ impl Queue {
             ["random-detect", "ecn", ref rest @ ..] => {
                 self.marks = self.detection(text, rest, "max-mark-probability");
             }
-            ["random-detect", "drop", "drop-precedence", precedence, ref rest @ ..] => {
+            [
+                "random-detect",
+                "drop",
+                "drop-precedence",
+                precedence,
+                ref rest @ ..,
+            ] => {
                 self.add_drops(text, precedence, rest);
             }
             ["random-detect", "drop", ref rest @ ..] => self.add_drops(text, "", rest),
@@ -96,7 +102,10 @@ impl Queue {
                 Rule::DropPrecedence,
                 format!("`{text}`: drops early what is to be kept; only drop-precedence 2 may be"),
             ),
-            Ok(_) => self.find(Rule::Schema, format!("`{text}`: drop precedences are 0 to 2")),
+            Ok(_) => self.find(
+                Rule::Schema,
+                format!("`{text}`: drop precedences are 0 to 2"),
+            ),
             Err(_) => self.find(
                 Rule::DropPrecedence,
                 format!("`{text}`: drops early whatever comes; name drop-precedence 2"),
@@ -148,7 +157,10 @@ impl Queue {
     /// Marks and drops must begin at one depth.
     fn compare(&mut self) {
         if self.is_strict == Some(true) && self.has_share {
-            self.find(Rule::StrictWeight, "is strict and has a bandwidth; the plan has none");
+            self.find(
+                Rule::StrictWeight,
+                "is strict and has a bandwidth; the plan has none",
+            );
         }
         let (Some(marks), Some(drops)) = (self.marks, self.drops) else {
             return;
@@ -167,7 +179,10 @@ impl Queue {
             self.find(Rule::Threshold, text);
         }
         if drops.percent < 100 {
-            let text = format!("drops {} % of droppable packets; it must 100 %", drops.percent);
+            let text = format!(
+                "drops {} % of droppable packets; it must 100 %",
+                drops.percent
+            );
             self.find(Rule::Probability, text);
         }
     }
