@@ -61,7 +61,7 @@ pub(super) fn selection(
     limits: &Limits,
     policy: &QosPolicy,
 ) -> Result<Selection, PlanError> {
-    if limits.not_ect.value == NotEct::DropsEarly {
+    if matches!(limits.not_ect.value, NotEct::DropsEarly | NotEct::Kept) {
         return Ok(Selection::Ecn);
     }
     let mut queues = policy.queues.iter();
@@ -115,7 +115,9 @@ pub(super) fn queues(limits: &Limits, policy: &QosPolicy) -> Vec<PlanQueue> {
             number,
             dscps,
             droppable: queue.droppable,
-            marks_above: queue.marks_above,
+            marks_above: (limits.not_ect.value != NotEct::Kept)
+                .then_some(queue.marks_above)
+                .flatten(),
         });
     }
     queues
