@@ -28,6 +28,8 @@ pub enum NotEct {
     DropsEarly,
     /// Keeps them until the queue is full: a second DSCP must tell them apart.
     DropsWhenFull,
+    /// Keeps them, and marks nothing either: a sending host, which has no thresholds.
+    Kept,
     /// Nobody could be asked; taken as [`Self::DropsWhenFull`].
     Unknown,
 }

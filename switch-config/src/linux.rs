@@ -1,4 +1,16 @@
-//! Linux.
+//! Linux: queueing disciplines, by the program `tc` of iproute2.
+//!
+//! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do, [`render`]
+//! writes a plan as a shell script.
+
+mod code;
+mod form;
+mod limits;
+mod object;
+mod program;
+mod render;
+
+use form::Form;
 
 use crate::counters::QueueCount;
 use crate::dialect::{Change, Dialect, Look};
@@ -11,16 +23,16 @@ use crate::reading::{ReadError, Reading};
 pub struct Linux;
 
 impl Dialect for Linux {
-    fn limits(&self, _version: &str) -> Limits {
-        unimplemented!()
+    fn limits(&self, version: &str) -> Limits {
+        limits::limits(Form::of_version(version))
     }
 
     fn port_name(&self, number: usize) -> String {
         format!("swp{number}")
     }
 
-    fn render(&self, _plan: &Plan) -> String {
-        unimplemented!()
+    fn render(&self, plan: &Plan) -> String {
+        render::script(plan)
     }
 
     fn read(&self, _plan: &Plan, _text: &str) -> Result<Reading, ReadError> {

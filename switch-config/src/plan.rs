@@ -224,7 +224,7 @@ impl Plan {
             ),
         );
         let (low, high) = (threshold.low_bytes(), threshold.high_bytes());
-        if (low, high) != (exact, exact) {
+        if low != exact || high > exact + 1 {
             let text = format!("{name}: from {low} to {high} bytes instead of at {exact}");
             self.note(NoteKind::Rounded, text);
         }
@@ -270,13 +270,19 @@ impl Plan {
              starve; it also carries every DSCP that is not named"
                 .to_owned(),
         );
+        let marks = policy
+            .queues
+            .iter()
+            .any(|queue| queue.marks_above.is_some());
         if self.profiles.is_empty() {
-            self.note(
-                NoteKind::Warning,
-                "nothing is marked or dropped early: the fabric says mark = off".to_owned(),
-            );
+            let reason = match marks {
+                true => "a sending host keeps its own packets",
+                false => "the fabric says mark = off",
+            };
+            let text = format!("nothing is marked or dropped early: {reason}");
+            self.note(NoteKind::Warning, text);
         }
-        let last = policy.queues.last();
+        let last = self.queues.last();
         if last.is_some_and(|queue| queue.marks_above.is_some()) {
             self.note(
                 NoteKind::Warning,

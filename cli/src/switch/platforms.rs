@@ -85,6 +85,7 @@ fn rows(limits: &Limits) -> Vec<Row> {
         row("not-ECT above threshold", &limits.not_ect, |value| {
             let text = match value {
                 NotEct::DropsEarly => "dropped, while ECT is marked",
+                NotEct::Kept => "kept: a sending host has no thresholds",
                 NotEct::DropsWhenFull => "dropped only when the queue is full: needs two DSCPs",
                 NotEct::Unknown => "not known: two DSCPs are used",
             };

@@ -23,8 +23,8 @@ pub enum Fence {
 
 /// What a platform's lines are.
 pub trait Grammar {
-    /// The slot that a command fills, without `no`: the first words of it, or all. `section` is
-    /// the line that it stands below; empty at the top.
+    /// The slot that a command fills, as its first words, or all; `no` and `default` were taken
+    /// off. `section` is the line that it stands below; empty at the top.
     fn slot<'a>(&self, section: &str, command: &'a str) -> &'a str;
 
     /// Where a command stands among those of its section: commands of a lower rank come first,
@@ -36,6 +36,13 @@ pub trait Grammar {
 
     /// What stands between this line and the next of its section.
     fn fence(&self, section: &str, command: &str) -> Fence;
+
+    /// What a command takes away; `None` when it puts something. A platform may show some `no X`
+    /// as what they are, and put them.
+    fn takes_away<'a>(&self, _section: &str, command: &'a str) -> Option<&'a str> {
+        let rest = command.strip_prefix("no ");
+        rest.or_else(|| command.strip_prefix("default "))
+    }
 
     /// The command that takes a line away again that was not there before.
     fn removal(&self, section: &str, command: &str) -> String {
@@ -103,8 +110,8 @@ impl Comparison<'_> {
     }
 
     fn compare(&self, line: &Line, same: Option<&Line>, found: &mut Found) {
-        let is_negation = line.text.starts_with("no ");
-        let same = same.filter(|same| !(is_negation && same.text.starts_with("no ")));
+        let is_negation = self.takes_away(line);
+        let same = same.filter(|same| !(is_negation && self.takes_away(same)));
         match same {
             None if is_negation => {}
             None => found.add(line.clone(), self.removal(line)),
@@ -130,6 +137,11 @@ impl Comparison<'_> {
         }
     }
 
+    fn takes_away(&self, line: &Line) -> bool {
+        let taken = self.grammar.takes_away(self.section, &line.text);
+        taken.is_some()
+    }
+
     fn removal(&self, line: &Line) -> Line {
         Line::leaf(self.grammar.removal(self.section, &line.text))
     }
@@ -137,14 +149,9 @@ impl Comparison<'_> {
 
 /// The slot of a command, with or without `no` or `default` before it.
 fn slot<'a>(grammar: &dyn Grammar, section: &str, command: &'a str) -> &'a str {
-    let bare = positive(command).unwrap_or(command);
-    grammar.slot(section, bare)
-}
-
-/// What a command takes away; `None` when it does not.
-fn positive(command: &str) -> Option<&str> {
-    let rest = command.strip_prefix("no ");
-    rest.or_else(|| command.strip_prefix("default "))
+    let mut words = ["no ", "default "].into_iter();
+    let bare = words.find_map(|word| command.strip_prefix(word));
+    grammar.slot(section, bare.unwrap_or(command))
 }
 
 /// `running` after the commands were typed. `no X` and `default X` take away what fills the slot
@@ -176,7 +183,8 @@ impl Level<'_> {
                 !line.is_remark() && self::slot(self.grammar, self.section, &line.text) == slot
             };
             let at = lines.iter().position(same);
-            match (at, positive(&command.text)) {
+            let taken = self.grammar.takes_away(self.section, &command.text);
+            match (at, taken) {
                 (None, Some(_)) => {}
                 (Some(at), Some(_)) => self.take(lines, at),
                 (Some(at), None) => self.enter(&mut lines[at], command),

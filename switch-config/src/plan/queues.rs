@@ -55,16 +55,18 @@ pub enum Selection {
     Precedence,
 }
 
-/// How a platform tells droppable packets apart.
+/// How a platform tells droppable packets apart. Where no queue drops early there are none.
 pub(super) fn selection(
     target: Target,
     limits: &Limits,
     policy: &QosPolicy,
 ) -> Result<Selection, PlanError> {
-    if limits.not_ect.value == NotEct::DropsEarly {
+    if matches!(limits.not_ect.value, NotEct::DropsEarly | NotEct::Kept) {
         return Ok(Selection::Ecn);
     }
-    let second = policy.queues.iter().any(|queue| queue.droppable.is_some());
+    let mut queues = policy.queues.iter();
+    let second = queues.clone().any(|queue| queue.droppable.is_some())
+        || queues.all(|queue| queue.marks_above.is_none());
     match (second, limits.drop_precedence.value) {
         (true, true) if limits.marks_beside_precedence.value => Ok(Selection::PrecedenceAndEcn),
         (true, true) => Ok(Selection::Precedence),
@@ -113,7 +115,9 @@ pub(super) fn queues(limits: &Limits, policy: &QosPolicy) -> Vec<PlanQueue> {
             number,
             dscps,
             droppable: queue.droppable,
-            marks_above: queue.marks_above,
+            marks_above: (limits.not_ect.value != NotEct::Kept)
+                .then_some(queue.marks_above)
+                .flatten(),
         });
     }
     queues

@@ -46,7 +46,10 @@ impl Drawn {
     fn policy_within(&self, limits: &Limits) -> QosPolicy {
         let mut policy = self.policy.clone();
         policy.queues.truncate(usize::from(limits.queues.value));
-        if limits.not_ect.value != NotEct::DropsEarly {
+        if matches!(
+            limits.not_ect.value,
+            NotEct::DropsWhenFull | NotEct::Unknown
+        ) {
             let data = policy.queues.iter_mut().skip(1);
             for (queue, second) in data.zip(&self.seconds) {
                 queue.droppable = Some(*second);

@@ -1,0 +1,258 @@
+//! A plan as a shell script of `tc` commands. Loading it twice is loading it once.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::form::{BANDS, Form};
+use super::object::{Object, STATE_PATH};
+use crate::plan::{NoteKind, Plan, PlanQueue, Port, Profile};
+use gradwire_protocol::units::Rate;
+
+/// Settings by which the kernel hashes UDP ports over equal paths, for both families.
+pub(super) const HASHING: [&str; 2] = [
+    "/proc/sys/net/ipv4/fib_multipath_hash_policy",
+    "/proc/sys/net/ipv6/fib_multipath_hash_policy",
+];
+/// The most that tc takes as `bandwidth` of red, where it keeps bytes per second in 32 bits.
+const BANDWIDTH_MOST_BPS: u64 = 8 * u32::MAX as u64;
+/// Packets that a sending host's queue keeps.
+const HOST_PACKETS: u32 = 10_000;
+/// Least burst of a class, in bytes: two packets of 1,500 and some.
+const BURST_LEAST: u64 = 4096;
+/// What a class of HTB always gets, in bits per second; there is none without a rate.
+pub(super) const ASSURED_BPS: u64 = 8000;
+
+/// The whole script.
+pub(super) fn script(plan: &Plan) -> String {
+    let form = Form::of(plan);
+    let mut text = header(plan);
+    if form != Form::Host {
+        text.push_str("\n# Equal paths are chosen by addresses and UDP ports.\n");
+        for path in HASHING {
+            let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
+        }
+    }
+    if form == Form::Bpf {
+        text.push_str(&objects(plan));
+    }
+    for port in &plan.site.ports {
+        let name = quoted(&port.name);
+        let _ = write!(text, "\n# {}, {}\n", one_line(&port.name), port.rate);
+        let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
+        for line in lines(plan, port) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    text
+}
+
+fn header(plan: &Plan) -> String {
+    let mut text = format!(
+        "#!/bin/sh\n# gradwire, {}: {}\n",
+        plan.target,
+        one_line(&plan.site.origin)
+    );
+    text.push_str("# Each class is served before the next one.\n");
+    for queue in &plan.queues {
+        let _ = writeln!(text, "#   queue {}: {}", queue.number, described(queue));
+    }
+    let formulas = plan.notes.iter();
+    for note in formulas.filter(|note| note.kind == NoteKind::Formula) {
+        let _ = writeln!(text, "# {}", one_line(&note.text));
+    }
+    text.push_str("# To go back: tc qdisc del dev PORT root\nset -eu\n");
+    text
+}
+
+fn described(queue: &PlanQueue) -> String {
+    let dscps = queue.dscps.iter().chain(&queue.droppable);
+    let dscps: Vec<String> = dscps.map(ToString::to_string).collect();
+    format!("{}, DSCP {}", queue.name(), dscps.join(" "))
+}
+
+/// Where programs are pinned, and one object file for each that ports need.
+fn objects(plan: &Plan) -> String {
+    let mut text = format!(
+        "\n# Programs that mark and drop. What they count for a port is in\n\
+         # $GRADWIRE_BPF/gradwire/PORT/{STATE_PATH}.\n\
+         : \"${{GRADWIRE_BPF:=/sys/fs/bpf}}\"\n\
+         grep -q \" $GRADWIRE_BPF bpf \" /proc/mounts || mount -t bpf bpf \"$GRADWIRE_BPF\"\n\
+         objects=$(mktemp -d)\n\
+         trap 'rm -r \"$objects\"' EXIT\n"
+    );
+    let objects = plan
+        .site
+        .ports
+        .iter()
+        .map(|port| Object::of_port(plan, port));
+    let objects: BTreeMap<String, Object> = objects
+        .map(|object| (object.name.clone(), object))
+        .collect();
+    for (name, object) in objects {
+        let _ = write!(
+            text,
+            "base64 -d >\"$objects\"/{name} <<'END'\n{}END\n",
+            object.base64()
+        );
+    }
+    text
+}
+
+/// The filter that runs the program; it comes before all others.
+fn program(plan: &Plan, port: &Port) -> [String; 3] {
+    let name = quoted(&port.name);
+    let folder = format!("\"$GRADWIRE_BPF\"/gradwire/{name}");
+    let object = Object::of_port(plan, port).name;
+    [
+        format!("mkdir -p {folder}"),
+        format!("rm -f {folder}/{STATE_PATH}"),
+        format!(
+            "TC_BPF_MNT={folder} tc filter add dev {name} parent 1: protocol all pref 5 \
+             bpf direct-action object-file \"$objects\"/{object} section classifier"
+        ),
+    ]
+}
+
+/// The commands for one port, in order, of a port that has the kernel's default discipline.
+pub(super) fn lines(plan: &Plan, port: &Port) -> Vec<String> {
+    let form = Form::of(plan);
+    let name = quoted(&port.name);
+    let mut lines: Vec<String> = roots(plan)
+        .into_iter()
+        .map(|rest| format!("tc qdisc add dev {name} {rest}"))
+        .collect();
+    if matches!(form, Form::Lab | Form::Bpf) {
+        let class = link_class(port.rate);
+        lines.insert(1, format!("tc class add dev {name} {class}"));
+    }
+    for queue in &plan.queues {
+        if form == Form::Bpf {
+            let class = form.class(queue.number);
+            let rest = queue_class(queue, port.rate);
+            lines.push(format!(
+                "tc class add dev {name} parent 1:1 classid {class} {rest}"
+            ));
+        }
+        lines.push(format!(
+            "tc qdisc add dev {name} parent {} handle {} {}",
+            form.class(queue.number),
+            Form::leaf(queue),
+            leaf(plan, queue, port)
+        ));
+    }
+    if form == Form::Bpf {
+        lines.extend(program(plan, port));
+    }
+    let filters = filters(plan);
+    lines.extend(filters.map(|rest| format!("tc filter add dev {name} parent {rest}")));
+    lines
+}
+
+/// What stands at the root, and below it what makes queues.
+fn roots(plan: &Plan) -> Vec<String> {
+    let last = BANDS - 1;
+    let bands = format!(
+        "prio bands {BANDS} priomap{}",
+        format!(" {last}").repeat(16)
+    );
+    match Form::of(plan) {
+        Form::Switch | Form::Host => vec![format!("root handle 1: {bands}")],
+        Form::Lab => vec![
+            "root handle 1: htb default 1".to_owned(),
+            format!("parent 1:1 handle 2: {bands}"),
+        ],
+        Form::Bpf => {
+            let last = plan.queues.last().map_or(0, |queue| queue.number);
+            let class = Form::Bpf.class(last);
+            vec![format!("root handle 1: htb default {}", &class[2..])]
+        }
+    }
+}
+
+fn link_class(rate: Rate) -> String {
+    let bps = rate.as_bits_per_second();
+    let burst = burst(rate);
+    format!("parent 1: classid 1:1 htb quantum 1514 rate {bps}bit burst {burst} cburst {burst}")
+}
+
+/// What a link sends in a quarter of a millisecond: the kernel is not always there in time.
+fn burst(rate: Rate) -> u64 {
+    (rate.as_bits_per_second() / 8 / 4000).max(BURST_LEAST)
+}
+
+fn queue_class(queue: &PlanQueue, rate: Rate) -> String {
+    let bps = rate.as_bits_per_second();
+    let burst = burst(rate);
+    let turn = BANDS - 1 - queue.number;
+    format!(
+        "htb prio {turn} quantum 1514 rate {ASSURED_BPS}bit ceil {bps}bit burst 1600 cburst {burst}"
+    )
+}
+
+fn leaf(plan: &Plan, queue: &PlanQueue, port: &Port) -> String {
+    let limit = plan.site.buffer.port_bytes().get().min(u64::from(u32::MAX));
+    match (Form::of(plan), plan.profile(queue, port)) {
+        (Form::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
+        (Form::Switch | Form::Lab, Some(profile)) => red(profile, limit),
+        _ => format!("bfifo limit {limit}"),
+    }
+}
+
+/// RED as a step. With `avpkt 1` and `burst` = `min` tc computes W = 1/2, the fastest it has, and
+/// an average that a microsecond without packets brings to nothing.
+fn red(profile: &Profile, limit: u64) -> String {
+    let (low, high) = (
+        profile.threshold.low_bytes(),
+        profile.threshold.high_bytes(),
+    );
+    let bandwidth = profile.rate.as_bits_per_second().min(BANDWIDTH_MOST_BPS);
+    format!(
+        "red limit {limit} min {low} max {high} probability 1 avpkt 1 burst {low} \
+         bandwidth {bandwidth}bit ecn"
+    )
+}
+
+/// Which packets go to which queue: all but the parent's device, `1: protocol ip …`.
+pub(super) fn filters(plan: &Plan) -> impl Iterator<Item = String> {
+    let form = Form::of(plan);
+    let at = form.queues_at();
+    let first = plan.queues.first().map_or(0, |queue| queue.number);
+    let first = form.class(first);
+    let urgent = [
+        format!("{at} protocol arp pref 10 u32 match u32 0 0 flowid {first}"),
+        format!(
+            "{at} protocol ipv6 pref 11 u32 match u8 58 0xff at 6 match u8 255 0xff at 7 \
+             flowid {first}"
+        ),
+    ];
+    let mut ipv4 = Vec::new();
+    let mut ipv6 = Vec::new();
+    for queue in &plan.queues {
+        let class = form.class(queue.number);
+        for dscp in queue.dscps.iter().chain(&queue.droppable) {
+            let field = dscp.0 << 2;
+            ipv4.push(format!(
+                "{at} protocol ip pref 20 u32 match ip dsfield {field:#04x} 0xfc flowid {class}"
+            ));
+            ipv6.push(format!(
+                "{at} protocol ipv6 pref 21 u32 match ip6 priority {field:#04x} 0xfc flowid {class}"
+            ));
+        }
+    }
+    urgent.into_iter().chain(ipv4).chain(ipv6)
+}
+
+/// A word of a shell command.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Text of a comment: nothing in it can end the line.
+fn one_line(text: &str) -> String {
+    let seen = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(seen).collect()
+}
