@@ -1,5 +1,6 @@
 //! SONiC: what is true of every plan, and of a switch that runs something else already.
 
+mod broken;
 mod plans;
 
 use gradwire_switch_config::dialect::{self, Dialect};
@@ -31,8 +32,12 @@ fn sonic() -> &'static dyn Dialect {
     dialect::of(Platform::Sonic)
 }
 
+fn target() -> Target {
+    Target::read("sonic").expect("it is known")
+}
+
 fn plan(drawn: &plans::Drawn) -> Plan {
-    drawn.plan(Target::read("sonic").expect("it is known"))
+    drawn.plan(target())
 }
 
 fn findings(plan: &Plan, text: &str) -> Vec<String> {
@@ -145,4 +150,23 @@ proptest! {
 #[test]
 fn the_export_is_canonical() {
     assert_eq!(sonic().apply(RUNNING, "").as_deref(), Ok(RUNNING));
+}
+
+#[test]
+fn every_mistake_is_named_by_its_rule() {
+    let plan = broken::plan(target());
+    let good = sonic().render(&plan);
+    assert_eq!(findings(&plan, &good), Vec::<String>::new());
+    for broken in broken::all(broken::SONIC) {
+        let found = findings(&plan, &broken.text(&parsed(&good)));
+        let rule = format!("{}: ", broken.rule);
+        let named = found.iter().any(|text| text.starts_with(&rule));
+        let who = if broken.by_models {
+            "models, lint"
+        } else {
+            "lint"
+        };
+        println!("{}: {}, refused by {who}", broken.what, broken.rule);
+        assert!(named, "{} is no {rule}{found:?}", broken.what);
+    }
 }
