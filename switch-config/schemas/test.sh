@@ -54,6 +54,6 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/schemas"
 
 cd switch-config/schemas
 case "${1:-test}" in
-    lint) cargo clippy --all-targets --locked -- -D warnings ;;
-    *) cargo test --locked -- "${@:2}" ;;
+    lint) cargo clippy --all-targets -- -D warnings ;;
+    *) cargo test -- "${@:2}" ;;
 esac
