@@ -3,8 +3,11 @@
 //! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do, [`render`]
 //! writes a plan as a shell script.
 
+mod code;
 mod form;
 mod limits;
+mod object;
+mod program;
 mod render;
 
 use form::Form;

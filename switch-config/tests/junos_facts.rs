@@ -9,7 +9,7 @@ use gradwire_switch_config::plan::{Plan, PlanError};
 use gradwire_switch_config::policy::QosPolicy;
 use gradwire_switch_config::target::{Platform, Target};
 use plans::drawn;
-use properties::{Broken, all_are_found, hold, hold_over, plan_of, target};
+use properties::{all_are_found, broken, hold, hold_over, plan_of, target};
 use proptest::prelude::*;
 
 const EXPORT: &str = include_str!("exports/junos.set");
@@ -113,15 +113,6 @@ fn a_text_of_another_form_is_one_clear_line() {
         "Junos configuration in `set` lines, line 2: `class-of-service {` is no `set` line; \
          export with `show configuration | display set`"
     );
-}
-
-const fn broken(from: &'static str, to: &'static str, rule: Rule, names: &'static str) -> Broken {
-    Broken {
-        from,
-        to,
-        rule,
-        names,
-    }
 }
 
 #[test]

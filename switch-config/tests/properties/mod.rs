@@ -98,6 +98,21 @@ pub(crate) struct Broken {
     pub(crate) names: &'static str,
 }
 
+/// A row of a table of broken configurations.
+pub(crate) const fn broken(
+    from: &'static str,
+    to: &'static str,
+    rule: Rule,
+    names: &'static str,
+) -> Broken {
+    Broken {
+        from,
+        to,
+        rule,
+        names,
+    }
+}
+
 /// Every broken variant is found, by the rule that it breaks, at its place.
 pub(crate) fn all_are_found(plan: &Plan, table: &[Broken]) {
     let dialect = dialect::of(plan.target.platform);
