@@ -30,7 +30,7 @@ demo: $(VENV)/gradwire.stamp  ## train MNIST over Gloo and over gradwire with lo
 	$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: lint doc test-rust test-python test-torch  ## everything: lints, documentation, all tests
+test: lint doc test-rust test-switch test-python test-torch  ## everything: lints, documentation, all tests
 	$(say) 'test: everything passed'
 
 .PHONY: lint
@@ -41,6 +41,7 @@ lint-rust:
 	$(say) 'lint: rustfmt'
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo fmt --manifest-path switch-config/schemas/Cargo.toml --check
 	$(say) 'lint: clippy'
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
@@ -59,6 +60,12 @@ doc:  ## the documentation of the Rust packages, in target/doc
 test-rust:  ## the Rust tests; GRADWIRE_SLOW=1 adds the slow ones
 	$(say) 'test: Rust'
 	cargo test --workspace --locked
+
+.PHONY: test-switch
+test-switch: $(VENV)/requirements.stamp  ## switch configurations against the platforms' models
+	$(say) 'test: switch configurations against the models of SONiC and others'
+	switch-config/schemas/test.sh lint
+	switch-config/schemas/test.sh test
 
 .PHONY: test-python
 test-python: $(VENV)/gradwire.stamp  ## the Python tests

@@ -39,7 +39,9 @@ const TURN: Duration = Duration::from_secs(1);
 pub fn run(options: &Doctor) -> Result<(), Failure> {
     let job = job_file::given_or_default(options.job.as_ref())?;
     if options.serve {
-        return serve(options);
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let address = SocketAddr::new(options.bind.unwrap_or(any), options.port);
+        return serve(address, form(options), "gradwire doctor");
     }
     let report = match options.rank {
         Some(rank) => job::check(options, &job, rank)?,
@@ -58,8 +60,7 @@ pub fn run(options: &Doctor) -> Result<(), Failure> {
             }
         }
     };
-    let form = if options.json { Form::Json } else { Form::List };
-    print!("{}", report.text(form));
+    print!("{}", report.text(form(options)));
     match report.count(State::Problem) {
         0 => Ok(()),
         1 => Err(Failure::Problems("1 problem".to_owned())),
@@ -111,6 +112,30 @@ pub fn address(text: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
+fn form(options: &Doctor) -> Form {
+    if options.json { Form::Json } else { Form::List }
+}
+
+/// Answers probes on `address` until the process ends; `command` is what asks on other hosts.
+///
+/// # Errors
+/// [`Failure::System`] when the address or the port cannot be had.
+pub fn serve(address: SocketAddr, form: Form, command: &str) -> Result<(), Failure> {
+    let mut server = Server::bind(address).map_err(refused)?;
+    let listening = server.addresses()[0];
+    let host = shown(listening.ip());
+    let port = listening.port();
+    match form {
+        Form::Json => println!("{}", json!({ "serving": listening.to_string() })),
+        Form::List => println!(
+            "answering probes on {listening}; on the other host:\n  {command} --peer {host}:{port}"
+        ),
+    }
+    loop {
+        server.answer_for(TURN);
+    }
+}
+
 /// As a failure of this command: an address or a port that cannot be had.
 pub fn refused(error: ServerError) -> Failure {
     Failure::System {
@@ -152,26 +177,6 @@ fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
-}
-
-fn serve(options: &Doctor) -> Result<(), Failure> {
-    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    let address = SocketAddr::new(options.bind.unwrap_or(any), options.port);
-    let mut server = Server::bind(address).map_err(refused)?;
-    let listening = server.addresses()[0];
-    if options.json {
-        println!("{}", json!({ "serving": listening.to_string() }));
-    } else {
-        println!("answering probes on {listening}; on the other host:");
-        println!(
-            "  gradwire doctor --peer {}:{}",
-            shown(listening.ip()),
-            listening.port()
-        );
-    }
-    loop {
-        server.answer_for(TURN);
     }
 }
 

@@ -8,6 +8,7 @@ pub mod change;
 pub mod check;
 pub mod options;
 pub mod platforms;
+pub mod probe;
 pub mod render;
 pub mod site;
 pub mod verify;
@@ -33,6 +34,7 @@ pub fn run(command: &SwitchCommand) -> Result<(), Failure> {
         SwitchCommand::Undo(options) => change::undo(options),
         SwitchCommand::Verify(options) => verify::run(options),
         SwitchCommand::Platforms(options) => platforms::run(options),
+        SwitchCommand::Probe(options) => probe::run(options),
     }
 }
 

@@ -8,8 +8,8 @@
 //! Failing. A lost rank fails every operation that needs it; operations of others go on. An
 //! operation that misses its deadline or meets a tensor of another length leaves the ranks in
 //! states that nobody knows: then everything fails and nothing is taken any more. Of an operation
-//! that failed, messages to ranks in good standing are still sent, from copies, because they may
-//! complete there.
+//! that has ended while messages of it are on their way, because it failed or because it ends
+//! early, copies of them are still sent: they may complete elsewhere.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -365,11 +365,6 @@ impl Communicator {
     /// What error feedback keeps for the next step: part of the training job's state.
     pub fn residuals(&self) -> &Residuals {
         &self.memory.residuals
-    }
-
-    /// Puts back the residual of a tensor, before the next step is submitted.
-    pub fn restore_residual(&mut self, tensor_key: u64, residual: Residual) {
-        self.memory.residuals.restore(tensor_key, residual);
     }
 
     /// Gives the residual of a tensor away, for example into a checkpoint.

@@ -146,11 +146,6 @@ impl Residuals {
         self.tensors.iter().map(|(&key, residual)| (key, residual))
     }
 
-    /// Puts back what [`Residuals::iter`] or [`Residuals::take`] gave.
-    pub fn restore(&mut self, key: u64, residual: Residual) {
-        self.tensors.insert(key, residual);
-    }
-
     /// Gives what is kept of one tensor away: nothing is kept of it any more.
     pub fn take(&mut self, key: u64) -> Option<Residual> {
         self.tensors.remove(&key)

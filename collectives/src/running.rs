@@ -353,7 +353,7 @@ impl Running {
 
     /// Whether everything has come and what is still on its way out is short: then copies of it
     /// serve those who wait for it, and nobody waits here until they have said that they got it.
-    /// What came from every other rank bounds how far one can run ahead.
+    /// A rank cannot run ahead of one that it needs a message from in the next operation.
     fn ends_early(&self) -> bool {
         let plan = &self.plan;
         let all_came =

@@ -61,6 +61,7 @@ _DTYPES = {
     torch.uint32: 10,
     torch.uint64: 11,
 }
+_COMPLEX_AS_REAL = {torch.complex64: 7, torch.complex128: 8}
 _MIN, _MAX, _XOR = 3, 4, 7
 _OF_BOOLS = {0: _MAX, 4: _MAX, 6: _MAX, 2: _MIN, 3: _MIN, 5: _MIN, 7: _XOR}
 _LINEAR = (0, 1)
@@ -320,7 +321,6 @@ class Backend(_Backend):
         self._timeout = timeout
         self._sequence = 0
         self._name = name
-        self._store = store
         self._options = _Backend.Options(name, timeout)
         self._options.global_ranks_in_group = list(ranks)
 
@@ -608,5 +608,4 @@ def _row_bytes(tensor: torch.Tensor, splits: Sequence[int], ranks: int) -> list[
 
 
 def _dtype_of(tensor: torch.Tensor) -> int:
-    real = {torch.complex64: 7, torch.complex128: 8}
-    return _DTYPES.get(tensor.dtype, real.get(tensor.dtype, 0))
+    return _DTYPES.get(tensor.dtype, _COMPLEX_AS_REAL.get(tensor.dtype, 0))

@@ -1,5 +1,7 @@
 //! Whether marks and drops happened where they should, by the counters of a switch.
 
+pub mod neutral;
+
 use std::fmt;
 
 use crate::plan::{Plan, Purpose};

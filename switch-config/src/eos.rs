@@ -1,49 +1,118 @@
-//! Eos.
+//! Arista EOS: lines of its command line, as `show running-config` prints them.
+//!
+//! Versions are the two kinds of chips: `sand` (Jericho: 7280R, 7800R) has `tx-queue`s, `trident`
+//! (Trident and Tomahawk: 7050X, 7060X, 7388X) has `uc-tx-queue`s and dynamic thresholds. The
+//! commands are those that the schema of pyavd 6.4.0 knows, and as its templates write them.
+//!
+//! A queue marks ECT packets by `random-detect ecn` and drops those of drop precedence 2 by
+//! `random-detect drop`: never both for one drop precedence, since Arista says of the latter that
+//! it drops ECN-capable packets too. `render` has the lines, `grammar` and `maps` what changes are
+//! made of, `read` what lines mean, `counts` what counters say.
 
-use crate::counters::QueueCount;
+mod chip;
+mod counts;
+mod grammar;
+mod maps;
+mod read;
+mod render;
+mod rounds;
+
+use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
+use crate::lines::{Line, Lines, facts, grammar as slots};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// Eos.
+use chip::Chip;
+use grammar::Eos as Words;
+
+/// What is read.
+const WHAT: &str = "running-config of EOS";
+
+/// Arista EOS.
 #[derive(Debug)]
 pub struct Eos;
 
 impl Dialect for Eos {
-    fn limits(&self, _version: &str) -> Limits {
-        unimplemented!()
+    fn limits(&self, version: &str) -> Limits {
+        Chip::of(version).limits()
     }
 
     fn port_name(&self, number: usize) -> String {
-        format!("Ethernet{number}")
+        format!("Ethernet{}", number + 1)
     }
 
-    fn render(&self, _plan: &Plan) -> String {
-        unimplemented!()
+    fn render(&self, plan: &Plan) -> String {
+        render::whole(plan).to_string()
     }
 
-    fn read(&self, _plan: &Plan, _text: &str) -> Result<Reading, ReadError> {
-        unimplemented!()
+    fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
+        Ok(read::reading(plan, &lines(text)?))
     }
 
-    fn change(&self, _plan: &Plan, _running: &str) -> Result<Change, ReadError> {
-        unimplemented!()
+    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+        let mut running = lines(running)?;
+        maps::spread(&mut running);
+        let mut wanted = render::whole(plan);
+        render::clear_overrides(&mut wanted, &running);
+        maps::spread(&mut wanted);
+        let change = slots::change(&running, &wanted, &Words);
+        Ok(Change {
+            forward: gathered(&change.forward),
+            inverse: gathered(&change.inverse),
+        })
     }
 
-    fn apply(&self, _running: &str, _change: &str) -> Result<String, ReadError> {
-        unimplemented!()
+    fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
+        let mut running = lines(running)?;
+        let mut commands = Lines::read(change);
+        maps::spread(&mut running);
+        maps::spread(&mut commands);
+        let mut tree = slots::apply(&running, &commands, &Words);
+        maps::gather(&mut tree);
+        Ok(tree.to_string())
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+        rounds::procedure()
     }
 
-    fn looks(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+    fn looks(&self, plan: &Plan) -> Vec<Look> {
+        rounds::looks(plan)
     }
 
-    fn counters(&self, _plan: &Plan, _text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        unimplemented!()
+    fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        neutral::read(text).unwrap_or_else(|| counts::read(text))
     }
+}
+
+fn gathered(commands: &str) -> String {
+    let mut tree = Lines::read(commands);
+    maps::gather(&mut tree);
+    tree.to_string()
+}
+
+/// The lines of a configuration.
+fn lines(text: &str) -> Result<Lines, ReadError> {
+    let tree = Lines::read(text);
+    let known = ["interface", "qos", "hostname", "platform", "vlan", "ip"];
+    let is_known = |line: &Line| known.iter().any(|word| line.after(word).is_some());
+    if facts(&tree.below).any(is_known) {
+        return Ok(tree);
+    }
+    let first = text.lines().position(|line| !line.trim().is_empty());
+    let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
+    let found: String = found.trim().chars().take(40).collect();
+    Err(ReadError {
+        what: WHAT,
+        line: Some(first.map_or(1, |at| at + 1)),
+        message: match found.as_str() {
+            "" => "it is empty; give the output of `show running-config`".to_owned(),
+            _ => format!(
+                "`{found}` is no command, and no line begins with `interface` or `qos`; give the \
+                 output of `show running-config`, not of `| json`"
+            ),
+        },
+    })
 }

@@ -21,6 +21,7 @@ pub mod dialect;
 pub mod eos;
 pub mod junos;
 pub mod limits;
+pub mod lines;
 pub mod lint;
 pub mod linux;
 pub mod nvue;

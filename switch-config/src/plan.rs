@@ -224,7 +224,7 @@ impl Plan {
             ),
         );
         let (low, high) = (threshold.low_bytes(), threshold.high_bytes());
-        if (low, high) != (exact, exact) {
+        if low != exact || high > exact + 1 {
             let text = format!("{name}: from {low} to {high} bytes instead of at {exact}");
             self.note(NoteKind::Rounded, text);
         }

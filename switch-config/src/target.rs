@@ -25,7 +25,7 @@ pub enum Platform {
 const PLATFORMS: [(Platform, &str, &[&str]); 7] = [
     (Platform::Sonic, "sonic", &["202608"]),
     (Platform::Nvue, "nvue", &["5.11", "5.14", "5.18"]),
-    (Platform::Eos, "eos", &["4.3x"]),
+    (Platform::Eos, "eos", &["sand", "trident"]),
     (Platform::Junos, "junos", &["qfx10000", "qfx5100"]),
     (Platform::Nxos, "nxos", &["10.x"]),
     (Platform::OpenConfig, "openconfig", &["2026-08"]),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradwire_protocol::units::{ByteCount, Dscp, Span};
 
+use super::probe::options::{self as probe, Probe};
 use crate::arguments::{size, span};
 
 const RENDER_EXAMPLES: &str = "\
@@ -85,6 +86,9 @@ pub enum SwitchCommand {
     /// List platforms: what each can and cannot do, and where that is known from.
     #[command(after_help = PLATFORMS_EXAMPLES)]
     Platforms(Platforms),
+    /// See from two hosts whether a fabric treats a job's tags as planned.
+    #[command(after_help = probe::EXAMPLES)]
+    Probe(Probe),
 }
 
 /// Which plan is made: options that all commands share.

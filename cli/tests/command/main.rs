@@ -8,5 +8,6 @@ mod namespaces;
 mod processes;
 mod sim;
 mod sweep;
+mod switch;
 mod tracing;
 mod watching;

@@ -55,7 +55,7 @@ pub enum Selection {
     Precedence,
 }
 
-/// How a platform tells droppable packets apart.
+/// How a platform tells droppable packets apart. Where no queue drops early there are none.
 pub(super) fn selection(
     target: Target,
     limits: &Limits,
@@ -64,7 +64,9 @@ pub(super) fn selection(
     if matches!(limits.not_ect.value, NotEct::DropsEarly | NotEct::Kept) {
         return Ok(Selection::Ecn);
     }
-    let second = policy.queues.iter().any(|queue| queue.droppable.is_some());
+    let mut queues = policy.queues.iter();
+    let second = queues.clone().any(|queue| queue.droppable.is_some())
+        || queues.all(|queue| queue.marks_above.is_none());
     match (second, limits.drop_precedence.value) {
         (true, true) if limits.marks_beside_precedence.value => Ok(Selection::PrecedenceAndEcn),
         (true, true) => Ok(Selection::Precedence),

@@ -7,9 +7,7 @@ use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::limits::{Limits, NotEct};
 use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{
-    Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED,
-};
+use gradwire_switch_config::policy::{Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED};
 use gradwire_switch_config::target::Target;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};

@@ -29,6 +29,8 @@ pub struct Client {
     pub(super) ports: [u16; SOCKETS],
     pub(super) session: u64,
     pub(super) sequence: u32,
+    /// Questions for tallies so far.
+    pub(super) looks: u16,
     pub(super) slot: Vec<u8>,
     server_mtu: u32,
     patience: Duration,
@@ -116,6 +118,7 @@ impl Client {
             ports: [server.port(); SOCKETS],
             session: rand::random(),
             sequence: 0,
+            looks: 0,
             slot: vec![0; SLOT_BYTES],
             server_mtu: 0,
             patience: GREETING_PATIENCE,
@@ -192,7 +195,7 @@ impl Client {
     /// Asks once; `None` when nothing comes in time or the packet could not be sent. Answers to
     /// earlier questions are thrown away.
     pub(super) fn ask(&mut self, question: &Question) -> Option<Heard> {
-        if question.kind != Kind::Report {
+        if ![Kind::Report, Kind::Tally].contains(&question.kind) {
             self.sequence += 1;
         }
         let probe = Probe {
@@ -202,6 +205,7 @@ impl Client {
             session: self.session,
             sequence: self.sequence,
             answer_bytes: question.answer_bytes as u32,
+            stamp_ns: 0,
         };
         let mut bytes = vec![0; question.bytes];
         probe.encode(&mut bytes);

@@ -5,9 +5,12 @@ use std::net::IpAddr;
 
 use super::SOCKETS;
 use super::packet::{self, Answer, Kind, PROBE_BYTES, Probe, Welcome};
+use super::tally::{Passed, STREAMS_MAX, Stream, Tally};
 
 /// Sessions that are kept; the oldest ends when there are more.
 const SESSIONS_MAX: usize = 4096;
+/// Sessions that have streams; the oldest loses its own when there are more.
+const COUNTING_SESSIONS_MAX: usize = 16;
 
 /// How a probe arrived.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +40,8 @@ struct Session {
     since: u64,
     counted: u32,
     told_mtu: u16,
+    /// Of TAGGED probes; empty where there were none.
+    streams: Vec<Stream>,
 }
 
 /// The sessions of a server and what it tells everybody.
@@ -100,6 +105,14 @@ impl Desk {
             session.counted += u32::from(probe.kind == Kind::Count);
             (counted, told_mtu) = (session.counted, session.told_mtu);
         }
+        if probe.kind == Kind::Tagged {
+            self.tag(probe, arrived);
+            return None;
+        }
+        let tally = match probe.kind {
+            Kind::Tally => self.tally(probe),
+            _ => Tally::default(),
+        };
         let most = (probe.answer_bytes as usize).clamp(PROBE_BYTES, arrived.bytes);
         let (mut text, mut bytes) = (&[][..], most);
         if probe.kind == Kind::Report {
@@ -120,12 +133,54 @@ impl Desk {
             told_mtu,
             wall_ns: arrived.wall_ns,
             welcome,
+            tally,
         };
         Some(Reply {
             answer,
             text,
             bytes,
         })
+    }
+
+    /// Counts a TAGGED probe of a known session.
+    fn tag(&mut self, probe: &Probe, arrived: &Arrived) {
+        let index = probe.sequence as usize;
+        if index >= STREAMS_MAX {
+            return;
+        }
+        self.forget_streams(probe.session);
+        let Some(session) = self.sessions.get_mut(&probe.session) else {
+            return;
+        };
+        if session.streams.len() <= index {
+            session.streams.resize_with(index + 1, Stream::default);
+        }
+        session.streams[index].count(&Passed {
+            sent_class: probe.answer_class,
+            class: arrived.class,
+            delay_ns: arrived.wall_ns.saturating_sub(probe.stamp_ns),
+        });
+    }
+
+    /// Makes room where a session begins to have streams and too many others have some.
+    fn forget_streams(&mut self, beginner: u64) {
+        let begins = |session: &Session| session.streams.is_empty();
+        if !self.sessions.get(&beginner).is_some_and(begins) {
+            return;
+        }
+        let with = self.sessions.values_mut().filter(|one| !begins(one));
+        let mut with: Vec<&mut Session> = with.collect();
+        if with.len() >= COUNTING_SESSIONS_MAX {
+            with.sort_unstable_by_key(|session| session.since);
+            with[0].streams = Vec::new();
+        }
+    }
+
+    fn tally(&self, probe: &Probe) -> Tally {
+        let session = self.sessions.get(&probe.session);
+        let index = usize::from(probe.sequence as u16);
+        let stream = session.and_then(|session| session.streams.get(index));
+        stream.map(Stream::tally).unwrap_or_default()
     }
 
     fn open(&mut self, session: u64, client: IpAddr) {
@@ -144,6 +199,7 @@ impl Desk {
             since: self.opened,
             counted: 0,
             told_mtu: 0,
+            streams: Vec::new(),
         };
         self.sessions.insert(session, opened);
     }
@@ -165,6 +221,7 @@ mod tests {
             session,
             sequence: 0,
             answer_bytes: u32::MAX,
+            stamp_ns: 0,
         }
     }
 
@@ -221,6 +278,44 @@ mod tests {
             desk.reply(&probe(Kind::Echo, 8), &arrived(CLIENT, 100), 0)
                 .is_none()
         );
+    }
+
+    #[test]
+    fn tagged_probes_are_counted_and_not_answered() {
+        let mut desk = Desk::new([0; SOCKETS]);
+        desk.reply(&probe(Kind::Hello, 1), &arrived(CLIENT, 100), 7)
+            .expect("a greeting is answered");
+        let tagged = |stream| Probe {
+            sequence: stream,
+            ..probe(Kind::Tagged, 7)
+        };
+        for stream in [0, 3, 3, STREAMS_MAX as u32, u32::MAX] {
+            let reply = desk.reply(&tagged(stream), &arrived(CLIENT, 100), 0);
+            assert!(reply.is_none());
+        }
+        desk.reply(&tagged(3), &arrived(STRANGER, 100), 0);
+        let mut tally = |stream| {
+            let question = Probe {
+                sequence: stream,
+                ..probe(Kind::Tally, 7)
+            };
+            let reply = desk.reply(&question, &arrived(CLIENT, 100), 0);
+            reply.expect("a known session").answer.tally.received
+        };
+        assert_eq!([0, 1, 3, 99].map(&mut tally), [1, 0, 2, 0]);
+    }
+
+    #[test]
+    fn few_sessions_have_streams_and_the_oldest_loses_its_own_first() {
+        let mut desk = Desk::new([0; SOCKETS]);
+        for session in 1..=COUNTING_SESSIONS_MAX as u64 + 1 {
+            desk.reply(&probe(Kind::Hello, 0), &arrived(CLIENT, 100), session)
+                .expect("a greeting is answered");
+            desk.reply(&probe(Kind::Tagged, session), &arrived(CLIENT, 100), 0);
+        }
+        let counting = desk.sessions.values().filter(|one| !one.streams.is_empty());
+        assert_eq!(counting.count(), COUNTING_SESSIONS_MAX);
+        assert!(desk.sessions[&1].streams.is_empty());
     }
 
     #[test]

@@ -231,6 +231,7 @@ impl Client {
             session: self.session,
             sequence: self.sequence,
             answer_bytes: answer_bytes as u32,
+            stamp_ns: 0,
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Probes of this host and of the path to another one: what `gradwire doctor` measures. Nothing
-//! here judges; a number that could not be had is an absent number.
+//! Probes of this host and of the path to another one: what `gradwire doctor` and
+//! `gradwire switch probe` measure. Nothing here judges; a number that could not be had is an absent number.
 //!
 //! Start here:
 //! - [`Server`]: answers probes on the other host, never with more bytes than it was sent.
-//! - [`Client`]: reaches a server; `path` and `load` hold what it measures over the path.
+//! - [`Client`]: reaches a server; `path`, `load` and `tagged` hold what it measures over the path.
 //! - [`offload`]: whether runs of packets stay runs on this host.
 //! - [`device`]: an interface, and which features of it are switched on.
 //! - [`system`]: what the kernel allows this process: locked memory, buffers, time.
 //!
-//! `packet` draws a probe byte by byte; `desk` decides what is answered and has no socket; `socket`
-//! forbids that packets are cut and reads what ICMP says.
+//! `packet` draws a probe byte by byte; `desk` decides what is answered and `tally` counts what is
+//! not, both without a socket; `socket` forbids that packets are cut and reads what ICMP says.
 //!
 //! What is not here: what a finding costs and how it is mended (the `doctor` command).
 
@@ -23,6 +23,8 @@ mod path;
 mod server;
 mod socket;
 pub mod system;
+mod tagged;
+mod tally;
 
 use std::time::Instant;
 
@@ -31,6 +33,7 @@ pub use load::{Runs, Series};
 pub use path::{PathMtu, Reach, RoundTrips, Tag};
 pub use server::{Server, ServerError};
 pub use socket::Refusal;
+pub use tagged::{Passage, Passages, Tagging};
 
 /// Sockets of a client and of a server, each with a port of its own, as a rank has by default.
 pub const SOCKETS: usize = 8;

@@ -6,20 +6,27 @@
 //!   4      1  version, 1                    the same
 //!   5      1  kind                          kind + 128
 //!   6      1  1: answer as part of a run    traffic class that the probe arrived with
-//!   7      1  traffic class of the answer   1: the kernel refused to send a run
+//!   7      1  traffic class of the answer,  1: the kernel refused to send a run
+//!             of TAGGED the probe's own
 //!   8      8  session; of HELLO a nonce     the same
 //!  16      4  sequence; of REPORT an offset the same
+//!             of TAGGED a stream; of TALLY
+//!             one, and questions so far x 2^16
 //!  20      4  bytes of the answer at most   COUNT probes so far; of REPORT its length
 //!  24      4  zero                          packets that the server's kernel dropped so far
 //!  28      2  zero                          packets in the super-packet that the probe came in
 //!  30      2  zero                          MTU that ICMP told the server about this client
-//!  32      8  zero                          wall clock of the server, nanoseconds since 1970
-//!  40         zero                          HELLO: session 8, MTU 4, ports 8 x 2; REPORT: text
+//!  32      8  of TAGGED the sender's clock  wall clock of the server, nanoseconds since 1970
+//!  40         zero                          HELLO: session 8, MTU 4, ports 8 x 2; REPORT: text;
+//!                                           TALLY: 7 x 4, in the order of `tally::Tally`
 //! ```
+//!
+//! TAGGED has no answer.
 //!
 //! Every probe has at least [`PROBE_BYTES`], so that any answer fits in what was received.
 
 use super::SOCKETS;
+use super::tally::Tally;
 
 /// Bytes of the smallest probe, and of any answer but a report's.
 pub(super) const PROBE_BYTES: usize = 68;
@@ -41,6 +48,10 @@ pub(super) enum Kind {
     Count = 2,
     /// A piece of what the server's own host has found.
     Report = 3,
+    /// No answer, but to be counted, with its tags and its time.
+    Tagged = 4,
+    /// What was counted of a stream of TAGGED.
+    Tally = 5,
 }
 
 /// How answers to probes that arrive together are sent.
@@ -61,6 +72,8 @@ pub(super) struct Probe {
     pub(super) session: u64,
     pub(super) sequence: u32,
     pub(super) answer_bytes: u32,
+    /// Of TAGGED: when it was sent, by an estimate of the server's clock.
+    pub(super) stamp_ns: u64,
 }
 
 /// What an answer to HELLO adds.
@@ -87,11 +100,20 @@ pub(super) struct Answer {
     pub(super) told_mtu: u16,
     pub(super) wall_ns: u64,
     pub(super) welcome: Welcome,
+    /// Of TALLY.
+    pub(super) tally: Tally,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        let all = [Self::Hello, Self::Echo, Self::Count, Self::Report];
+        let all = [
+            Self::Hello,
+            Self::Echo,
+            Self::Count,
+            Self::Report,
+            Self::Tagged,
+            Self::Tally,
+        ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
@@ -106,6 +128,7 @@ impl Probe {
         out[8..16].copy_from_slice(&self.session.to_le_bytes());
         out[16..20].copy_from_slice(&self.sequence.to_le_bytes());
         out[20..24].copy_from_slice(&self.answer_bytes.to_le_bytes());
+        out[32..40].copy_from_slice(&self.stamp_ns.to_le_bytes());
     }
 
     /// The probe in a datagram; `None` when it is anything else.
@@ -122,6 +145,7 @@ impl Probe {
             session: u64_at(bytes, 8),
             sequence: u32_at(bytes, 16),
             answer_bytes: u32_at(bytes, 20),
+            stamp_ns: u64_at(bytes, 32),
         })
     }
 }
@@ -143,6 +167,15 @@ impl Answer {
         out[32..40].copy_from_slice(&self.wall_ns.to_le_bytes());
         if self.kind == Kind::Report {
             out[TEXT_AT..][..text.len()].copy_from_slice(text);
+            return;
+        }
+        if self.kind == Kind::Tally {
+            for (number, out) in words(&self.tally)
+                .iter()
+                .zip(out[40..68].chunks_exact_mut(4))
+            {
+                out.copy_from_slice(&number.to_le_bytes());
+            }
             return;
         }
         out[40..48].copy_from_slice(&self.welcome.session.to_le_bytes());
@@ -180,7 +213,36 @@ impl Answer {
                 mtu: u32_at(bytes, 48),
                 ports,
             },
+            tally: match kind {
+                Kind::Tally => tally_at(bytes, 40),
+                _ => Tally::default(),
+            },
         })
+    }
+}
+
+fn words(tally: &Tally) -> [u32; 7] {
+    [
+        tally.received,
+        tally.marked,
+        tally.bleached,
+        tally.rewritten,
+        tally.least_ns,
+        tally.median_ns,
+        tally.p99_ns,
+    ]
+}
+
+fn tally_at(bytes: &[u8], at: usize) -> Tally {
+    let word = |index: usize| u32_at(bytes, at + 4 * index);
+    Tally {
+        received: word(0),
+        marked: word(1),
+        bleached: word(2),
+        rewritten: word(3),
+        least_ns: word(4),
+        median_ns: word(5),
+        p99_ns: word(6),
     }
 }
 
@@ -238,6 +300,7 @@ mod tests {
             session: 0x0123_4567_89ab_cdef,
             sequence: 7,
             answer_bytes: 1400,
+            stamp_ns: 1 << 61,
         };
         let mut bytes = [0xff; PROBE_BYTES];
         probe.encode(&mut bytes);
@@ -259,10 +322,43 @@ mod tests {
                 mtu: 9000,
                 ports: [1, 2, 3, 4, 5, 6, 7, 65_535],
             },
+            tally: Tally::default(),
         };
         answer.encode(&[], &mut bytes);
         assert_eq!(Answer::decode(&bytes), Some(answer));
         assert_eq!(Probe::decode(&bytes), None, "an answer is never answered");
+    }
+
+    #[test]
+    fn a_tally_reads_back_as_written() {
+        let numbers = [1, 2, 3, 4, 5, 6, u32::MAX];
+        let mut bytes = [0; PROBE_BYTES];
+        let answer = Answer {
+            kind: Kind::Tally,
+            seen_class: 3,
+            run_refused: 0,
+            session: 1,
+            sequence: 2,
+            counted: 0,
+            kernel_drops: 4,
+            seen_run: 1,
+            told_mtu: 0,
+            wall_ns: 5,
+            welcome: Welcome::default(),
+            tally: Tally {
+                received: numbers[0],
+                marked: numbers[1],
+                bleached: numbers[2],
+                rewritten: numbers[3],
+                least_ns: numbers[4],
+                median_ns: numbers[5],
+                p99_ns: numbers[6],
+            },
+        };
+        answer.encode(&[], &mut bytes);
+        let read = Answer::decode(&bytes).expect("an answer");
+        assert_eq!(read.tally, answer.tally);
+        assert_eq!(words(&read.tally), numbers);
     }
 
     #[test]

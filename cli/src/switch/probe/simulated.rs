@@ -1,0 +1,82 @@
+//! The probe's packets in the simulator.
+
+use std::time::Duration;
+
+use gradwire_netsim::fabric::Fabric;
+use gradwire_netsim::simulation;
+use gradwire_netsim::transports::open_loop::{self, Fate, Fates, Traffic};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::Span;
+use gradwire_transport::probe::{Passage, Passages};
+
+use crate::exit::Failure;
+use crate::sim::files;
+
+/// Sends traffic from the first host of a fabric to the last; `rtt` is what thresholds are made
+/// for, the fabric's own without it.
+///
+/// # Errors
+/// [`Failure`] names the fabric and what is wrong with it.
+pub fn send(
+    given: &str,
+    job: &Job,
+    traffic: &Traffic,
+    rtt: Option<Span>,
+) -> Result<Fates, Failure> {
+    let fabric = files::fabric(given)?;
+    let wrong = |message: String| Failure::Input {
+        given: given.to_owned(),
+        message,
+    };
+    fabric.check().map_err(|error| wrong(error.to_string()))?;
+    let traffic = Traffic {
+        source: 0,
+        destination: fabric.hosts - 1,
+        ..traffic.clone()
+    };
+    if traffic.destination == 0 {
+        return Err(wrong("it has one host; the probe needs two".to_owned()));
+    }
+    check_size(&fabric, &traffic).map_err(wrong)?;
+    let mut policy = simulation::policy_of_job(job, &fabric);
+    policy.rtt = rtt.unwrap_or(policy.rtt);
+    Ok(open_loop::send(&fabric, &policy, &traffic))
+}
+
+fn check_size(fabric: &Fabric, traffic: &Traffic) -> Result<(), String> {
+    let largest = traffic.streams.iter().map(|stream| stream.payload).max();
+    match largest {
+        Some(payload) if payload > fabric.mtu => Err(format!(
+            "its packets carry at most {} bytes; --payload is {payload}",
+            fabric.mtu
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What came of the streams, as a real fabric's is told.
+pub fn passages(fates: &Fates) -> Passages {
+    let delays = fates.streams.iter().flat_map(|fate| &fate.delays);
+    let least = delays.min().copied().unwrap_or_default();
+    let streams = fates.streams.iter();
+    Passages {
+        streams: streams.map(|fate| passage(fate, least)).collect(),
+        ..Passages::default()
+    }
+}
+
+fn passage(fate: &Fate, least: Span) -> Passage {
+    let mut delays = fate.delays.clone();
+    delays.sort_unstable();
+    let above = |percent: usize| {
+        let rank = (delays.len() * percent).div_ceil(100);
+        Duration::from_nanos(delays[rank - 1].beyond(least).as_nanos())
+    };
+    Passage {
+        sent: fate.sent as u32,
+        received: fate.received as u32,
+        marked: fate.marked as u32,
+        delays: (!delays.is_empty()).then(|| (above(50), above(99))),
+        ..Passage::default()
+    }
+}

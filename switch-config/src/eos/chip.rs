@@ -1,0 +1,105 @@
+//! What the two kinds of chips can do, and their words.
+
+use crate::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Unit};
+use crate::policy::Balance;
+
+/// The schema that commands were checked against.
+const SCHEMA: &str = "schema of pyavd 6.4.0, eos_cli_config_gen";
+
+/// A kind of chips.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Chip {
+    /// Jericho.
+    Sand,
+    /// Trident and Tomahawk.
+    Trident,
+}
+
+impl Chip {
+    /// The chips of a version.
+    pub(super) fn of(version: &str) -> Self {
+        match version {
+            "sand" => Self::Sand,
+            _ => Self::Trident,
+        }
+    }
+
+    /// What a unicast queue is called.
+    pub(super) fn queue(self) -> &'static str {
+        match self {
+            Self::Sand => "tx-queue",
+            Self::Trident => "uc-tx-queue",
+        }
+    }
+
+    /// What it can do.
+    pub(super) fn limits(self) -> Limits {
+        Limits {
+            queues: Fact::new(8, "schema of pyavd 6.4.0: qos.tx_queue.queues ids 0..7"),
+            thresholds: Fact::new(
+                Thresholds {
+                    unit: Unit::Bytes(1),
+                    least: 1,
+                    most: 256_000_000,
+                    apart: 0,
+                },
+                "schema of pyavd 6.4.0: units bytes, least 1; schema of AVD 4: most 256000000",
+            ),
+            not_ect: Fact::new(
+                NotEct::Unknown,
+                "`qos random-detect ecn allow non-ect` exists in pyavd 6.4.0; what happens without \
+                 it was not found in any document that could be read",
+            ),
+            drop_precedence: Fact::new(
+                true,
+                "schema of pyavd 6.4.0: random_detect.drop.threshold.drop_precedence 0..2",
+            ),
+            marks_beside_precedence: Fact::new(
+                true,
+                "schema of pyavd 6.4.0: a queue has random_detect.ecn beside random_detect.drop",
+            ),
+            alphas: match self {
+                Self::Sand => Fact::new(
+                    None,
+                    "schema of pyavd 6.4.0: thresholds of shared memory are under platform.trident \
+                     only",
+                ),
+                Self::Trident => Fact::new(
+                    Some(Alphas { least: -7, most: 3 }),
+                    "schema of pyavd 6.4.0: platform.trident.mmu.queue_profiles, 1/128 to 8",
+                ),
+            },
+            trims: Fact::new(None, "no key in the schema of pyavd 6.4.0"),
+            balances: match self {
+                Self::Sand => Fact::new(&[Balance::Ecmp], SCHEMA),
+                Self::Trident => Fact::new(
+                    &[Balance::Ecmp, Balance::Adaptive],
+                    "schema of pyavd 6.4.0: ip_hardware.fib.load_balance_distribution.dynamic",
+                ),
+            },
+            remarks: REMARKS,
+        }
+    }
+}
+
+const REMARKS: &[Fact<&'static str>] = &[
+    Fact::new(
+        "`random-detect drop` and `random-detect ecn` are never written for one drop precedence: \
+         WRED drops packets whether ECN-capable or not",
+        "arista.com, description of WRED in the list of transfers of information",
+    ),
+    Fact::new(
+        "whether ECT marks and drops of drop precedence 2 go together on a given chip is not \
+         proven: watch the counters on one port first",
+        "not found",
+    ),
+    Fact::new(
+        "maps of DSCPs and of traffic classes are the whole switch's: ports outside the plan that \
+         trust DSCPs follow them, too",
+        SCHEMA,
+    ),
+    Fact::new(
+        "UDP ports are in the hash of equal paths by default; the hash itself is not written",
+        "no key in the schema of pyavd 6.4.0 beside load_balance.policies of sand chips",
+    ),
+];

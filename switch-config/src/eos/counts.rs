@@ -1,0 +1,131 @@
+//! Counters of `| json`, in the three forms whose keys are known.
+//!
+//! `show qos interfaces ecn counters queue` has `intfQueueCounters`; `show interfaces counters
+//! queue detail` has `egressQueueCounters` on Trident and Tomahawk, where each drop precedence is
+//! counted, and `show interfaces counters queue drops` has `interfaces` on Jericho, where they are
+//! not. The keys are those that the tests of anta 1.10.0 read (`tests/interfaces.py`). Several
+//! outputs may stand one behind the other. Whoever has other forms gives the neutral one.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Deserializer, Map, Value};
+
+use super::maps::FIRST_TO_DROP;
+use crate::counters::QueueCount;
+use crate::reading::ReadError;
+
+const WHAT: &str = "counters of EOS in JSON";
+
+/// Counts by port and queue.
+type Counts = BTreeMap<(String, u8), QueueCount>;
+
+/// The counters of one or several outputs.
+pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
+    let mut counts = Counts::new();
+    for value in Deserializer::from_str(text).into_iter::<Value>() {
+        let value = value.map_err(|error| ReadError {
+            what: WHAT,
+            line: Some(error.line()),
+            message: format!("{error}; give the output of a show command with `| json`"),
+        })?;
+        let found = [marks(&value, &mut counts), trident(&value, &mut counts), {
+            sand(&value, &mut counts)
+        }];
+        if found.iter().all(Option::is_none) {
+            return Err(ReadError {
+                what: WHAT,
+                line: None,
+                message: "neither `intfQueueCounters` nor `egressQueueCounters` nor `interfaces`; \
+                          give `show qos interfaces ecn counters queue | json` and `show \
+                          interfaces counters queue detail | json`"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(counts.into_values().collect())
+}
+
+fn count<'a>(counts: &'a mut Counts, port: &str, queue: u8) -> &'a mut QueueCount {
+    let entry = counts.entry((port.to_owned(), queue));
+    entry.or_insert_with(|| QueueCount {
+        port: port.to_owned(),
+        queue,
+        ..QueueCount::default()
+    })
+}
+
+/// `intfQueueCounters.PORT.queueCounters.QUEUE`: packets marked, `-` where none are counted.
+fn marks(value: &Value, counts: &mut Counts) -> Option<()> {
+    for (port, found) in object(value, "intfQueueCounters")? {
+        for (name, marked) in object(found, "queueCounters").into_iter().flatten() {
+            if let (Some(queue), Some(marked)) = (queue(name), number(marked)) {
+                count(counts, port, queue).marked = Some(marked);
+            }
+        }
+    }
+    Some(())
+}
+
+/// `egressQueueCounters.interfaces.PORT.ucastQueues.trafficClasses.TC.dropPrecedences.DP`.
+fn trident(value: &Value, counts: &mut Counts) -> Option<()> {
+    let ports = object(value.get("egressQueueCounters")?, "interfaces")?;
+    for (port, found) in ports {
+        let queues = found.get("ucastQueues");
+        let classes = queues.and_then(|queues| object(queues, "trafficClasses"));
+        for (name, class) in classes.into_iter().flatten() {
+            let Some(queue) = queue(name) else { continue };
+            let row = count(counts, port, queue);
+            for (name, packets) in object(class, "dropPrecedences").into_iter().flatten() {
+                add_precedence(row, self::queue(name), packets);
+            }
+        }
+    }
+    Some(())
+}
+
+fn add_precedence(row: &mut QueueCount, precedence: Option<u8>, packets: &Value) {
+    let of = |key| packets.get(key).and_then(number).unwrap_or(0);
+    row.sent += of("enqueuedPackets");
+    let early = row.early.get_or_insert(0);
+    match precedence == Some(FIRST_TO_DROP) {
+        true => *early += of("droppedPackets"),
+        false => row.full += of("droppedPackets"),
+    }
+}
+
+/// `interfaces.PORT.trafficClasses.TC.{ingressVoqCounters,egressQueueCounters}.countersSum`: early
+/// drops are not told from others.
+fn sand(value: &Value, counts: &mut Counts) -> Option<()> {
+    for (port, found) in object(value, "interfaces")? {
+        for (name, class) in object(found, "trafficClasses").into_iter().flatten() {
+            let Some(queue) = queue(name) else { continue };
+            let row = count(counts, port, queue);
+            let of = |side: &str, key: &str| {
+                let sum = class.get(side).and_then(|side| side.get("countersSum"));
+                let packets = sum.and_then(|sum| sum.get(key)).and_then(number);
+                packets.unwrap_or(0)
+            };
+            row.sent += of("egressQueueCounters", "enqueuedPackets");
+            row.full += of("ingressVoqCounters", "droppedPackets");
+            row.full += of("egressQueueCounters", "droppedPackets");
+        }
+    }
+    Some(())
+}
+
+fn object<'a>(value: &'a Value, key: &str) -> Option<&'a Map<String, Value>> {
+    value.get(key)?.as_object()
+}
+
+/// A number, or one in quotes.
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// The number at the end of a name: 3 of `TC3`, `UC3` and `3`.
+fn queue(name: &str) -> Option<u8> {
+    let start = name
+        .trim_end_matches(|letter: char| letter.is_ascii_digit())
+        .len();
+    name[start..].parse().ok()
+}

@@ -1,0 +1,174 @@
+//! The lines of a plan.
+
+use gradwire_protocol::units::{Dscp, Rate};
+
+use super::chip::Chip;
+use super::maps;
+use crate::lines::{Line, Lines, facts};
+use crate::plan::{Plan, PlanQueue, Profile, Selection};
+use crate::policy::{Balance, DSCPS};
+
+/// Name of the profile of dynamic thresholds.
+pub(super) const MEMORY: &str = "gradwire";
+/// What dynamic load balancing is switched on with.
+pub(super) const DYNAMIC: &str = "ip hardware fib load-balance distribution dynamic";
+/// What begins a profile of dynamic thresholds, and the command that takes one into use.
+pub(super) const MMU: &str = "platform trident mmu queue profile";
+/// What a port says over the head of its profile, each with the words of the slot.
+const OVERRIDES: [&str; 6] = [
+    "qos trust",
+    "qos cos",
+    "qos dscp",
+    "tx-queue",
+    "uc-tx-queue",
+    "priority-flow-control priority",
+];
+
+/// Name of the QoS profile of ports of a rate.
+pub(super) fn profile_name(rate: Rate) -> String {
+    format!("gradwire-{rate}")
+}
+
+/// The plan as a whole configuration.
+pub(super) fn whole(plan: &Plan) -> Lines {
+    let mut sections = vec![vec![Line::leaf(format!(
+        "! gradwire {} from {}",
+        plan.target, plan.site.origin
+    ))]];
+    if let Some(exponent) = plan.alpha {
+        sections.push(vec![memory(plan, exponent)]);
+    }
+    sections.extend(
+        rates(plan)
+            .into_iter()
+            .map(|rate| vec![profile(plan, rate)]),
+    );
+    sections.extend(plan.site.ports.iter().map(|port| {
+        let name = profile_name(port.rate);
+        let lines = vec![
+            Line::leaf(format!("service-profile {name}")),
+            Line::leaf("no priority-flow-control"),
+        ];
+        vec![Line::new(format!("interface {}", port.name), lines)]
+    }));
+    if plan.balance == Balance::Adaptive {
+        sections.push(vec![Line::leaf(DYNAMIC)]);
+    }
+    sections.push(maps(plan));
+    if plan.alpha.is_some() {
+        sections.push(vec![Line::leaf(format!("{MMU} {MEMORY} apply"))]);
+    }
+    let fenced = sections.into_iter().flat_map(|mut section| {
+        section.push(Line::leaf("!"));
+        section
+    });
+    Lines::indented(fenced.collect(), 3)
+}
+
+/// Speeds of the plan's ports, each once, ascending.
+fn rates(plan: &Plan) -> Vec<Rate> {
+    let mut rates: Vec<Rate> = plan.site.ports.iter().map(|port| port.rate).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    rates
+}
+
+fn memory(plan: &Plan, exponent: i8) -> Line {
+    let threshold = match exponent {
+        0.. => (1_u32 << exponent).to_string(),
+        _ => format!("1/{}", 1_u32 << -exponent),
+    };
+    let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
+    numbers.sort_unstable();
+    let lines = numbers.into_iter().map(|number| {
+        Line::leaf(format!(
+            "egress unicast queue {number} threshold {threshold}"
+        ))
+    });
+    Line::new(format!("{MMU} {MEMORY}"), lines.collect())
+}
+
+fn profile(plan: &Plan, rate: Rate) -> Line {
+    let mut lines = vec![
+        Line::leaf("qos trust dscp"),
+        Line::leaf("no priority-flow-control"),
+    ];
+    let word = Chip::of(plan.target.version).queue();
+    for queue in plan.queues.iter().rev() {
+        let mut settings = vec![Line::leaf("priority strict")];
+        let share = queue.marks_above;
+        let mut profiles = plan.profiles.iter();
+        let found = profiles.find(|found| Some(found.share) == share && found.rate == rate);
+        settings.extend(found.into_iter().flat_map(|found| detection(plan, found)));
+        lines.push(Line::leaf("!"));
+        lines.push(Line::new(format!("{word} {}", queue.number), settings));
+    }
+    Line::new(format!("qos profile {}", profile_name(rate)), lines)
+}
+
+/// Marks and drops of a queue.
+fn detection(plan: &Plan, profile: &Profile) -> Vec<Line> {
+    let (low, high) = (
+        profile.threshold.low_bytes(),
+        profile.threshold.high_bytes(),
+    );
+    let depths = format!("minimum-threshold {low} bytes maximum-threshold {high} bytes");
+    let marks = format!("random-detect ecn {depths} max-mark-probability 100 weight 0");
+    let drops = format!(
+        "random-detect drop drop-precedence {} {depths} drop-probability 100 weight 0",
+        maps::FIRST_TO_DROP
+    );
+    let count = "random-detect ecn count".to_owned();
+    let lines = match plan.selection {
+        Selection::Ecn => vec![marks, count],
+        Selection::PrecedenceAndEcn => vec![marks, drops, count],
+        Selection::Precedence => vec![drops],
+    };
+    lines.into_iter().map(Line::leaf).collect()
+}
+
+/// Where every DSCP goes, and every traffic class.
+fn maps(plan: &Plan) -> Vec<Line> {
+    let by_precedence = plan.selection != Selection::Ecn;
+    let target = |dscp: Dscp| {
+        let queue: &PlanQueue = plan.queue_of_dscp(dscp);
+        maps::Target {
+            class: queue.number,
+            drops_first: by_precedence && queue.droppable == Some(dscp),
+        }
+    };
+    let rows = (0..DSCPS as u8).map(|dscp| (dscp, target(Dscp(dscp)).to_string()));
+    let mut lines = maps::lines(rows);
+    let word = Chip::of(plan.target.version).queue();
+    let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
+    numbers.sort_unstable();
+    lines.extend(
+        numbers
+            .into_iter()
+            .map(|number| Line::leaf(format!("qos map traffic-class {number} to {word} {number}"))),
+    );
+    lines
+}
+
+/// Adds to the ports of `wanted` what takes away that they say something else than their profile
+/// in `running`.
+pub(super) fn clear_overrides(wanted: &mut Lines, running: &Lines) {
+    for port in &mut wanted.below {
+        let Some(found) = facts(&running.below).find(|line| line.text == port.text) else {
+            continue;
+        };
+        if port.after("interface").is_none() {
+            continue;
+        }
+        let bare = found
+            .facts()
+            .map(|line| line.text.strip_prefix("no ").unwrap_or(&line.text));
+        let overrides = bare.filter(|bare| {
+            let line = Line::leaf(*bare);
+            OVERRIDES.iter().any(|words| line.after(words).is_some())
+        });
+        let cleared = overrides.map(|bare| Line::leaf(format!("default {bare}")));
+        let cleared: Vec<Line> = cleared.collect();
+        port.below.extend(cleared);
+    }
+}

@@ -1,0 +1,485 @@
+//! What a configuration says of the plan's ports, and what in it leads nowhere.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::units::Dscp;
+
+use super::facts::{LEVELS, Scheduling, scheduling};
+use super::statements::{Statements, Words};
+use crate::lint::{Finding, Rule};
+use crate::plan::{Plan, Selection};
+use crate::policy::DSCPS;
+use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+
+/// Classes that Junos has by itself, and their queues (QFX).
+const DEFAULT_CLASSES: [(&str, u8); 5] = [
+    ("best-effort", 0),
+    ("fcoe", 3),
+    ("no-loss", 4),
+    ("network-control", 7),
+    ("mcast", 8),
+];
+
+/// Names that Junos has for code points (`show class-of-service code-point-aliases dscp`).
+const ALIASES: [(&str, u8); 22] = [
+    ("be", 0),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("ef", 46),
+    ("nc1", 48),
+    ("cs6", 48),
+    ("nc2", 56),
+];
+
+/// Loss priorities; the first is kept longest.
+const LOSSES: [&str; 4] = ["low", "medium-low", "medium-high", "high"];
+
+/// Reads a configuration.
+pub(super) fn reading(plan: &Plan, statements: &Statements) -> Reading {
+    let all = statements.in_force();
+    let cos = all.filter(|words| words.first().is_some_and(|word| word == "class-of-service"));
+    let mut reader = Reader {
+        plan,
+        cos: cos.collect(),
+        classes: BTreeMap::new(),
+        findings: Vec::new(),
+    };
+    reader.classes();
+    let mut ports = BTreeMap::new();
+    for port in &plan.site.ports {
+        if let Some(said) = reader.port(&port.name) {
+            ports.insert(port.name.clone(), said);
+        }
+    }
+    let mut findings = reader.findings;
+    let mut seen: Vec<Finding> = Vec::new();
+    findings.retain(|finding| {
+        let new = !seen.contains(finding);
+        if new {
+            seen.push(finding.clone());
+        }
+        new
+    });
+    Reading { ports, findings }
+}
+
+struct Reader<'a> {
+    plan: &'a Plan,
+    cos: Vec<&'a Words>,
+    /// Queue of each forwarding class; `None` where none is said.
+    classes: BTreeMap<String, Option<u8>>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Reader<'a> {
+    fn find(&mut self, rule: Rule, place: &str, text: impl Into<String>) {
+        self.findings.push(Finding::new(rule, place, text));
+    }
+
+    /// What stands behind these words, line by line.
+    fn behind(&self, prefix: &[&str]) -> Vec<&'a [String]> {
+        let cos = self.cos.iter().copied();
+        let fits = cos.filter(|words| {
+            let mut pairs = words[1..].iter().zip(prefix);
+            words.len() > prefix.len() && pairs.all(|(word, wanted)| word == wanted)
+        });
+        fits.map(|words| &words[prefix.len() + 1..]).collect()
+    }
+
+    /// The word behind these, of the last line that has one.
+    fn value(&self, prefix: &[&str]) -> Option<&'a str> {
+        let behind = self.behind(prefix);
+        let first = behind.iter().rev().find_map(|rest| rest.first());
+        first.map(String::as_str)
+    }
+
+    fn is_there(&self, prefix: &[&str]) -> bool {
+        let cos = &self.cos;
+        cos.iter().any(|words| {
+            let mut pairs = prefix.iter().zip(words.iter().skip(1));
+            words.len() > prefix.len() && pairs.all(|(wanted, word)| word == wanted)
+        })
+    }
+
+    fn classes(&mut self) {
+        for (name, queue) in DEFAULT_CLASSES {
+            self.classes.insert(name.to_owned(), Some(queue));
+        }
+        for rest in self.behind(&["forwarding-classes", "queue"]) {
+            if let [queue, class, ..] = rest {
+                self.class(class, Some(queue));
+            }
+        }
+        for rest in self.behind(&["forwarding-classes", "class"]) {
+            match rest {
+                [class, word, queue, ..] if word == "queue-num" => self.class(class, Some(queue)),
+                [class] => self.class(class, None),
+                _ => {}
+            }
+        }
+    }
+
+    fn class(&mut self, class: &str, queue: Option<&str>) {
+        let place = format!("forwarding-classes class {class}");
+        let number = match queue.map(|queue| (queue, queue.parse::<u8>())) {
+            None => None,
+            Some((_, Ok(number))) => {
+                if number > 7 {
+                    let text = format!("queue {number} is no unicast queue; they are 0 to 7");
+                    self.find(Rule::QueueRange, &place, text);
+                }
+                Some(number)
+            }
+            Some((given, Err(_))) => {
+                let text = format!("queue-num `{given}` is no number from 0 to 7");
+                self.find(Rule::Schema, &place, text);
+                None
+            }
+        };
+        self.classes.insert(class.to_owned(), number);
+    }
+
+    /// What is said of a port, if anything is.
+    fn port(&mut self, port: &str) -> Option<PortReading> {
+        let name = self.binding_of(port)?;
+        let mut said = PortReading::default();
+        self.landings(&name, &mut said);
+        if let Some(map) = self.map_of(&name) {
+            self.queues(&map, &mut said);
+        }
+        self.pauses(&name, &mut said);
+        Some(said)
+    }
+
+    /// The name under which a port is configured: its own, else a wildcard that fits.
+    fn binding_of(&self, port: &str) -> Option<String> {
+        let names = self.behind(&["interfaces"]);
+        let mut names = names.iter().filter_map(|rest| rest.first());
+        if names.clone().any(|name| name == port) {
+            return Some(port.to_owned());
+        }
+        names.find(|name| fits(name, port)).cloned()
+    }
+
+    fn landings(&mut self, port: &str, said: &mut PortReading) {
+        let at = ["interfaces", port, "unit", "0", "classifiers", "dscp"];
+        let Some(name) = self.value(&at) else { return };
+        let place = format!("classifiers dscp {name}");
+        if !self.is_there(&["classifiers", "dscp", name]) {
+            let text = format!("{port} refers to it, and it is not defined");
+            return self.find(Rule::Dangling, &place, text);
+        }
+        let rows = self.behind(&["classifiers", "dscp", name]);
+        let mut any = false;
+        for row in rows {
+            let [_, class, _, loss, _, code, ..] = row else {
+                continue;
+            };
+            any = true;
+            let Some(dscp) = self.code_point(&place, code) else {
+                continue;
+            };
+            if !LOSSES.contains(&loss.as_str()) {
+                let text = format!("loss-priority `{loss}`; there are {}", LOSSES.join(", "));
+                self.find(Rule::Schema, &place, text);
+            }
+            let Some(queue) = self.queue_of(class, &place) else {
+                continue;
+            };
+            said.landings[usize::from(dscp.0)] = Some(Landing {
+                queue,
+                drops_first: loss != LOSSES[0],
+            });
+        }
+        if !any {
+            let text = "has no code points: all packets go to best-effort";
+            self.find(Rule::DscpMapEmpty, &place, text);
+        }
+    }
+
+    fn queue_of(&mut self, class: &str, place: &str) -> Option<u8> {
+        match self.classes.get(class) {
+            Some(Some(queue)) => Some(*queue),
+            Some(None) => {
+                let text = format!("forwarding class {class} has no queue: give it a queue-num");
+                self.find(Rule::NoQueue, place, text);
+                None
+            }
+            None => {
+                let text = format!("forwarding class {class} is not defined");
+                self.find(Rule::Dangling, place, text);
+                None
+            }
+        }
+    }
+
+    fn code_point(&mut self, place: &str, code: &str) -> Option<Dscp> {
+        let alias = ALIASES.iter().find(|(name, _)| *name == code);
+        let own = self.value(&["code-point-aliases", "dscp", code]);
+        let bits = own.unwrap_or(code);
+        let binary = bits.len() == 6 && bits.bytes().all(|bit| bit == b'0' || bit == b'1');
+        match (binary, alias) {
+            (true, _) => u8::from_str_radix(bits, 2).ok().map(Dscp),
+            (false, Some((_, dscp))) => Some(Dscp(*dscp)),
+            (false, None) => {
+                let text = format!("code point `{code}` is neither six bits nor a known alias");
+                self.find(Rule::Schema, place, text);
+                None
+            }
+        }
+    }
+
+    /// The scheduler map of a port: its own, or that of its traffic control profile.
+    fn map_of(&mut self, port: &str) -> Option<String> {
+        let direct = self.value(&["interfaces", port, "scheduler-map"]);
+        let profile = match scheduling(self.plan.target.version) {
+            Scheduling::Levels => None,
+            Scheduling::StrictSet => self.profile_of(port),
+        };
+        let map = profile.or_else(|| direct.map(str::to_owned)).or_else(|| {
+            self.value(&["interfaces", port, "unit", "0", "scheduler-map"])
+                .map(str::to_owned)
+        })?;
+        if self.is_there(&["scheduler-maps", &map]) {
+            return Some(map);
+        }
+        let place = format!("scheduler-maps {map}");
+        let text = format!("{port} refers to it, and it is not defined");
+        self.find(Rule::Dangling, &place, text);
+        None
+    }
+
+    /// The scheduler map of the forwarding class set of a port.
+    fn profile_of(&mut self, port: &str) -> Option<String> {
+        let sets = self.behind(&["interfaces", port, "forwarding-class-set"]);
+        let (set, profile) = sets.iter().find_map(|rest| match rest {
+            [set, word, profile, ..] if word == "output-traffic-control-profile" => {
+                Some((set.clone(), profile.clone()))
+            }
+            _ => None,
+        })?;
+        if !self.is_there(&["forwarding-class-sets", &set]) {
+            let text = format!("{port} refers to it, and it is not defined");
+            self.find(
+                Rule::Dangling,
+                &format!("forwarding-class-sets {set}"),
+                text,
+            );
+        }
+        for queue in &self.plan.queues {
+            let class = format!("{}-{}", super::write::OURS, queue.name());
+            if self.is_there(&["forwarding-classes", "class", &class])
+                && !self.is_there(&["forwarding-class-sets", &set, "class", &class])
+            {
+                let text = format!("forwarding class {class} is not in it: nothing serves it");
+                let place = format!("forwarding-class-sets {set}");
+                self.find(Rule::NoQueue, &place, text);
+            }
+        }
+        let place = format!("traffic-control-profiles {profile}");
+        let map = self.value(&["traffic-control-profiles", &profile, "scheduler-map"]);
+        if map.is_none() {
+            let text = format!("{port} refers to it, and it has no scheduler-map");
+            self.find(Rule::Dangling, &place, text);
+        }
+        map.map(str::to_owned)
+    }
+
+    fn queues(&mut self, map: &str, said: &mut PortReading) {
+        let place = format!("scheduler-maps {map}");
+        for row in self.behind(&["scheduler-maps", map, "forwarding-class"]) {
+            let [class, _, scheduler, ..] = row else {
+                continue;
+            };
+            let Some(queue) = self.queue_of(class, &place) else {
+                continue;
+            };
+            if !self.is_there(&["schedulers", scheduler]) {
+                let text = format!("scheduler {scheduler} is not defined");
+                self.find(Rule::Dangling, &place, text);
+                continue;
+            }
+            let service = self.service(scheduler, queue);
+            let marking = self.marking(scheduler);
+            said.queues.insert(
+                queue,
+                QueueReading {
+                    service,
+                    marking,
+                    alpha: None,
+                },
+            );
+        }
+    }
+
+    fn service(&mut self, scheduler: &str, queue: u8) -> Service {
+        let place = format!("schedulers {scheduler}");
+        let priority = self.value(&["schedulers", scheduler, "priority"]);
+        let Some(priority) = priority else {
+            return Service::Unsaid;
+        };
+        let model = scheduling(self.plan.target.version);
+        let level = LEVELS.iter().position(|known| *known == priority);
+        match (model, level) {
+            (_, None) => {
+                let text = format!("priority `{priority}`; there are {}", LEVELS.join(", "));
+                self.find(Rule::Schema, &place, text);
+                Service::Unsaid
+            }
+            (Scheduling::Levels, Some(level)) => Service::Strict {
+                rank: (LEVELS.len() - level) as u16,
+            },
+            (Scheduling::StrictSet, Some(0)) => {
+                if self.is_there(&["schedulers", scheduler, "transmit-rate"]) {
+                    let text = "is strict-high and has a transmit-rate: one of both";
+                    self.find(Rule::StrictWeight, &place, text);
+                }
+                Service::Strict {
+                    rank: u16::from(queue) + 1,
+                }
+            }
+            (Scheduling::StrictSet, Some(_)) => {
+                if priority != "low" {
+                    let text = format!("priority `{priority}`; this model has strict-high and low");
+                    self.find(Rule::Schema, &place, text);
+                }
+                Service::Weighted
+            }
+        }
+    }
+
+    fn marking(&mut self, scheduler: &str) -> Option<Marking> {
+        let place = format!("schedulers {scheduler}");
+        let ecn = self.is_there(&["schedulers", scheduler, "explicit-congestion-notification"]);
+        let by_precedence = self.plan.selection == Selection::Precedence;
+        let mut profiles: BTreeMap<&str, &str> = BTreeMap::new();
+        for row in self.behind(&["schedulers", scheduler, "drop-profile-map"]) {
+            match row {
+                [_, loss, _, _, _, profile, ..] => profiles.insert(loss, profile),
+                _ => continue,
+            };
+        }
+        let any = profiles.get("any").copied();
+        let low = profiles.get("low").copied().or(any);
+        let wanted = match by_precedence {
+            true => profiles.get("high").copied().or(any),
+            false => low,
+        };
+        if by_precedence && !ecn && low.is_some() {
+            let text = "loss-priority low has a drop profile: packets to be kept are dropped early";
+            self.find(Rule::DropPrecedence, &place, text);
+        }
+        let Some(profile) = wanted.or(low) else {
+            if ecn {
+                let text = "has explicit-congestion-notification and no drop profile to mark by";
+                self.find(Rule::Dangling, &place, text);
+            }
+            return None;
+        };
+        let curve = self.curve(profile, &place)?;
+        Some(Marking {
+            marks_ect: ecn,
+            drops_droppable: wanted.is_some() && (!by_precedence || !ecn),
+            ..curve
+        })
+    }
+
+    /// The thresholds of a drop profile.
+    fn curve(&mut self, profile: &str, place: &str) -> Option<Marking> {
+        if !self.is_there(&["drop-profiles", profile]) {
+            let text = format!("drop profile {profile} is not defined");
+            self.find(Rule::Dangling, place, text);
+            return None;
+        }
+        let place = format!("drop-profiles {profile}");
+        let levels = self.percents(profile, "fill-level", &place);
+        let shares = self.percents(profile, "drop-probability", &place);
+        let (Some(low), Some(high), Some(percent)) = (levels.first(), levels.last(), shares.last())
+        else {
+            let text = "needs fill levels and drop probabilities from 0 to 100";
+            self.find(Rule::Schema, &place, text);
+            return None;
+        };
+        if levels.len() != shares.len() || levels.len() < 2 {
+            let text = format!(
+                "has {} fill levels and {} drop probabilities: give as many of each, two at least",
+                levels.len(),
+                shares.len()
+            );
+            self.find(Rule::Schema, &place, text);
+        }
+        let memory = self.plan.site.buffer.port_bytes().get();
+        let bytes = |percent: u8| memory * u64::from(percent) / 100;
+        Some(Marking {
+            low: bytes(*low),
+            high: bytes(*high),
+            percent: *percent,
+            marks_ect: false,
+            drops_droppable: false,
+        })
+    }
+
+    fn percents(&mut self, profile: &str, what: &str, place: &str) -> Vec<u8> {
+        let rows = self.behind(&["drop-profiles", profile, "interpolate", what]);
+        let mut percents = Vec::new();
+        for given in rows.iter().filter_map(|row| row.first()) {
+            match given.parse::<u8>() {
+                Ok(percent) if percent <= 100 => percents.push(percent),
+                _ => {
+                    let text = format!("{what} `{given}` is no percentage from 0 to 100");
+                    self.find(Rule::Schema, place, text);
+                }
+            }
+        }
+        percents
+    }
+
+    fn pauses(&mut self, port: &str, said: &mut PortReading) {
+        let at = ["interfaces", port, "congestion-notification-profile"];
+        let Some(profile) = self.value(&at) else {
+            return;
+        };
+        let place = format!("congestion-notification-profile {profile}");
+        if !self.is_there(&["congestion-notification-profile", profile]) {
+            let text = format!("{port} refers to it, and it is not defined");
+            return self.find(Rule::Dangling, &place, text);
+        }
+        let rows = self.behind(&["congestion-notification-profile", profile, "input"]);
+        for row in rows {
+            let [_, _, code, word, ..] = row else {
+                continue;
+            };
+            let bits = u8::from_str_radix(code, 2);
+            let on = word == "pfc" && code.len() <= 6;
+            if let (true, Ok(bits)) = (on, bits) {
+                let class = if code.len() > 3 { bits >> 3 } else { bits };
+                said.pauses.push(class.min((DSCPS / 8) as u8 - 1));
+            }
+        }
+        said.pauses.sort_unstable();
+        said.pauses.dedup();
+    }
+}
+
+/// Whether a name with `*` in it fits a port.
+fn fits(pattern: &str, port: &str) -> bool {
+    let Some((start, end)) = pattern.split_once('*') else {
+        return false;
+    };
+    port.len() >= start.len() + end.len() && port.starts_with(start) && port.ends_with(end)
+}

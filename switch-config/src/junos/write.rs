@@ -1,0 +1,156 @@
+//! The plan as Junos statements.
+
+use super::facts::{LEVELS, Scheduling, scheduling};
+use super::statements::{Edit, Statements, Words, words};
+use crate::plan::{Plan, PlanQueue, Port, Selection};
+
+/// What all names of ours begin with.
+pub(super) const OURS: &str = "gradwire";
+/// The class of the switch's own routing packets; Junos has it by default.
+pub(super) const HOST_CLASS: &str = "network-control";
+
+/// All statements of the plan, in the order of Junos.
+pub(super) fn statements(plan: &Plan) -> Statements {
+    let mut writer = Writer {
+        plan,
+        statements: Statements::default(),
+    };
+    writer.classes();
+    writer.drop_profiles();
+    let mut rates: Vec<&Port> = plan.site.ports.iter().collect();
+    rates.sort_by_key(|port| port.rate);
+    rates.dedup_by_key(|port| port.rate);
+    for port in rates {
+        writer.schedulers(port);
+    }
+    for port in &plan.site.ports {
+        writer.port(port);
+    }
+    writer.statements
+}
+
+/// The forwarding class of a queue.
+fn class_name(queue: &PlanQueue) -> String {
+    format!("{OURS}-{}", queue.name())
+}
+
+struct Writer<'a> {
+    plan: &'a Plan,
+    statements: Statements,
+}
+
+impl Writer<'_> {
+    fn set(&mut self, text: &str) {
+        self.put(words(text));
+    }
+
+    fn put(&mut self, mut words: Words) {
+        words.insert(0, "class-of-service".to_owned());
+        self.statements.edit(&Edit::Set(words));
+    }
+
+    fn classes(&mut self) {
+        let plan = self.plan;
+        let strict_set = scheduling(plan.target.version) == Scheduling::StrictSet;
+        for queue in &plan.queues {
+            let class = class_name(queue);
+            self.set(&format!(
+                "forwarding-classes class {class} queue-num {}",
+                queue.number
+            ));
+            let droppable = match plan.selection {
+                Selection::Ecn => "low",
+                Selection::PrecedenceAndEcn | Selection::Precedence => "high",
+            };
+            let kept = queue.dscps.iter().map(|dscp| (dscp, "low"));
+            let dropped = queue.droppable.iter().map(|dscp| (dscp, droppable));
+            for (dscp, loss) in kept.chain(dropped) {
+                self.set(&format!(
+                    "classifiers dscp {OURS} forwarding-class {class} loss-priority {loss} \
+                     code-points {:06b}",
+                    dscp.0
+                ));
+            }
+            if strict_set {
+                self.set(&format!("forwarding-class-sets {OURS} class {class}"));
+            }
+        }
+        if strict_set {
+            self.set(&format!("forwarding-class-sets {OURS} class {HOST_CLASS}"));
+        }
+    }
+
+    fn drop_profiles(&mut self) {
+        for profile in &self.plan.profiles {
+            let at = format!("drop-profiles {OURS}-{} interpolate", profile.name);
+            self.set(&format!("{at} fill-level {}", profile.threshold.low));
+            self.set(&format!("{at} fill-level {}", profile.threshold.high));
+            self.set(&format!("{at} drop-probability 0"));
+            self.set(&format!("{at} drop-probability 100"));
+        }
+    }
+
+    /// Schedulers and their map for ports of one rate.
+    fn schedulers(&mut self, port: &Port) {
+        let plan = self.plan;
+        let map = format!("{OURS}-{}", port.rate);
+        let model = scheduling(plan.target.version);
+        if model == Scheduling::StrictSet {
+            self.set(&format!(
+                "traffic-control-profiles {map} scheduler-map {map}"
+            ));
+        }
+        for (at, queue) in plan.queues.iter().enumerate() {
+            let profile = plan.profile(queue, port);
+            let scheduler = match profile {
+                Some(_) => format!("{}-{}", class_name(queue), port.rate),
+                None => class_name(queue),
+            };
+            let mut classes = vec![class_name(queue)];
+            if at == 0 {
+                classes.push(HOST_CLASS.to_owned());
+            }
+            for class in classes {
+                self.set(&format!(
+                    "scheduler-maps {map} forwarding-class {class} scheduler {scheduler}"
+                ));
+            }
+            let priority = match model {
+                Scheduling::StrictSet => LEVELS[0],
+                Scheduling::Levels => LEVELS[at],
+            };
+            self.set(&format!("schedulers {scheduler} priority {priority}"));
+            let Some(profile) = profile else { continue };
+            let loss = match plan.selection {
+                Selection::Ecn => "low",
+                Selection::PrecedenceAndEcn | Selection::Precedence => "high",
+            };
+            self.set(&format!(
+                "schedulers {scheduler} drop-profile-map loss-priority {loss} protocol any \
+                 drop-profile {OURS}-{}",
+                profile.name
+            ));
+            if plan.selection != Selection::Precedence {
+                self.set(&format!(
+                    "schedulers {scheduler} explicit-congestion-notification"
+                ));
+            }
+        }
+    }
+
+    fn port(&mut self, port: &Port) {
+        let model = scheduling(self.plan.target.version);
+        let map = format!("{OURS}-{}", port.rate);
+        let binding = match model {
+            Scheduling::StrictSet => {
+                format!("forwarding-class-set {OURS} output-traffic-control-profile {map}")
+            }
+            Scheduling::Levels => format!("scheduler-map {map}"),
+        };
+        for text in [binding, format!("unit 0 classifiers dscp {OURS}")] {
+            let mut line = vec!["interfaces".to_owned(), port.name.clone()];
+            line.extend(words(&text));
+            self.put(line);
+        }
+    }
+}

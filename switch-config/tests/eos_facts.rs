@@ -1,0 +1,399 @@
+//! Arista EOS: what is rendered reads back, changes only what is the plan's, and can be undone.
+
+mod plans;
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Dscp, Rate, Span};
+use gradwire_switch_config::counters::QueueCount;
+use gradwire_switch_config::dialect::{self, Dialect};
+use gradwire_switch_config::lint;
+use gradwire_switch_config::plan::{Plan, PlanError, Port, Selection, Site};
+use gradwire_switch_config::policy::{Balance, Buffer, QosPolicy};
+use gradwire_switch_config::target::Target;
+use proptest::prelude::*;
+
+/// A switch that carries storage by RoCE, with PFC, on some of the plan's ports and on others.
+const EXPORT: &str = include_str!("exports/eos.cfg");
+const CHIPS: [&str; 2] = ["eos:sand", "eos:trident"];
+
+fn target(text: &str) -> Target {
+    Target::read(text).expect("a target")
+}
+
+fn eos() -> &'static dyn Dialect {
+    dialect::of(target("eos").platform)
+}
+
+/// Two classes of gradients on two ports.
+fn small(chip: &str) -> Plan {
+    planned(chip, true, Balance::Ecmp).expect("a plan")
+}
+
+fn policy(has_seconds: bool) -> QosPolicy {
+    let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(16));
+    policy.queues.truncate(3);
+    for (queue, dscp) in policy.queues.iter_mut().skip(1).zip([38, 30]) {
+        queue.droppable = has_seconds.then_some(Dscp(dscp));
+    }
+    policy
+}
+
+fn planned(chip: &str, has_seconds: bool, balance: Balance) -> Result<Plan, PlanError> {
+    let target = target(chip);
+    let mut policy = policy(has_seconds);
+    policy.balance = balance;
+    let port = |(name, gbps): (&str, u64)| Port {
+        name: name.to_owned(),
+        rate: Rate::from_gbps(gbps),
+    };
+    let site = Site {
+        origin: "job.toml and fabric.toml".to_owned(),
+        ports: [("Ethernet1", 100), ("Ethernet2", 400)].map(port).into(),
+        buffer: Buffer::Shared {
+            bytes: ByteCount::mib(64),
+            alpha: 0.25,
+        },
+    };
+    Plan::new(target, &eos().limits(target.version), &policy, site)
+}
+
+fn findings(plan: &Plan, text: &str) -> Vec<String> {
+    let reading = eos().read(plan, text).expect("lines of EOS");
+    let findings = lint::findings(plan, &reading);
+    findings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_small_plan_is_these_lines() {
+    let text = eos().render(&small("eos:trident"));
+    let expected = "\
+! gradwire eos:trident from job.toml and fabric.toml
+!
+platform trident mmu queue profile gradwire
+   egress unicast queue 0 threshold 1/4
+   egress unicast queue 1 threshold 1/4
+   egress unicast queue 2 threshold 1/4
+   egress unicast queue 7 threshold 1/4
+!
+qos profile gradwire-100G
+   qos trust dscp
+   no priority-flow-control
+   !
+   uc-tx-queue 0
+      priority strict
+      random-detect ecn minimum-threshold 200000 bytes maximum-threshold 200000 bytes \
+      max-mark-probability 100 weight 0
+      random-detect drop drop-precedence 2 minimum-threshold 200000 bytes maximum-threshold \
+      200000 bytes drop-probability 100 weight 0
+      random-detect ecn count
+";
+    let head: String = text
+        .lines()
+        .take(17)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(head, expected);
+    let tail = "\
+interface Ethernet2
+   service-profile gradwire-400G
+   no priority-flow-control
+!
+qos map dscp 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 31 \
+32 33 35 36 37 39 41 42 43 44 45 47 49 50 51 52 53 54 55 57 58 59 60 61 62 63 to traffic-class 0
+qos map dscp 30 to traffic-class 0 drop-precedence 2
+qos map dscp 34 to traffic-class 1
+qos map dscp 38 to traffic-class 1 drop-precedence 2
+qos map dscp 40 to traffic-class 2
+qos map dscp 46 48 56 to traffic-class 7
+qos map traffic-class 0 to uc-tx-queue 0
+qos map traffic-class 1 to uc-tx-queue 1
+qos map traffic-class 2 to uc-tx-queue 2
+qos map traffic-class 7 to uc-tx-queue 7
+!
+platform trident mmu queue profile gradwire apply
+!
+";
+    assert!(text.ends_with(tail), "{text}");
+}
+
+#[test]
+fn a_job_without_second_dscps_is_refused_with_the_line_to_write() {
+    let error = planned("eos:sand", false, Balance::Ecmp).expect_err("not-ECT is not known");
+    let message = error.to_string();
+    assert!(message.contains("droppable_dscps = [38, 30]"), "{message}");
+    let plan = small("eos:sand");
+    assert_eq!(plan.selection, Selection::PrecedenceAndEcn);
+}
+
+#[test]
+fn dynamic_load_balancing_is_of_trident_chips() {
+    let plan = planned("eos:trident", true, Balance::Adaptive).expect("it has it");
+    let line = "\nip hardware fib load-balance distribution dynamic\n";
+    assert!(eos().render(&plan).contains(line));
+    let error = planned("eos:sand", true, Balance::Adaptive).expect_err("it has not");
+    assert!(error.to_string().contains("it can by ecmp"), "{error}");
+}
+
+#[test]
+fn packets_that_are_not_ect_are_never_allowed_through() {
+    for chip in CHIPS {
+        assert!(!eos().render(&small(chip)).contains("non-ect"));
+    }
+}
+
+#[test]
+fn what_a_schema_lets_through_is_found() {
+    let plan = small("eos:trident");
+    let good = eos().render(&plan);
+    let broken = [
+        (
+            "minimum-threshold 200000",
+            "minimum-threshold 900000",
+            "threshold-order: ",
+        ),
+        (
+            "maximum-threshold 200000",
+            "maximum-threshold 300000",
+            "threshold: ",
+        ),
+        (
+            "max-mark-probability 100",
+            "max-mark-probability 20",
+            "probability: ",
+        ),
+        (
+            "max-mark-probability 100",
+            "max-mark-probability 0",
+            "schema: ",
+        ),
+        ("weight 0", "weight 9", "threshold: "),
+        ("weight 0", "weight 16", "schema: "),
+        (
+            "uc-tx-queue 7\n      priority",
+            "uc-tx-queue 42\n      priority",
+            "queue-range: ",
+        ),
+        ("to uc-tx-queue 2", "to uc-tx-queue 9", "queue-range: "),
+        (
+            "uc-tx-queue 2\n      priority strict",
+            "uc-tx-queue 2\n      no priority",
+            "service-order: ",
+        ),
+        (
+            "priority strict",
+            "priority strict\n      bandwidth percent 5",
+            "strict-weight: ",
+        ),
+        (
+            "service-profile gradwire-100G",
+            "service-profile gradwire-1G",
+            "dangling-name: ",
+        ),
+        ("qos map dscp 34", "qos map dscp 64", "schema: "),
+        (
+            "qos map dscp 40 to traffic-class 2",
+            "qos map dscp 40 to traffic-class 1",
+            "dscp-queue: Ethernet1, DSCP 40",
+        ),
+        (
+            "drop-precedence 2\nqos map dscp 34",
+            "drop-precedence 1\nqos map dscp 34",
+            "drop-precedence: Ethernet1, DSCP 30",
+        ),
+        (
+            "   no priority-flow-control",
+            "   priority-flow-control on",
+            "pause-on: ",
+        ),
+        ("qos trust dscp", "qos trust cos", "dscp-queue: "),
+        (
+            "qos map traffic-class 1 to uc-tx-queue 1\n",
+            "",
+            "no-queue: ",
+        ),
+        ("drop drop-precedence 2", "drop", "drop-precedence: "),
+        (
+            "drop drop-precedence 2",
+            "drop drop-precedence 0",
+            "drop-precedence: ",
+        ),
+        (
+            "      random-detect drop drop",
+            "      ! drop",
+            "early-drop-off: ",
+        ),
+        ("      random-detect ecn min", "      ! min", "ecn-off: "),
+        ("queue 2 threshold 1/4", "queue 2 threshold 3", "schema: "),
+        (
+            "queue 2 threshold 1/4",
+            "queue 12 threshold 1/4",
+            "queue-range: ",
+        ),
+        (
+            "profile gradwire apply",
+            "profile other apply",
+            "dangling-name: ",
+        ),
+        (
+            "interface Ethernet2",
+            "interface Ethernet7",
+            "port-unsaid: Ethernet2",
+        ),
+        (
+            "qos map traffic",
+            "qos random-detect ecn allow non-ect\nqos map traffic",
+            "early-drop-off: ",
+        ),
+    ];
+    for (from, to, expected) in broken {
+        let text = good.replace(from, to);
+        assert_ne!(text, good, "{from}");
+        let found = findings(&plan, &text);
+        let names = found.iter().any(|finding| finding.starts_with(expected));
+        assert!(names, "{from} -> {to}: {found:#?}");
+    }
+}
+
+#[test]
+fn what_stands_at_a_port_goes_before_its_profile() {
+    let plan = small("eos:trident");
+    let text = eos().render(&plan).replace(
+        "   service-profile gradwire-400G\n",
+        "   service-profile gradwire-400G\n   no qos trust\n   !\n   uc-tx-queue 1\n      no priority\n",
+    );
+    let found = findings(&plan, &text);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found[0].starts_with("dscp-queue: interface Ethernet2: does not trust DSCPs"));
+    assert!(found[1].starts_with("service-order: Ethernet2, queue 1 (class-1): is served in turn"));
+}
+
+#[test]
+fn a_text_that_is_no_running_configuration_is_refused_with_its_line() {
+    let plan = small("eos:sand");
+    let message = |text| {
+        let error = eos().read(&plan, text).expect_err("no lines of EOS");
+        error.to_string()
+    };
+    assert_eq!(
+        message("\n{\"cmds\": {}}\n"),
+        "running-config of EOS, line 2: `{\"cmds\": {}}` is no command, and no line begins with \
+         `interface` or `qos`; give the output of `show running-config`, not of `| json`"
+    );
+    assert!(message("").contains("it is empty"));
+}
+
+#[test]
+fn a_change_touches_only_what_is_the_plans() {
+    let plan = small("eos:trident");
+    let change = eos().change(&plan, EXPORT).expect("lines of EOS");
+    for foreign in ["storage\n", "Ethernet5", "description", "bgp", "hostname"] {
+        assert!(
+            !change.forward.contains(foreign),
+            "{foreign}: {}",
+            change.forward
+        );
+    }
+    let port = "interface Ethernet2\n   service-profile gradwire-400G\n   \
+                no priority-flow-control\n   default qos trust\n   \
+                default priority-flow-control priority 3 no-drop\n   default uc-tx-queue 5\n";
+    assert!(change.forward.contains(port), "{}", change.forward);
+    let back = "interface Ethernet1\n   service-profile storage\n";
+    assert!(change.inverse.contains(back), "{}", change.inverse);
+    let dscps = "qos map dscp 0 1 2 3 4 5 6 7 to traffic-class 1\n";
+    assert!(change.inverse.contains(dscps), "{}", change.inverse);
+    let memory = "platform trident mmu queue profile storage apply\n";
+    assert!(change.inverse.contains(memory), "{}", change.inverse);
+}
+
+#[test]
+fn counters_of_three_shows_and_of_the_neutral_form_are_read() {
+    let plan = small("eos:trident");
+    let marks = r#"{"intfQueueCounters": {"Ethernet1": {"queueCounters": {"1": "12", "7": "-"}}}}"#;
+    let trident = r#"{"egressQueueCounters": {"interfaces": {"Ethernet1": {"ucastQueues": {
+        "trafficClasses": {"TC1": {"dropPrecedences": {
+            "DP0": {"enqueuedPackets": 90, "droppedPackets": 3},
+            "DP2": {"enqueuedPackets": 10, "droppedPackets": 7}}}}}}}}}"#;
+    let read = |text: &str| eos().counters(&plan, text).expect("counters");
+    let counts = read(&format!("{marks}\n{trident}"));
+    let count = QueueCount {
+        port: "Ethernet1".to_owned(),
+        queue: 1,
+        sent: 100,
+        marked: Some(12),
+        early: Some(7),
+        full: 3,
+    };
+    assert_eq!(counts, [count]);
+    let sand = r#"{"interfaces": {"Ethernet2": {"trafficClasses": {"TC0": {
+        "egressQueueCounters": {"countersSum": {"enqueuedPackets": 5, "droppedPackets": 1}},
+        "ingressVoqCounters": {"countersSum": {"enqueuedPackets": 9, "droppedPackets": 4}}}}}}}"#;
+    let counts = read(sand);
+    assert_eq!(
+        (counts[0].sent, counts[0].early, counts[0].full),
+        (5, None, 5)
+    );
+    let neutral = r#"[{"port": "Ethernet1", "queue": 0, "sent": 1, "full": 0}]"#;
+    assert_eq!(read(neutral)[0].sent, 1);
+    for (text, expected) in [("{}", "neither"), ("counters", "line 1")] {
+        let error = eos().counters(&plan, text).expect_err("no counters");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+fn goes_there_and_back(plan: &Plan, running: &str) -> Result<(), TestCaseError> {
+    let change = eos().change(plan, running).expect("lines of EOS");
+    let there = eos().apply(running, &change.forward).expect("lines of EOS");
+    prop_assert_eq!(findings(plan, &there), Vec::<String>::new(), "{}", there);
+    let again = eos().change(plan, &there).expect("lines of EOS");
+    prop_assert_eq!(again.forward, "", "{}", there);
+    let back = eos().apply(&there, &change.inverse).expect("lines of EOS");
+    prop_assert_eq!(back, running, "{}", change.inverse);
+    Ok(())
+}
+
+#[test]
+fn a_switch_with_an_older_plan_takes_the_new_one_and_goes_back() {
+    for chip in CHIPS {
+        let mut policy = policy(true);
+        policy.rtt = Span::from_micros(3);
+        policy.queues.truncate(2);
+        let target = target(chip);
+        let site = small(chip).site;
+        let limits = eos().limits(target.version);
+        let older = Plan::new(target, &limits, &policy, site).expect("a plan");
+        let running = eos().render(&older);
+        goes_there_and_back(&small(chip), &running).expect("there and back");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_plan_reads_back_and_changes_nothing_again(
+        drawn in plans::drawn(),
+        chip in prop::sample::select(&CHIPS[..]),
+    ) {
+        let plan = drawn.plan(target(chip));
+        let text = eos().render(&plan);
+        prop_assert_eq!(&text, &eos().render(&plan));
+        prop_assert_eq!(findings(&plan, &text), Vec::<String>::new(), "{}", text);
+        let change = eos().change(&plan, &text).expect("lines of EOS");
+        prop_assert_eq!((change.forward, change.inverse), Default::default());
+    }
+
+    #[test]
+    fn every_plan_is_applied_and_undone_byte_for_byte(
+        drawn in plans::drawn(),
+        chip in prop::sample::select(&CHIPS[..]),
+    ) {
+        goes_there_and_back(&drawn.plan(target(chip)), EXPORT)?;
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "(interface E|qos |   |\n|[a-z!{} 0-9]){0,60}") {
+        let plan = small("eos:sand");
+        let is_read = eos().read(&plan, &text).is_ok();
+        prop_assert_eq!(is_read, eos().change(&plan, &text).is_ok());
+    }
+}

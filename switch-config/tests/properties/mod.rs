@@ -1,0 +1,133 @@
+//! What every dialect must do with any plan, and how a broken configuration is told.
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
+use gradwire_switch_config::dialect::{self, Dialect};
+use gradwire_switch_config::lint::{self, Rule};
+use gradwire_switch_config::plan::{Plan, Port, Site};
+use gradwire_switch_config::policy::{Buffer, QosPolicy, Queue};
+use gradwire_switch_config::target::Target;
+
+/// The target of a name.
+pub(crate) fn target(name: &str) -> Target {
+    Target::read(name).expect("the test names a known target")
+}
+
+/// A plan of so many classes, control packets among them, on two ports of 100G and one of 400G.
+pub(crate) fn plan_of(target: Target, classes: usize) -> Plan {
+    let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
+    let seconds = [0, 36, 28, 20, 12, 9, 1, 4].map(Dscp);
+    while policy.queues.len() < classes {
+        let class = Class(policy.queues.len() as u8);
+        policy.queues.push(Queue {
+            class,
+            dscp: Dscp(2),
+            droppable: None,
+            marks_above: Some(Share::ALL),
+        });
+    }
+    policy.queues.truncate(classes);
+    for (queue, second) in policy.queues.iter_mut().zip(seconds).skip(1) {
+        queue.droppable = Some(second);
+    }
+    let dialect = dialect::of(target.platform);
+    let port = |number, gbps| Port {
+        name: dialect.port_name(number),
+        rate: Rate::from_gbps(gbps),
+    };
+    let site = Site {
+        origin: "job.toml on fabric.toml, leaf-3".to_owned(),
+        ports: vec![port(0, 100), port(1, 100), port(2, 400)],
+        buffer: Buffer::PerPort(ByteCount::mib(16)),
+    };
+    let limits = dialect.limits(target.version);
+    Plan::new(target, &limits, &policy, site).expect("the plan of the test is possible")
+}
+
+/// Reads back without findings, the same twice, nothing to change after it; a running
+/// configuration gets the plan, and by the inverse is what it was, byte for byte.
+pub(crate) fn hold(plan: &Plan, running: &str) {
+    let dialect = dialect::of(plan.target.platform);
+    let text = dialect.render(plan);
+    assert_eq!(text, dialect.render(plan), "rendered twice");
+    assert_eq!(findings(dialect, plan, &text), [""; 0], "of\n{text}");
+    let none = dialect.change(plan, &text).expect("it can be read");
+    assert_eq!((none.forward.as_str(), none.inverse.as_str()), ("", ""));
+
+    let change = dialect.change(plan, running).expect("it can be read");
+    let after = dialect.apply(running, &change.forward);
+    let after = after.expect("the change fits");
+    assert_eq!(findings(dialect, plan, &after), [""; 0], "of\n{after}");
+    let again = dialect.change(plan, &after).expect("it can be read");
+    assert_eq!(again.forward, "", "applied twice");
+    let undone = dialect.apply(&after, &change.inverse);
+    assert_eq!(
+        undone.as_deref(),
+        Ok(running),
+        "undone by\n{}",
+        change.inverse
+    );
+}
+
+/// A plan in place of another, and back.
+pub(crate) fn hold_over(first: &Plan, second: &Plan, running: &str) {
+    let dialect = dialect::of(first.target.platform);
+    let change = dialect.change(first, running).expect("it can be read");
+    let between = dialect.apply(running, &change.forward);
+    hold(second, &between.expect("the change fits"));
+}
+
+/// Findings in the words of a person.
+pub(crate) fn findings(dialect: &dyn Dialect, plan: &Plan, text: &str) -> Vec<String> {
+    let reading = dialect
+        .read(plan, text)
+        .expect("it has the platform's form");
+    let findings = lint::findings(plan, &reading);
+    findings.iter().map(ToString::to_string).collect()
+}
+
+/// A way to break a configuration: what is replaced by what, and the finding that must name it.
+pub(crate) struct Broken {
+    /// What is to be there once or more.
+    pub(crate) from: &'static str,
+    /// What stands there instead.
+    pub(crate) to: &'static str,
+    /// The rule that finds it.
+    pub(crate) rule: Rule,
+    /// What place or text of the finding must name.
+    pub(crate) names: &'static str,
+}
+
+/// A row of a table of broken configurations.
+pub(crate) const fn broken(
+    from: &'static str,
+    to: &'static str,
+    rule: Rule,
+    names: &'static str,
+) -> Broken {
+    Broken {
+        from,
+        to,
+        rule,
+        names,
+    }
+}
+
+/// Every broken variant is found, by the rule that it breaks, at its place.
+pub(crate) fn all_are_found(plan: &Plan, table: &[Broken]) {
+    let dialect = dialect::of(plan.target.platform);
+    let text = dialect.render(plan);
+    for Broken {
+        from,
+        to,
+        rule,
+        names,
+    } in table
+    {
+        assert!(text.contains(from), "`{from}` is not in\n{text}");
+        let found = findings(dialect, plan, &text.replace(from, to));
+        let start = format!("{}: ", rule.name());
+        let named = |finding: &String| finding.starts_with(&start) && finding.contains(names);
+        assert!(found.iter().any(named), "`{from}` as `{to}`: {found:#?}");
+    }
+}
