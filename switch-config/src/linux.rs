@@ -26,12 +26,23 @@ use state::Switch;
 use crate::counters::QueueCount;
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
+use crate::lint::Finding;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
 /// Linux.
 #[derive(Debug)]
 pub struct Linux;
+
+/// A script on ports of which nothing else is known, or an export.
+fn understood(text: &str) -> Result<(Switch, Vec<Finding>), ReadError> {
+    if !text.lines().any(|line| line.contains("tc qdisc ")) {
+        return Ok((export::read(text)?, Vec::new()));
+    }
+    let mut switch = Switch::default();
+    let findings = script::run(&mut switch, text);
+    Ok((switch, findings))
+}
 
 impl Dialect for Linux {
     fn limits(&self, version: &str) -> Limits {
@@ -47,16 +58,12 @@ impl Dialect for Linux {
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
-        if !text.lines().any(|line| line.contains("tc qdisc ")) {
-            return Ok(check::reading(plan, &export::read(text)?, Vec::new()));
-        }
-        let mut switch = Switch::default();
-        let findings = script::run(&mut switch, text);
+        let (switch, findings) = understood(text)?;
         Ok(check::reading(plan, &switch, findings))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
-        change::change(plan, &export::read(running)?)
+        change::change(plan, &understood(running)?.0)
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {

@@ -80,7 +80,7 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
             continue;
         }
         let Some(port) = &mut current else {
-            if line.trim().is_empty() {
+            if line.trim().is_empty() || add_of_devices(&mut switch, line) {
                 continue;
             }
             return Err(wrong(
@@ -108,6 +108,21 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
         }),
         false => Ok(switch),
     }
+}
+
+/// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be read
+/// from it alone.
+fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
+    let Ok(objects) = serde_json::from_str::<Vec<Map<String, Value>>>(line) else {
+        return false;
+    };
+    for object in &objects {
+        let added = text_of(object, "dev").map(|dev| add_qdisc(switch.port_mut(dev), object));
+        if !matches!(added, Some(Ok(()))) {
+            return false;
+        }
+    }
+    true
 }
 
 fn finish(switch: &mut Switch, port: Option<PortState>) -> Result<(), String> {
