@@ -138,7 +138,11 @@ run() {
     trap "rm -rf '$scratch'" EXIT
     mkdir -p "$scratch/root/test/out" "$out"
     cp -r "$folder"/. "$scratch/root/test/"
-    [ $# = 0 ] || cp "$@" "$scratch/root/test/"
+    for file in "$@"; do
+        strip -o "$scratch/root/test/$(basename "$file")" "$file" 2>/dev/null ||
+            cp "$file" "$scratch/root/test/"
+    done
+    # The kernel unpacks one archive after the other; the first must not be a compressed one.
     { archive "$scratch/root" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
     rm -rf "$scratch/root"
     LD_LIBRARY_PATH=$LIBRARIES QEMU_MODULE_DIR=$LIBRARIES/qemu \
