@@ -32,16 +32,21 @@ pub(super) fn script(plan: &Plan) -> String {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
         }
     }
-    if form == Form::Bpf {
-        text.push_str(&objects(plan));
+    let ports: Vec<&Port> = plan.site.ports.iter().collect();
+    text.push_str(&objects(plan, &ports));
+    for port in ports {
+        text.push_str(&self::port(plan, port));
     }
-    for port in &plan.site.ports {
-        let name = quoted(&port.name);
-        let _ = write!(text, "\n# {}, {}\n", one_line(&port.name), port.rate);
-        let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
-        for line in lines(plan, port) {
-            let _ = writeln!(text, "{line}");
-        }
+    text
+}
+
+/// The commands for one port, whatever it has.
+pub(super) fn port(plan: &Plan, port: &Port) -> String {
+    let name = quoted(&port.name);
+    let mut text = format!("\n# {}, {}\n", one_line(&port.name), port.rate);
+    let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
+    for line in lines(plan, port) {
+        let _ = writeln!(text, "{line}");
     }
     text
 }
@@ -70,8 +75,11 @@ fn described(queue: &PlanQueue) -> String {
     format!("{}, DSCP {}", queue.name(), dscps.join(" "))
 }
 
-/// Where programs are pinned, and one object file for each that ports need.
-fn objects(plan: &Plan) -> String {
+/// Where programs are pinned, and one object file for each that these ports need.
+pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
+    if Form::of(plan) != Form::Bpf || ports.is_empty() {
+        return String::new();
+    }
     let mut text = format!(
         "\n# Programs that mark and drop. What they count for a port is in\n\
          # $GRADWIRE_BPF/gradwire/PORT/{STATE_PATH}.\n\
@@ -80,11 +88,7 @@ fn objects(plan: &Plan) -> String {
          objects=$(mktemp -d)\n\
          trap 'rm -r \"$objects\"' EXIT\n"
     );
-    let objects = plan
-        .site
-        .ports
-        .iter()
-        .map(|port| Object::of_port(plan, port));
+    let objects = ports.iter().map(|port| Object::of_port(plan, port));
     let objects: BTreeMap<String, Object> = objects
         .map(|object| (object.name.clone(), object))
         .collect();
@@ -114,7 +118,7 @@ fn program(plan: &Plan, port: &Port) -> [String; 3] {
 }
 
 /// The commands for one port, in order, of a port that has the kernel's default discipline.
-pub(super) fn lines(plan: &Plan, port: &Port) -> Vec<String> {
+fn lines(plan: &Plan, port: &Port) -> Vec<String> {
     let form = Form::of(plan);
     let name = quoted(&port.name);
     let mut lines: Vec<String> = roots(plan)
@@ -213,7 +217,7 @@ fn red(profile: &Profile, limit: u64) -> String {
 }
 
 /// Which packets go to which queue: all but the parent's device, `1: protocol ip …`.
-pub(super) fn filters(plan: &Plan) -> impl Iterator<Item = String> {
+fn filters(plan: &Plan) -> impl Iterator<Item = String> {
     let form = Form::of(plan);
     let at = form.queues_at();
     let first = plan.queues.first().map_or(0, |queue| queue.number);

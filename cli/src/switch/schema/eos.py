@@ -1,7 +1,7 @@
 """Asks pyavd whether EOS would accept a configuration.
 
-`python3 eos.py < running.cfg` prints one line of JSON, {"accepted", "messages"}, and exits with 0;
-with 3 when pyavd is not installed. The sections of quality of service are read into the data that
+`python3 eos.py < running.cfg` exits with 0 when it would; with 1 when not, and each line of its
+output is a reason; with 3 when pyavd is not installed. The sections of quality of service are read into the data that
 pyavd describes, checked by its schema, and rendered by its templates again: what does not come out
 as it went in, no EOS prints. Other sections are left alone.
 """
@@ -9,10 +9,12 @@ as it went in, no EOS prints. Other sections are left alone.
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import sys
 from typing import Any
+
+REFUSED = 1
+"""Exit code when the configuration is not accepted."""
 
 MISSING = 3
 """Exit code when pyavd is not installed."""
@@ -255,14 +257,14 @@ def unlike(ours: list[Section], theirs: str) -> list[str]:
     ]
 
 
-def judge(text: str) -> dict[str, Any]:
-    """Whether pyavd accepts a configuration, and what it says when not.
+def judge(text: str) -> list[str]:
+    """Why pyavd does not accept a configuration.
 
     Args:
         text: the output of `show running-config`.
 
     Returns:
-        `{"accepted": bool, "messages": [...]}`.
+        Reasons; none when it accepts it.
     """
     data, ours, unknown = understood(text)
     messages = [f"{line}: no such command" for line in unknown]
@@ -272,7 +274,7 @@ def judge(text: str) -> dict[str, Any]:
         messages.append(".".join(violation.path) + ": " + violation.message)
     if not messages:
         messages = unlike(ours, rendered(data))
-    return {"accepted": not messages, "messages": messages}
+    return messages
 
 
 def main() -> int:
@@ -286,8 +288,9 @@ def main() -> int:
     except ImportError as error:
         print(f"not installed: {error.name}", file=sys.stderr)
         return MISSING
-    print(json.dumps(judge(sys.stdin.read())))
-    return 0
+    messages = judge(sys.stdin.read())
+    print("\n".join(messages))
+    return REFUSED if messages else 0
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """Asks the models of nvueschema whether NVUE would accept a configuration.
 
-`python3 nvue.py 5.14 < startup.yaml` prints one line of JSON, {"accepted", "messages"}, and exits
-with 0; with 3 when nvueschema is not installed. Keys that the models do not have are refused.
+`python3 nvue.py 5.14 < startup.yaml` exits with 0 when it would; with 1 when not, and each line of
+its output is a reason; with 3 when nvueschema is not installed. Keys that the models do not have
+are refused.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from typing import Any
+
+REFUSED = 1
+"""Exit code when the configuration is not accepted."""
 
 MISSING = 3
 """Exit code when a package is not installed."""
@@ -96,15 +99,15 @@ def settings(text: str) -> dict[str, Any]:
     return result
 
 
-def judge(model: type, text: str) -> dict[str, Any]:
-    """Whether a model accepts a file, and what it says when not.
+def judge(model: type, text: str) -> list[str]:
+    """Why a model does not accept a file.
 
     Args:
         model: what `model_of` returned.
         text: the file.
 
     Returns:
-        `{"accepted": bool, "messages": [...]}`.
+        Reasons; none when it accepts it.
     """
     pydantic = importlib.import_module("pydantic")
     try:
@@ -114,10 +117,10 @@ def judge(model: type, text: str) -> dict[str, Any]:
             ".".join(str(key) for key in one["loc"]) + ": " + one["msg"] for one in error.errors()
         ]
         more = [f"and {len(messages) - MOST} more"] if len(messages) > MOST else []
-        return {"accepted": False, "messages": messages[:MOST] + more}
+        return messages[:MOST] + more
     except ValueError as error:
-        return {"accepted": False, "messages": [str(error)]}
-    return {"accepted": True, "messages": []}
+        return [str(error)]
+    return []
 
 
 def main() -> int:
@@ -132,8 +135,9 @@ def main() -> int:
     except ImportError as error:
         print(f"not installed: {error.name}", file=sys.stderr)
         return MISSING
-    print(json.dumps(judge(model, sys.stdin.read())))
-    return 0
+    messages = judge(model, sys.stdin.read())
+    print("\n".join(messages))
+    return REFUSED if messages else 0
 
 
 if __name__ == "__main__":
