@@ -1,9 +1,9 @@
 """Asks pyavd whether EOS would accept a configuration.
 
 `python3 eos.py < running.cfg` exits with 0 when it would; with 1 when not, and each line of its
-output is a reason; with 3 when pyavd is not installed. The sections of quality of service are read into the data that
-pyavd describes, checked by its schema, and rendered by its templates again: what does not come out
-as it went in, no EOS prints. Other sections are left alone.
+output is a reason; with 3 when pyavd is not installed. The sections of quality of service are read
+into the data that pyavd describes, checked by its schema, and rendered by its templates again: what
+does not come out as it went in, no EOS prints. Other sections are left alone.
 """
 
 from __future__ import annotations
@@ -289,7 +289,8 @@ def main() -> int:
         print(f"not installed: {error.name}", file=sys.stderr)
         return MISSING
     messages = judge(sys.stdin.read())
-    print("\n".join(messages))
+    for message in messages:
+        print(message)
     return REFUSED if messages else 0
 
 

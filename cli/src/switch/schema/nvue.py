@@ -136,7 +136,8 @@ def main() -> int:
         print(f"not installed: {error.name}", file=sys.stderr)
         return MISSING
     messages = judge(model, sys.stdin.read())
-    print("\n".join(messages))
+    for message in messages:
+        print(message)
     return REFUSED if messages else 0
 
 
