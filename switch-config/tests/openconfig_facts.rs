@@ -1,13 +1,15 @@
 //! OpenConfig: what is written reads back, changes nothing else, can be undone; mistakes are named.
 
+mod broken;
 mod plans;
 mod properties;
 
+use broken::{all_are_found, broken};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::target::Platform;
 use plans::drawn;
-use properties::{all_are_found, broken, hold, hold_over, plan_of, target};
+use properties::{hold, hold_over, plan_of, target};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
