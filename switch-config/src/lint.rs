@@ -57,10 +57,12 @@ pub enum Rule {
     PoolDirection,
     /// Trimming to a class or queue that is not said, or not there.
     TrimTarget,
+    /// Paths that are not chosen by the UDP source port.
+    HashFields,
 }
 
 /// Names of rules, by which documents and programs speak of them.
-const NAMES: [(Rule, &str); 22] = [
+const NAMES: [(Rule, &str); 23] = [
     (Rule::Schema, "schema"),
     (Rule::Dangling, "dangling-name"),
     (Rule::PortUnsaid, "port-unsaid"),
@@ -83,6 +85,7 @@ const NAMES: [(Rule, &str); 22] = [
     (Rule::TwoThresholds, "two-thresholds"),
     (Rule::PoolDirection, "pool-direction"),
     (Rule::TrimTarget, "trim-target"),
+    (Rule::HashFields, "hash-fields"),
 ];
 
 impl Rule {

@@ -1,15 +1,15 @@
 //! Junos: what is written reads back, changes nothing else, can be undone; mistakes are named.
 
-mod broken;
+mod mistakes;
 mod plans;
 mod properties;
 
-use broken::{all_are_found, broken};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::plan::{Plan, PlanError};
 use gradwire_switch_config::policy::QosPolicy;
 use gradwire_switch_config::target::{Platform, Target};
+use mistakes::{all_are_found, broken};
 use plans::drawn;
 use properties::{hold, hold_over, plan_of, target};
 use proptest::prelude::*;

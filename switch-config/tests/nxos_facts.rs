@@ -1,14 +1,14 @@
 //! NX-OS: what is written reads back, changes nothing else, can be undone; mistakes are named. No
 //! validator of NX-OS is known, so these are all the facts there are.
 
-mod broken;
+mod mistakes;
 mod plans;
 mod properties;
 
-use broken::{all_are_found, broken};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::target::Platform;
+use mistakes::{all_are_found, broken};
 use plans::drawn;
 use properties::{findings, hold, hold_over, plan_of, target};
 use proptest::prelude::*;

@@ -3,10 +3,12 @@
 mod command_line;
 mod doctor;
 mod failing;
+mod golden;
 mod measuring;
 mod namespaces;
 mod processes;
 mod sim;
 mod sweep;
+mod switch;
 mod tracing;
 mod watching;

@@ -1,8 +1,10 @@
 //! A plan as a shell script of `tc` commands. Loading it twice is loading it once.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::form::{BANDS, Form};
+use super::object::{Object, STATE_PATH};
 use crate::plan::{NoteKind, Plan, PlanQueue, Port, Profile};
 use gradwire_protocol::units::Rate;
 
@@ -30,13 +32,21 @@ pub(super) fn script(plan: &Plan) -> String {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
         }
     }
-    for port in &plan.site.ports {
-        let name = quoted(&port.name);
-        let _ = write!(text, "\n# {}, {}\n", one_line(&port.name), port.rate);
-        let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
-        for line in lines(plan, port) {
-            let _ = writeln!(text, "{line}");
-        }
+    let ports: Vec<&Port> = plan.site.ports.iter().collect();
+    text.push_str(&objects(plan, &ports));
+    for port in ports {
+        text.push_str(&self::port(plan, port));
+    }
+    text
+}
+
+/// The commands for one port, whatever it has.
+pub(super) fn port(plan: &Plan, port: &Port) -> String {
+    let name = quoted(&port.name);
+    let mut text = format!("\n# {}, {}\n", one_line(&port.name), port.rate);
+    let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
+    for line in lines(plan, port) {
+        let _ = writeln!(text, "{line}");
     }
     text
 }
@@ -65,8 +75,50 @@ fn described(queue: &PlanQueue) -> String {
     format!("{}, DSCP {}", queue.name(), dscps.join(" "))
 }
 
+/// Where programs are pinned, and one object file for each that these ports need.
+pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
+    if Form::of(plan) != Form::Bpf || ports.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n# Programs that mark and drop. What they count for a port is in\n\
+         # $GRADWIRE_BPF/gradwire/PORT/{STATE_PATH}.\n\
+         : \"${{GRADWIRE_BPF:=/sys/fs/bpf}}\"\n\
+         grep -q \" $GRADWIRE_BPF bpf \" /proc/mounts || mount -t bpf bpf \"$GRADWIRE_BPF\"\n\
+         objects=$(mktemp -d)\n\
+         trap 'rm -r \"$objects\"' EXIT\n"
+    );
+    let objects = ports.iter().map(|port| Object::of_port(plan, port));
+    let objects: BTreeMap<String, Object> = objects
+        .map(|object| (object.name.clone(), object))
+        .collect();
+    for (name, object) in objects {
+        let _ = write!(
+            text,
+            "base64 -d >\"$objects\"/{name} <<'END'\n{}END\n",
+            object.base64()
+        );
+    }
+    text
+}
+
+/// The filter that runs the program; it comes before all others.
+fn program(plan: &Plan, port: &Port) -> [String; 3] {
+    let name = quoted(&port.name);
+    let folder = format!("\"$GRADWIRE_BPF\"/gradwire/{name}");
+    let object = Object::of_port(plan, port).name;
+    [
+        format!("mkdir -p {folder}"),
+        format!("rm -f {folder}/{STATE_PATH}"),
+        format!(
+            "TC_BPF_MNT={folder} tc filter add dev {name} parent 1: protocol all pref 5 \
+             bpf direct-action object-file \"$objects\"/{object} section classifier"
+        ),
+    ]
+}
+
 /// The commands for one port, in order, of a port that has the kernel's default discipline.
-pub(super) fn lines(plan: &Plan, port: &Port) -> Vec<String> {
+fn lines(plan: &Plan, port: &Port) -> Vec<String> {
     let form = Form::of(plan);
     let name = quoted(&port.name);
     let mut lines: Vec<String> = roots(plan)
@@ -91,6 +143,9 @@ pub(super) fn lines(plan: &Plan, port: &Port) -> Vec<String> {
             Form::leaf(queue),
             leaf(plan, queue, port)
         ));
+    }
+    if form == Form::Bpf {
+        lines.extend(program(plan, port));
     }
     let filters = filters(plan);
     lines.extend(filters.map(|rest| format!("tc filter add dev {name} parent {rest}")));
@@ -121,7 +176,7 @@ fn roots(plan: &Plan) -> Vec<String> {
 fn link_class(rate: Rate) -> String {
     let bps = rate.as_bits_per_second();
     let burst = burst(rate);
-    format!("parent 1: classid 1:1 htb rate {bps}bit burst {burst} cburst {burst}")
+    format!("parent 1: classid 1:1 htb quantum 1514 rate {bps}bit burst {burst} cburst {burst}")
 }
 
 /// What a link sends in a quarter of a millisecond: the kernel is not always there in time.
@@ -162,7 +217,7 @@ fn red(profile: &Profile, limit: u64) -> String {
 }
 
 /// Which packets go to which queue: all but the parent's device, `1: protocol ip …`.
-pub(super) fn filters(plan: &Plan) -> impl Iterator<Item = String> {
+fn filters(plan: &Plan) -> impl Iterator<Item = String> {
     let form = Form::of(plan);
     let at = form.queues_at();
     let first = plan.queues.first().map_or(0, |queue| queue.number);

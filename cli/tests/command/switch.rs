@@ -1,0 +1,200 @@
+//! `gradwire switch`: what is printed, what is refused, and that a change can be taken back.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::processes::{errors, file, objects, run};
+
+const FABRIC: &str = "leaf-spine:2x2x2@100G,buffer=2MiB";
+
+fn switch(command: &str, options: &[&str]) -> Output {
+    run(&[&["switch", command], options].concat())
+}
+
+fn printed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", errors(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn refused(output: &Output, words: &[&str]) {
+    let said = errors(output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "one line: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word} is in: {said}");
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn what_cannot_be_configured_is_refused_in_one_line() {
+    let render = |platform, job, fabric| switch("render", &["--platform", platform, job, fabric]);
+    let job = |name: &str, line: &str| file(name, &format!("[priority]\n{line}\n"));
+    let nine = job("nine.toml", "dscps = [40, 34, 26, 18, 10, 8, 0, 2, 4]");
+    refused(
+        &render("sonic", path(&nine), FABRIC),
+        &["priority.dscps", "2 to 8 numbers"],
+    );
+    let twice = job("twice.toml", "dscps = [40, 34, 34]");
+    refused(
+        &render("sonic", path(&twice), FABRIC),
+        &["DSCP 34 is used twice, by class 1 and class 2"],
+    );
+    let voice = job("voice.toml", "dscps = [40, 46]");
+    refused(
+        &render("sonic", path(&voice), FABRIC),
+        &["DSCP 46 of class 1 is reserved", "--reserve"],
+    );
+    let shallow = "leaf-spine:2x2x2@100G,buffer=32KiB";
+    refused(
+        &render("sonic", "default", shallow),
+        &["above the buffer of a port, 32768 bytes", "--rtt"],
+    );
+    refused(
+        &render("ios", "default", FABRIC),
+        &["unknown platform `ios`", "sonic, nvue, eos"],
+    );
+    refused(
+        &render("nvue:4.4", "default", FABRIC),
+        &["unknown version `4.4` of nvue", "5.11, 5.14, 5.18"],
+    );
+    refused(
+        &render("sonic", "default", "leaf-spine:2x2x2@100G,balance=random"),
+        &["cannot spread packets by `random`"],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_refused_in_one_line() {
+    let broken = file("broken.json", "{\"PORT\": {\n  \"Ethernet0\": }\n}");
+    for command in ["check", "diff", "undo"] {
+        let options = ["--platform", "sonic", "default", FABRIC, path(&broken)];
+        refused(&switch(command, &options), &["broken.json: ", "line 2"]);
+    }
+    let options = [
+        "--platform",
+        "sonic",
+        "default",
+        FABRIC,
+        "--counters",
+        path(&broken),
+    ];
+    refused(&switch("verify", &options), &["broken.json: ", "line 2"]);
+}
+
+#[test]
+fn a_switch_or_port_that_is_not_there_is_named_beside_those_that_are() {
+    let with = |option: &str, value: &str| {
+        let options = ["--platform", "sonic", "default", FABRIC, option, value];
+        switch("render", &options)
+    };
+    refused(
+        &with("--switch", "leaf 9"),
+        &["--switch leaf 9", "leaf 0, leaf 1, spine 0"],
+    );
+    refused(
+        &with("--ports", "Ethernet0-63"),
+        &["names 64 ports", "leaf 0 has 4 links"],
+    );
+}
+
+#[test]
+fn every_platform_renders_what_its_own_check_accepts_and_diff_leaves_alone() {
+    let job = file(
+        "both.toml",
+        "[priority]\ndroppable_dscps = [38, 30, 22, 14, 9, 1]\n",
+    );
+    let targets = objects_of(&switch("platforms", &["--json"]));
+    assert!(targets.len() >= 12, "{targets:?}");
+    for target in targets {
+        let target = target["target"].as_str().expect("a name");
+        let options = ["--platform", target, path(&job), FABRIC];
+        let config = printed(&switch("render", &options));
+        assert_eq!(config, printed(&switch("render", &options)), "{target}");
+        let name = format!("rendered-{}", target.replace([':', '/'], "-"));
+        let config = file(&name, &config);
+        let options = [&options[..], &[path(&config)]].concat();
+        assert_eq!(printed(&switch("check", &options)), "", "{target}");
+        assert_eq!(printed(&switch("diff", &options)), "", "{target}");
+    }
+}
+
+fn objects_of(output: &Output) -> Vec<Value> {
+    match objects(output).remove(0) {
+        Value::Array(list) => list,
+        other => panic!("{other} is a list"),
+    }
+}
+
+#[test]
+fn a_folder_gets_one_file_a_switch() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("switch-configs");
+    // Whatever an earlier run of this test left.
+    let _ = std::fs::remove_dir_all(&folder);
+    let options = [
+        "--platform",
+        "sonic",
+        "default",
+        FABRIC,
+        "--out",
+        path(&folder),
+    ];
+    let files = printed(&switch("render", &options));
+    assert_eq!(files.lines().count(), 4);
+    for line in files.lines() {
+        assert!(Path::new(line).is_file(), "{line}");
+    }
+    assert!(files.contains("leaf-0.json") && files.contains("spine-1.json"));
+}
+
+#[test]
+fn counters_are_judged_by_the_queues_that_may_mark_and_drop() {
+    let count = |queue: u8, marked: u64, early: u64| {
+        format!(
+            "{{\"port\": \"Ethernet0\", \"queue\": {queue}, \"sent\": 1000, \"marked\": {marked}, \
+             \"early\": {early}, \"full\": 0}}"
+        )
+    };
+    let counters = |name: &str, control: u64| {
+        let rows = (0..8).map(|queue| match queue {
+            6 | 7 => count(queue, control, 0),
+            _ => count(queue, 20, 10),
+        });
+        file(name, &format!("[{}]", rows.collect::<Vec<_>>().join(",\n")))
+    };
+    let judged = |counters: &Path| {
+        let options = [
+            "--platform",
+            "sonic",
+            "default",
+            FABRIC,
+            "--ports",
+            "Ethernet0",
+        ];
+        switch(
+            "verify",
+            &[&options[..], &["--counters", path(counters)]].concat(),
+        )
+    };
+    let right = judged(&counters("right.json", 0));
+    let text = printed(&right);
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.starts_with("right"))
+            .count(),
+        8,
+        "{text}"
+    );
+    let wrong = judged(&counters("wrong.json", 3));
+    assert_eq!(wrong.status.code(), Some(1), "{}", errors(&wrong));
+    let text = String::from_utf8_lossy(&wrong.stdout).into_owned();
+    assert!(
+        text.contains("wrong   Ethernet0, queue 6 (control): 1000 sent, 3 marked"),
+        "{text}"
+    );
+}

@@ -1,0 +1,98 @@
+//! What a CONFIG_DB says of the ports of a plan: where DSCPs go, and what queues do.
+//!
+//! Names are followed from a port to its maps and from a queue to its profiles. What leads nowhere
+//! on the way reads as unsaid; `check` and `meaning` name the mistake.
+
+use super::QUEUES;
+use super::config::{Config, Row};
+use crate::plan::{Plan, Port};
+use crate::policy::DSCPS;
+use crate::reading::{Landing, Marking, PortReading, QueueReading, Service};
+
+/// What is said of a port; `None` when nothing is.
+pub(super) fn port(config: Config<'_>, plan: &Plan, port: &Port) -> Option<PortReading> {
+    let bindings = config.row("PORT_QOS_MAP", &port.name);
+    let queues = (0..QUEUES).filter_map(|number| {
+        let row = config.of_queue("QUEUE", &port.name, number)?;
+        Some((number, queue(config, row, number)))
+    });
+    let mut reading = PortReading {
+        queues: queues.collect(),
+        ..PortReading::default()
+    };
+    if bindings.is_none() && reading.queues.is_empty() {
+        return None;
+    }
+    if let Some(bindings) = bindings {
+        reading.landings = landings(config, bindings);
+        reading.pauses = pauses(bindings);
+    }
+    for queue in &plan.queues {
+        let alpha = config
+            .of_queue("BUFFER_QUEUE", &port.name, queue.number)
+            .and_then(|row| config.named("BUFFER_PROFILE", row, "profile"))
+            .and_then(|profile| profile.number("dynamic_th"));
+        if let Some(said) = reading.queues.get_mut(&queue.number) {
+            said.alpha = alpha;
+        }
+    }
+    Some(reading)
+}
+
+fn landings(config: Config<'_>, bindings: Row<'_>) -> [Option<Landing>; DSCPS] {
+    let classes = config.named("DSCP_TO_TC_MAP", bindings, "dscp_to_tc_map");
+    let queues = config.named("TC_TO_QUEUE_MAP", bindings, "tc_to_queue_map");
+    std::array::from_fn(|dscp| {
+        let class = classes?.text(&dscp.to_string())?;
+        let queue = queues?.number(&class)?;
+        Some(Landing {
+            queue,
+            drops_first: false,
+        })
+    })
+}
+
+fn pauses(bindings: Row<'_>) -> Vec<u8> {
+    let classes = bindings.text("pfc_enable").unwrap_or_default();
+    let classes = classes.split(',').filter_map(|class| class.parse().ok());
+    classes.collect()
+}
+
+fn queue(config: Config<'_>, row: Row<'_>, number: u8) -> QueueReading {
+    let scheduler = config.named("SCHEDULER", row, "scheduler");
+    let service = match scheduler.map(|scheduler| scheduler.text("type")) {
+        None => Service::Unsaid,
+        Some(Some(kind)) if kind == "STRICT" => Service::Strict {
+            rank: u16::from(number),
+        },
+        Some(_) => Service::Weighted,
+    };
+    let profile = config.named("WRED_PROFILE", row, "wred_profile");
+    QueueReading {
+        service,
+        marking: profile.and_then(marking),
+        alpha: None,
+    }
+}
+
+/// What a profile does to green packets, as all are that no policer coloured; `None` when it
+/// neither marks nor drops. Without a probability the switch takes 100 percent
+/// (sonic-swss, `orchagent/qosorch.cpp`).
+fn marking(profile: Row<'_>) -> Option<Marking> {
+    let colours = profile.text("ecn").unwrap_or_default();
+    let marks_ect = colours == "ecn_all" || colours.starts_with("ecn_green");
+    let marks_ect = marks_ect || colours.ends_with("_green");
+    let drops_droppable = profile.text("wred_green_enable").as_deref() == Some("true");
+    let low = profile.number("green_min_threshold");
+    let high = profile.number("green_max_threshold");
+    if !marks_ect && !drops_droppable && low.is_none() && high.is_none() {
+        return None;
+    }
+    Some(Marking {
+        low: low.unwrap_or(0),
+        high: high.unwrap_or(0),
+        percent: profile.number("green_drop_probability").unwrap_or(100),
+        marks_ect,
+        drops_droppable,
+    })
+}

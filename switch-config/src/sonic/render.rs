@@ -1,0 +1,163 @@
+//! A plan as tables of CONFIG_DB.
+//!
+//! Everything that is ours is named GRADWIRE, or GRADWIRE_ and more. That is also what tells where
+//! it comes from: JSON has no comments, and a table or field that SONiC does not know would be
+//! refused by its models. Traffic classes of the switch are numbered as its queues.
+
+use gradwire_protocol::units::Dscp;
+use serde_json::{Map, Value, json};
+
+use super::config::{BAR, OURS};
+use super::{QUEUES, ranges};
+use crate::plan::{Plan, Port, Profile, Purpose};
+use crate::policy::{Balance, Buffer, DSCPS, RESERVED};
+use crate::tables;
+
+/// Name of the strict scheduler.
+pub(super) const STRICT: &str = "GRADWIRE_STRICT";
+/// Name of the buffer profile of data queues.
+pub(super) const DATA: &str = "GRADWIRE_DATA";
+/// The pool of packets that leave, as SONiC's own templates name it.
+pub(super) const POOL: &str = "egress_lossy_pool";
+/// What paths must be chosen by: senders spray by the UDP source port.
+pub(super) const HASHED: [&str; 5] = [
+    "SRC_IP",
+    "DST_IP",
+    "IP_PROTOCOL",
+    "L4_SRC_PORT",
+    "L4_DST_PORT",
+];
+
+/// The plan as a whole configuration.
+pub(super) fn render(plan: &Plan) -> Value {
+    let mut root = json!({
+        "DSCP_TO_TC_MAP": {OURS: dscps(plan)},
+        "TC_TO_QUEUE_MAP": {OURS: classes(|class| class)},
+        "TC_TO_PRIORITY_GROUP_MAP": {OURS: classes(|_| 0)},
+        "SCHEDULER": {STRICT: {"type": "STRICT"}},
+    });
+    for profile in &plan.profiles {
+        let row = wred(profile);
+        tables::object_at(&mut root, &["WRED_PROFILE"]).insert(profile_name(profile), row);
+    }
+    for port in &plan.site.ports {
+        queues(plan, port, &mut root);
+        let row = json!({
+            "dscp_to_tc_map": OURS,
+            "tc_to_queue_map": OURS,
+            "tc_to_pg_map": OURS,
+            "pfc_enable": "",
+        });
+        tables::object_at(&mut root, &["PORT_QOS_MAP"]).insert(port.name.clone(), row);
+    }
+    if plan.balance == Balance::Ecmp {
+        root["SWITCH_HASH"] = json!({"GLOBAL": {"ecmp_hash": HASHED}});
+    }
+    buffers(plan, &mut root);
+    trimming(plan, &mut root);
+    root
+}
+
+/// Name of the row of a profile.
+pub(super) fn profile_name(profile: &Profile) -> String {
+    format!("{OURS}_{}", profile.name)
+}
+
+fn dscps(plan: &Plan) -> Value {
+    let dscps = 0..DSCPS as u8;
+    let pairs = dscps.map(|dscp| {
+        let queue = plan.queue_of_dscp(Dscp(dscp)).number;
+        (dscp.to_string(), Value::from(queue.to_string()))
+    });
+    Value::Object(pairs.collect())
+}
+
+fn classes(to: impl Fn(u8) -> u8) -> Value {
+    let pairs = (0..QUEUES).map(|class| (class.to_string(), Value::from(to(class).to_string())));
+    Value::Object(pairs.collect())
+}
+
+/// Nothing colours packets here, so that all are green; the other colours do as green does.
+fn wred(profile: &Profile) -> Value {
+    let low = profile.threshold.low_bytes().to_string();
+    let high = profile.threshold.high_bytes().to_string();
+    let mut row = Map::new();
+    row.insert("ecn".to_owned(), Value::from("ecn_all"));
+    for colour in ["green", "yellow", "red"] {
+        row.insert(format!("wred_{colour}_enable"), Value::from("true"));
+        row.insert(format!("{colour}_min_threshold"), Value::from(low.as_str()));
+        row.insert(
+            format!("{colour}_max_threshold"),
+            Value::from(high.as_str()),
+        );
+        row.insert(format!("{colour}_drop_probability"), Value::from("100"));
+    }
+    Value::Object(row)
+}
+
+fn queues(plan: &Plan, port: &Port, root: &mut Value) {
+    let table = tables::object_at(root, &["QUEUE"]);
+    for queue in &plan.queues {
+        let mut row = json!({"scheduler": STRICT});
+        if let Some(profile) = plan.profile(queue, port) {
+            row["wred_profile"] = Value::from(profile_name(profile));
+        }
+        table.insert(format!("{}{BAR}{}", port.name, queue.number), row);
+    }
+}
+
+fn buffers(plan: &Plan, root: &mut Value) {
+    let data = plan
+        .queues
+        .iter()
+        .filter(|queue| matches!(queue.purpose, Purpose::Data(_)));
+    let last = data.map(|queue| queue.number).max();
+    let (Some(last), true) = (last, plan.alpha.is_some() || plan.trims_to.is_some()) else {
+        return;
+    };
+    let ports = plan.site.ports.len() as u64;
+    let bytes = match plan.site.buffer {
+        Buffer::PerPort(bytes) => bytes.get() * ports,
+        Buffer::Shared { bytes, .. } => bytes.get(),
+    };
+    let pool = json!({"type": "egress", "mode": "dynamic", "size": bytes.to_string()});
+    let mut profile = json!({"pool": POOL, "size": "0"});
+    match plan.alpha {
+        Some(alpha) => profile["dynamic_th"] = Value::from(alpha.to_string()),
+        None => {
+            let bytes = plan.site.buffer.port_bytes().get();
+            profile["static_th"] = Value::from(bytes.to_string());
+        }
+    }
+    if plan.trims_to.is_some() {
+        profile["packet_discard_action"] = Value::from("trim");
+    }
+    root["BUFFER_POOL"] = json!({POOL: pool});
+    root["BUFFER_PROFILE"] = json!({DATA: profile});
+    let table = tables::object_at(root, &["BUFFER_QUEUE"]);
+    for port in &plan.site.ports {
+        let key = format!("{}{BAR}{}", port.name, ranges::write(&(0..=last)));
+        table.insert(key, json!({"profile": DATA}));
+    }
+}
+
+/// What is left of a trimmed packet goes where control packets do.
+fn trimming(plan: &Plan, root: &mut Value) {
+    let control = plan
+        .queues
+        .iter()
+        .find(|queue| queue.purpose == Purpose::Control);
+    let (Some(bytes), Some(control)) = (plan.trims_to, control) else {
+        return;
+    };
+    let own = control.dscps.iter().find(|dscp| !RESERVED.contains(dscp));
+    let own = own
+        .or_else(|| control.dscps.first())
+        .copied()
+        .unwrap_or_default();
+    root["SWITCH_TRIMMING"] = json!({"GLOBAL": {
+        "size": bytes.get().to_string(),
+        "dscp_value": own.to_string(),
+        "queue_index": control.number.to_string(),
+    }});
+}
