@@ -10,6 +10,7 @@ pub mod options;
 pub mod platforms;
 pub mod probe;
 pub mod render;
+pub mod schema;
 pub mod site;
 pub mod verify;
 

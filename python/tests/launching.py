@@ -1,5 +1,7 @@
 """Starts the ranks of a job as real processes and collects what each of them reports."""
 
+import atexit
+import functools
 import json
 import os
 import socket
@@ -9,6 +11,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from zygote import Rank, Start, Zygote
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -59,7 +63,7 @@ class Launch:
             for process, error, report in zip(started, errors, reports, strict=True)
         ]
 
-    def _start(self, rank: int, port: int, folder: Path) -> subprocess.Popen[str]:
+    def _start(self, rank: int, port: int, folder: Path) -> subprocess.Popen[str] | Rank:
         job = self.jobs_by_rank[rank] if self.jobs_by_rank else self.job
         environment = dict(os.environ, OMP_NUM_THREADS="1", MASTER_ADDR="127.0.0.1")
         environment.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.world))
@@ -70,12 +74,22 @@ class Launch:
             path = folder / f"job{rank}.toml"
             path.write_text(job)
             environment["GRADWIRE_JOB"] = str(path)
-        report = str(folder / f"report{rank}.json")
-        command = [sys.executable, str(PROGRAMS / self.program), report, *self.arguments]
-        command = [*(self.inside[rank] if self.inside else ()), *command]
+        program = str(PROGRAMS / self.program)
+        arguments = [str(folder / f"report{rank}.json"), *self.arguments]
+        if not self.inside:
+            errors = str(folder / f"errors{rank}.txt")
+            return Rank(_zygote(), Start(program, arguments, environment, errors))
+        command = [*self.inside[rank], sys.executable, program, *arguments]
         return subprocess.Popen(
             command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         )
+
+
+@functools.cache
+def _zygote() -> Zygote:
+    zygote = Zygote()
+    atexit.register(zygote.end)
+    return zygote
 
 
 def _report_of(folder: Path, rank: int) -> Any:

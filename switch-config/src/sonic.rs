@@ -144,7 +144,8 @@ const REMARKS: [Fact<&'static str>; 4] = [
         "sonic-port-qos-map.yang",
     ),
     Fact::new(
-        "a switch keeps its own pools; one is written only where there is none",
+        "a switch keeps its own pools: `diff` writes one only where there is none, so load its \
+         patch, and the whole configuration only into a switch that has nothing yet",
         "files/build_templates/buffers_config.j2 of each device",
     ),
     Fact::new(

@@ -3,6 +3,7 @@
 mod command_line;
 mod doctor;
 mod failing;
+mod golden;
 mod measuring;
 mod namespaces;
 mod processes;

@@ -1,0 +1,100 @@
+//! Asking Debian's `yanglint`: models and a document are written into a folder of their own.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Validation;
+
+/// YANG models of a platform.
+pub(super) struct Models<'a> {
+    /// What they are, for people.
+    pub(super) name: &'a str,
+    /// Every file: its name and its text.
+    pub(super) files: &'a [(&'a str, &'a str)],
+    /// Modules that are loaded, in order; what they import is found among the files.
+    pub(super) modules: &'a [&'a str],
+}
+
+/// What yanglint says of a document in JSON (RFC 7951).
+pub(super) fn validate(models: &Models<'_>, document: &str) -> Validation {
+    match ask(models, document) {
+        Ok(validation) => validation,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Validation::Missing {
+            install: "yanglint: apt-get install libyang2-tools".to_owned(),
+        },
+        Err(error) => Validation::Missing {
+            install: format!("room for the models of yanglint: {error}"),
+        },
+    }
+}
+
+fn ask(models: &Models<'_>, document: &str) -> io::Result<Validation> {
+    // Before anything is written: it is rarely there.
+    Command::new("yanglint").arg("--version").output()?;
+    let folder = Folder::new()?;
+    for (name, text) in models.files {
+        fs::write(folder.0.join(name), text)?;
+    }
+    let data = folder.0.join("document.json");
+    fs::write(&data, document)?;
+    let modules = models.modules.iter();
+    let modules = modules.map(|module| folder.0.join(format!("{module}.yang")));
+    let mut command = Command::new("yanglint");
+    command.arg("-p").arg(&folder.0).args(["-t", "config"]);
+    command.args(modules).arg(&data).stdin(Stdio::null());
+    let output = command.output()?;
+    let tool = format!("yanglint, {}", models.name);
+    if output.status.success() {
+        return Ok(Validation::Accepted { tool });
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let reasons = errors.lines().filter_map(reason);
+    let mut messages: Vec<String> = reasons.map(str::to_owned).collect();
+    if messages.is_empty() {
+        messages.push(errors.trim().to_owned());
+    }
+    Ok(Validation::Rejected { tool, messages })
+}
+
+/// What is said on a line of `libyang err : ...`.
+fn reason(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("libyang err ")?;
+    Some(rest.trim_start_matches([':', ' ']))
+}
+
+/// A folder for the length of one question.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gradwire-schema-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is a few kilobytes in the folder for such files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_what_follows_the_name_of_the_library() {
+        let line = "libyang err : Invalid enumeration value \"ecn_blue\". (Line number 3.)";
+        let text = "Invalid enumeration value \"ecn_blue\". (Line number 3.)";
+        assert_eq!(reason(line), Some(text));
+        assert_eq!(reason("YANGLINT[E]: Failed to parse"), None);
+    }
+}
