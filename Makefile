@@ -72,6 +72,11 @@ test-python: $(VENV)/gradwire.stamp  ## the Python tests
 	$(say) 'test: Python'
 	$(BIN)/python -m pytest
 
+.PHONY: test-vm
+test-vm:  ## the rendered tc on a Linux in QEMU, beside the simulator; a part of the slow tests
+	$(say) 'test: a switch in the test machine'
+	GRADWIRE_SLOW=1 cargo test -p gradwire-cli --locked --test test_machine -- --nocapture
+
 .PHONY: test-torch
 test-torch: $(VENV)/gradwire.stamp  ## PyTorch's own tests over gradwire, with WORLD_SIZE (2) ranks
 	$(say) 'test: the suite in PyTorch, $(WORLD_SIZE) ranks, gradwire in the place of Gloo'

@@ -1,26 +1,56 @@
 //! Linux: queueing disciplines, by the program `tc` of iproute2.
 //!
-//! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do, [`render`]
-//! writes a plan as a shell script.
+//! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do,
+//! [`render`] writes a plan as a shell script. [`script`] and [`export`] read scripts and what tc
+//! shows into [`state`], which [`check`] compares with a plan, [`change`] changes and [`counts`]
+//! counts. [`program`] is what marks and drops where the kernel has no `red`; [`object`] is the
+//! file that tc loads it from.
 
+mod change;
+mod check;
 mod code;
+mod counts;
+mod export;
 mod form;
 mod limits;
 mod object;
 mod program;
 mod render;
+mod script;
+mod state;
 
+use export::Counters;
 use form::Form;
+use state::Switch;
 
 use crate::counters::QueueCount;
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
+use crate::lint::Finding;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
 /// Linux.
 #[derive(Debug)]
 pub struct Linux;
+
+/// A script on ports of which nothing else is known, or an export.
+fn understood(text: &str) -> Result<(Switch, Vec<Finding>), ReadError> {
+    if !text.lines().any(|line| line.contains("tc qdisc ")) {
+        return Ok((export::read(text)?, Vec::new()));
+    }
+    let mut switch = Switch::default();
+    let findings = script::run(&mut switch, text);
+    Ok((switch, findings))
+}
+
+impl Linux {
+    /// The shell command that exports configuration and counters of a plan's ports. The folder of
+    /// bpffs is in its variable `BPFFS`, where the target is `linux:bpf`.
+    pub fn export_command(plan: &Plan) -> String {
+        export::command(plan, Counters::With)
+    }
+}
 
 impl Dialect for Linux {
     fn limits(&self, version: &str) -> Limits {
@@ -35,27 +65,86 @@ impl Dialect for Linux {
         render::script(plan)
     }
 
-    fn read(&self, _plan: &Plan, _text: &str) -> Result<Reading, ReadError> {
-        unimplemented!()
+    fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
+        let (switch, findings) = understood(text)?;
+        Ok(check::reading(plan, &switch, findings))
     }
 
-    fn change(&self, _plan: &Plan, _running: &str) -> Result<Change, ReadError> {
-        unimplemented!()
+    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+        change::change(plan, &understood(running)?.0)
     }
 
-    fn apply(&self, _running: &str, _change: &str) -> Result<String, ReadError> {
-        unimplemented!()
+    fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
+        let mut switch = export::read(running)?;
+        let findings = script::run(&mut switch, change);
+        match findings.first() {
+            Some(finding) => Err(ReadError {
+                what: "script of tc commands",
+                line: None,
+                message: finding.to_string(),
+            }),
+            None => Ok(export::write(&switch)),
+        }
     }
 
-    fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+    fn procedure(&self, plan: &Plan) -> Vec<Look> {
+        let port = plan.site.ports.first().map_or("PORT", |port| &port.name);
+        let port = render::quoted(port);
+        let look = |command: String, expect: &str| Look {
+            command,
+            expect: expect.to_owned(),
+        };
+        vec![
+            look(
+                format!(
+                    "{{ {}; }} >before.txt",
+                    export::command(plan, Counters::Without)
+                ),
+                "an export, as root: keep it, `gradwire switch diff` and `undo` read it",
+            ),
+            look(
+                "sh -n gradwire.sh && sudo sh gradwire.sh".to_owned(),
+                "nothing is printed; packets that wait in a changed port are lost. tc cannot try \
+                 without effect: try on one port, by --ports",
+            ),
+            look(
+                format!("sudo tc qdisc del dev {port} root"),
+                "that port is as the kernel made it; `gradwire switch undo` writes what takes back \
+                 all, hashing too. Nothing survives a restart: run the script where ports come up",
+            ),
+        ]
     }
 
-    fn looks(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+    fn looks(&self, plan: &Plan) -> Vec<Look> {
+        let port = plan.site.ports.first().map_or("PORT", |port| &port.name);
+        let port = render::quoted(port);
+        let form = Form::of(plan);
+        let marks = match form {
+            Form::Host => "packets of each class; no drops",
+            Form::Bpf => "packets of each class; drops where a queue was full",
+            Form::Switch | Form::Lab => "per queue `marked` and `early`; `pdrop` means full",
+        };
+        let look = |command: String, expect: &str| Look {
+            command,
+            expect: expect.to_owned(),
+        };
+        vec![
+            look(
+                format!(
+                    "{{ {}; }} >counters.txt",
+                    export::command(plan, Counters::With)
+                ),
+                "what `gradwire switch verify --counters` and `check` read",
+            ),
+            look(format!("tc -s qdisc show dev {port}"), marks),
+            look(
+                format!("tc filter show dev {port} parent {}", form.queues_at()),
+                "each DSCP of the plan leads to its class, in IPv4 and IPv6",
+            ),
+        ]
     }
 
-    fn counters(&self, _plan: &Plan, _text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        unimplemented!()
+    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        Ok(counts::counts(plan, &export::read(text)?))
     }
 }

@@ -1,49 +1,72 @@
-//! Nvue.
+//! NVIDIA Cumulus Linux: NVUE's object model in YAML, as `nv config save` writes it.
+//!
+//! A configuration is a list with `- header:` and `- set:`; a change is one with `- unset:` and
+//! `- set:`, as `nv config patch` takes it. Keys and values are those of the models in nvueschema
+//! 0.1.0 for 5.11, 5.14 and 5.18; `release` says what differs between them.
+//!
+//! `render` has the leaves of a plan, `leaves` finds, sets and unsets them in the lines of a file
+//! without touching others, `change` makes patches and loads them. `yaml` parses, `read` says what
+//! a file means, `counts` what counters say, `rounds` what people type.
 
-use crate::counters::QueueCount;
+mod change;
+mod counts;
+mod leaves;
+mod ports;
+mod read;
+mod release;
+mod render;
+mod rounds;
+mod yaml;
+
+use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// Nvue.
+use release::Release;
+
+/// What is read.
+const WHAT: &str = "NVUE configuration in YAML";
+
+/// NVIDIA Cumulus Linux.
 #[derive(Debug)]
 pub struct Nvue;
 
 impl Dialect for Nvue {
-    fn limits(&self, _version: &str) -> Limits {
-        unimplemented!()
+    fn limits(&self, version: &str) -> Limits {
+        Release::of(version).limits()
     }
 
     fn port_name(&self, number: usize) -> String {
-        format!("swp{number}")
+        format!("swp{}", number + 1)
     }
 
-    fn render(&self, _plan: &Plan) -> String {
-        unimplemented!()
+    fn render(&self, plan: &Plan) -> String {
+        render::whole(plan).to_string()
     }
 
-    fn read(&self, _plan: &Plan, _text: &str) -> Result<Reading, ReadError> {
-        unimplemented!()
+    fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
+        Ok(read::reading(plan, &yaml::settings(text)?))
     }
 
-    fn change(&self, _plan: &Plan, _running: &str) -> Result<Change, ReadError> {
-        unimplemented!()
+    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+        change::between(plan, running)
     }
 
-    fn apply(&self, _running: &str, _change: &str) -> Result<String, ReadError> {
-        unimplemented!()
+    fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
+        change::load(running, change)
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+        rounds::procedure()
     }
 
-    fn looks(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+    fn looks(&self, plan: &Plan) -> Vec<Look> {
+        rounds::looks(plan)
     }
 
-    fn counters(&self, _plan: &Plan, _text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        unimplemented!()
+    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        neutral::read(text).unwrap_or_else(|| counts::read(plan, text))
     }
 }

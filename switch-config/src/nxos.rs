@@ -1,49 +1,103 @@
-//! Nxos.
+//! Cisco NX-OS on Nexus 9000: lines of its command line, as `show running-config` prints them.
+//!
+//! No grammar of it can be read offline and no validator is known: the commands are those of
+//! public configurations, and limits, output and procedure say so. Class maps and policy maps of
+//! ours have names that begin with `gradwire`; on ports the two service policies and the mode of
+//! PFC are set.
 
-use crate::counters::QueueCount;
+mod facts;
+mod grammar;
+mod read;
+mod show;
+mod write;
+
+use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
+use crate::lines::{Line, Lines, facts as said, grammar as slots};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// Nxos.
+/// What is read.
+const WHAT: &str = "running-config of NX-OS";
+
+/// Cisco NX-OS.
 #[derive(Debug)]
 pub struct Nxos;
 
 impl Dialect for Nxos {
     fn limits(&self, _version: &str) -> Limits {
-        unimplemented!()
+        facts::limits()
     }
 
     fn port_name(&self, number: usize) -> String {
-        format!("Ethernet1/{number}")
+        format!("Ethernet1/{}", number + 1)
     }
 
-    fn render(&self, _plan: &Plan) -> String {
-        unimplemented!()
+    fn render(&self, plan: &Plan) -> String {
+        write::whole(plan)
     }
 
-    fn read(&self, _plan: &Plan, _text: &str) -> Result<Reading, ReadError> {
-        unimplemented!()
+    fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
+        Ok(read::reading(plan, &lines(text)?))
     }
 
-    fn change(&self, _plan: &Plan, _running: &str) -> Result<Change, ReadError> {
-        unimplemented!()
+    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+        let running = lines(running)?;
+        let wanted = write::wanted(plan, &running);
+        Ok(slots::change(&running, &wanted, &grammar::Nxos))
     }
 
-    fn apply(&self, _running: &str, _change: &str) -> Result<String, ReadError> {
-        unimplemented!()
+    fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
+        let commands = Lines::read(change);
+        Ok(slots::apply(&lines(running)?, &commands, &grammar::Nxos).to_string())
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+        show::procedure()
     }
 
-    fn looks(&self, _plan: &Plan) -> Vec<Look> {
-        unimplemented!()
+    fn looks(&self, plan: &Plan) -> Vec<Look> {
+        show::looks(plan)
     }
 
-    fn counters(&self, _plan: &Plan, _text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        unimplemented!()
+    fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        neutral::read(text).unwrap_or_else(|| {
+            Err(ReadError {
+                what: "counters",
+                line: None,
+                message: "no form of NX-OS tells early drops from late ones: give the neutral \
+                          JSON form"
+                    .to_owned(),
+            })
+        })
     }
+}
+
+/// The lines of a configuration.
+fn lines(text: &str) -> Result<Lines, ReadError> {
+    let tree = Lines::read(text);
+    let known = [
+        "interface",
+        "class-map",
+        "policy-map",
+        "hostname",
+        "version",
+        "feature",
+    ];
+    let is_known = |line: &Line| known.iter().any(|word| line.after(word).is_some());
+    if said(&tree.below).any(is_known) {
+        return Ok(tree);
+    }
+    let first = text.lines().position(|line| !line.trim().is_empty());
+    let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
+    let found: String = found.trim().chars().take(40).collect();
+    Err(ReadError {
+        what: WHAT,
+        line: Some(first.map_or(1, |at| at + 1)),
+        message: format!(
+            "`{found}` is no command, and no line begins with `interface` or `policy-map`; give \
+             the output of `show running-config`"
+        ),
+    })
 }

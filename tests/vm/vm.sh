@@ -6,12 +6,14 @@
 #   vm.sh build                          a root file system of them, as an initramfs
 #   vm.sh run FOLDER OUT [FILE...]       boots, runs FOLDER/guest.sh, copies what it wrote to OUT
 #
-# In the guest everything of FOLDER, and each FILE, lies in /mnt/share; what is written to
-# /mnt/share/out comes back. The exit code is guest.sh's. Nothing is installed on this machine: all
-# lies in target/tools/vm, and is fetched and built once.
+# In the guest everything of FOLDER, and each FILE, lies in /test; what is written to /test/out comes
+# back. The exit code is guest.sh's. Nothing is installed on this machine: all lies in
+# target/tools/vm, and is fetched and built once.
 #
 # Time in the guest goes by instructions (-icount): 2 ns each, and at once to the next timer when
-# there is nothing to do. So a busy host makes a run slower, but not different.
+# there is nothing to do. So a busy host makes a run slower, but not different; and so the guest
+# has no disk, no shared folder and no network of this host's: while it waited for one, its time
+# would fly.
 #
 # Exit codes: 3 when this machine cannot have such a guest, with the reason as the last line.
 set -euo pipefail
@@ -23,7 +25,7 @@ PLACE=$(cd "$PLACE" && pwd)
 LIBRARIES=$PLACE/qemu/usr/lib/x86_64-linux-gnu
 
 # What the guest is made of. A new kind of test adds its modules, packages and commands here.
-MODULES=(virtio_pci 9pnet_virtio 9p veth bridge sch_htb sch_prio sch_red cls_u32)
+MODULES=(veth bridge sch_htb sch_prio sch_red cls_u32)
 PACKAGES=(busybox-static kmod iproute2 ethtool)
 COMMANDS=(bin/ip sbin/tc sbin/bridge sbin/ethtool)
 
@@ -93,11 +95,16 @@ add_libraries() {
     done
 }
 
+# A folder as the kernel unpacks it.
+archive() {
+    (cd "$1" && find . | "$PLACE/guest/bin/busybox" cpio -o -H newc 2>/dev/null)
+}
+
 build() {
     [ -e "$PLACE/fetched" ] || fetch
     local root=$PLACE/root command
     rm -rf "$root" "$PLACE/initramfs.gz"
-    mkdir -p "$root"/{bin,sbin,dev,proc,sys,tmp,run,mnt/share,var/run/netns}
+    mkdir -p "$root"/{bin,sbin,dev,proc,sys,tmp,run,var/run/netns}
     add_modules "$root"
     cp "$PLACE/guest/bin/busybox" "$root/bin/"
     # BusyBox would run commands of its own in the place of these.
@@ -115,35 +122,40 @@ build() {
     add_libraries "$root" "$root"/sbin/* "$root"/bin/{kmod,sh} "$(command -v rustc || echo /bin/sh)"
     cp "$HERE/init" "$root/init"
     chmod +x "$root/init"
-    (cd "$root" && find . | ./bin/busybox cpio -o -H newc 2>/dev/null) | gzip -1 >"$PLACE/new.gz"
+    archive "$root" | gzip -1 >"$PLACE/new.gz"
     mv "$PLACE/new.gz" "$PLACE/initramfs.gz"
 }
 
 run() {
-    local folder=$1 out=$2 share qemu
+    local folder=$1 out=$2 scratch qemu newer
     shift 2
-    newest=$(find "$HERE" -maxdepth 1 -newer "$PLACE/initramfs.gz" 2>/dev/null || echo none)
-    [ -e "$PLACE/initramfs.gz" ] && [ -z "$newest" ] || build
-    share=$(mktemp -d "$PLACE/share.XXXXXX")
-    # shellcheck disable=SC2064  # the folder of now
-    trap "rm -rf '$share'" EXIT
-    mkdir "$share/out"
-    cp -r "$folder"/. "$share/"
-    [ $# = 0 ] || cp "$@" "$share/"
+    newer=$(find "$HERE" -maxdepth 1 -type f -newer "$PLACE/initramfs.gz" 2>/dev/null || echo all)
+    [ -z "$newer" ] || build
     qemu=$PLACE/qemu/usr/bin/qemu-system-x86_64
     [ -x "$qemu" ] || qemu=$(command -v qemu-system-x86_64) || cannot "no qemu-system-x86_64"
-    mkdir -p "$out"
+    scratch=$(mktemp -d "$PLACE/run.XXXXXX")
+    # shellcheck disable=SC2064  # the folder of now
+    trap "rm -rf '$scratch'" EXIT
+    mkdir -p "$scratch/root/test/out" "$out"
+    cp -r "$folder"/. "$scratch/root/test/"
+    for file in "$@"; do
+        strip -o "$scratch/root/test/$(basename "$file")" "$file" 2>/dev/null ||
+            cp "$file" "$scratch/root/test/"
+    done
+    # The kernel unpacks one archive after the other; the first must not be a compressed one.
+    { archive "$scratch/root" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
+    rm -rf "$scratch/root"
     LD_LIBRARY_PATH=$LIBRARIES QEMU_MODULE_DIR=$LIBRARIES/qemu \
         timeout "${GRADWIRE_VM_SECONDS:-300}" "$qemu" \
         -L "$PLACE/qemu/usr/share/qemu" -L "$PLACE/qemu/usr/share/seabios" \
         -accel tcg -smp 1 -icount shift=1,sleep=off -seed 1 -rtc base=2026-01-01,clock=vm \
-        -cpu max -m 768 -nographic -no-reboot -nodefaults -serial stdio \
-        -virtfs local,path="$share",mount_tag=share,security_model=none \
-        -kernel "$PLACE"/kernel/boot/vmlinuz-* -initrd "$PLACE/initramfs.gz" \
+        -cpu max -m 768 -nographic -no-reboot -nodefaults \
+        -serial stdio -serial file:"$scratch/out.tar" \
+        -kernel "$PLACE"/kernel/boot/vmlinuz-* -initrd "$scratch/initramfs" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr ipv6.disable=1" \
         </dev/null 2>&1 | tr -d '\r' | tee "$out/console" || true
-    grep -q 'BOOTED' "$out/console" || cannot "QEMU did not start the guest: $(tail -n 1 "$out/console")"
-    cp -r "$share/out/." "$out/"
+    grep -q BOOTED "$out/console" || cannot "QEMU starts no guest: $(tail -n 1 "$out/console")"
+    tar -x -f "$scratch/out.tar" -C "$out"
     grep -q '^EXIT 0$' "$out/console"
 }
 

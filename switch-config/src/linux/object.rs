@@ -30,7 +30,7 @@ impl Object {
     /// The object file for a port.
     pub(super) fn of_port(plan: &Plan, port: &Port) -> Self {
         let bytes = elf(&program::of_port(plan, port));
-        let name = format!("gradwire-{:016x}.o", fingerprint(&bytes));
+        let name = name_of(&bytes);
         Self { name, bytes }
     }
 
@@ -42,12 +42,13 @@ impl Object {
     }
 }
 
-/// FNV-1a, 64 bits: a name, no proof.
-fn fingerprint(bytes: &[u8]) -> u64 {
+/// The name of an object file, from its bytes: FNV-1a of 64 bits, which is no proof.
+pub(super) fn name_of(bytes: &[u8]) -> String {
     let start = 0xcbf2_9ce4_8422_2325_u64;
-    bytes.iter().fold(start, |sum, byte| {
+    let sum = bytes.iter().fold(start, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    });
+    format!("gradwire-{sum:016x}.o")
 }
 
 /// One section of the file.

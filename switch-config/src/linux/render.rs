@@ -32,16 +32,21 @@ pub(super) fn script(plan: &Plan) -> String {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
         }
     }
-    if form == Form::Bpf {
-        text.push_str(&objects(plan));
+    let ports: Vec<&Port> = plan.site.ports.iter().collect();
+    text.push_str(&objects(plan, &ports));
+    for port in ports {
+        text.push_str(&self::port(plan, port));
     }
-    for port in &plan.site.ports {
-        let name = quoted(&port.name);
-        let _ = write!(text, "\n# {}, {}\n", one_line(&port.name), port.rate);
-        let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
-        for line in lines(plan, port) {
-            let _ = writeln!(text, "{line}");
-        }
+    text
+}
+
+/// The commands for one port, whatever it has.
+pub(super) fn port(plan: &Plan, port: &Port) -> String {
+    let name = quoted(&port.name);
+    let mut text = format!("\n# {}, {}\n", one_line(&port.name), port.rate);
+    let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
+    for line in lines(plan, port) {
+        let _ = writeln!(text, "{line}");
     }
     text
 }
@@ -70,21 +75,20 @@ fn described(queue: &PlanQueue) -> String {
     format!("{}, DSCP {}", queue.name(), dscps.join(" "))
 }
 
-/// Where programs are pinned, and one object file for each that ports need.
-fn objects(plan: &Plan) -> String {
+/// Where programs are pinned, and one object file for each that these ports need.
+pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
+    if Form::of(plan) != Form::Bpf || ports.is_empty() {
+        return String::new();
+    }
     let mut text = format!(
         "\n# Programs that mark and drop. What they count for a port is in\n\
-         # $GRADWIRE_BPF/gradwire/PORT/{STATE_PATH}.\n\
-         : \"${{GRADWIRE_BPF:=/sys/fs/bpf}}\"\n\
-         grep -q \" $GRADWIRE_BPF bpf \" /proc/mounts || mount -t bpf bpf \"$GRADWIRE_BPF\"\n\
+         # $BPFFS/gradwire/PORT/{STATE_PATH}.\n\
+         : \"${{BPFFS:=/sys/fs/bpf}}\"\n\
+         grep -q \" $BPFFS bpf \" /proc/mounts || mount -t bpf bpf \"$BPFFS\"\n\
          objects=$(mktemp -d)\n\
          trap 'rm -r \"$objects\"' EXIT\n"
     );
-    let objects = plan
-        .site
-        .ports
-        .iter()
-        .map(|port| Object::of_port(plan, port));
+    let objects = ports.iter().map(|port| Object::of_port(plan, port));
     let objects: BTreeMap<String, Object> = objects
         .map(|object| (object.name.clone(), object))
         .collect();
@@ -101,7 +105,7 @@ fn objects(plan: &Plan) -> String {
 /// The filter that runs the program; it comes before all others.
 fn program(plan: &Plan, port: &Port) -> [String; 3] {
     let name = quoted(&port.name);
-    let folder = format!("\"$GRADWIRE_BPF\"/gradwire/{name}");
+    let folder = format!("\"$BPFFS\"/gradwire/{name}");
     let object = Object::of_port(plan, port).name;
     [
         format!("mkdir -p {folder}"),
@@ -114,7 +118,7 @@ fn program(plan: &Plan, port: &Port) -> [String; 3] {
 }
 
 /// The commands for one port, in order, of a port that has the kernel's default discipline.
-pub(super) fn lines(plan: &Plan, port: &Port) -> Vec<String> {
+fn lines(plan: &Plan, port: &Port) -> Vec<String> {
     let form = Form::of(plan);
     let name = quoted(&port.name);
     let mut lines: Vec<String> = roots(plan)
@@ -213,7 +217,7 @@ fn red(profile: &Profile, limit: u64) -> String {
 }
 
 /// Which packets go to which queue: all but the parent's device, `1: protocol ip …`.
-pub(super) fn filters(plan: &Plan) -> impl Iterator<Item = String> {
+fn filters(plan: &Plan) -> impl Iterator<Item = String> {
     let form = Form::of(plan);
     let at = form.queues_at();
     let first = plan.queues.first().map_or(0, |queue| queue.number);

@@ -1,10 +1,10 @@
 # Hosts A and B and a switch S between them, all namespaces. The switch's port to B does what
 # `gradwire switch render` says; `gradwire switch probe` sends, and the switch counts.
 set -e
+PATH=$PATH:/test
 modprobe -a veth bridge sch_htb sch_prio sch_red cls_u32
-OUT=/mnt/share/out
-cp /mnt/share/gradwire /bin/
-PLAN="--platform linux:lab --ports sb --rtt 20ms /mnt/share/job.toml /mnt/share/fabric.toml"
+OUT=/test/out
+PLAN="--platform linux:lab --ports sb --rtt 20ms /test/job.toml /test/fabric.toml"
 on() { ip netns exec "$@"; }
 
 for name in A B S; do ip netns add $name; done
@@ -29,16 +29,33 @@ on B gradwire switch probe --serve --bind 10.0.0.2 --json >/tmp/serving &
 while ! [ -s /tmp/serving ]; do sleep 0.1; done
 counters() { on S tc -s -j qdisc show >"$OUT/$1"; }
 
-# name, rates of control and the three classes
+# Name, rates of control and the three classes. The link carries 9.6 Mb/s of payload. What a run
+# leaves is checked by cli/tests/test_machine.rs.
 probe() {
     counters "$1-before.json"
-    on A gradwire switch probe --peer 10.0.0.2:29410 /mnt/share/job.toml \
-        --rate "$2" --length "$3" --json >"$OUT/$1.json" 2>"$OUT/$1.errors" || cat "$OUT/$1.errors"
+    on A gradwire switch probe --peer 10.0.0.2:29410 /test/job.toml \
+        --rate "$2" --length 3s --json >"$OUT/$1.json" 2>"$OUT/$1.errors" || cat "$OUT/$1.errors"
     counters "$1-after.json"
     # shellcheck disable=SC2086  # options
     gradwire switch verify $PLAN --counters "$OUT/$1-after.json" --since "$OUT/$1-before.json" \
         --json >"$OUT/$1-verify.json" 2>>"$OUT/$1.errors" || head -c 300 "$OUT/$1.errors"
     echo "$1: $(cut -d' ' -f1 /proc/uptime)"
 }
-probe middle 1M,3M,8M,1M 3s
-probe last 1M,2M,2M,7M 3s
+probe middle 1M,3M,8M,1M
+probe last 1M,2M,2M,7M
+probe edge 1M,2M,6.9M,1M
+
+# A job of two ranks over the same switch.
+counters job-before.json
+for rank in 0 1; do
+    host=$(echo $rank | tr 01 AB)
+    on $host gradwire rank --rank $rank --world 2 --rendezvous 10.0.0.1:29400 --token test \
+        --bind 10.0.0.$((rank + 1)) --job /test/job.toml --bytes 256K --iterations 6 \
+        >$OUT/rank$rank.json 2>$OUT/rank$rank.errors &
+    eval "rank$rank=\$!"
+done
+# shellcheck disable=SC2154  # set above
+wait "$rank0"
+wait "$rank1"
+counters job-after.json
+echo "job: $(cut -d' ' -f1 /proc/uptime)"

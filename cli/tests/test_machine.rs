@@ -1,0 +1,349 @@
+//! What a real Linux does with the rendered switch configuration, beside what the simulator does.
+//!
+//! `tests/vm` boots a kernel of its own in QEMU, with two hosts and a switch in namespaces; its
+//! `guest.sh` says what happens there. `make test-vm` runs these tests and prints the table of
+//! kernel and simulator; so does `GRADWIRE_SLOW=1`. Where the machine cannot be had, they say why
+//! and do nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The runs of the probe in the guest: the queue in the middle cannot carry all that is sent, the
+/// last one cannot, the middle one can almost.
+const PROBES: [&str; 3] = ["middle", "last", "edge"];
+/// How `vm.sh` says that this machine cannot have such a guest.
+const CANNOT: i32 = 3;
+
+fn is_slow() -> bool {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a slow test asks GRADWIRE_SLOW, see CONTRIBUTING.md"
+    )]
+    std::env::var_os("GRADWIRE_SLOW").is_some()
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vm")
+}
+
+/// What the guest wrote, of one run for all tests.
+fn written() -> Option<&'static Path> {
+    static RUN: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match RUN.get_or_init(boot) {
+        Ok(out) => Some(out),
+        Err(why) => {
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn boot() -> Result<PathBuf, String> {
+    if !is_slow() {
+        return Err("GRADWIRE_SLOW=1 or make test-vm boots the test machine".to_owned());
+    }
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("test-machine");
+    let _ = std::fs::remove_dir_all(&out);
+    let ran = Command::new(scripts().join("vm.sh"))
+        .arg("run")
+        .args([&scripts().join("switch"), &out])
+        .arg(env!("CARGO_BIN_EXE_gradwire"))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("tests/vm/vm.sh cannot be run: {error}"))?;
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.code() == Some(CANNOT) {
+        return Err(errors
+            .trim()
+            .lines()
+            .last()
+            .unwrap_or("no reason")
+            .to_owned());
+    }
+    let console = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{console}\n{errors}");
+    Ok(out)
+}
+
+fn text(out: &Path, name: &str) -> String {
+    let path = out.join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn object(out: &Path, name: &str) -> Value {
+    let text = text(out, name);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    let number = value[key].as_u64();
+    number.unwrap_or_else(|| panic!("no number `{key}` in {value}"))
+}
+
+/// What became of the packets of one kind.
+#[derive(Debug)]
+struct Kind {
+    class: String,
+    ecn: String,
+    sent: u64,
+    lost: u64,
+    marked: u64,
+    median_us: f64,
+    p99_us: f64,
+}
+
+fn kinds(report: &Value) -> Vec<Kind> {
+    let streams = report["streams"].as_array().expect("a list of streams");
+    let word = |stream: &Value, key: &str| stream[key].as_str().expect("a word").to_owned();
+    let kind = |stream: &Value| Kind {
+        class: word(stream, "class"),
+        ecn: word(stream, "ecn"),
+        sent: number(stream, "sent"),
+        lost: number(stream, "sent") - number(stream, "received"),
+        marked: number(stream, "marked"),
+        median_us: stream["delay_p50_us"].as_f64().expect("something came"),
+        p99_us: stream["delay_p99_us"].as_f64().expect("something came"),
+    };
+    streams.iter().map(kind).collect()
+}
+
+/// What a queue of the switch counted during a run.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Queue {
+    sent: u64,
+    marked: u64,
+    early: u64,
+    full: u64,
+}
+
+/// Control and the classes, in the order of the job: of each the counts after a run less those
+/// before.
+fn queues(out: &Path, run: &str) -> Vec<Queue> {
+    let [before, after] =
+        ["before", "after"].map(|when| leaves(out, &format!("{run}-{when}.json")));
+    let counts = before.iter().zip(&after).map(|(before, after)| {
+        let count = |key: &str| {
+            let of = |leaf: &Value| leaf[key].as_u64().unwrap_or(0);
+            of(after) - of(before)
+        };
+        let (early, marked) = (count("early"), count("marked"));
+        Queue {
+            sent: count("packets"),
+            marked,
+            early,
+            full: count("drops") - early,
+        }
+    });
+    counts.collect()
+}
+
+/// The queues of the switch's port, first to be served first; without that of reserved DSCPs.
+fn leaves(out: &Path, name: &str) -> Vec<Value> {
+    let all = object(out, name);
+    let band = |leaf: &Value| -> Option<u64> {
+        let parent = leaf["parent"].as_str()?.strip_prefix("2:")?;
+        u64::from_str_radix(parent, 16).ok()
+    };
+    let all = all.as_array().expect("a list of queueing disciplines");
+    let mut leaves: Vec<&Value> = all.iter().filter(|leaf| band(leaf).is_some()).collect();
+    leaves.sort_by_key(|leaf| band(leaf));
+    leaves.into_iter().skip(1).cloned().collect()
+}
+
+#[test]
+fn the_highest_class_loses_nothing_and_does_not_wait_for_lower_ones() {
+    let Some(out) = written() else { return };
+    for run in PROBES {
+        let kinds = kinds(&object(out, &format!("{run}.json")));
+        let control = &kinds[0];
+        assert_eq!((control.lost, control.marked), (0, 0), "{run}");
+        // At 10 Mb/s a packet takes 834 us. Control waits for the one on the wire, for its own
+        // kind now and then, and for the 4 KB that HTB sends at once; lower queues hold 20 ms.
+        assert!(control.median_us < 1_000.0, "{run}: {control:?}");
+        assert!(control.p99_us < 5_000.0, "{run}: {control:?}");
+        let deepest = kinds.iter().map(|kind| kind.median_us).fold(0.0, f64::max);
+        assert!(deepest > 15_000.0, "{run}: no queue was deep: {kinds:?}");
+    }
+}
+
+#[test]
+fn in_one_queue_protected_packets_are_marked_and_droppable_ones_dropped() {
+    let Some(out) = written() else { return };
+    for run in PROBES {
+        let report = object(out, &format!("{run}.json"));
+        for kind in kinds(&report) {
+            match kind.ecn.as_str() {
+                "ECT" => assert_eq!(kind.lost, 0, "{run}: {kind:?}"),
+                _ => assert_eq!(kind.marked, 0, "{run}: {kind:?}"),
+            }
+        }
+        let congested = |kind: &&Kind| kind.marked + kind.lost > 0;
+        let kinds = kinds(&report);
+        let acted: Vec<&Kind> = kinds.iter().filter(congested).collect();
+        assert!(acted.len() >= 2, "{run}: {kinds:?}");
+        for pair in acted.chunks(2) {
+            assert_eq!(
+                pair[0].class, pair[1].class,
+                "{run}: marks and drops go together"
+            );
+        }
+        let verdicts = report["judgements"].as_array().expect("a list");
+        let wrong = verdicts.iter().find(|one| one["verdict"] == "wrong");
+        assert_eq!(wrong, None, "{run}");
+    }
+}
+
+#[test]
+fn hosts_and_switch_count_the_same_marks_and_drops() {
+    let Some(out) = written() else { return };
+    for run in PROBES {
+        let kinds = kinds(&object(out, &format!("{run}.json")));
+        let queues = queues(out, run);
+        let (control, classes) = queues.split_first().expect("a queue for control");
+        assert_eq!((control.marked, control.early, control.full), (0, 0, 0));
+        // Besides its packets, the probe's questions ride in the control class, and its greeting in
+        // the last one, where everything is that has no other.
+        assert!(control.sent >= kinds[0].sent);
+        for ((queue, pair), greetings) in classes.iter().zip(kinds[1..].chunks(2)).zip([0, 0, 1]) {
+            let [protected, droppable] = pair else {
+                panic!("two kinds of a class: {pair:?}");
+            };
+            let expected = Queue {
+                sent: protected.sent + droppable.sent - droppable.lost + greetings,
+                marked: protected.marked,
+                early: droppable.lost,
+                full: 0,
+            };
+            assert_eq!(*queue, expected, "{run}: {}", protected.class);
+        }
+    }
+}
+
+#[test]
+fn verify_reads_the_counters_of_the_switch_and_finds_nothing_wrong() {
+    let Some(out) = written() else { return };
+    for run in PROBES {
+        let judgements = object(out, &format!("{run}-verify.json"));
+        let judgements = judgements.as_array().expect("a list");
+        for (number, queue) in (0..4).rev().zip(queues(out, run)) {
+            let place = format!("sb, queue {number} ");
+            let of_it = |one: &&Value| {
+                one["place"]
+                    .as_str()
+                    .is_some_and(|it| it.starts_with(&place))
+            };
+            let judgement = judgements
+                .iter()
+                .find(of_it)
+                .expect("every queue is judged");
+            let Queue {
+                sent,
+                marked,
+                early,
+                full,
+            } = queue;
+            let told = judgement["text"].as_str().expect("a text");
+            let counts =
+                format!("{sent} sent, {marked} marked, {early} dropped early, {full} without room");
+            assert!(told.starts_with(&counts), "{run}: {told}, not {counts}");
+            assert_ne!(judgement["verdict"], "wrong", "{run}: {told}");
+        }
+    }
+}
+
+/// The same packets at the same times in the simulator: rates, seed and length are the guest's.
+fn simulated(report: &Value) -> Value {
+    let streams = report["streams"].as_array().expect("a list of streams");
+    let mut rates: Vec<(&str, f64)> = Vec::new();
+    for stream in streams {
+        let class = stream["class"].as_str().expect("a class");
+        let mbps = number(stream, "rate_bps") as f64 / 1e6;
+        match rates.last_mut() {
+            Some((last, total)) if *last == class => *total += mbps,
+            _ => rates.push((class, mbps)),
+        }
+    }
+    let rates: Vec<String> = rates.iter().map(|(_, mbps)| format!("{mbps}M")).collect();
+    let folder = scripts().join("switch");
+    let output = Command::new(env!("CARGO_BIN_EXE_gradwire"))
+        .args(["switch", "probe", "--json", "--rtt", "20ms", "--simulate"])
+        .args([folder.join("fabric.toml"), folder.join("job.toml")])
+        .args(["--rate", &rates.join(",")])
+        .args(["--seed", &number(report, "seed").to_string()])
+        .args(["--length", &format!("{}us", number(report, "length_us"))])
+        .args(["--payload", &number(report, "payload_bytes").to_string()])
+        .output()
+        .expect("the command starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+#[test]
+fn shares_of_drops_and_marks_in_the_simulator_are_within_a_tenth_of_the_kernels() {
+    let Some(out) = written() else { return };
+    let mut table = String::from(
+        "| run | class | packets | sent | dropped, kernel | simulator | marked, kernel | simulator \
+         | median wait, kernel | simulator |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for run in PROBES {
+        let report = object(out, &format!("{run}.json"));
+        for (kernel, simulator) in kinds(&report).iter().zip(kinds(&simulated(&report))) {
+            assert_eq!(kernel.sent, simulator.sent, "{run}: the same packets");
+            let share = |count: u64| 100.0 * count as f64 / kernel.sent as f64;
+            table += &format!(
+                "| {run} | {} | {} | {} | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.1} ms | \
+                 {:.1} ms |\n",
+                kernel.class,
+                kernel.ecn,
+                kernel.sent,
+                share(kernel.lost),
+                share(simulator.lost),
+                share(kernel.marked),
+                share(simulator.marked),
+                kernel.median_us / 1e3,
+                simulator.median_us / 1e3,
+            );
+            for (real, simulated) in [
+                (kernel.lost, simulator.lost),
+                (kernel.marked, simulator.marked),
+            ] {
+                let apart = real.abs_diff(simulated);
+                assert!(10 * apart <= real, "{run}: {kernel:?}, not {simulator:?}");
+            }
+        }
+    }
+    println!("\n{table}");
+    std::fs::write(out.join("table.md"), table).expect("the test's folder is writable");
+}
+
+#[test]
+fn a_job_over_the_switch_ends_exact_or_within_its_tolerance() {
+    let Some(out) = written() else { return };
+    let ends = [0, 1].map(|rank| {
+        let text = text(out, &format!("rank{rank}.json"));
+        let last = text.lines().last().expect("a rank says how it ended");
+        serde_json::from_str::<Value>(last).expect("a JSON object a line")
+    });
+    let sum = |key: &str| ends.iter().map(|end| number(end, key)).sum::<u64>();
+    assert_eq!(sum("wrong"), 0, "{ends:?}");
+    assert!(sum("repaired_segments") > 0, "{ends:?}");
+    // The job tolerates 20 % of what its reduce-scatters send.
+    let lost = sum("lost_segments");
+    assert!(lost > 0 && 5 * lost <= sum("sent_segments"), "{ends:?}");
+    let queues = queues(out, "job");
+    let (control, classes) = queues.split_first().expect("a queue for control");
+    assert_eq!((control.marked, control.early, control.full), (0, 0, 0));
+    assert!(control.sent > 0);
+    let data = &classes[0];
+    assert!(data.early > 0 && data.marked > 0, "{queues:?}");
+    assert_eq!(data.full, 0, "{queues:?}");
+    let others = classes[1..].iter().map(|queue| queue.sent).sum::<u64>();
+    assert_eq!(
+        others, 0,
+        "its layers are unknown, so all is of the first class"
+    );
+}

@@ -1,0 +1,289 @@
+//! What the disciplines of a port say, platform apart.
+
+use super::form::{BANDS, Form};
+use super::object::Object;
+use super::render::ASSURED_BPS;
+use super::state::{Act, Class, Filter, PortState, Qdisc, Switch, read_rate};
+use crate::lint::{Finding, Rule};
+use crate::plan::{Plan, PlanQueue, Port};
+use crate::policy::DSCPS;
+use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+
+/// The fastest average that tc makes: W = 1/2.
+const FASTEST: u64 = 1;
+
+/// Reads the ports of a plan.
+pub(super) fn reading(plan: &Plan, switch: &Switch, mut findings: Vec<Finding>) -> Reading {
+    let mut reading = Reading::default();
+    for port in &plan.site.ports {
+        let Some(state) = switch.port(&port.name) else {
+            continue;
+        };
+        let check = Check {
+            plan,
+            port,
+            state,
+            switch,
+        };
+        if let Some(found) = check.port(&mut findings) {
+            reading.ports.insert(port.name.clone(), found);
+        }
+    }
+    reading.findings = findings;
+    reading
+}
+
+/// A port of the plan, and what is there.
+struct Check<'a> {
+    plan: &'a Plan,
+    port: &'a Port,
+    state: &'a PortState,
+    switch: &'a Switch,
+}
+
+impl Check<'_> {
+    fn form(&self) -> Form {
+        Form::of(self.plan)
+    }
+
+    fn add(&self, findings: &mut Vec<Finding>, rule: Rule, text: String) {
+        findings.push(Finding::new(rule, &self.port.name, text));
+    }
+
+    /// The port; `None` where only the kernel's own discipline is there.
+    fn port(&self, findings: &mut Vec<Finding>) -> Option<PortReading> {
+        let root = self.state.root()?;
+        let at = self.form().queues_at();
+        let wanted = match self.form() {
+            Form::Bpf => "htb",
+            Form::Switch | Form::Lab | Form::Host => "prio",
+        };
+        let Some(queues) = self
+            .state
+            .qdiscs
+            .get(at)
+            .filter(|qdisc| qdisc.kind == wanted)
+        else {
+            let text = format!(
+                "has {} {} at its root; the plan has {wanted} {at}",
+                root.kind, root.handle
+            );
+            self.add(findings, Rule::NoQueue, text);
+            return Some(PortReading::default());
+        };
+        let mut found = PortReading::default();
+        self.landings(queues, &mut found, findings);
+        for queue in &self.plan.queues {
+            found
+                .queues
+                .insert(queue.number, self.queue(queue, queues, findings));
+        }
+        if self.form() == Form::Bpf {
+            self.program(findings);
+        }
+        Some(found)
+    }
+
+    /// The queue of a class; `None`, and a finding, where it is none of the form's.
+    fn queue_of_class(&self, class: &str) -> Option<u8> {
+        (0..BANDS).find(|queue| self.form().class(*queue) == class)
+    }
+
+    fn landings(&self, queues: &Qdisc, found: &mut PortReading, findings: &mut Vec<Finding>) {
+        let others = match queues.kind.as_str() {
+            "htb" => queues
+                .options
+                .get("default")
+                .map(|class| format!("1:{class}")),
+            _ => queues.options.get("priomap").and_then(|map| {
+                let band: u8 = map.split(' ').next()?.parse().ok()?;
+                Some(format!("{}{:x}", queues.handle, band + 1))
+            }),
+        };
+        for dscp in 0..DSCPS as u8 {
+            let [ipv4, ipv6] = [("ip", 16), ("ipv6", 20)].map(|(protocol, shift)| {
+                let class = self.class_of(protocol, u32::from(dscp) << 2 << shift);
+                class.or(others.as_deref())
+            });
+            found.landings[usize::from(dscp)] = ipv4.and_then(|class| {
+                let queue = self.queue_of_class(class)?;
+                Some(Landing {
+                    queue,
+                    drops_first: false,
+                })
+            });
+            if ipv4 != ipv6 {
+                let [ipv4, ipv6] = [ipv4, ipv6].map(|class| class.unwrap_or("nowhere"));
+                let text = format!("DSCP {dscp} leads to {ipv4} in IPv4 and to {ipv6} in IPv6");
+                self.add(findings, Rule::DscpQueue, text);
+            }
+        }
+    }
+
+    /// The class to which the first filter leads that matches the first word of a header.
+    fn class_of(&self, protocol: &str, word: u32) -> Option<&str> {
+        let of_dscp = |filter: &&Filter| {
+            filter.protocol == protocol && filter.parent == self.form().queues_at()
+        };
+        let mut filters = self.state.filters.iter().filter(of_dscp);
+        filters.find_map(|filter| match &filter.act {
+            Act::Bits {
+                at: 0,
+                mask,
+                value,
+                class,
+            } if word & mask == *value => Some(class.as_str()),
+            _ => None,
+        })
+    }
+
+    fn queue(
+        &self,
+        queue: &PlanQueue,
+        queues: &Qdisc,
+        findings: &mut Vec<Finding>,
+    ) -> QueueReading {
+        let class = self.form().class(queue.number);
+        let service = match queues.kind.as_str() {
+            "htb" => self.turn(&class, findings),
+            _ => match queues.number("bands") {
+                Some(bands) if u64::from(BANDS - queue.number) <= bands => Service::Strict {
+                    rank: queue.number.into(),
+                },
+                _ => Service::Unsaid,
+            },
+        };
+        if service == Service::Unsaid {
+            self.add(
+                findings,
+                Rule::NoQueue,
+                format!("there is no class {class}"),
+            );
+        }
+        QueueReading {
+            service,
+            marking: self.marking(queue, &class, findings),
+            alpha: None,
+        }
+    }
+
+    /// How HTB serves a class.
+    fn turn(&self, class: &str, findings: &mut Vec<Finding>) -> Service {
+        let Some(Class {
+            parent,
+            turn,
+            rate,
+            ceil,
+        }) = self.state.classes.get(class)
+        else {
+            return Service::Unsaid;
+        };
+        let link = self.port.rate.as_bits_per_second();
+        if parent != "1:1" {
+            let text = format!("class {class} is below {parent}; it must be below 1:1");
+            self.add(findings, Rule::Dangling, text);
+        }
+        if read_rate(ceil).is_some_and(|most| most * 100 < link * 99) {
+            let text = format!("class {class} gets at most {ceil} of {}", self.port.rate);
+            self.add(findings, Rule::ServiceOrder, text);
+        }
+        match read_rate(rate) {
+            Some(assured) if assured > ASSURED_BPS => Service::Weighted,
+            _ => Service::Strict {
+                rank: 7_u16.saturating_sub(u16::from(*turn)),
+            },
+        }
+    }
+
+    fn marking(
+        &self,
+        queue: &PlanQueue,
+        class: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Option<Marking> {
+        if self.form() == Form::Bpf {
+            let profile = self.plan.profile(queue, self.port)?;
+            let there = self.state.filters.iter();
+            let there = there.filter(|filter| matches!(filter.act, Act::Program { .. }));
+            return (there.count() > 0).then_some(Marking {
+                low: profile.threshold.low_bytes(),
+                high: profile.threshold.high_bytes(),
+                percent: 100,
+                marks_ect: true,
+                drops_droppable: true,
+            });
+        }
+        let red = self.state.leaf(class).filter(|leaf| leaf.kind == "red")?;
+        if red.is_on("adaptive") {
+            let text = format!(
+                "red {} adapts its probability; it must act always",
+                red.handle
+            );
+            self.add(findings, Rule::Probability, text);
+        }
+        if red.number("ewma").is_some_and(|weight| weight > FASTEST) {
+            let weight = red.number("ewma").unwrap_or(0);
+            let text = format!(
+                "red {} averages with W = 1/2^{weight} and lags behind the queue; write `avpkt 1`, \
+                 and `burst` as `min`",
+                red.handle
+            );
+            self.add(findings, Rule::Threshold, text);
+        }
+        if red.number("limit") < red.number("max") {
+            let text = format!(
+                "red {} is full before it marks: limit is below max",
+                red.handle
+            );
+            self.add(findings, Rule::PoolSize, text);
+        }
+        let ecn = red.is_on("ecn");
+        Some(Marking {
+            low: red.number("min").unwrap_or(0),
+            high: red.number("max").unwrap_or(0),
+            percent: 100,
+            marks_ect: ecn && !red.is_on("harddrop"),
+            drops_droppable: !(ecn && red.is_on("nodrop")),
+        })
+    }
+
+    /// The program that marks and drops must be the plan's, whole, and come first.
+    fn program(&self, findings: &mut Vec<Finding>) {
+        let wanted = Object::of_port(self.plan, self.port).name;
+        let filters = &self.state.filters;
+        let first = filters.first();
+        for filter in filters {
+            let Act::Program { object, direct } = &filter.act else {
+                continue;
+            };
+            let mut add = |rule, text: String| self.add(findings, rule, text);
+            if *object != wanted {
+                add(
+                    Rule::Threshold,
+                    format!("runs the program {object}; the plan's is {wanted}: other thresholds"),
+                );
+            }
+            if self.switch.objects.get(object) == Some(&false) {
+                add(
+                    Rule::Schema,
+                    format!("the text of {object} is not that program"),
+                );
+            }
+            if !direct {
+                add(
+                    Rule::EarlyDropOff,
+                    format!("{object} is not `direct-action`: nothing is dropped"),
+                );
+            }
+            if first != Some(filter) || filter.protocol != "all" {
+                add(
+                    Rule::EarlyDropOff,
+                    format!(
+                        "{object} does not see every packet: it must be the first filter, of all \
+                             protocols"
+                    ),
+                );
+            }
+        }
+    }
+}

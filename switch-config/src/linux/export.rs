@@ -1,0 +1,397 @@
+//! What a Linux switch exports: `port NAME`, and behind it what tc and the kernel say of it.
+//!
+//! [`command`] writes it. Disciplines and filters are in JSON; classes are text, since tc has no
+//! JSON for them before iproute2 6.2; the numbers of a program are as bpffs shows them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::form::Form;
+use super::object::STATE_PATH;
+use super::render::{HASHING, quoted};
+use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch};
+use crate::plan::Plan;
+use crate::reading::ReadError;
+
+/// What is expected where something else is.
+pub(super) const WHAT: &str = "export of tc";
+
+/// Whether counters are exported, too.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Counters {
+    /// Configuration only.
+    Without,
+    /// Both.
+    With,
+}
+
+/// The command that exports what the plan is about, to be typed on the switch.
+pub(super) fn command(plan: &Plan, counters: Counters) -> String {
+    let ports: Vec<String> = plan
+        .site
+        .ports
+        .iter()
+        .map(|port| quoted(&port.name))
+        .collect();
+    let statistics = match counters {
+        Counters::Without => "",
+        Counters::With => "-s ",
+    };
+    let more = match (Form::of(plan), counters) {
+        (Form::Lab, _) => " tc -j filter show dev \"$p\" parent 2:;".to_owned(),
+        (Form::Bpf, Counters::With) => {
+            format!(" cat \"${{BPFFS:-/sys/fs/bpf}}/gradwire/$p/{STATE_PATH}\";")
+        }
+        _ => String::new(),
+    };
+    let [ipv4, ipv6] = HASHING;
+    format!(
+        "for p in {}; do echo \"port $p\"; tc {statistics}-d -j qdisc show dev \"$p\"; \
+         tc {statistics}class show dev \"$p\"; tc -j filter show dev \"$p\";{more} done; \
+         grep -sH . {ipv4} {ipv6}",
+        ports.join(" ")
+    )
+}
+
+/// Reads an export.
+///
+/// # Errors
+/// [`ReadError`] names the line that tc does not write.
+pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
+    let mut switch = Switch::default();
+    let mut current: Option<PortState> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let wrong = |message: &str| ReadError {
+            what: WHAT,
+            line: Some(number),
+            message: message.to_owned(),
+        };
+        if let Some(name) = line.strip_prefix("port ") {
+            finish(&mut switch, current.take())
+                .map_err(|name| wrong(&format!("port {name} is there twice")))?;
+            current = Some(PortState {
+                name: name.trim().to_owned(),
+                ..PortState::default()
+            });
+        } else if let Some((path, value)) = setting(line) {
+            switch.settings.insert(path.to_owned(), value.to_owned());
+            continue;
+        }
+        let Some(port) = &mut current else {
+            if line.trim().is_empty() || add_of_devices(&mut switch, line) {
+                continue;
+            }
+            return Err(wrong(
+                "should be `port NAME`; `gradwire switch verify` tells the command that exports",
+            ));
+        };
+        if setting(line).is_none() {
+            let _ = writeln!(port.text, "{line}");
+            add_line(port, line).map_err(|message| wrong(&message))?;
+        }
+    }
+    let lines = text.lines().count();
+    finish(&mut switch, current).map_err(|name| ReadError {
+        what: WHAT,
+        line: Some(lines),
+        message: format!("port {name} is there twice"),
+    })?;
+    match switch.ports.is_empty() {
+        true => Err(ReadError {
+            what: WHAT,
+            line: None,
+            message: "it says nothing of any port; `gradwire switch verify` tells the command \
+                      that exports"
+                .to_owned(),
+        }),
+        false => Ok(switch),
+    }
+}
+
+/// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be
+/// read from it alone.
+fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
+    let Ok(objects) = serde_json::from_str::<Vec<Map<String, Value>>>(line) else {
+        return false;
+    };
+    for object in &objects {
+        let added = text_of(object, "dev").map(|dev| add_qdisc(switch.port_mut(dev), object));
+        if !matches!(added, Some(Ok(()))) {
+            return false;
+        }
+    }
+    true
+}
+
+fn finish(switch: &mut Switch, port: Option<PortState>) -> Result<(), String> {
+    let Some(port) = port else {
+        return Ok(());
+    };
+    match switch.port(&port.name) {
+        Some(_) => Err(port.name),
+        None => {
+            switch.ports.push(port);
+            Ok(())
+        }
+    }
+}
+
+/// `/proc/sys/…:1`, as grep prints it.
+fn setting(line: &str) -> Option<(&str, &str)> {
+    let (path, value) = line.split_once(':')?;
+    path.starts_with("/proc/sys/").then(|| (path, value.trim()))
+}
+
+fn add_line(port: &mut PortState, line: &str) -> Result<(), String> {
+    let start = line.trim_start();
+    let is_detail = start.len() < line.len() || start.is_empty();
+    if is_detail || line.starts_with('#') || line.starts_with("port ") {
+        return Ok(());
+    }
+    if line.starts_with('[') {
+        return add_objects(port, line);
+    }
+    if let Some(numbers) = line.strip_prefix("0: ") {
+        port.numbers = numbers_of(numbers)?;
+        return Ok(());
+    }
+    if let Some(class) = line.strip_prefix("class ") {
+        return add_class(port, class);
+    }
+    Err(format!("tc does not write `{}`", shortened(line)))
+}
+
+/// The first words of a line, for an error.
+pub(super) fn shortened(line: &str) -> String {
+    line.chars().filter(|c| !c.is_control()).take(60).collect()
+}
+
+fn numbers_of(text: &str) -> Result<Vec<u64>, String> {
+    let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
+    let parts = inner
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    let numbers: Result<Vec<u64>, _> = parts.map(str::parse).collect();
+    numbers.map_err(|_| "the program's numbers are not numbers".to_owned())
+}
+
+fn add_objects(port: &mut PortState, line: &str) -> Result<(), String> {
+    let values = serde_json::Deserializer::from_str(line).into_iter::<Vec<Map<String, Value>>>();
+    for objects in values {
+        let objects = objects.map_err(|error| format!("is no list of JSON objects: {error}"))?;
+        for object in objects {
+            match object.contains_key("protocol") {
+                true => port.filters.extend(filter(&object)),
+                false => add_qdisc(port, &object)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text_of<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    object.get(name).and_then(Value::as_str)
+}
+
+fn add_qdisc(port: &mut PortState, object: &Map<String, Value>) -> Result<(), String> {
+    let (Some(kind), Some(handle)) = (text_of(object, "kind"), text_of(object, "handle")) else {
+        return Err("a queueing discipline has no kind or no handle".to_owned());
+    };
+    let parent = text_of(object, "parent").unwrap_or(ROOT);
+    let options = object.get("options").and_then(Value::as_object);
+    let options = options.into_iter().flatten();
+    let counts = object.iter();
+    let counts = counts.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?)));
+    let qdisc = Qdisc {
+        kind: kind.to_owned(),
+        handle: handle.to_owned(),
+        parent: parent.to_owned(),
+        options: options
+            .map(|(name, value)| (name.clone(), plain(value)))
+            .collect(),
+        counts: counts.collect(),
+    };
+    let key = match qdisc.is_default() {
+        true => format!("0:{parent}"),
+        false => handle.to_owned(),
+    };
+    port.qdiscs.insert(key, qdisc);
+    Ok(())
+}
+
+/// A value of JSON as words: `7 7 7`, `true`, `0x12` without its `0x`.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.trim_start_matches("0x").to_owned(),
+        Value::Array(values) => {
+            let words: Vec<String> = values.iter().map(plain).collect();
+            words.join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A filter; `None` for the lines that only head others.
+fn filter(object: &Map<String, Value>) -> Option<Filter> {
+    let options = object.get("options")?.as_object()?;
+    if options.contains_key("ht_divisor") {
+        return None;
+    }
+    let number = |value: &Value, name: &str| {
+        let text = value.get(name)?.as_str()?;
+        u32::from_str_radix(text, 16).ok()
+    };
+    let bits = || {
+        let found = options.get("match")?;
+        Some(Act::Bits {
+            at: found.get("off")?.as_i64()?,
+            mask: number(found, "mask")?,
+            value: number(found, "value")?,
+            class: text_of(options, "flowid")?.to_owned(),
+        })
+    };
+    let program = || {
+        let object = text_of(options, "bpf_name")?.split(':').next()?;
+        Some(Act::Program {
+            object: object.to_owned(),
+            direct: options.get("direct-action") == Some(&Value::Bool(true)),
+        })
+    };
+    let kind = text_of(object, "kind").unwrap_or_default();
+    let act = match kind {
+        "u32" => bits(),
+        "bpf" => program(),
+        _ => None,
+    };
+    Some(Filter {
+        pref: object.get("pref")?.as_u64()? as u32,
+        parent: text_of(object, "parent").unwrap_or(ROOT).to_owned(),
+        protocol: text_of(object, "protocol").unwrap_or_default().to_owned(),
+        act: act.unwrap_or_else(|| Act::Other(format!("{kind} {}", Value::from(options.clone())))),
+    })
+}
+
+/// `htb 1:11 parent 1:1 leaf 11: prio 0 rate 8Kbit ceil 10Gbit burst 1600b cburst 1600b`.
+fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (Some(kind), Some(number)) = (words.first(), words.get(1)) else {
+        return Err("a class has no number".to_owned());
+    };
+    if *kind != "htb" {
+        return Ok(());
+    }
+    let after = |name: &str| {
+        let at = words.iter().position(|word| *word == name)?;
+        words.get(at + 1).map(|word| (*word).to_owned())
+    };
+    let class = Class {
+        parent: after("parent").unwrap_or_else(|| ROOT.to_owned()),
+        turn: after("prio")
+            .and_then(|turn| turn.parse().ok())
+            .unwrap_or(0),
+        rate: after("rate").ok_or("a class of htb has no rate")?,
+        ceil: after("ceil").ok_or("a class of htb has no ceil")?,
+    };
+    port.classes.insert((*number).to_owned(), class);
+    Ok(())
+}
+
+/// Writes an export: ports that commands have changed as tc would show them, others as they were.
+pub(super) fn write(switch: &Switch) -> String {
+    let mut text = String::new();
+    for port in &switch.ports {
+        match port.text.is_empty() {
+            true => text.push_str(&port_text(port)),
+            false => text.push_str(&port.text),
+        }
+    }
+    for (path, value) in &switch.settings {
+        let _ = writeln!(text, "{path}:{value}");
+    }
+    text
+}
+
+fn port_text(port: &PortState) -> String {
+    let qdiscs: Vec<Value> = port.qdiscs.values().map(qdisc_object).collect();
+    let mut text = format!("port {}\n{}\n", port.name, json!(qdiscs));
+    for (number, class) in &port.classes {
+        let Class {
+            parent,
+            turn,
+            rate,
+            ceil,
+        } = class;
+        let place = match (parent.as_str(), port.leaf(number)) {
+            (ROOT, _) => "root".to_owned(),
+            (_, Some(leaf)) => format!("parent {parent} leaf {} prio {turn}", leaf.handle),
+            (_, None) => format!("parent {parent} prio {turn}"),
+        };
+        let _ = writeln!(text, "class htb {number} {place} rate {rate} ceil {ceil}");
+    }
+    let filters: Vec<Value> = port.filters.iter().map(filter_object).collect();
+    let _ = writeln!(text, "{}", json!(filters));
+    text
+}
+
+fn qdisc_object(qdisc: &Qdisc) -> Value {
+    let value = |name: &str, text: &str| match (name, text) {
+        (_, "true") => json!(true),
+        (_, "false") => json!(false),
+        ("default", text) => json!(format!("0x{text}")),
+        ("priomap", text) => {
+            let bands: Vec<u64> = text
+                .split(' ')
+                .filter_map(|band| band.parse().ok())
+                .collect();
+            json!(bands)
+        }
+        (_, text) => text
+            .parse::<u64>()
+            .map_or_else(|_| json!(text), |number| json!(number)),
+    };
+    let options: BTreeMap<&String, Value> = qdisc
+        .options
+        .iter()
+        .map(|(name, text)| (name, value(name, text)))
+        .collect();
+    match qdisc.parent.as_str() {
+        ROOT => json!({
+            "kind": qdisc.kind, "handle": qdisc.handle, "root": true, "options": options,
+        }),
+        parent => json!({
+            "kind": qdisc.kind, "handle": qdisc.handle, "parent": parent, "options": options,
+        }),
+    }
+}
+
+fn filter_object(filter: &Filter) -> Value {
+    let Filter {
+        pref,
+        parent,
+        protocol,
+        act,
+    } = filter;
+    let (kind, options) = match act {
+        Act::Bits {
+            at,
+            mask,
+            value,
+            class,
+        } => {
+            let [value, mask] = [value, mask].map(|bits| format!("{bits:x}"));
+            (
+                "u32",
+                json!({"flowid": class, "match": {"value": value, "mask": mask, "off": at}}),
+            )
+        }
+        Act::Program { object, direct } => {
+            let name = format!("{object}:[classifier]");
+            ("bpf", json!({"bpf_name": name, "direct-action": direct}))
+        }
+        Act::Other(text) => ("", json!({"what": text})),
+    };
+    json!({"parent": parent, "protocol": protocol, "pref": pref, "kind": kind, "options": options})
+}

@@ -1,0 +1,243 @@
+//! What tc knows of ports, as far as plans go: what an export says, and what commands make of it.
+//!
+//! Numbers that the kernel makes up (reference counts, counters) are not here, so that what is
+//! equal here is the same configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All that was read, in order of ports.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Switch {
+    /// Ports, in the order in which they stand.
+    pub(super) ports: Vec<PortState>,
+    /// Settings of the kernel, by path.
+    pub(super) settings: BTreeMap<String, String>,
+    /// Objects whose bytes are not those that their name says, or that are not there.
+    pub(super) objects: BTreeMap<String, bool>,
+}
+
+impl Switch {
+    /// The port of a name.
+    pub(super) fn port(&self, name: &str) -> Option<&PortState> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// The same, to be changed; made where there is none.
+    pub(super) fn port_mut(&mut self, name: &str) -> &mut PortState {
+        let at = self.ports.iter().position(|port| port.name == name);
+        let at = at.unwrap_or_else(|| {
+            self.ports.push(PortState::new(name));
+            self.ports.len() - 1
+        });
+        &mut self.ports[at]
+    }
+}
+
+/// One port.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct PortState {
+    /// Its name.
+    pub(super) name: String,
+    /// Queueing disciplines, by handle where they have one, else by parent.
+    pub(super) qdiscs: BTreeMap<String, Qdisc>,
+    /// Classes of HTB, by their number.
+    pub(super) classes: BTreeMap<String, Class>,
+    /// Filters of the root and of `prio` below it.
+    pub(super) filters: BTreeSet<Filter>,
+    /// What the program has counted.
+    pub(super) numbers: Vec<u64>,
+    /// The text of an export that says this; empty where commands have changed it.
+    pub(super) text: String,
+}
+
+impl PortState {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// What stands at the root, where it is not the kernel's own.
+    pub(super) fn root(&self) -> Option<&Qdisc> {
+        let mut qdiscs = self.qdiscs.values();
+        qdiscs.find(|qdisc| qdisc.parent == ROOT && !qdisc.is_default())
+    }
+
+    /// What stands below a class.
+    pub(super) fn leaf(&self, class: &str) -> Option<&Qdisc> {
+        self.qdiscs.values().find(|qdisc| qdisc.parent == class)
+    }
+
+    /// Whether two ports are set up alike, whatever they are called and have counted.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let tree = |port: &Self| -> Vec<(String, Qdisc)> {
+            let qdiscs = port.qdiscs.iter();
+            let ours = qdiscs.filter(|(_, qdisc)| !qdisc.is_default() && !qdisc.is_ingress());
+            ours.map(|(handle, qdisc)| (handle.clone(), qdisc.configured()))
+                .collect()
+        };
+        tree(self) == tree(other) && self.classes == other.classes && self.filters == other.filters
+    }
+
+    /// Takes away what stands at the root and everything below it.
+    pub(super) fn clear(&mut self) {
+        self.qdiscs.retain(|_, qdisc| qdisc.is_ingress());
+        self.classes.clear();
+        self.filters.clear();
+        self.numbers.clear();
+        self.text.clear();
+    }
+}
+
+/// The parent of a discipline at the root.
+pub(super) const ROOT: &str = "root";
+
+/// A queueing discipline.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Qdisc {
+    /// Its kind.
+    pub(super) kind: String,
+    /// Its handle: `1:`; `0:` where the kernel made it.
+    pub(super) handle: String,
+    /// The class that it serves, or [`ROOT`].
+    pub(super) parent: String,
+    /// Options, as an export names them.
+    pub(super) options: BTreeMap<String, String>,
+    /// Counters, where the export has them.
+    pub(super) counts: BTreeMap<String, u64>,
+}
+
+/// What a discipline is, of all that an export says of it.
+const OPTIONS: [(&str, &[&str]); 5] = [
+    ("prio", &["bands", "priomap"]),
+    (
+        "red",
+        &[
+            "limit", "min", "max", "ecn", "harddrop", "adaptive", "nodrop", "ewma",
+        ],
+    ),
+    ("bfifo", &["limit"]),
+    ("pfifo", &["limit"]),
+    ("htb", &["default"]),
+];
+
+impl Qdisc {
+    /// Whether the kernel made it, and makes it again where nothing else is.
+    pub(super) fn is_default(&self) -> bool {
+        self.handle == "0:"
+    }
+
+    /// Whether it stands where packets come in, which is no matter of ours.
+    pub(super) fn is_ingress(&self) -> bool {
+        self.handle == "ffff:"
+    }
+
+    /// A number among the options.
+    pub(super) fn number(&self, option: &str) -> Option<u64> {
+        self.options.get(option)?.parse().ok()
+    }
+
+    /// Whether an option is on.
+    pub(super) fn is_on(&self, option: &str) -> bool {
+        self.options
+            .get(option)
+            .is_some_and(|value| value == "true")
+    }
+
+    /// Without counters, and with those options alone that can be set.
+    fn configured(&self) -> Self {
+        let known = OPTIONS.iter().find(|(kind, _)| *kind == self.kind);
+        let mut options = self.options.clone();
+        if let Some((_, known)) = known {
+            options.retain(|name, value| known.contains(&name.as_str()) && value != "false");
+        }
+        let counts = BTreeMap::new();
+        Self {
+            options,
+            counts,
+            ..self.clone()
+        }
+    }
+}
+
+/// A class of HTB.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Class {
+    /// The class above it, or [`ROOT`].
+    pub(super) parent: String,
+    /// When it is served: 0 first.
+    pub(super) turn: u8,
+    /// What it always gets, as tc shows it: `8Kbit`.
+    pub(super) rate: String,
+    /// What it gets at most.
+    pub(super) ceil: String,
+}
+
+/// A filter: which packets go where.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Filter {
+    /// The lower, the earlier.
+    pub(super) pref: u32,
+    /// The discipline at which it stands.
+    pub(super) parent: String,
+    /// `ip`, `ipv6`, `arp`, `all`.
+    pub(super) protocol: String,
+    /// What it does.
+    pub(super) act: Act,
+}
+
+/// What a filter does.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Act {
+    /// Packets with these bits at this offset of the network header go to a class.
+    Bits {
+        /// Offset in bytes, a multiple of four.
+        at: i64,
+        /// Which bits.
+        mask: u32,
+        /// What they must be.
+        value: u32,
+        /// The class.
+        class: String,
+    },
+    /// A program decides.
+    Program {
+        /// Name of its object file.
+        object: String,
+        /// Whether what it returns is what becomes of the packet.
+        direct: bool,
+    },
+    /// Something else, of another.
+    Other(String),
+}
+
+/// A rate as tc shows it: in the largest unit below which it has no digits, or four of them.
+pub(super) fn shown_rate(bits_per_second: u64) -> String {
+    let mut rate = bits_per_second;
+    let mut units = ["", "K", "M", "G", "T"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for larger in units {
+        if rate < 1000 || (!rate.is_multiple_of(1000) && rate < 1_000_000) {
+            break;
+        }
+        rate /= 1000;
+        unit = larger;
+    }
+    format!("{rate}{unit}bit")
+}
+
+/// A rate that tc shows, in bits per second.
+pub(super) fn read_rate(text: &str) -> Option<u64> {
+    let text = text.strip_suffix("bit")?;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}

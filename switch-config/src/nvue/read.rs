@@ -1,0 +1,277 @@
+//! What a configuration says of the plan's ports.
+//!
+//! What it does not say is as Cumulus Linux documents it where that is safe to take: switch
+//! priorities lead to queues of the same number. All else must be said.
+
+use super::ports::{covers, covers_with_others};
+use super::release::Release;
+use super::render::{GLOBAL, trimmed_size};
+use super::yaml::Yaml;
+use crate::lint::{Finding, Rule};
+use crate::plan::{Plan, Port, Purpose};
+use crate::policy::DSCPS;
+use crate::reading::{Landing, PortReading, Reading};
+
+mod profiles;
+
+/// Queues, and switch priorities.
+const QUEUES: u8 = 8;
+
+/// What a configuration says of the plan's ports.
+pub(super) fn reading(plan: &Plan, set: &Yaml) -> Reading {
+    let mut sheet = Sheet {
+        plan,
+        set,
+        told: Vec::new(),
+    };
+    let mut reading = Reading::default();
+    for port in &plan.site.ports {
+        if let Some(said) = sheet.port(port) {
+            reading.ports.insert(port.name.clone(), said);
+        }
+    }
+    sheet.presets();
+    sheet.trims();
+    reading.findings = sheet.told;
+    reading
+}
+
+/// A configuration, and what was found wrong in it.
+struct Sheet<'a> {
+    plan: &'a Plan,
+    set: &'a Yaml,
+    told: Vec<Finding>,
+}
+
+impl<'a> Sheet<'a> {
+    fn find(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
+        let finding = Finding::new(rule, place, text);
+        if !self.told.contains(&finding) {
+            self.told.push(finding);
+        }
+    }
+
+    /// A text below an interface: of the port itself, or of a range that it is in.
+    fn said(&self, port: &str, path: &[&str]) -> Option<&'a str> {
+        let rows = self.set.at(&["interface"])?.rows();
+        let own = rows.iter().filter(|(key, _)| key == port);
+        let ranges = rows.iter().filter(|(key, _)| covers_with_others(key, port));
+        own.chain(ranges).find_map(|(_, value)| value.text(path))
+    }
+
+    fn port(&mut self, port: &Port) -> Option<PortReading> {
+        let rows = self.set.at(&["interface"])?.rows();
+        rows.iter().find(|(key, _)| covers(key, &port.name))?;
+        let mut said = PortReading::default();
+        self.add_mapping(port, &mut said);
+        self.add_service(port, &mut said);
+        self.add_marking(port, &mut said);
+        self.add_memory(&mut said);
+        self.add_pauses(port, &mut said);
+        Some(said)
+    }
+
+    /// The profile of a feature that a port has, with its place.
+    fn profile(&mut self, port: &Port, feature: &str) -> (String, Option<&'a Yaml>) {
+        let name = self.said(&port.name, &["qos", feature, "profile"]);
+        let found = self.set.at(&["qos", feature, name.unwrap_or(GLOBAL)]);
+        if let (Some(name), None) = (name, found)
+            && name != GLOBAL
+        {
+            self.find(
+                Rule::Dangling,
+                format!("interface.{}.qos.{feature}.profile", port.name),
+                format!("`{name}` is defined nowhere under qos.{feature}"),
+            );
+        }
+        (format!("qos.{feature}.{}", name.unwrap_or(GLOBAL)), found)
+    }
+
+    fn add_mapping(&mut self, port: &Port, said: &mut PortReading) {
+        let (place, Some(profile)) = self.profile(port, "mapping") else {
+            return;
+        };
+        match profile.text(&["trust"]) {
+            Some("l3" | "both") => {}
+            other => self.find(
+                Rule::DscpQueue,
+                format!("{place}.trust"),
+                format!(
+                    "`{}`: DSCPs are not trusted; `l3` is needed",
+                    other.unwrap_or("unset")
+                ),
+            ),
+        }
+        let rows = profile.at(&["dscp"]).map_or(&[][..], Yaml::rows);
+        if rows.is_empty() {
+            self.find(
+                Rule::DscpMapEmpty,
+                format!("{place}.dscp"),
+                "no DSCP is mapped; the plan maps all",
+            );
+        }
+        let queues = self.queues_of_priorities();
+        for (keys, value) in rows {
+            let place = format!("{place}.dscp.{keys}");
+            let class = value.text(&["switch-priority"]);
+            let class = class.and_then(|class| class.parse().ok());
+            let Some(class) = class.filter(|class: &u8| *class < QUEUES) else {
+                self.find(Rule::Schema, &place, "wants a switch-priority of 0 to 7");
+                continue;
+            };
+            for dscp in self.numbers(keys, DSCPS as u8, &place, Rule::Schema) {
+                let landing = queues[usize::from(class)].map(|queue| Landing {
+                    queue,
+                    drops_first: false,
+                });
+                said.landings[usize::from(dscp)] = landing;
+            }
+        }
+    }
+
+    /// The queue of each switch priority.
+    fn queues_of_priorities(&mut self) -> [Option<u8>; QUEUES as usize] {
+        let mut queues = std::array::from_fn(|class| Some(class as u8));
+        let root = ["qos", "egress-queue-mapping", GLOBAL, "switch-priority"];
+        for (keys, value) in self.set.at(&root).map_or(&[][..], Yaml::rows) {
+            let place = format!("{}.{keys}", root.join("."));
+            let queue = value.text(&["traffic-class"]);
+            let queue: Option<u8> = queue.and_then(|queue| queue.parse().ok());
+            let queue = queue.filter(|queue| *queue < QUEUES);
+            if queue.is_none() {
+                let text = "wants a traffic-class of 0 to 7";
+                self.find(Rule::QueueRange, &place, text);
+            }
+            for class in self.numbers(keys, QUEUES, &place, Rule::NoQueue) {
+                queues[usize::from(class)] = queue;
+            }
+        }
+        queues
+    }
+
+    /// The numbers of a key, `3`, `0-7` or `10,21,36`, below `end`.
+    fn numbers(&mut self, keys: &str, end: u8, place: &str, rule: Rule) -> Vec<u8> {
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let first: u8 = first.trim().parse().ok()?;
+            let last: u8 = last.trim().parse().ok()?;
+            (last < end).then_some(first..=last)
+        };
+        let mut numbers = Vec::new();
+        for part in keys.split(',') {
+            match range(part) {
+                Some(range) => numbers.extend(range),
+                None => self.find(
+                    rule,
+                    place,
+                    format!("`{part}`: allowed are 0 to {}", end - 1),
+                ),
+            }
+        }
+        numbers
+    }
+
+    fn add_memory(&mut self, said: &mut PortReading) {
+        let root = [
+            "qos",
+            "advance-buffer-config",
+            GLOBAL,
+            "egress-lossy-buffer",
+            "traffic-class",
+        ];
+        for (keys, value) in self.set.at(&root).map_or(&[][..], Yaml::rows) {
+            let place = format!("{}.{keys}", root.join("."));
+            let Some(name) = value.text(&["shared-alpha"]) else {
+                continue;
+            };
+            if value.text(&["shared-bytes"]).is_some() {
+                let text = "has shared-alpha and shared-bytes; keep one";
+                self.find(Rule::TwoThresholds, &place, text);
+            }
+            let alpha = profiles::exponent(name);
+            if alpha.is_none() && !["alpha_0", "alpha_infinity"].contains(&name) {
+                let text = format!("shared-alpha `{name}`: allowed are alpha_1_128 to alpha_64");
+                self.find(Rule::Schema, &place, text);
+            }
+            for number in self.numbers(keys, QUEUES, &place, Rule::QueueRange) {
+                said.queues.entry(number).or_default().alpha = alpha;
+            }
+        }
+    }
+
+    /// RoCE presets switch on what the plan does without.
+    fn presets(&mut self) {
+        let switch = ["enable", "state"];
+        let is_on = |key: &&str| {
+            let text = self.set.text(&["qos", "roce", key]);
+            text.is_some_and(|text| ["on", "enabled"].contains(&text))
+        };
+        if switch.iter().any(is_on) {
+            self.find(
+                Rule::PauseOn,
+                "qos.roce",
+                "its preset maps, schedules and pauses for all ports: `nv unset qos roce` first",
+            );
+        }
+    }
+
+    fn trims(&mut self) {
+        let Some(bytes) = self.plan.trims_to else {
+            return;
+        };
+        let release = Release::of(self.plan.target.version);
+        let root = "system.forwarding.packet-trim";
+        let said = |key: &str| self.set.text(&["system", "forwarding", "packet-trim", key]);
+        let control = self.plan.queues.iter();
+        let control = control
+            .clone()
+            .find(|queue| queue.purpose == Purpose::Control);
+        let wanted = [
+            ("state", "enabled".to_owned()),
+            ("size", trimmed_size(bytes.get()).to_string()),
+            (
+                "switch-priority",
+                control.map_or(0, |queue| queue.number).to_string(),
+            ),
+        ];
+        let wrong: Vec<(String, String)> = wanted
+            .iter()
+            .filter(|(key, wanted)| said(key) != Some(wanted))
+            .map(|(key, wanted)| {
+                let found = said(key).unwrap_or("unset");
+                (
+                    format!("{root}.{key}"),
+                    format!("`{found}`; the plan has {wanted} ({release:?})"),
+                )
+            })
+            .collect();
+        for (place, text) in wrong {
+            self.find(Rule::TrimTarget, place, text);
+        }
+        for port in &self.plan.site.ports {
+            self.eligible(port);
+        }
+    }
+
+    fn eligible(&mut self, port: &Port) {
+        let keys = ["packet-trim", "egress-eligibility", "traffic-class"];
+        let rows = self.set.at(&["interface"]).map_or(&[][..], Yaml::rows);
+        let own = rows.iter().filter(|(key, _)| covers(key, &port.name));
+        let classes: Vec<String> = own
+            .filter_map(|(_, value)| value.at(&keys))
+            .flat_map(|classes| classes.rows().iter().map(|(key, _)| key.clone()))
+            .collect();
+        let place = format!("interface.{}.{}", port.name, keys.join("."));
+        let mut eligible = Vec::new();
+        for keys in &classes {
+            eligible.extend(self.numbers(keys, QUEUES, &place, Rule::QueueRange));
+        }
+        for queue in &self.plan.queues {
+            let is_data = matches!(queue.purpose, Purpose::Data(_));
+            if is_data && !eligible.contains(&queue.number) {
+                let text = format!("queue {} is not eligible; the plan trims it", queue.number);
+                self.find(Rule::TrimTarget, &place, text);
+            }
+        }
+    }
+}

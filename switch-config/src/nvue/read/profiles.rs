@@ -1,0 +1,153 @@
+//! What profiles of queues say: how they are served, when they mark and drop, whom they pause.
+
+use super::super::yaml::Yaml;
+use super::{QUEUES, Sheet};
+use crate::lint::Rule;
+use crate::plan::Port;
+use crate::reading::{Marking, PortReading, Service};
+
+/// Classes of a profile that has none.
+const NONE: &[(String, Yaml)] = &[];
+
+impl Sheet<'_> {
+    /// How queues are served.
+    pub(super) fn add_service(&mut self, port: &Port, said: &mut PortReading) {
+        let (place, Some(profile)) = self.profile(port, "egress-scheduler") else {
+            return;
+        };
+        for (keys, value) in profile.at(&["traffic-class"]).map_or(NONE, Yaml::rows) {
+            let place = format!("{place}.traffic-class.{keys}");
+            let share = value.text(&["bw-percent"]);
+            let is_strict = match value.text(&["mode"]) {
+                Some("strict") => true,
+                Some("dwrr") => false,
+                other => {
+                    let text = format!(
+                        "mode `{}`: allowed are strict and dwrr",
+                        other.unwrap_or("unset")
+                    );
+                    self.find(Rule::Schema, &place, text);
+                    continue;
+                }
+            };
+            if is_strict && share.is_some_and(|share| share != "0") {
+                let text = "is strict and has a bw-percent; unset that";
+                self.find(Rule::StrictWeight, &place, text);
+            }
+            if share.is_some_and(|share| !share.parse().is_ok_and(|share: u8| share <= 100)) {
+                self.find(Rule::Schema, &place, "bw-percent is 0 to 100");
+            }
+            for number in self.numbers(keys, QUEUES, &place, Rule::QueueRange) {
+                let rank = u16::from(number);
+                let service = match is_strict {
+                    true => Service::Strict { rank },
+                    false => Service::Weighted,
+                };
+                said.queues.entry(number).or_default().service = service;
+            }
+        }
+    }
+
+    /// When queues mark and drop.
+    pub(super) fn add_marking(&mut self, port: &Port, said: &mut PortReading) {
+        let (place, Some(profile)) = self.profile(port, "congestion-control") else {
+            return;
+        };
+        for (keys, value) in profile.at(&["traffic-class"]).map_or(NONE, Yaml::rows) {
+            let place = format!("{place}.traffic-class.{keys}");
+            let marking = self.marking(value, &place);
+            for number in self.numbers(keys, QUEUES, &place, Rule::QueueRange) {
+                said.queues.entry(number).or_default().marking = marking;
+            }
+        }
+    }
+
+    /// When a queue marks and drops; `None` when it does neither.
+    fn marking(&mut self, value: &Yaml, place: &str) -> Option<Marking> {
+        let ecn = self.is_enabled(value, "ecn", place);
+        let red = self.is_enabled(value, "red", place);
+        if value.text(&["mode"]) == Some("relative") {
+            let text = "thresholds are relative to free memory; the plan has bytes: mode absolute";
+            self.find(Rule::Threshold, place, text);
+        }
+        let mut depth = |key: &str| {
+            let text = value.text(&[key]);
+            let depth = text.and_then(|text| text.parse().ok());
+            let depth = depth.filter(|depth: &u64| *depth > 0);
+            if depth.is_none() {
+                let found = text.unwrap_or("unset");
+                self.find(
+                    Rule::Schema,
+                    place,
+                    format!("{key} `{found}`: wants bytes, at least 1"),
+                );
+            }
+            depth
+        };
+        let (low, high) = (depth("min-threshold"), depth("max-threshold"));
+        let percent = value.text(&["probability"]).unwrap_or("100");
+        let percent = percent.parse().ok().filter(|percent| *percent <= 100);
+        if percent.is_none() {
+            self.find(Rule::Schema, place, "probability is 0 to 100");
+        }
+        (ecn || red).then_some(Marking {
+            low: low?,
+            high: high?,
+            percent: percent?,
+            marks_ect: ecn,
+            drops_droppable: red,
+        })
+    }
+
+    fn is_enabled(&mut self, value: &Yaml, key: &str, place: &str) -> bool {
+        match value.text(&[key]) {
+            Some("enable") => true,
+            Some("disable") | None => false,
+            Some(other) => {
+                let text = format!("{key} `{other}`: allowed are enable and disable");
+                self.find(Rule::Schema, place, text);
+                false
+            }
+        }
+    }
+
+    /// Classes that are paused by PFC, or all by link pause.
+    pub(super) fn add_pauses(&mut self, port: &Port, said: &mut PortReading) {
+        for feature in ["link-pause", "pfc"] {
+            let (place, Some(profile)) = self.profile(port, feature) else {
+                continue;
+            };
+            let is_off = |side: &str| profile.text(&[side]) == Some("disable");
+            if is_off("rx") && is_off("tx") {
+                continue;
+            }
+            let classes = profile.at(&["switch-priority"]).map_or(NONE, Yaml::rows);
+            let before = said.pauses.len();
+            for (keys, _) in classes {
+                let place = format!("{place}.switch-priority.{keys}");
+                let numbers = self.numbers(keys, QUEUES, &place, Rule::QueueRange);
+                said.pauses.extend(numbers);
+            }
+            if said.pauses.len() == before && !place.ends_with(super::GLOBAL) {
+                said.pauses.extend(0..QUEUES);
+            }
+        }
+        said.pauses.sort_unstable();
+        said.pauses.dedup();
+    }
+}
+
+/// The exponent of `alpha_1_8` or `alpha_4`.
+pub(super) fn exponent(name: &str) -> Option<i8> {
+    let power = |text: &str| {
+        let number: u32 = text.parse().ok()?;
+        let exponent = number.checked_ilog2()? as i8;
+        number.is_power_of_two().then_some(exponent)
+    };
+    let rest = name.strip_prefix("alpha_")?;
+    let exponent = match rest.strip_prefix("1_") {
+        Some(part) => -power(part)?,
+        None => power(rest)?,
+    };
+    (-7..=6).contains(&exponent).then_some(exponent)
+}
