@@ -1,10 +1,9 @@
 //! Commands for people: how a patch is loaded and rolled back, and what to look at then.
 //!
 //! Sources: sonic-net/SONiC, `doc/config-generic-update-rollback/` (checkpoint, dry run, rollback),
-//! sonic-net/sonic-utilities, `generic_config_updater/gcu_field_operation_validators.conf.json` (what
-//! is refused as a patch), and again sonic-net/SONiC,
 //! `doc/qos/ECN_and_WRED_statistics_HLD.md` (counters of marks and early drops) and
-//! `doc/packet_trimming/packet-trimming-design.md`.
+//! `doc/packet_trimming/packet-trimming-design.md`; sonic-net/sonic-utilities,
+//! `generic_config_updater/gcu_field_operation_validators.conf.json` (what is refused as a patch).
 
 use super::config::OURS;
 use crate::dialect::Look;
