@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradwire_protocol::units::{ByteCount, Dscp, Span};
 
+use super::apply;
 use super::probe::options::{self as probe, Probe};
 use crate::arguments::{size, span};
 
@@ -26,8 +27,8 @@ Examples:
 
 Two things are checked: whether the platform's schema accepts the file (our own rules always, and
 the platform's own validator where it is installed: yanglint, nvueschema, pyavd), and whether the
-ports do what the plan says, which schemas cannot know. Exit code 1 when anything is wrong. JSON: one
-object, {target, switch, findings: [{rule, place, text}], validator}.";
+ports do what the plan says, which schemas cannot know. Exit code 1 when anything is wrong. JSON:
+one object, {target, switch, findings: [{rule, place, text}], validator}.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -35,8 +36,9 @@ Examples:
   gradwire switch diff --platform eos job.toml fabric.toml running.cfg --ports Ethernet1
 
 RUNNING is what the switch exports today; `gradwire switch verify` tells how. What is printed
-changes only what the plan names; nothing is printed when nothing is to be changed. How it is loaded,
-tried and rolled back goes to standard error. JSON: one object, {target, switch, change, procedure}.";
+changes only what the plan names; nothing is printed when nothing is to be changed. How it is
+loaded, tried and rolled back goes to standard error. JSON: one object, {target, origin, change,
+procedure}.";
 
 const UNDO_EXAMPLES: &str = "\
 Examples:
@@ -86,6 +88,9 @@ pub enum SwitchCommand {
     /// List platforms: what each can and cannot do, and where that is known from.
     #[command(after_help = PLATFORMS_EXAMPLES)]
     Platforms(Platforms),
+    /// Make a network namespace a switch with the queues of a plan.
+    #[command(after_help = apply::options::EXAMPLES)]
+    Apply(apply::options::Apply),
     /// See from two hosts whether a fabric treats a job's tags as planned.
     #[command(after_help = probe::EXAMPLES)]
     Probe(Probe),
@@ -182,7 +187,8 @@ pub struct Platforms {
     pub json: bool,
 }
 
-fn dscp(text: &str) -> Result<Dscp, String> {
+/// Reads a DSCP.
+pub(super) fn dscp(text: &str) -> Result<Dscp, String> {
     let number = text.trim().parse().ok().filter(|number| *number < 64);
     let dscp = number.map(Dscp);
     dscp.ok_or_else(|| "allowed are whole numbers from 0 to 63, with commas".to_owned())

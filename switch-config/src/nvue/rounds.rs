@@ -20,8 +20,8 @@ pub(super) fn procedure() -> Vec<Look> {
             "note the newest revision: that is where to go back to",
         ),
         look(
-            "nv config patch forward.yaml",
-            "a pending revision; it has no effect yet (NVUE wants the whole path of the file)",
+            "nv config patch $PWD/forward.yaml",
+            "a pending revision; it has no effect yet (give the whole path)",
         ),
         look(
             "nv config diff",
