@@ -11,6 +11,7 @@
 //! - [`trace`]: `gradwire trace`: what the flight recorders of ranks have left.
 //! - [`switch`]: `gradwire switch`: the configuration of switches, checked, changed, verified.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
+//! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
 //! (`gradwire-netsim`).
@@ -20,6 +21,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod job;
+pub mod netns;
 pub mod perf;
 pub mod rank;
 pub mod sim;

@@ -4,6 +4,7 @@
 //! [`render`], [`check`], [`change`], [`verify`] and [`platforms`] are one command each. What each
 //! platform is told, and what is wrong with what it has, is decided in `gradwire-switch-config`.
 
+pub mod apply;
 pub mod change;
 pub mod check;
 pub mod options;
@@ -35,6 +36,7 @@ pub fn run(command: &SwitchCommand) -> Result<(), Failure> {
         SwitchCommand::Undo(options) => change::undo(options),
         SwitchCommand::Verify(options) => verify::run(options),
         SwitchCommand::Platforms(options) => platforms::run(options),
+        SwitchCommand::Apply(options) => apply::run(options),
         SwitchCommand::Probe(options) => probe::run(options),
     }
 }

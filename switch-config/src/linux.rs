@@ -1,10 +1,10 @@
 //! Linux: queueing disciplines, by the program `tc` of iproute2.
 //!
-//! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do, [`render`]
-//! writes a plan as a shell script. [`script`] and [`export`] read scripts and what tc shows into
-//! [`state`], which [`check`] compares with a plan, [`change`] changes and [`counts`] counts.
-//! [`program`] is what marks and drops where the kernel has no `red`; [`object`] is the file that tc
-//! loads it from.
+//! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do,
+//! [`render`] writes a plan as a shell script. [`script`] and [`export`] read scripts and what tc
+//! shows into [`state`], which [`check`] compares with a plan, [`change`] changes and [`counts`]
+//! counts. [`program`] is what marks and drops where the kernel has no `red`; [`object`] is the
+//! file that tc loads it from.
 
 mod change;
 mod check;
@@ -42,6 +42,14 @@ fn understood(text: &str) -> Result<(Switch, Vec<Finding>), ReadError> {
     let mut switch = Switch::default();
     let findings = script::run(&mut switch, text);
     Ok((switch, findings))
+}
+
+impl Linux {
+    /// The shell command that exports configuration and counters of a plan's ports. The folder of
+    /// bpffs is in its variable `BPFFS`, where the target is `linux:bpf`.
+    pub fn export_command(plan: &Plan) -> String {
+        export::command(plan, Counters::With)
+    }
 }
 
 impl Dialect for Linux {

@@ -12,7 +12,7 @@ use std::fmt;
 
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share};
 
-use crate::limits::Limits;
+use crate::limits::{Limits, NotEct};
 use crate::policy::{Balance, Buffer, QosPolicy};
 use crate::target::Target;
 
@@ -166,6 +166,14 @@ impl Plan {
     }
 
     fn note_selection(&mut self, limits: &Limits) {
+        if limits.not_ect.value == NotEct::ProbablyDropsEarly {
+            let text =
+                "that not-ECT packets are dropped early is inferred; see it on one port first";
+            self.note(
+                NoteKind::Warning,
+                format!("{text} ({})", limits.not_ect.source),
+            );
+        }
         let text = match self.selection {
             Selection::Ecn => return,
             Selection::PrecedenceAndEcn => {

@@ -88,15 +88,12 @@ qos profile gradwire-100G
    !
    uc-tx-queue 0
       priority strict
-      random-detect ecn minimum-threshold 200000 bytes maximum-threshold 200000 bytes \
-      max-mark-probability 100 weight 0
       random-detect drop drop-precedence 2 minimum-threshold 200000 bytes maximum-threshold \
       200000 bytes drop-probability 100 weight 0
-      random-detect ecn count
 ";
     let head: String = text
         .lines()
-        .take(17)
+        .take(15)
         .map(|line| format!("{line}\n"))
         .collect();
     assert_eq!(head, expected);
@@ -129,7 +126,7 @@ fn a_job_without_second_dscps_is_refused_with_the_line_to_write() {
     let message = error.to_string();
     assert!(message.contains("droppable_dscps = [38, 30]"), "{message}");
     let plan = small("eos:sand");
-    assert_eq!(plan.selection, Selection::PrecedenceAndEcn);
+    assert_eq!(plan.selection, Selection::Precedence);
 }
 
 #[test]
@@ -161,15 +158,11 @@ const BROKEN: [(&str, &str, &str); 26] = [
         "threshold: ",
     ),
     (
-        "max-mark-probability 100",
-        "max-mark-probability 20",
+        "drop-probability 100",
+        "drop-probability 20",
         "probability: ",
     ),
-    (
-        "max-mark-probability 100",
-        "max-mark-probability 0",
-        "schema: ",
-    ),
+    ("drop-probability 100", "drop-probability 0", "schema: "),
     ("weight 0", "weight 9", "threshold: "),
     ("weight 0", "weight 16", "schema: "),
     (
@@ -226,7 +219,12 @@ const BROKEN: [(&str, &str, &str); 26] = [
         "      ! drop",
         "early-drop-off: ",
     ),
-    ("      random-detect ecn min", "      ! min", "ecn-off: "),
+    (
+        "      random-detect drop",
+        "      random-detect ecn minimum-threshold 9 bytes maximum-threshold 9 bytes\n      \
+         random-detect drop",
+        "schema: ",
+    ),
     ("queue 2 threshold 1/4", "queue 2 threshold 3", "schema: "),
     (
         "queue 2 threshold 1/4",
@@ -268,7 +266,8 @@ fn what_stands_at_a_port_goes_before_its_profile() {
     let plan = small("eos:trident");
     let text = eos().render(&plan).replace(
         "   service-profile gradwire-400G\n",
-        "   service-profile gradwire-400G\n   no qos trust\n   !\n   uc-tx-queue 1\n      no priority\n",
+        "   service-profile gradwire-400G\n   no qos trust\n   !\n   uc-tx-queue 1\n      \
+         no priority\n",
     );
     let found = findings(&plan, &text);
     assert_eq!(found.len(), 2, "{found:#?}");

@@ -49,7 +49,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_or_refused(
-        text in "(port x\n|tc qdisc add dev x |root handle 1: |\\[\\]|class htb |[a-z0-9:{} \"]|\n){0,40}",
+        text in "(port x\n|tc qdisc add dev x |root handle 1: |\\[\\]|class htb |[a-z0-9:{}]|\n){0,40}",
     ) {
         for form in FORMS {
             let plan = plan_of(target(form), 7);
@@ -400,7 +400,7 @@ fn counters_of_red_and_of_the_program_are_read() {
     let numbers: Vec<String> = (0..33).map(|number| number.to_string()).collect();
     let text = format!(
         "port swp0\n[{{\"kind\":\"bfifo\",\"handle\":\"13:\",\"parent\":\"1:13\",\"options\":{{}},\
-         \"packets\":60,\"drops\":3}}]\n# WARNING!! The output is for debug purpose only\n0: [{},]\n",
+         \"packets\":60,\"drops\":3}}]\n# WARNING!! The output is for debugging\n0: [{},]\n",
         numbers.join(",")
     );
     // Time, 8 depths, 8 of packets let pass, then marks of the third queue at 17 + 2.

@@ -130,8 +130,8 @@ fn releases_differ_in_words_and_in_what_they_can() {
     assert!(newest.contains("mode: absolute\n"));
     policy.trims_to = Some(ByteCount::new(301));
     let newest = text("nvue:5.18", &policy);
-    let trims = "      packet-trim:\n          remark:\n            dscp: 40\n          size: 300\n          \
-                 state: enabled\n          switch-priority: 2\n";
+    let trims = "      packet-trim:\n          remark:\n            dscp: 40\n          \
+                 size: 300\n          state: enabled\n          switch-priority: 2\n";
     assert!(newest.contains(trims), "{newest}");
     let error = planned("nvue:5.11", &policy).expect_err("it does not trim");
     assert!(
@@ -207,7 +207,8 @@ const BROKEN: [(&str, &str, &str); 25] = [
     ),
     (
         "    qos:\n      adv",
-        "    qos:\n      pfc:\n        default-global:\n          switch-priority:\n            '3': {}\n      adv",
+        "    qos:\n      pfc:\n        default-global:\n          switch-priority:\n            \
+         '3': {}\n      adv",
         "pause-on: ",
     ),
     (
@@ -316,8 +317,8 @@ fn a_change_touches_only_what_is_the_plans() {
             change.forward
         );
     }
-    let back = "      swp1:\n        qos:\n          mapping:\n            profile: storage\n          \
-                pfc:\n            profile: storage\n";
+    let back = "      swp1:\n        qos:\n          mapping:\n            \
+                profile: storage\n          pfc:\n            profile: storage\n";
     assert!(change.inverse.contains(back), "{}", change.inverse);
     let gone =
         "- unset:\n    interface:\n      swp1:\n        qos:\n          congestion-control:\n";

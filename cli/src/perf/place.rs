@@ -10,16 +10,19 @@
 //! a filter where packets come in, in classic BPF, which draws a random number for each.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use gradwire_protocol::units::Share;
-use nix::sched::{CloneFlags, setns, unshare};
 
 use super::options::Ground;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
+use crate::netns;
+
+/// The option that asks for namespaces.
+const OPTION: &str = "--netns";
 
 /// The interface of a rank in its namespace.
 const LINK: &str = "eth0";
@@ -84,7 +87,7 @@ impl Place {
     pub fn spawn(&self, rank: usize, command: &mut Command) -> io::Result<Child> {
         match self {
             Self::Host => command.spawn(),
-            Self::Lab(lab) => within(&lab.rooms[rank], || command.spawn())?,
+            Self::Lab(lab) => netns::within(&lab.rooms[rank], || command.spawn())?,
         }
     }
 }
@@ -102,10 +105,10 @@ impl Lab {
     /// # Errors
     /// [`Failure`] when this user may not make namespaces, or a link cannot be made.
     pub fn new(ranks: u16, mtu: u32) -> Result<Self, Failure> {
-        let rooms = (0..ranks).map(|_| namespace());
+        let rooms = (0..ranks).map(|_| netns::unnamed());
         let rooms = rooms.collect::<io::Result<Vec<File>>>().map_err(refused)?;
         let bridge = if ranks > 2 {
-            Some(namespace().map_err(refused)?)
+            Some(netns::unnamed().map_err(refused)?)
         } else {
             None
         };
@@ -187,27 +190,6 @@ fn veth(mtu: u32, other_end: &str, other: &File) -> String {
     format!("link add {LINK} mtu {mtu} type veth peer name {other_end} mtu {mtu} netns {other}")
 }
 
-/// A new network namespace. It lasts as long as the file is open, or a process in it.
-fn namespace() -> io::Result<File> {
-    on_a_thread(|| {
-        unshare(CloneFlags::CLONE_NEWNET)?;
-        File::open("/proc/thread-self/ns/net")
-    })
-}
-
-/// Does something in a namespace; processes that are started then are in it.
-fn within<T: Send>(room: &File, act: impl FnOnce() -> T + Send) -> io::Result<T> {
-    on_a_thread(|| {
-        setns(room, CloneFlags::CLONE_NEWNET)?;
-        Ok(act())
-    })
-}
-
-/// A thread can change its namespace for itself alone, and takes the change with it when it ends.
-fn on_a_thread<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    std::thread::scope(|scope| scope.spawn(act).join().expect("nothing in it panics"))
-}
-
 fn ip(room: &File, lines: &[String]) -> Result<(), Failure> {
     batch("ip", room, lines)
 }
@@ -216,58 +198,12 @@ fn tc(room: &File, lines: &[String]) -> Result<(), Failure> {
     batch("tc", room, lines)
 }
 
-/// Gives commands to a program of iproute2 in a namespace.
 fn batch(program: &str, room: &File, lines: &[String]) -> Result<(), Failure> {
-    let mut command = Command::new(program);
-    command.args(["-batch", "-"]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let ran = within(room, || {
-        let mut process = command.spawn()?;
-        let mut input = process.stdin.take().expect("it was asked for");
-        input.write_all((lines.join("\n") + "\n").as_bytes())?;
-        drop(input);
-        process.wait_with_output()
-    });
-    let output = ran.flatten().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => failure(format!(
-            "needs the programs ip and tc (Debian package iproute2), and there is no {program}"
-        )),
-        _ => Failure::System {
-            what: format!("running {program}"),
-            source,
-        },
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let first = errors.lines().next().unwrap_or("no reason given");
-    Err(failure(format!("{program} {}: {first}", lines.join("; "))))
+    netns::batch(OPTION, program, room, lines)
 }
 
 fn refused(source: io::Error) -> Failure {
-    if source.kind() == io::ErrorKind::PermissionDenied {
-        return failure(
-            "network namespaces need root: run this by sudo or, where the kernel lets users make \
-             namespaces, behind `unshare -Ur`"
-                .to_owned(),
-        );
-    }
-    Failure::System {
-        what: "making a network namespace".to_owned(),
-        source,
-    }
-}
-
-fn failure(message: String) -> Failure {
-    Failure::Process {
-        who: "--netns".to_owned(),
-        message,
-        exit: Exit::Refused,
-    }
+    netns::refused(OPTION, source)
 }
 
 #[cfg(test)]

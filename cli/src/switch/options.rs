@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradwire_protocol::units::{ByteCount, Dscp, Span};
 
+use super::apply;
 use super::probe::options::{self as probe, Probe};
 use crate::arguments::{size, span};
 
@@ -86,6 +87,9 @@ pub enum SwitchCommand {
     /// List platforms: what each can and cannot do, and where that is known from.
     #[command(after_help = PLATFORMS_EXAMPLES)]
     Platforms(Platforms),
+    /// Make a network namespace a switch with the queues of a plan.
+    #[command(after_help = apply::options::EXAMPLES)]
+    Apply(apply::options::Apply),
     /// See from two hosts whether a fabric treats a job's tags as planned.
     #[command(after_help = probe::EXAMPLES)]
     Probe(Probe),
@@ -182,7 +186,8 @@ pub struct Platforms {
     pub json: bool,
 }
 
-fn dscp(text: &str) -> Result<Dscp, String> {
+/// Reads a DSCP.
+pub(super) fn dscp(text: &str) -> Result<Dscp, String> {
     let number = text.trim().parse().ok().filter(|number| *number < 64);
     let dscp = number.map(Dscp);
     dscp.ok_or_else(|| "allowed are whole numbers from 0 to 63, with commas".to_owned())

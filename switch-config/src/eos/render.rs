@@ -118,11 +118,9 @@ fn detection(plan: &Plan, profile: &Profile) -> Vec<Line> {
         "random-detect drop drop-precedence {} {depths} drop-probability 100 weight 0",
         maps::FIRST_TO_DROP
     );
-    let count = "random-detect ecn count".to_owned();
     let lines = match plan.selection {
-        Selection::Ecn => vec![marks, count],
-        Selection::PrecedenceAndEcn => vec![marks, drops, count],
-        Selection::Precedence => vec![drops],
+        Selection::Precedence | Selection::PrecedenceAndEcn => vec![drops],
+        Selection::Ecn => vec![marks, "random-detect ecn count".to_owned()],
     };
     lines.into_iter().map(Line::leaf).collect()
 }

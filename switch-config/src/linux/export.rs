@@ -42,7 +42,7 @@ pub(super) fn command(plan: &Plan, counters: Counters) -> String {
     let more = match (Form::of(plan), counters) {
         (Form::Lab, _) => " tc -j filter show dev \"$p\" parent 2:;".to_owned(),
         (Form::Bpf, Counters::With) => {
-            format!(" cat \"${{GRADWIRE_BPF:-/sys/fs/bpf}}/gradwire/$p/{STATE_PATH}\";")
+            format!(" cat \"${{BPFFS:-/sys/fs/bpf}}/gradwire/$p/{STATE_PATH}\";")
         }
         _ => String::new(),
     };
@@ -110,8 +110,8 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
     }
 }
 
-/// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be read
-/// from it alone.
+/// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be
+/// read from it alone.
 fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
     let Ok(objects) = serde_json::from_str::<Vec<Map<String, Value>>>(line) else {
         return false;

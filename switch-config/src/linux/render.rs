@@ -82,9 +82,9 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
     }
     let mut text = format!(
         "\n# Programs that mark and drop. What they count for a port is in\n\
-         # $GRADWIRE_BPF/gradwire/PORT/{STATE_PATH}.\n\
-         : \"${{GRADWIRE_BPF:=/sys/fs/bpf}}\"\n\
-         grep -q \" $GRADWIRE_BPF bpf \" /proc/mounts || mount -t bpf bpf \"$GRADWIRE_BPF\"\n\
+         # $BPFFS/gradwire/PORT/{STATE_PATH}.\n\
+         : \"${{BPFFS:=/sys/fs/bpf}}\"\n\
+         grep -q \" $BPFFS bpf \" /proc/mounts || mount -t bpf bpf \"$BPFFS\"\n\
          objects=$(mktemp -d)\n\
          trap 'rm -r \"$objects\"' EXIT\n"
     );
@@ -105,7 +105,7 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
 /// The filter that runs the program; it comes before all others.
 fn program(plan: &Plan, port: &Port) -> [String; 3] {
     let name = quoted(&port.name);
-    let folder = format!("\"$GRADWIRE_BPF\"/gradwire/{name}");
+    let folder = format!("\"$BPFFS\"/gradwire/{name}");
     let object = Object::of_port(plan, port).name;
     [
         format!("mkdir -p {folder}"),

@@ -254,7 +254,9 @@ fn every_environment_variable_that_is_read_is_documented() {
         .concat();
     let known: BTreeSet<&str> = told.lines().flat_map(variables).collect();
     let mut found = Vec::new();
-    for file in files(&["rs", "py"]) {
+    // Switch configurations read no environment; what is in capitals there is named on switches.
+    let files = files(&["rs", "py"]).into_iter();
+    for file in files.filter(|file| !file.path.starts_with("switch-config/")) {
         for (number, line) in file.numbered() {
             let unknown = variables(line).filter(|name| !known.contains(name));
             found.extend(unknown.map(|name| {

@@ -1,0 +1,322 @@
+//! `gradwire switch apply`: a network namespace that is a switch, with the queues of a plan.
+//!
+//! What tc is told is [`Linux`]'s. Here is decided which form of it this kernel can do, what is
+//! made around it, and that all of it can be taken away again: [`kept`] knows what that is.
+
+pub mod kept;
+pub mod options;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gradwire_switch_config::linux::Linux;
+use gradwire_switch_config::plan::Plan;
+
+use self::kept::{Folder, Kept};
+use self::options::{Apply, Wanted};
+use super::site::Origin;
+use crate::exit::Failure;
+use crate::netns;
+
+/// Where `ip netns` keeps namespaces.
+const NAMESPACES: &str = "/run/netns";
+/// The bridge in a namespace.
+const BRIDGE: &str = "br0";
+/// Behind the name of a port, the other end of its pair.
+const OTHER_END: &str = "-o";
+/// Letters of an interface's name (linux/if.h, `IFNAMSIZ` less the zero behind it).
+const NAME_MOST: usize = 15;
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Failure`] says what is missing: rights, a program, a name that is free, a port.
+pub fn run(options: &Apply) -> Result<(), Failure> {
+    let name = &options.netns;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(Failure::Usage(format!(
+            "--netns {name}: write letters, digits, dashes and underscores"
+        )));
+    }
+    let folder = Folder::of(name);
+    match (options.remove, options.export) {
+        (true, _) => remove(name, &folder),
+        (_, true) => export(name, &folder),
+        _ => apply(options, &folder),
+    }
+}
+
+fn failure(message: String) -> Failure {
+    netns::failure("switch apply", message)
+}
+
+/// What a kernel has of what is needed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kernel {
+    /// prio and red.
+    Both,
+    /// HTB, but not both of them.
+    HtbOnly,
+}
+
+impl Kernel {
+    /// Tries it, in a namespace that nobody else is in.
+    fn tried() -> Result<Self, Failure> {
+        let room = netns::unnamed().map_err(|error| netns::refused("switch apply", error))?;
+        let has = |line: &str| -> Result<bool, Failure> {
+            let words = line.split(' ');
+            let mut command = Command::new("tc");
+            command.args(["qdisc", "replace", "dev", "lo"]).args(words);
+            Ok(netns::run("switch apply", &room, &mut command, "")?
+                .status
+                .success())
+        };
+        if has("root handle 1: prio")?
+            && has(
+                "parent 1:1 red limit 9000 min 1000 max 2000 avpkt 1000 burst 2 bandwidth 1mbit",
+            )?
+        {
+            return Ok(Self::Both);
+        }
+        match has("root handle 2: htb")? {
+            true => Ok(Self::HtbOnly),
+            false => Err(failure(
+                "this kernel has no queueing discipline htb, without which a port has no rate \
+                 (CONFIG_NET_SCH_HTB)"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// The target, and why it was chosen.
+fn target(wanted: Wanted) -> Result<(&'static str, &'static str), Failure> {
+    Ok(match (wanted, Kernel::tried()?) {
+        (Wanted::Auto, Kernel::Both) => ("linux:lab", "this kernel has prio and red"),
+        (Wanted::Auto, Kernel::HtbOnly) => (
+            "linux:bpf",
+            "this kernel has no prio or no red: HTB and an eBPF program do their work",
+        ),
+        (Wanted::Lab, Kernel::Both) => ("linux:lab", "prio and red, as asked for"),
+        (Wanted::Lab, Kernel::HtbOnly) => {
+            return Err(failure(
+                "--form lab: this kernel has no prio or no red (CONFIG_NET_SCH_PRIO, \
+                 CONFIG_NET_SCH_RED); --form bpf does without"
+                    .to_owned(),
+            ));
+        }
+        (Wanted::Bpf, _) => ("linux:bpf", "HTB and an eBPF program, as asked for"),
+    })
+}
+
+fn apply(options: &Apply, folder: &Folder) -> Result<(), Failure> {
+    let name = &options.netns;
+    let (platform, reason) = target(options.form)?;
+    let plan_options = options.plan(platform);
+    let origin = Origin::load(&plan_options)?;
+    let plan = origin.plan()?;
+    check_names(&plan)?;
+    let before = folder.read();
+    let made = make_namespace(options, before.as_ref())?;
+    let kept = Kept {
+        made: before.as_ref().map_or(made, |before| before.made),
+        bridge: !options.router,
+        ports: plan
+            .site
+            .ports
+            .iter()
+            .map(|port| port.name.clone())
+            .collect(),
+        export: Linux::export_command(&plan),
+    };
+    let script = origin.dialect.render(&plan);
+    let done = open(name).and_then(|room| {
+        folder.make()?;
+        set_up(options, &room, &kept)?;
+        let routing = if options.router { FORWARDING } else { "" };
+        shell(&room, folder, &(routing.to_owned() + &script))?;
+        folder.write(&kept)
+    });
+    if let Err(failure) = done {
+        // What was there before stays; what was made now goes again.
+        if before.is_none() {
+            let _ = take_away(name, folder, &kept);
+        }
+        return Err(failure);
+    }
+    let shape = if options.router {
+        "a router"
+    } else {
+        "a bridge"
+    };
+    let ports = kept.ports.join(", ");
+    println!(
+        "{name}: {shape} of {} with the ports {ports}",
+        origin.switch()?
+    );
+    println!("{platform}: {reason}");
+    Ok(())
+}
+
+/// A name that the kernel takes, for a port and for the other end of its pair.
+fn check_names(plan: &Plan) -> Result<(), Failure> {
+    let most = NAME_MOST - OTHER_END.len();
+    let fits = |name: &str| name.len() <= most && !name.contains(['/', ' ']);
+    let mut ports = plan.site.ports.iter();
+    match ports.find(|port| !fits(&port.name)) {
+        Some(port) => Err(Failure::Usage(format!(
+            "--ports: {} is no name here: at most {most} letters, no slash",
+            port.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(NAMESPACES).join(name)
+}
+
+fn open(name: &str) -> Result<File, Failure> {
+    let path = path(name);
+    File::open(&path).map_err(|source| Failure::Read { path, source })
+}
+
+/// Sees that there is a namespace of this name; whether it was made now.
+fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Failure> {
+    let name = &options.netns;
+    match (path(name).exists(), options.existing, before) {
+        (true, true, _) | (true, false, Some(_)) => Ok(false),
+        (true, false, None) => Err(failure(format!(
+            "the namespace {name} exists and is not ours: choose another name, or say --existing \
+             to set up ports that it has"
+        ))),
+        (false, true, _) => Err(failure(format!(
+            "--existing: there is no namespace {name} (`ip netns list` tells them)"
+        ))),
+        (false, false, _) => {
+            let output = Command::new("ip").args(["netns", "add", name]).output();
+            let output = output.map_err(|source| Failure::System {
+                what: "running ip".to_owned(),
+                source,
+            })?;
+            match output.status.success() {
+                true => Ok(true),
+                false => Err(failure(format!(
+                    "ip netns add {name}: {}",
+                    netns::first_line(&output)
+                ))),
+            }
+        }
+    }
+}
+
+/// Ports, and bridge or routing.
+fn set_up(options: &Apply, room: &File, kept: &Kept) -> Result<(), Failure> {
+    let ip = |lines: &[String]| netns::batch("switch apply", "ip", room, lines);
+    for port in &kept.ports {
+        if has(room, port)? {
+            continue;
+        }
+        if options.existing {
+            return Err(failure(format!(
+                "--existing: {} has no interface {port}",
+                options.netns
+            )));
+        }
+        let other = format!("{port}{OTHER_END}");
+        let here = format!("/proc/{}/ns/net", std::process::id());
+        // Packets in one piece would be judged in one piece: none is sent so from either end.
+        ip(&[format!(
+            "link add {port} gso_max_segs 1 type veth peer name {other} gso_max_segs 1 netns {here}"
+        )])?;
+    }
+    let mut lines = Vec::new();
+    if kept.bridge && !has(room, BRIDGE)? {
+        lines.push(format!("link add {BRIDGE} type bridge"));
+    }
+    for port in &kept.ports {
+        lines.push(match kept.bridge {
+            true => format!("link set {port} master {BRIDGE} up"),
+            false => format!("link set {port} up"),
+        });
+    }
+    if kept.bridge {
+        lines.push(format!("link set {BRIDGE} up"));
+    }
+    lines.push("link set lo up".to_owned());
+    ip(&lines)
+}
+
+fn has(room: &File, interface: &str) -> Result<bool, Failure> {
+    let mut command = Command::new("ip");
+    command.args(["link", "show", "dev", interface]);
+    Ok(netns::run("switch apply", room, &mut command, "")?
+        .status
+        .success())
+}
+
+/// Switches routing on.
+const FORWARDING: &str = "\
+for path in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding; do
+    [ ! -e $path ] || echo 1 >$path
+done
+";
+
+fn shell(room: &File, folder: &Folder, script: &str) -> Result<(), Failure> {
+    let mut command = Command::new("sh");
+    command.arg("-s").env("BPFFS", folder.bpffs());
+    let output = netns::run("switch apply", room, &mut command, script)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(failure(format!("tc: {}", netns::first_line(&output)))),
+    }
+}
+
+fn known(name: &str, folder: &Folder) -> Result<Kept, Failure> {
+    folder.read().ok_or_else(|| {
+        failure(format!(
+            "{name} was not set up by `gradwire switch apply` (nothing is kept of it)"
+        ))
+    })
+}
+
+fn export(name: &str, folder: &Folder) -> Result<(), Failure> {
+    let kept = known(name, folder)?;
+    let room = open(name)?;
+    let mut command = Command::new("sh");
+    command.arg("-s").env("BPFFS", folder.bpffs());
+    // What is not there, a setting or a filter, is left out: tc says so, and nobody need care.
+    let output = netns::run("switch apply", &room, &mut command, &kept.export)?;
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+fn remove(name: &str, folder: &Folder) -> Result<(), Failure> {
+    let kept = known(name, folder)?;
+    take_away(name, folder, &kept)?;
+    println!("{name}: taken away");
+    Ok(())
+}
+
+fn take_away(name: &str, folder: &Folder, kept: &Kept) -> Result<(), Failure> {
+    if kept.made {
+        let output = Command::new("ip").args(["netns", "del", name]).output();
+        output.map_err(|source| Failure::System {
+            what: "running ip".to_owned(),
+            source,
+        })?;
+    } else if let Ok(room) = open(name) {
+        for port in &kept.ports {
+            let mut command = Command::new("tc");
+            command.args(["qdisc", "del", "dev", port, "root"]);
+            netns::run("switch apply", &room, &mut command, "")?;
+        }
+        if kept.bridge {
+            let lines = [format!("link del {BRIDGE}")];
+            netns::batch("switch apply", "ip", &room, &lines)?;
+        }
+    }
+    folder.remove()
+}

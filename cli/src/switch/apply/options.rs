@@ -1,0 +1,97 @@
+//! What can be typed behind `gradwire switch apply`. Doc comments on options are the help text.
+
+use clap::{Args, ValueEnum};
+use gradwire_protocol::units::{Dscp, Span};
+
+use crate::arguments::span;
+use crate::switch::options::{PlanOptions, dscp};
+
+/// Behind the help of the command.
+pub const EXAMPLES: &str = "\
+Examples:
+  gradwire switch apply --netns sw --ports p0,p1 job.toml single:2@100M
+  gradwire switch apply --netns leaf0 --existing --router --ports h0,h1,s0,s1 job.toml fabric.toml
+  gradwire switch apply --netns sw --export >counters.txt
+  gradwire switch apply --netns sw --remove
+
+A namespace is made, and in it a bridge with the ports of the switch; each port is an end of a veth
+pair whose other end, the port's name with -o behind it, stays where this is run: move it to where a
+host is to be. With --existing, namespace and ports are there already. Ports get the rate that the
+fabric says, by HTB, and the queues of the plan. Where the kernel has no prio or no red, an eBPF
+program takes their place, and that is said. What --export prints is read by `gradwire switch verify
+--counters`, with the target that was told when it was set up.";
+
+/// Options of `gradwire switch apply`.
+#[derive(Args, Clone, Debug)]
+pub struct Apply {
+    /// Name of the network namespace.
+    #[arg(long, value_name = "NAME")]
+    pub netns: String,
+    /// The job file, or `default` for the default job.
+    #[arg(value_name = "JOB", required_unless_present_any = ["remove", "export"])]
+    pub job: Option<String>,
+    /// The fabric: fabric.toml, or a shape such as single:2@100M.
+    #[arg(value_name = "FABRIC", required_unless_present_any = ["remove", "export"])]
+    pub fabric: Option<String>,
+    /// The switch of the fabric, by name; without it, the first.
+    #[arg(long, value_name = "NAME")]
+    pub switch: Option<String>,
+    /// Names of its ports, in the order of its links in the fabric, at most 13 letters.
+    #[arg(long, value_name = "PORTS")]
+    pub ports: Option<String>,
+    /// Round trip without queues that thresholds are made for; without it, the fabric's.
+    #[arg(long, value_parser = span, value_name = "SPAN")]
+    pub rtt: Option<Span>,
+    /// DSCPs of others that go to the highest queue.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "46,48,56",
+        value_parser = dscp,
+        value_name = "DSCPS"
+    )]
+    pub reserve: Vec<Dscp>,
+    /// Route between ports instead of bridging them; addresses and routes are yours.
+    #[arg(long)]
+    pub router: bool,
+    /// Namespace and ports exist: only queues, and bridge or routing, are set up.
+    #[arg(long)]
+    pub existing: bool,
+    /// What does the work; `auto` asks the kernel.
+    #[arg(long, value_enum, default_value = "auto", value_name = "FORM")]
+    pub form: Wanted,
+    /// Print configuration and counters of a namespace that was set up.
+    #[arg(long, conflicts_with_all = ["remove", "job"])]
+    pub export: bool,
+    /// Take away what was set up.
+    #[arg(long, conflicts_with = "job")]
+    pub remove: bool,
+}
+
+/// What does the work.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Wanted {
+    /// `lab` where the kernel has prio and red, else `bpf`.
+    Auto,
+    /// prio and red below HTB.
+    Lab,
+    /// HTB and an eBPF program.
+    Bpf,
+}
+
+impl Apply {
+    /// The plan that is asked for, on this platform.
+    pub fn plan(&self, platform: &str) -> PlanOptions {
+        PlanOptions {
+            platform: platform.to_owned(),
+            job: self.job.clone().unwrap_or_default(),
+            fabric: self.fabric.clone().unwrap_or_default(),
+            switch: self.switch.clone(),
+            ports: self.ports.clone(),
+            rtt: self.rtt,
+            reserve: self.reserve.clone(),
+            trim: None,
+            json: false,
+        }
+    }
+}
