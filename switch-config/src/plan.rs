@@ -177,12 +177,13 @@ impl Plan {
         let text = match self.selection {
             Selection::Ecn => return,
             Selection::PrecedenceAndEcn => {
-                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones are \
-                 not dropped early here; protected ones are marked by ECN"
+                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones \
+                 are not dropped early here; protected ones are marked by ECN"
             }
             Selection::Precedence => {
-                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones are \
-                 not dropped early here; nothing is marked: senders slow down by delay and loss only"
+                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones \
+                 are not dropped early here; nothing is marked: senders slow down by delay and \
+                 loss only"
             }
         };
         let text = format!("{text} ({})", limits.not_ect.source);
