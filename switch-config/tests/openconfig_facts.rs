@@ -81,7 +81,7 @@ fn a_change_is_a_gnmi_request_and_one_that_does_not_fit_is_refused() {
     let forward: Value = serde_json::from_str(&change.forward).expect("it is JSON");
     let paths = forward["replaces"].as_array().expect("a list").iter();
     let paths: Vec<&str> = paths.filter_map(|row| row["path"].as_str()).collect();
-    let port = "/openconfig-qos:qos/interfaces/interface[interface-id=Ethernet0]";
+    let port = "/qos/interfaces/interface[interface-id=Ethernet0]";
     assert!(
         paths.contains(&format!("{port}/output/scheduler-policy").as_str()),
         "{paths:?}"
@@ -92,7 +92,7 @@ fn a_change_is_a_gnmi_request_and_one_that_does_not_fit_is_refused() {
         ("{\"deletes\": 1}", "`deletes` must be a list"),
         ("{\"deletes\": [\"qos\"]}", "`\"qos\"` is no path"),
         (
-            "{\"replaces\": [{\"path\": \"/openconfig-qos:qos/queues/queue/x\", \"value\": 1}]}",
+            "{\"replaces\": [{\"path\": \"/qos/queues/queue/x\", \"value\": 1}]}",
             "does not fit the configuration",
         ),
     ] {
@@ -102,6 +102,24 @@ fn a_change_is_a_gnmi_request_and_one_that_does_not_fit_is_refused() {
             .to_string();
         assert!(error.contains(message), "{error}");
     }
+}
+
+#[test]
+fn an_answer_of_gnmic_is_read_as_the_tree_in_it() {
+    let plan = plan_of(target("openconfig"), 3);
+    let dialect = dialect::of(Platform::OpenConfig);
+    let tree: Value = serde_json::from_str(EXPORT).expect("it is JSON");
+    let qos = &tree["openconfig-qos:qos"];
+    let answer = json!([{"source": "leaf-3", "timestamp": 1, "updates": [
+        {"Path": "qos", "values": {"qos": qos}},
+    ]}]);
+    let change = dialect.change(&plan, &answer.to_string());
+    assert_eq!(change, dialect.change(&plan, EXPORT));
+    let error = dialect
+        .read(&plan, "[]")
+        .expect_err("no tree in it")
+        .to_string();
+    assert!(error.contains("expected an object"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The command as its users see it: processes, exit codes, what is printed.
 
+mod applying;
 mod command_line;
 mod doctor;
 mod failing;

@@ -38,7 +38,7 @@ fn judge(plan: &Plan, text: &str) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn what_is_written_for_any_plan_is_accepted(drawn in plans::drawn()) {

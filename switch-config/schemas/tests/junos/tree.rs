@@ -21,7 +21,8 @@ const SHAPES: [&str; 18] = [
     "congestion-notification-profile[] input ieee-802.1 code-point[] pfc!",
     "interfaces (interface)[] scheduler-map=",
     "interfaces (interface)[] congestion-notification-profile=",
-    "interfaces (interface)[] forwarding-class-set[] output-traffic-control-profile (profile-name)=",
+    "interfaces (interface)[] forwarding-class-set[] output-traffic-control-profile \
+     (profile-name)=",
     "interfaces (interface)[] unit[] classifiers dscp[]",
     "interfaces (interface)[] unit[] rewrite-rules dscp[]",
     "rewrite-rules dscp[] forwarding-class[] loss-priority[] code-point=",
