@@ -4,6 +4,23 @@
 //! installed for it to be asked. [`yanglint`] asks Debian's; `nvue` and others are scripts for
 //! Python packages. Our own rules are in `gradwire-switch-config` and need none of these.
 
+/// Name and text of YANG files of a platform.
+macro_rules! yang_files {
+    ($platform:literal; $($name:literal),* $(,)?) => {
+        [$((
+            concat!($name, ".yang"),
+            include_str!(concat!(
+                "../../../../switch-config/schemas/yang/",
+                $platform,
+                "/",
+                $name,
+                ".yang"
+            )),
+        )),*]
+    };
+}
+
+mod openconfig;
 mod sonic;
 mod yanglint;
 
@@ -45,8 +62,12 @@ pub fn validate(target: Target, text: &str) -> Validation {
         Platform::Sonic => sonic::validate(text),
         Platform::Nvue => ask_python("nvueschema", target, NVUE, text),
         Platform::Eos => ask_python("pyavd", target, EOS, text),
-        other => Validation::Missing {
-            install: format!("no program is known that judges {} offline", other.name()),
+        Platform::OpenConfig => openconfig::validate(text),
+        Platform::Junos => Validation::Missing {
+            install: "the models of Junos judge trees, not `set` commands".to_owned(),
+        },
+        Platform::Nxos | Platform::Linux => Validation::Missing {
+            install: format!("no program is known that judges {target} offline"),
         },
     }
 }
