@@ -4,6 +4,7 @@
 //! installed for it to be asked. [`yanglint`] asks Debian's; `nvue` and others are scripts for
 //! Python packages. Our own rules are in `gradwire-switch-config` and need none of these.
 
+mod published;
 mod sonic;
 mod yanglint;
 
@@ -43,6 +44,8 @@ pub enum Validation {
 pub fn validate(target: Target, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
+        Platform::OpenConfig => published::openconfig(text),
+        Platform::Junos => published::junos(text),
         Platform::Nvue => ask_python("nvueschema", target, NVUE, text),
         Platform::Eos => ask_python("pyavd", target, EOS, text),
         other => Validation::Missing {
