@@ -20,7 +20,7 @@ macro_rules! yang_files {
     };
 }
 
-mod openconfig;
+mod published;
 mod sonic;
 mod yanglint;
 
@@ -60,12 +60,10 @@ pub enum Validation {
 pub fn validate(target: Target, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
+        Platform::OpenConfig => published::openconfig(text),
+        Platform::Junos => published::junos(text),
         Platform::Nvue => ask_python("nvueschema", target, NVUE, text),
         Platform::Eos => ask_python("pyavd", target, EOS, text),
-        Platform::OpenConfig => openconfig::validate(text),
-        Platform::Junos => Validation::Missing {
-            install: "the models of Junos judge trees, not `set` commands".to_owned(),
-        },
         Platform::Nxos | Platform::Linux => Validation::Missing {
             install: format!("no program is known that judges {target} offline"),
         },
