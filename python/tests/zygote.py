@@ -111,7 +111,8 @@ def _become(start: Start) -> None:
 
 
 if __name__ == "__main__":
-    import torch.distributed  # noqa: F401  (what all ranks need)
+    import torch.distributed.fsdp
+    import torch.distributed.pipelining  # noqa: F401  (with what most ranks need)
 
     if (todo := _serve()) is not None:
         _become(todo)

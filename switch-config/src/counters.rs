@@ -116,14 +116,16 @@ fn judge_data(count: &QueueCount) -> (Verdict, String) {
         full,
         ..
     } = count;
-    let told = format!(
-        "{sent} sent, {} marked, {} dropped early, {full} without room",
-        shown(*marked),
-        shown(*early)
-    );
+    let marks = shown(*marked);
+    let told = match early {
+        Some(early) => {
+            format!("{sent} sent, {marks} marked, {early} dropped early, {full} without room")
+        }
+        None => format!("{sent} sent, {marks} marked, {full} dropped, early or without room"),
+    };
     match (marked.unwrap_or(0), early.unwrap_or(0), *full) {
         (0, 0, 0) if *sent == 0 => (Verdict::Unseen, format!("{told}: no traffic yet")),
-        (_, _, full) if full > early.unwrap_or(0) => (
+        (_, early, full) if count.early.is_some() && full > early => (
             Verdict::Odd,
             format!("{told}: more found no room than were dropped early; is the buffer too small?"),
         ),

@@ -4,10 +4,12 @@
 //! (Trident and Tomahawk: 7050X, 7060X, 7388X) has `uc-tx-queue`s and dynamic thresholds. The
 //! commands are those that the schema of pyavd 6.4.0 knows, and as its templates write them.
 //!
-//! A queue marks ECT packets by `random-detect ecn` and drops those of drop precedence 2 by
-//! `random-detect drop`: never both for one drop precedence, since Arista says of the latter that
-//! it drops ECN-capable packets too. `render` has the lines, `grammar` and `maps` what changes are
-//! made of, `read` what lines mean, `counts` what counters say.
+//! A queue drops packets of drop precedence 2 by `random-detect drop` and marks nothing: pyavd's
+//! templates write that or `random-detect ecn` for a queue, never both, and what becomes of
+//! packets that are not ECT beside the latter is not known.
+//!
+//! `render` has the lines, `grammar` and `maps` what changes are made of, `read` what lines mean,
+//! `counts` what counters say, `rounds` what people type.
 
 mod chip;
 mod counts;

@@ -34,7 +34,8 @@ impl Dialect for Junos {
     fn render(&self, plan: &Plan) -> String {
         let origin = plan.site.origin.replace(['\n', '\r'], " ");
         format!(
-            "# gradwire switch render --platform {}\n# {origin}\n{}",
+            "# gradwire switch render --platform {}\n# {origin}\n# what is not certain: `gradwire \
+             switch platforms`\n{}",
             plan.target,
             write::statements(plan).text()
         )

@@ -9,7 +9,8 @@
 //!   rounded, refused or realised in another way, and told in notes.
 //! - [`dialect`]: what every platform does with a plan: write it, read it back, change a running
 //!   configuration and undo that, read counters. One module per platform implements it.
-//! - [`reading`] and [`lint`]: what a configuration says, platform apart, and what is wrong with it.
+//! - [`reading`] and [`lint`]: what a configuration says, whatever the platform, and what
+//!   is wrong with it.
 //! - [`counters`]: whether marks and drops happened where they should.
 //! - [`tables`]: JSON that platforms export: reading, canonical writing, patches (RFC 6902).
 //!

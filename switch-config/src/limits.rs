@@ -30,6 +30,8 @@ pub enum NotEct {
     DropsWhenFull,
     /// Keeps them, and marks nothing either: a sending host, which has no thresholds.
     Kept,
+    /// As [`Self::DropsEarly`], by all signs, but nobody who knows says so.
+    ProbablyDropsEarly,
     /// Nobody could be asked; taken as [`Self::DropsWhenFull`].
     Unknown,
 }

@@ -10,6 +10,8 @@ mod read;
 mod show;
 mod write;
 
+use serde_json::{Value, json};
+
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
@@ -38,11 +40,11 @@ impl Dialect for OpenConfig {
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
-        Ok(read::reading(plan, &tables::read(WHAT, text)?))
+        Ok(read::reading(plan, &tree(text)?))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
-        Ok(change::change(plan, &tables::read(WHAT, running)?))
+        Ok(change::change(plan, &tree(running)?))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
@@ -60,6 +62,28 @@ impl Dialect for OpenConfig {
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| show::counters(plan, text))
+        neutral::read(text).unwrap_or_else(|| show::counters(plan, &tree(text)?))
+    }
+}
+
+/// The tree of an export: a tree, or a list of answers of `gnmic get` that has one in it.
+fn tree(text: &str) -> Result<Value, ReadError> {
+    tables::read(WHAT, text).or_else(|error| {
+        let answers: Option<Value> = serde_json::from_str(text).ok();
+        let found = answers.as_ref().and_then(answered);
+        found.map(|qos| json!({write::ROOT: qos})).ok_or(error)
+    })
+}
+
+/// The tree somewhere in an answer.
+fn answered(value: &Value) -> Option<&Value> {
+    match value {
+        Value::Array(list) => list.iter().find_map(answered),
+        Value::Object(object) => {
+            let here = object.get(write::ROOT).or_else(|| object.get("qos"));
+            let here = here.filter(|qos| qos.is_object());
+            here.or_else(|| object.values().find_map(answered))
+        }
+        _ => None,
     }
 }

@@ -12,7 +12,7 @@ use std::fmt;
 
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share};
 
-use crate::limits::Limits;
+use crate::limits::{Limits, NotEct};
 use crate::policy::{Balance, Buffer, QosPolicy};
 use crate::target::Target;
 
@@ -166,15 +166,24 @@ impl Plan {
     }
 
     fn note_selection(&mut self, limits: &Limits) {
+        if limits.not_ect.value == NotEct::ProbablyDropsEarly {
+            let text =
+                "that not-ECT packets are dropped early is inferred; see it on one port first";
+            self.note(
+                NoteKind::Warning,
+                format!("{text} ({})", limits.not_ect.source),
+            );
+        }
         let text = match self.selection {
             Selection::Ecn => return,
             Selection::PrecedenceAndEcn => {
-                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones are \
-                 not dropped early here; protected ones are marked by ECN"
+                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones \
+                 are not dropped early here; protected ones are marked by ECN"
             }
             Selection::Precedence => {
-                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones are \
-                 not dropped early here; nothing is marked: senders slow down by delay and loss only"
+                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones \
+                 are not dropped early here; nothing is marked: senders slow down by delay and \
+                 loss only"
             }
         };
         let text = format!("{text} ({})", limits.not_ect.source);

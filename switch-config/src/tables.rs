@@ -176,8 +176,11 @@ mod tests {
     #[test]
     fn canonical_text_is_sorted_and_indented_by_four() {
         let value = json!({"b": {"2": "x", "10": []}, "a": [1, {}], "c\"": true});
-        let text = "{\n    \"a\": [\n        1,\n        {}\n    ],\n    \"b\": {\n        \"10\": [],\
-                    \n        \"2\": \"x\"\n    },\n    \"c\\\"\": true\n}\n";
+        let text = concat!(
+            "{\n    \"a\": [\n        1,\n        {}\n    ],\n",
+            "    \"b\": {\n        \"10\": [],\n        \"2\": \"x\"\n    },\n",
+            "    \"c\\\"\": true\n}\n",
+        );
         assert_eq!(write(&value), text);
         assert_eq!(read("test", text), Ok(value));
     }

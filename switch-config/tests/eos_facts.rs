@@ -46,6 +46,15 @@ fn policy(seconds: Seconds) -> QosPolicy {
 }
 
 fn planned(chip: &str, seconds: Seconds, balance: Balance) -> Result<Plan, PlanError> {
+    planned_on(chip, ["Ethernet1", "Ethernet2"], seconds, balance)
+}
+
+fn planned_on(
+    chip: &str,
+    [slow, fast]: [&str; 2],
+    seconds: Seconds,
+    balance: Balance,
+) -> Result<Plan, PlanError> {
     let target = target(chip);
     let mut policy = policy(seconds);
     policy.balance = balance;
@@ -55,7 +64,7 @@ fn planned(chip: &str, seconds: Seconds, balance: Balance) -> Result<Plan, PlanE
     };
     let site = Site {
         origin: "job.toml and fabric.toml".to_owned(),
-        ports: [("Ethernet1", 100), ("Ethernet2", 400)].map(port).into(),
+        ports: [(slow, 100), (fast, 400)].map(port).into(),
         buffer: Buffer::Shared {
             bytes: ByteCount::mib(64),
             alpha: 0.25,
@@ -88,15 +97,12 @@ qos profile gradwire-100G
    !
    uc-tx-queue 0
       priority strict
-      random-detect ecn minimum-threshold 200000 bytes maximum-threshold 200000 bytes \
-      max-mark-probability 100 weight 0
       random-detect drop drop-precedence 2 minimum-threshold 200000 bytes maximum-threshold \
       200000 bytes drop-probability 100 weight 0
-      random-detect ecn count
 ";
     let head: String = text
         .lines()
-        .take(17)
+        .take(15)
         .map(|line| format!("{line}\n"))
         .collect();
     assert_eq!(head, expected);
@@ -129,7 +135,7 @@ fn a_job_without_second_dscps_is_refused_with_the_line_to_write() {
     let message = error.to_string();
     assert!(message.contains("droppable_dscps = [38, 30]"), "{message}");
     let plan = small("eos:sand");
-    assert_eq!(plan.selection, Selection::PrecedenceAndEcn);
+    assert_eq!(plan.selection, Selection::Precedence);
 }
 
 #[test]
@@ -161,15 +167,11 @@ const BROKEN: [(&str, &str, &str); 26] = [
         "threshold: ",
     ),
     (
-        "max-mark-probability 100",
-        "max-mark-probability 20",
+        "drop-probability 100",
+        "drop-probability 20",
         "probability: ",
     ),
-    (
-        "max-mark-probability 100",
-        "max-mark-probability 0",
-        "schema: ",
-    ),
+    ("drop-probability 100", "drop-probability 0", "schema: "),
     ("weight 0", "weight 9", "threshold: "),
     ("weight 0", "weight 16", "schema: "),
     (
@@ -226,7 +228,12 @@ const BROKEN: [(&str, &str, &str); 26] = [
         "      ! drop",
         "early-drop-off: ",
     ),
-    ("      random-detect ecn min", "      ! min", "ecn-off: "),
+    (
+        "      random-detect drop",
+        "      random-detect ecn minimum-threshold 9 bytes maximum-threshold 9 bytes\n      \
+         random-detect drop",
+        "schema: ",
+    ),
     ("queue 2 threshold 1/4", "queue 2 threshold 3", "schema: "),
     (
         "queue 2 threshold 1/4",
@@ -268,7 +275,8 @@ fn what_stands_at_a_port_goes_before_its_profile() {
     let plan = small("eos:trident");
     let text = eos().render(&plan).replace(
         "   service-profile gradwire-400G\n",
-        "   service-profile gradwire-400G\n   no qos trust\n   !\n   uc-tx-queue 1\n      no priority\n",
+        "   service-profile gradwire-400G\n   no qos trust\n   !\n   uc-tx-queue 1\n      \
+         no priority\n",
     );
     let found = findings(&plan, &text);
     assert_eq!(found.len(), 2, "{found:#?}");
@@ -373,6 +381,26 @@ fn a_switch_with_an_older_plan_takes_the_new_one_and_goes_back() {
         let running = eos().render(&older);
         goes_there_and_back(&small(chip), &running).expect("there and back");
     }
+}
+
+#[test]
+fn a_port_that_the_export_lacks_is_made_and_set_to_its_default_again() {
+    let ports = ["Ethernet4", "Ethernet10"];
+    let plan = planned_on("eos:trident", ports, Seconds::Yes, Balance::Adaptive);
+    let plan = plan.expect("a plan");
+    goes_there_and_back(&plan, EXPORT).expect("there and back");
+    let change = eos().change(&plan, EXPORT).expect("lines of EOS");
+    assert!(
+        change.inverse.contains("default interface Ethernet10\n"),
+        "{}",
+        change.inverse
+    );
+}
+
+#[test]
+fn an_export_of_carriage_returns_comes_back_as_it_was() {
+    let running = EXPORT.replace('\n', "\r\n");
+    goes_there_and_back(&small("eos:trident"), &running).expect("there and back");
 }
 
 proptest! {

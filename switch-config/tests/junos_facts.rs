@@ -1,5 +1,6 @@
 //! Junos: what is written reads back, changes nothing else, can be undone; mistakes are named.
 
+mod mistakes;
 mod plans;
 mod properties;
 
@@ -8,8 +9,9 @@ use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::plan::{Plan, PlanError};
 use gradwire_switch_config::policy::QosPolicy;
 use gradwire_switch_config::target::{Platform, Target};
+use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
-use properties::{all_are_found, broken, hold, hold_over, plan_of, target};
+use properties::{hold, hold_over, plan_of, target};
 use proptest::prelude::*;
 
 const EXPORT: &str = include_str!("exports/junos.set");
@@ -118,191 +120,13 @@ fn a_text_of_another_form_is_one_clear_line() {
 #[test]
 fn broken_configurations_of_qfx5100_are_each_named() {
     let plan = plan_of(target("junos:qfx5100"), 7);
-    all_are_found(
-        &plan,
-        &[
-            broken(
-                "code-points 100010",
-                "code-points 10001",
-                Rule::Schema,
-                "10001",
-            ),
-            broken(
-                "code-points 100010",
-                "code-points 100011",
-                Rule::DscpQueue,
-                "DSCP 34",
-            ),
-            broken(
-                "schedulers gradwire-class-2-100G priority strict-high",
-                "schedulers gradwire-class-2-100G priority strictly",
-                Rule::Schema,
-                "strictly",
-            ),
-            broken(
-                "schedulers gradwire-class-2-100G priority strict-high",
-                "schedulers gradwire-class-2-100G priority low",
-                Rule::ServiceOrder,
-                "queue 4 (class-2)",
-            ),
-            broken(
-                "schedulers gradwire-class-2-100G priority strict-high",
-                "schedulers gradwire-class-2-100G priority medium-high",
-                Rule::Schema,
-                "strict-high and low",
-            ),
-            broken(
-                "set class-of-service schedulers gradwire-class-2-100G explicit",
-                "deactivate class-of-service schedulers gradwire-class-2-100G explicit",
-                Rule::EcnOff,
-                "et-0/0/0, queue 4 (class-2)",
-            ),
-            broken(
-                "class gradwire-class-1 queue-num 5",
-                "class gradwire-class-1 queue-num 4",
-                Rule::DscpQueue,
-                "DSCP 34",
-            ),
-            broken(
-                "class gradwire-class-1 queue-num 5",
-                "class gradwire-class-1 queue-num 42",
-                Rule::QueueRange,
-                "gradwire-class-1",
-            ),
-            broken(
-                "class gradwire-class-1 queue-num 5",
-                "class gradwire-class-1 queue-num abc",
-                Rule::Schema,
-                "`abc`",
-            ),
-            broken(
-                "interpolate fill-level 1\n",
-                "interpolate fill-level 90\n",
-                Rule::ThresholdOrder,
-                "et-0/0/0",
-            ),
-            broken(
-                "gradwire-400G interpolate drop-probability 100",
-                "gradwire-400G interpolate drop-probability 20",
-                Rule::Probability,
-                "et-0/0/2",
-            ),
-            broken(
-                "drop-profile gradwire-400G",
-                "drop-profile gradwire-40G",
-                Rule::Dangling,
-                "gradwire-40G",
-            ),
-            broken(
-                "scheduler gradwire-class-3-100G",
-                "scheduler gradwire-class-3-10G",
-                Rule::Dangling,
-                "gradwire-class-3-10G",
-            ),
-            broken(
-                "output-traffic-control-profile gradwire-400G",
-                "output-traffic-control-profile none",
-                Rule::Dangling,
-                "traffic-control-profiles none",
-            ),
-            broken(
-                "set class-of-service forwarding-class-sets gradwire class gradwire-class-1\n",
-                "",
-                Rule::NoQueue,
-                "gradwire-class-1",
-            ),
-            broken(
-                "set class-of-service interfaces et-0/0/1 unit 0",
-                "set class-of-service congestion-notification-profile x input ieee-802.1 \
-                 code-point 011 pfc\n\
-                 set class-of-service interfaces et-0/0/1 congestion-notification-profile x\n\
-                 set class-of-service interfaces et-0/0/1 unit 0",
-                Rule::PauseOn,
-                "et-0/0/1",
-            ),
-            broken(
-                "schedulers gradwire-control priority strict-high",
-                "schedulers gradwire-control transmit-rate percent 5\n\
-                 set class-of-service schedulers gradwire-control priority strict-high",
-                Rule::StrictWeight,
-                "gradwire-control",
-            ),
-            broken(
-                "schedulers gradwire-control priority strict-high",
-                "schedulers gradwire-control drop-profile-map loss-priority low protocol any \
-                 drop-profile gradwire-100G\n\
-                 set class-of-service schedulers gradwire-control priority strict-high",
-                Rule::ControlMarked,
-                "queue 6 (control)",
-            ),
-            broken(
-                "interfaces et-0/0/2 ",
-                "interfaces et-0/0/3 ",
-                Rule::PortUnsaid,
-                "et-0/0/2",
-            ),
-        ],
-    );
+    all_are_found(&plan, STRICT_SET);
 }
 
 #[test]
 fn broken_configurations_of_qfx10000_are_each_named() {
     let plan = plan_of(target("junos:qfx10000"), 4);
-    all_are_found(
-        &plan,
-        &[
-            broken(
-                "schedulers gradwire-class-1-100G priority medium-high",
-                "schedulers gradwire-class-1-100G priority low",
-                Rule::ServiceOrder,
-                "queue 2 (class-1)",
-            ),
-            broken(
-                "loss-priority high code-points 100100",
-                "loss-priority low code-points 100100",
-                Rule::DropPrecedence,
-                "DSCP 36",
-            ),
-            broken(
-                "loss-priority high protocol any",
-                "loss-priority any protocol any",
-                Rule::DropPrecedence,
-                "gradwire-class-1-100G",
-            ),
-            broken(
-                "set class-of-service schedulers gradwire-class-1-100G priority",
-                "set class-of-service schedulers gradwire-class-1-100G \
-                 explicit-congestion-notification\n\
-                 set class-of-service schedulers gradwire-class-1-100G priority",
-                Rule::EarlyDropOff,
-                "queue 2 (class-1)",
-            ),
-            broken(
-                "dscp gradwire forwarding-class gradwire-class-1",
-                "dscp gradwire forwarding-class gradwire-class-9",
-                Rule::Dangling,
-                "gradwire-class-9",
-            ),
-            broken(
-                "scheduler-map gradwire-400G",
-                "scheduler-map gradwire-40G",
-                Rule::Dangling,
-                "gradwire-40G",
-            ),
-            broken(
-                "gradwire-100G interpolate fill-level 2",
-                "gradwire-100G interpolate fill-level 102",
-                Rule::Schema,
-                "102",
-            ),
-            broken(
-                "gradwire-100G interpolate drop-probability 0\n",
-                "gradwire-100G interpolate fill-level 9\n",
-                Rule::Schema,
-                "as many of each",
-            ),
-        ],
-    );
+    all_are_found(&plan, LEVELS);
 }
 
 #[test]
@@ -329,3 +153,181 @@ fn counters_of_show_interfaces_queue_are_read() {
             .contains("show interfaces queue")
     );
 }
+
+/// Mistakes on QFX5100.
+const STRICT_SET: &[Broken] = &[
+    broken(
+        "code-points 100010",
+        "code-points 10001",
+        Rule::Schema,
+        "10001",
+    ),
+    broken(
+        "code-points 100010",
+        "code-points 100011",
+        Rule::DscpQueue,
+        "DSCP 34",
+    ),
+    broken(
+        "schedulers gradwire-class-2-100G priority strict-high",
+        "schedulers gradwire-class-2-100G priority strictly",
+        Rule::Schema,
+        "strictly",
+    ),
+    broken(
+        "schedulers gradwire-class-2-100G priority strict-high",
+        "schedulers gradwire-class-2-100G priority low",
+        Rule::ServiceOrder,
+        "queue 4 (class-2)",
+    ),
+    broken(
+        "schedulers gradwire-class-2-100G priority strict-high",
+        "schedulers gradwire-class-2-100G priority medium-high",
+        Rule::Schema,
+        "strict-high and low",
+    ),
+    broken(
+        "set class-of-service schedulers gradwire-class-2-100G explicit",
+        "deactivate class-of-service schedulers gradwire-class-2-100G explicit",
+        Rule::EcnOff,
+        "et-0/0/0, queue 4 (class-2)",
+    ),
+    broken(
+        "class gradwire-class-1 queue-num 5",
+        "class gradwire-class-1 queue-num 4",
+        Rule::DscpQueue,
+        "DSCP 34",
+    ),
+    broken(
+        "class gradwire-class-1 queue-num 5",
+        "class gradwire-class-1 queue-num 42",
+        Rule::QueueRange,
+        "gradwire-class-1",
+    ),
+    broken(
+        "class gradwire-class-1 queue-num 5",
+        "class gradwire-class-1 queue-num abc",
+        Rule::Schema,
+        "`abc`",
+    ),
+    broken(
+        "interpolate fill-level 1\n",
+        "interpolate fill-level 90\n",
+        Rule::ThresholdOrder,
+        "et-0/0/0",
+    ),
+    broken(
+        "gradwire-400G interpolate drop-probability 100",
+        "gradwire-400G interpolate drop-probability 20",
+        Rule::Probability,
+        "et-0/0/2",
+    ),
+    broken(
+        "drop-profile gradwire-400G",
+        "drop-profile gradwire-40G",
+        Rule::Dangling,
+        "gradwire-40G",
+    ),
+    broken(
+        "scheduler gradwire-class-3-100G",
+        "scheduler gradwire-class-3-10G",
+        Rule::Dangling,
+        "gradwire-class-3-10G",
+    ),
+    broken(
+        "output-traffic-control-profile gradwire-400G",
+        "output-traffic-control-profile none",
+        Rule::Dangling,
+        "traffic-control-profiles none",
+    ),
+    broken(
+        "set class-of-service forwarding-class-sets gradwire class gradwire-class-1\n",
+        "",
+        Rule::NoQueue,
+        "gradwire-class-1",
+    ),
+    broken(
+        "set class-of-service interfaces et-0/0/1 unit 0",
+        "set class-of-service congestion-notification-profile x input ieee-802.1 \
+                 code-point 011 pfc\n\
+                 set class-of-service interfaces et-0/0/1 congestion-notification-profile x\n\
+                 set class-of-service interfaces et-0/0/1 unit 0",
+        Rule::PauseOn,
+        "et-0/0/1",
+    ),
+    broken(
+        "schedulers gradwire-control priority strict-high",
+        "schedulers gradwire-control transmit-rate percent 5\n\
+                 set class-of-service schedulers gradwire-control priority strict-high",
+        Rule::StrictWeight,
+        "gradwire-control",
+    ),
+    broken(
+        "schedulers gradwire-control priority strict-high",
+        "schedulers gradwire-control drop-profile-map loss-priority low protocol any \
+                 drop-profile gradwire-100G\n\
+                 set class-of-service schedulers gradwire-control priority strict-high",
+        Rule::ControlMarked,
+        "queue 6 (control)",
+    ),
+    broken(
+        "interfaces et-0/0/2 ",
+        "interfaces et-0/0/3 ",
+        Rule::PortUnsaid,
+        "et-0/0/2",
+    ),
+];
+
+/// Mistakes on QFX10000.
+const LEVELS: &[Broken] = &[
+    broken(
+        "schedulers gradwire-class-1-100G priority medium-high",
+        "schedulers gradwire-class-1-100G priority low",
+        Rule::ServiceOrder,
+        "queue 2 (class-1)",
+    ),
+    broken(
+        "loss-priority high code-points 100100",
+        "loss-priority low code-points 100100",
+        Rule::DropPrecedence,
+        "DSCP 36",
+    ),
+    broken(
+        "loss-priority high protocol any",
+        "loss-priority any protocol any",
+        Rule::DropPrecedence,
+        "gradwire-class-1-100G",
+    ),
+    broken(
+        "set class-of-service schedulers gradwire-class-1-100G priority",
+        "set class-of-service schedulers gradwire-class-1-100G \
+                 explicit-congestion-notification\n\
+                 set class-of-service schedulers gradwire-class-1-100G priority",
+        Rule::EarlyDropOff,
+        "queue 2 (class-1)",
+    ),
+    broken(
+        "dscp gradwire forwarding-class gradwire-class-1",
+        "dscp gradwire forwarding-class gradwire-class-9",
+        Rule::Dangling,
+        "gradwire-class-9",
+    ),
+    broken(
+        "scheduler-map gradwire-400G",
+        "scheduler-map gradwire-40G",
+        Rule::Dangling,
+        "gradwire-40G",
+    ),
+    broken(
+        "gradwire-100G interpolate fill-level 2",
+        "gradwire-100G interpolate fill-level 102",
+        Rule::Schema,
+        "102",
+    ),
+    broken(
+        "gradwire-100G interpolate drop-probability 0\n",
+        "gradwire-100G interpolate fill-level 9\n",
+        Rule::Schema,
+        "as many of each",
+    ),
+];

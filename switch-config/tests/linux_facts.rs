@@ -1,6 +1,7 @@
 //! Linux: scripts of tc are what the plan says, and exports of a kernel are read, changed and put
 //! back. What kernels make of it is shown by tests of the command.
 
+mod mistakes;
 mod plans;
 mod properties;
 
@@ -11,8 +12,9 @@ use gradwire_switch_config::plan::Plan;
 use gradwire_switch_config::target::Platform;
 use proptest::prelude::*;
 
+use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
-use properties::{Broken, all_are_found, broken, findings, hold, hold_over, plan_of, target};
+use properties::{findings, hold, hold_over, plan_of, target};
 
 /// Ports as kernels make them, one with an HTB of somebody, one that no plan has.
 const RUNNING: &str = include_str!("exports/linux.txt");

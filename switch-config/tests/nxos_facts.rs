@@ -1,14 +1,16 @@
 //! NX-OS: what is written reads back, changes nothing else, can be undone; mistakes are named. No
 //! validator of NX-OS is known, so these are all the facts there are.
 
+mod mistakes;
 mod plans;
 mod properties;
 
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::target::Platform;
+use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
-use properties::{all_are_found, broken, findings, hold, hold_over, plan_of, target};
+use properties::{findings, hold, hold_over, plan_of, target};
 use proptest::prelude::*;
 
 const EXPORT: &str = include_str!("exports/nxos.cfg");
@@ -100,143 +102,143 @@ fn a_text_of_another_form_is_one_clear_line() {
 #[test]
 fn broken_configurations_are_each_named() {
     let plan = plan_of(target("nxos"), 7);
-    all_are_found(
-        &plan,
-        &[
-            broken("match dscp 34,36", "match dscp 34,66", Rule::Schema, "`66`"),
-            broken(
-                "match dscp 34,36",
-                "match dscp 35,36",
-                Rule::DscpQueue,
-                "DSCP 34",
-            ),
-            broken(
-                "  match dscp 34,36\n",
-                "",
-                Rule::DscpMapEmpty,
-                "gradwire-class-1",
-            ),
-            broken(
-                "set qos-group 5",
-                "set qos-group 42",
-                Rule::QueueRange,
-                "qos-group 42",
-            ),
-            broken(
-                "set qos-group 5",
-                "set qos-group abc",
-                Rule::Schema,
-                "`abc`",
-            ),
-            broken(
-                "    set qos-group 5\n",
-                "",
-                Rule::NoQueue,
-                "gradwire-class-1",
-            ),
-            broken(
-                "set qos-group 5",
-                "set qos-group 4",
-                Rule::DscpQueue,
-                "DSCP 34",
-            ),
-            broken(
-                "c-out-8q-q5",
-                "c-out-8q-q9",
-                Rule::QueueRange,
-                "c-out-8q-q9",
-            ),
-            broken(
-                "priority level 3",
-                "priority level 4",
-                Rule::ServiceOrder,
-                "(class-1)",
-            ),
-            broken(
-                "priority level 3",
-                "priority level 30",
-                Rule::Schema,
-                "`30`",
-            ),
-            broken(
-                "priority level 3",
-                "bandwidth remaining percent 50",
-                Rule::ServiceOrder,
-                "(class-1)",
-            ),
-            broken(
-                "priority level 3",
-                "bandwidth percent 5\n    priority level 3",
-                Rule::StrictWeight,
-                "c-out-8q-q5",
-            ),
-            broken(
-                " weight 0 ecn",
-                " weight 0",
-                Rule::EcnOff,
-                "queue 5 (class-1)",
-            ),
-            broken(
-                "drop-probability 100",
-                "drop-probability 7",
-                Rule::Probability,
-                "Ethernet1/2",
-            ),
-            broken(
-                "drop-probability 100",
-                "drop-probability x",
-                Rule::Schema,
-                "0 to 100",
-            ),
-            broken(
-                "minimum-threshold 175 kbytes",
-                "minimum-threshold 176 kbytes",
-                Rule::ThresholdOrder,
-                "Ethernet1/1",
-            ),
-            broken(
-                "threshold 700 kbytes",
-                "threshold 700 cells",
-                Rule::Threshold,
-                "in kbytes",
-            ),
-            broken(
-                "maximum-threshold 700",
-                "maximum-threshold 701",
-                Rule::Threshold,
-                "Ethernet1/3",
-            ),
-            broken(
-                "priority level 2\n",
-                "priority level 2\n    random-detect minimum-threshold 1 kbytes \
-                 maximum-threshold 2 kbytes drop-probability 100 weight 0 ecn\n",
-                Rule::ControlMarked,
-                "queue 6 (control)",
-            ),
-            broken(
-                "output gradwire-400G",
-                "output gradwire-40G",
-                Rule::Dangling,
-                "gradwire-40G",
-            ),
-            broken(
-                "qos input gradwire\n",
-                "qos input none\n",
-                Rule::Dangling,
-                "none",
-            ),
-            broken(
-                "class-map type qos match-any gradwire-class-2",
-                "class-map type qos match-any gradwire-class-9",
-                Rule::Dangling,
-                "gradwire-class-2",
-            ),
-            broken(
-                "interface Ethernet1/2",
-                "interface Ethernet1/9",
-                Rule::PortUnsaid,
-                "1/2",
-            ),
-        ],
-    );
+    all_are_found(&plan, MISTAKES);
 }
+
+/// Mistakes, and what must name them.
+const MISTAKES: &[Broken] = &[
+    broken("match dscp 34,36", "match dscp 34,66", Rule::Schema, "`66`"),
+    broken(
+        "match dscp 34,36",
+        "match dscp 35,36",
+        Rule::DscpQueue,
+        "DSCP 34",
+    ),
+    broken(
+        "  match dscp 34,36\n",
+        "",
+        Rule::DscpMapEmpty,
+        "gradwire-class-1",
+    ),
+    broken(
+        "set qos-group 5",
+        "set qos-group 42",
+        Rule::QueueRange,
+        "qos-group 42",
+    ),
+    broken(
+        "set qos-group 5",
+        "set qos-group abc",
+        Rule::Schema,
+        "`abc`",
+    ),
+    broken(
+        "    set qos-group 5\n",
+        "",
+        Rule::NoQueue,
+        "gradwire-class-1",
+    ),
+    broken(
+        "set qos-group 5",
+        "set qos-group 4",
+        Rule::DscpQueue,
+        "DSCP 34",
+    ),
+    broken(
+        "c-out-8q-q5",
+        "c-out-8q-q9",
+        Rule::QueueRange,
+        "c-out-8q-q9",
+    ),
+    broken(
+        "priority level 3",
+        "priority level 4",
+        Rule::ServiceOrder,
+        "(class-1)",
+    ),
+    broken(
+        "priority level 3",
+        "priority level 30",
+        Rule::Schema,
+        "`30`",
+    ),
+    broken(
+        "priority level 3",
+        "bandwidth remaining percent 50",
+        Rule::ServiceOrder,
+        "(class-1)",
+    ),
+    broken(
+        "priority level 3",
+        "bandwidth percent 5\n    priority level 3",
+        Rule::StrictWeight,
+        "c-out-8q-q5",
+    ),
+    broken(
+        " weight 0 ecn",
+        " weight 0",
+        Rule::EcnOff,
+        "queue 5 (class-1)",
+    ),
+    broken(
+        "drop-probability 100",
+        "drop-probability 7",
+        Rule::Probability,
+        "Ethernet1/2",
+    ),
+    broken(
+        "drop-probability 100",
+        "drop-probability x",
+        Rule::Schema,
+        "0 to 100",
+    ),
+    broken(
+        "minimum-threshold 175 kbytes",
+        "minimum-threshold 176 kbytes",
+        Rule::ThresholdOrder,
+        "Ethernet1/1",
+    ),
+    broken(
+        "threshold 700 kbytes",
+        "threshold 700 cells",
+        Rule::Threshold,
+        "in kbytes",
+    ),
+    broken(
+        "maximum-threshold 700",
+        "maximum-threshold 701",
+        Rule::Threshold,
+        "Ethernet1/3",
+    ),
+    broken(
+        "priority level 2\n",
+        "priority level 2\n    random-detect minimum-threshold 1 kbytes \
+                 maximum-threshold 2 kbytes drop-probability 100 weight 0 ecn\n",
+        Rule::ControlMarked,
+        "queue 6 (control)",
+    ),
+    broken(
+        "output gradwire-400G",
+        "output gradwire-40G",
+        Rule::Dangling,
+        "gradwire-40G",
+    ),
+    broken(
+        "qos input gradwire\n",
+        "qos input none\n",
+        Rule::Dangling,
+        "none",
+    ),
+    broken(
+        "class-map type qos match-any gradwire-class-2",
+        "class-map type qos match-any gradwire-class-9",
+        Rule::Dangling,
+        "gradwire-class-2",
+    ),
+    broken(
+        "interface Ethernet1/2",
+        "interface Ethernet1/9",
+        Rule::PortUnsaid,
+        "1/2",
+    ),
+];

@@ -1,13 +1,15 @@
 //! OpenConfig: what is written reads back, changes nothing else, can be undone; mistakes are named.
 
+mod mistakes;
 mod plans;
 mod properties;
 
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::target::Platform;
+use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
-use properties::{all_are_found, broken, hold, hold_over, plan_of, target};
+use properties::{hold, hold_over, plan_of, target};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -79,7 +81,7 @@ fn a_change_is_a_gnmi_request_and_one_that_does_not_fit_is_refused() {
     let forward: Value = serde_json::from_str(&change.forward).expect("it is JSON");
     let paths = forward["replaces"].as_array().expect("a list").iter();
     let paths: Vec<&str> = paths.filter_map(|row| row["path"].as_str()).collect();
-    let port = "/openconfig-qos:qos/interfaces/interface[interface-id=Ethernet0]";
+    let port = "/qos/interfaces/interface[interface-id=Ethernet0]";
     assert!(
         paths.contains(&format!("{port}/output/scheduler-policy").as_str()),
         "{paths:?}"
@@ -90,7 +92,7 @@ fn a_change_is_a_gnmi_request_and_one_that_does_not_fit_is_refused() {
         ("{\"deletes\": 1}", "`deletes` must be a list"),
         ("{\"deletes\": [\"qos\"]}", "`\"qos\"` is no path"),
         (
-            "{\"replaces\": [{\"path\": \"/openconfig-qos:qos/queues/queue/x\", \"value\": 1}]}",
+            "{\"replaces\": [{\"path\": \"/qos/queues/queue/x\", \"value\": 1}]}",
             "does not fit the configuration",
         ),
     ] {
@@ -100,6 +102,24 @@ fn a_change_is_a_gnmi_request_and_one_that_does_not_fit_is_refused() {
             .to_string();
         assert!(error.contains(message), "{error}");
     }
+}
+
+#[test]
+fn an_answer_of_gnmic_is_read_as_the_tree_in_it() {
+    let plan = plan_of(target("openconfig"), 3);
+    let dialect = dialect::of(Platform::OpenConfig);
+    let tree: Value = serde_json::from_str(EXPORT).expect("it is JSON");
+    let qos = &tree["openconfig-qos:qos"];
+    let answer = json!([{"source": "leaf-3", "timestamp": 1, "updates": [
+        {"Path": "qos", "values": {"qos": qos}},
+    ]}]);
+    let change = dialect.change(&plan, &answer.to_string());
+    assert_eq!(change, dialect.change(&plan, EXPORT));
+    let error = dialect
+        .read(&plan, "[]")
+        .expect_err("no tree in it")
+        .to_string();
+    assert!(error.contains("expected an object"), "{error}");
 }
 
 #[test]
@@ -120,137 +140,7 @@ fn a_text_of_another_form_is_one_clear_line() {
 #[test]
 fn broken_configurations_are_each_named() {
     let plan = plan_of(target("openconfig"), 7);
-    all_are_found(
-        &plan,
-        &[
-            broken(
-                "\"queue-id\": 5",
-                "\"queue-id\": 42",
-                Rule::QueueRange,
-                "gradwire-class-1",
-            ),
-            broken(
-                "\"queue-id\": 5",
-                "\"queue-id\": \"abc\"",
-                Rule::Schema,
-                "gradwire-class-1",
-            ),
-            broken(
-                "\"queue-id\": 5",
-                "\"queue\": 5",
-                Rule::NoQueue,
-                "gradwire-class-1",
-            ),
-            broken(
-                "\"enable-ecn\": true",
-                "\"enable-ecn\": false",
-                Rule::EcnOff,
-                "class-3",
-            ),
-            broken(
-                "\"enable-ecn\": true",
-                "\"enable-ecn\": \"yes\"",
-                Rule::Schema,
-                "enable-ecn",
-            ),
-            broken(
-                "\"drop\": true",
-                "\"drop\": false",
-                Rule::EarlyDropOff,
-                "class-3",
-            ),
-            broken(
-                "\"max-drop-probability-percent\": 100",
-                "\"max-drop-probability-percent\": 5",
-                Rule::Probability,
-                "Ethernet0",
-            ),
-            broken(
-                "\"min-threshold\": \"175000\"",
-                "\"min-threshold\": \"175001\"",
-                Rule::ThresholdOrder,
-                "Ethernet1",
-            ),
-            broken(
-                "\"max-threshold\": \"700000\"",
-                "\"max-threshold\": \"900000\"",
-                Rule::Threshold,
-                "Ethernet2",
-            ),
-            broken(
-                "\"min-threshold\": \"175000\"",
-                "\"min-threshold\": 175000",
-                Rule::Schema,
-                "64 bits",
-            ),
-            broken(
-                "\"max-threshold\": \"175000\"",
-                "\"max-threshold\": \"175000\", \"max-threshold-percent\": \"3\"",
-                Rule::TwoThresholds,
-                "gradwire-100G",
-            ),
-            broken(
-                "\"queue-management-profile\": \"gradwire-400G\"",
-                "\"queue-management-profile\": \"gradwire-40G\"",
-                Rule::Dangling,
-                "gradwire-40G",
-            ),
-            broken(
-                "\"target-group\": \"gradwire-class-2\"",
-                "\"target-group\": \"class-2\"",
-                Rule::Dangling,
-                "term class-2",
-            ),
-            broken(
-                "\"target-group\": \"gradwire-class-2\"",
-                "\"target-group\": \"gradwire-class-3\"",
-                Rule::DscpQueue,
-                "DSCP 26",
-            ),
-            broken(
-                "\"output-queue\": \"gradwire-class-2\"",
-                "\"output-queue\": \"gradwire-class-7\"",
-                Rule::Dangling,
-                "gradwire-class-7",
-            ),
-            broken(
-                "\"priority\": \"STRICT\"",
-                "\"priority\": \"LOOSE\"",
-                Rule::Schema,
-                "LOOSE",
-            ),
-            broken(
-                "\"priority\": \"STRICT\",",
-                "",
-                Rule::ServiceOrder,
-                "queue 6 (control)",
-            ),
-            broken(
-                "\"sequence\": 2",
-                "\"sequence\": 3",
-                Rule::ServiceOrder,
-                "queue 5 (class-1)",
-            ),
-            broken(
-                "\"interface-id\": \"Ethernet2\"",
-                "\"interface-id\": \"Ethernet3\"",
-                Rule::PortUnsaid,
-                "Ethernet2",
-            ),
-            broken(
-                "\"dscp-set\": [",
-                "\"dscp-set\": [64,",
-                Rule::Schema,
-                "`64`",
-            ),
-            broken(
-                "\"dscp-set\": [",
-                "\"dscp\": 1, \"dscp-set\": [",
-                Rule::Schema,
-                "both",
-            ),
-        ],
-    );
+    all_are_found(&plan, MISTAKES);
 }
 
 #[test]
@@ -279,3 +169,133 @@ fn counters_of_the_state_tree_tell_early_drops_from_late_ones() {
         "{error}"
     );
 }
+
+/// Mistakes, and what must name them.
+const MISTAKES: &[Broken] = &[
+    broken(
+        "\"queue-id\": 5",
+        "\"queue-id\": 42",
+        Rule::QueueRange,
+        "gradwire-class-1",
+    ),
+    broken(
+        "\"queue-id\": 5",
+        "\"queue-id\": \"abc\"",
+        Rule::Schema,
+        "gradwire-class-1",
+    ),
+    broken(
+        "\"queue-id\": 5",
+        "\"queue\": 5",
+        Rule::NoQueue,
+        "gradwire-class-1",
+    ),
+    broken(
+        "\"enable-ecn\": true",
+        "\"enable-ecn\": false",
+        Rule::EcnOff,
+        "class-3",
+    ),
+    broken(
+        "\"enable-ecn\": true",
+        "\"enable-ecn\": \"yes\"",
+        Rule::Schema,
+        "enable-ecn",
+    ),
+    broken(
+        "\"drop\": true",
+        "\"drop\": false",
+        Rule::EarlyDropOff,
+        "class-3",
+    ),
+    broken(
+        "\"max-drop-probability-percent\": 100",
+        "\"max-drop-probability-percent\": 5",
+        Rule::Probability,
+        "Ethernet0",
+    ),
+    broken(
+        "\"min-threshold\": \"175000\"",
+        "\"min-threshold\": \"175001\"",
+        Rule::ThresholdOrder,
+        "Ethernet1",
+    ),
+    broken(
+        "\"max-threshold\": \"700000\"",
+        "\"max-threshold\": \"900000\"",
+        Rule::Threshold,
+        "Ethernet2",
+    ),
+    broken(
+        "\"min-threshold\": \"175000\"",
+        "\"min-threshold\": 175000",
+        Rule::Schema,
+        "64 bits",
+    ),
+    broken(
+        "\"max-threshold\": \"175000\"",
+        "\"max-threshold\": \"175000\", \"max-threshold-percent\": \"3\"",
+        Rule::TwoThresholds,
+        "gradwire-100G",
+    ),
+    broken(
+        "\"queue-management-profile\": \"gradwire-400G\"",
+        "\"queue-management-profile\": \"gradwire-40G\"",
+        Rule::Dangling,
+        "gradwire-40G",
+    ),
+    broken(
+        "\"target-group\": \"gradwire-class-2\"",
+        "\"target-group\": \"class-2\"",
+        Rule::Dangling,
+        "term class-2",
+    ),
+    broken(
+        "\"target-group\": \"gradwire-class-2\"",
+        "\"target-group\": \"gradwire-class-3\"",
+        Rule::DscpQueue,
+        "DSCP 26",
+    ),
+    broken(
+        "\"output-queue\": \"gradwire-class-2\"",
+        "\"output-queue\": \"gradwire-class-7\"",
+        Rule::Dangling,
+        "gradwire-class-7",
+    ),
+    broken(
+        "\"priority\": \"STRICT\"",
+        "\"priority\": \"LOOSE\"",
+        Rule::Schema,
+        "LOOSE",
+    ),
+    broken(
+        "\"priority\": \"STRICT\",",
+        "",
+        Rule::ServiceOrder,
+        "queue 6 (control)",
+    ),
+    broken(
+        "\"sequence\": 2",
+        "\"sequence\": 3",
+        Rule::ServiceOrder,
+        "queue 5 (class-1)",
+    ),
+    broken(
+        "\"interface-id\": \"Ethernet2\"",
+        "\"interface-id\": \"Ethernet3\"",
+        Rule::PortUnsaid,
+        "Ethernet2",
+    ),
+    broken(
+        "\"dscp-set\": [",
+        "\"dscp-set\": [64,",
+        Rule::Schema,
+        "`64`",
+    ),
+    broken(
+        "\"dscp-set\": [",
+        "\"dscp\": 1, \"dscp-set\": [",
+        Rule::Schema,
+        "both",
+    ),
+];

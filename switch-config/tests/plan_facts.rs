@@ -191,8 +191,8 @@ fn what_contradicts_itself_or_the_platform_is_refused_in_one_line() {
     };
     assert_eq!(
         refusal(&few, &policy()),
-        "the job has 7 classes, linux:switch has 4 queues a port: shorten priority.dscps to 4 \
-         entries"
+        "the job has 7 classes, linux:switch has 4 strict queues a port: shorten priority.dscps \
+         to 4 entries"
     );
     let change = |change: &dyn Fn(&mut QosPolicy)| {
         let mut policy = policy();

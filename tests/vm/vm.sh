@@ -133,17 +133,17 @@ run() {
     [ -z "$newer" ] || build
     qemu=$PLACE/qemu/usr/bin/qemu-system-x86_64
     [ -x "$qemu" ] || qemu=$(command -v qemu-system-x86_64) || cannot "no qemu-system-x86_64"
-    scratch=$(mktemp -d "$PLACE/run.XXXXXX")
+    scratch=$(mktemp -d -p "$PLACE")
     # shellcheck disable=SC2064  # the folder of now
     trap "rm -rf '$scratch'" EXIT
-    mkdir -p "$scratch/root/test/out" "$out"
-    cp -r "$folder"/. "$scratch/root/test/"
+    mkdir -p "$scratch/tree/test/out" "$out"
+    cp -r "$folder"/. "$scratch/tree/test/"
     for file in "$@"; do
-        strip -o "$scratch/root/test/$(basename "$file")" "$file" 2>/dev/null ||
-            cp "$file" "$scratch/root/test/"
+        strip -o "$scratch/tree/test/$(basename "$file")" "$file" 2>/dev/null ||
+            cp "$file" "$scratch/tree/test/"
     done
     # The kernel unpacks one archive after the other; the first must not be a compressed one.
-    { archive "$scratch/root" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
+    { archive "$scratch/tree" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
     rm -rf "$scratch/root"
     LD_LIBRARY_PATH=$LIBRARIES QEMU_MODULE_DIR=$LIBRARIES/qemu \
         timeout "${GRADWIRE_VM_SECONDS:-300}" "$qemu" \

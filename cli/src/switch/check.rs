@@ -1,9 +1,10 @@
 //! `gradwire switch check`: what is wrong with a configuration.
 
-use gradwire_switch_config::lint::{self, Finding};
-use serde_json::json;
+use gradwire_switch_config::lint::{self, Finding, Rule};
+use serde_json::{Value, json};
 
 use super::options::Running;
+use super::schema::{self, Validation};
 use super::site::Origin;
 use crate::exit::Failure;
 use crate::sim::files;
@@ -18,13 +19,22 @@ pub fn run(options: &Running) -> Result<(), Failure> {
     let text = files::text(&options.running)?;
     let reading = origin.dialect.read(&plan, &text);
     let reading = reading.map_err(|error| super::unreadable(&options.running, &error))?;
-    let findings = lint::findings(&plan, &reading);
+    let mut findings = lint::findings(&plan, &reading);
+    let validator = judged(schema::validate(plan.target, &text), &mut findings);
     match options.plan.json {
         true => println!(
             "{}",
-            object(&plan.target.to_string(), origin.switch()?, &findings)
+            json!({
+                "target": plan.target.to_string(),
+                "switch": origin.switch()?,
+                "findings": findings.iter().map(object).collect::<Vec<_>>(),
+                "validator": validator,
+            })
         ),
-        false => findings.iter().for_each(|finding| println!("{finding}")),
+        false => {
+            findings.iter().for_each(|finding| println!("{finding}"));
+            eprintln!("validator: {validator}");
+        }
     }
     match findings.len() {
         0 => Ok(()),
@@ -35,13 +45,19 @@ pub fn run(options: &Running) -> Result<(), Failure> {
     }
 }
 
-fn object(target: &str, switch: &str, findings: &[Finding]) -> serde_json::Value {
-    let findings = findings.iter().map(|finding| {
-        json!({"rule": finding.rule.name(), "place": finding.place, "text": finding.text})
-    });
-    json!({
-        "target": target,
-        "switch": switch,
-        "findings": findings.collect::<Vec<_>>(),
-    })
+/// Tells what the platform's own validator says; what it refuses becomes a finding.
+fn judged(validation: Validation, findings: &mut Vec<Finding>) -> String {
+    match validation {
+        Validation::Accepted { tool } => format!("accepted by {tool}"),
+        Validation::Rejected { tool, messages } => {
+            let refused = messages.into_iter();
+            findings.extend(refused.map(|text| Finding::new(Rule::Schema, &tool, text)));
+            format!("refused by {tool}")
+        }
+        Validation::Missing { install } => format!("not asked: {install}"),
+    }
+}
+
+fn object(finding: &Finding) -> Value {
+    json!({"rule": finding.rule.name(), "place": finding.place, "text": finding.text})
 }

@@ -27,8 +27,8 @@ Examples:
 
 Two things are checked: whether the platform's schema accepts the file (our own rules always, and
 the platform's own validator where it is installed: yanglint, nvueschema, pyavd), and whether the
-ports do what the plan says, which schemas cannot know. Exit code 1 when anything is wrong. JSON: one
-object, {target, switch, findings: [{rule, place, text}], validator}.";
+ports do what the plan says, which schemas cannot know. Exit code 1 when anything is wrong. JSON:
+one object, {target, switch, findings: [{rule, place, text}], validator}.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -36,8 +36,9 @@ Examples:
   gradwire switch diff --platform eos job.toml fabric.toml running.cfg --ports Ethernet1
 
 RUNNING is what the switch exports today; `gradwire switch verify` tells how. What is printed
-changes only what the plan names; nothing is printed when nothing is to be changed. How it is loaded,
-tried and rolled back goes to standard error. JSON: one object, {target, switch, change, procedure}.";
+changes only what the plan names; nothing is printed when nothing is to be changed. How it is
+loaded, tried and rolled back goes to standard error. JSON: one object, {target, origin, change,
+procedure}.";
 
 const UNDO_EXAMPLES: &str = "\
 Examples:

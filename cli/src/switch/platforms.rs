@@ -87,6 +87,7 @@ fn rows(limits: &Limits) -> Vec<Row> {
                 NotEct::DropsEarly => "dropped, while ECT is marked",
                 NotEct::Kept => "kept: a sending host has no thresholds",
                 NotEct::DropsWhenFull => "dropped only when the queue is full: needs two DSCPs",
+                NotEct::ProbablyDropsEarly => "dropped, while ECT is marked, by all signs",
                 NotEct::Unknown => "not known: two DSCPs are used",
             };
             text.to_owned()

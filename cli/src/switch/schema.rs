@@ -14,6 +14,8 @@ use gradwire_switch_config::target::{Platform, Target};
 
 /// Judges NVUE in YAML on standard input; see [`ask_python`].
 const NVUE: &str = include_str!("schema/nvue.py");
+/// The same for the lines of EOS.
+const EOS: &str = include_str!("schema/eos.py");
 
 /// What a platform's validator says.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,6 +44,7 @@ pub fn validate(target: Target, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
         Platform::Nvue => ask_python("nvueschema", target, NVUE, text),
+        Platform::Eos => ask_python("pyavd", target, EOS, text),
         other => Validation::Missing {
             install: format!("no program is known that judges {} offline", other.name()),
         },

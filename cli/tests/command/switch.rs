@@ -107,7 +107,7 @@ fn a_switch_or_port_that_is_not_there_is_named_beside_those_that_are() {
 fn every_platform_renders_what_its_own_check_accepts_and_diff_leaves_alone() {
     let job = file(
         "both.toml",
-        "[priority]\ndroppable_dscps = [38, 30, 22, 14, 9, 1]\n",
+        "[priority]\ndscps = [40, 34, 26, 18]\ndroppable_dscps = [38, 30, 22]\n",
     );
     let targets = objects_of(&switch("platforms", &["--json"]));
     assert!(targets.len() >= 12, "{targets:?}");

@@ -16,7 +16,7 @@ use yang3::data::{DataFormat, DataParserFlags, DataTree, DataValidationFlags};
 pub struct Models {
     folder: PathBuf,
     modules: Vec<String>,
-    context: Context,
+    loaded: Context,
     yanglint: bool,
 }
 
@@ -38,18 +38,18 @@ impl Models {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("yang")
             .join(platform);
-        let mut context = Context::new(ContextFlags::NO_YANGLIBRARY).expect("libyang starts");
-        context
+        let mut loaded = Context::new(ContextFlags::NO_YANGLIBRARY).expect("libyang starts");
+        loaded
             .set_searchdir(&folder)
             .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for module in modules {
-            let loaded = context.load_module(module, None, &[]);
-            loaded.unwrap_or_else(|error| panic!("{module}: {error:?}"));
+            let found = loaded.load_module(module, None, &[]);
+            found.unwrap_or_else(|error| panic!("{module}: {error:?}"));
         }
         Self {
             folder,
             modules: modules.iter().map(|&module| module.to_owned()).collect(),
-            context,
+            loaded,
             yanglint: has_yanglint(),
         }
     }
@@ -78,9 +78,10 @@ impl Models {
         libyang
     }
 
-    fn by_libyang(&self, document: &str) -> Result<(), String> {
+    /// What libyang 3 says alone, which takes no process: for many documents.
+    pub fn by_libyang(&self, document: &str) -> Result<(), String> {
         let parsed = DataTree::parse_string(
-            &self.context,
+            &self.loaded,
             document,
             DataFormat::JSON,
             DataParserFlags::STRICT,

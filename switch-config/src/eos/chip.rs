@@ -55,8 +55,9 @@ impl Chip {
                 "schema of pyavd 6.4.0: random_detect.drop.threshold.drop_precedence 0..2",
             ),
             marks_beside_precedence: Fact::new(
-                true,
-                "schema of pyavd 6.4.0: a queue has random_detect.ecn beside random_detect.drop",
+                false,
+                "templates of pyavd 6.4.0 write `random-detect drop` only where a queue has no \
+                 `random-detect ecn`",
             ),
             alphas: match self {
                 Self::Sand => Fact::new(
@@ -84,14 +85,14 @@ impl Chip {
 
 const REMARKS: &[Fact<&'static str>] = &[
     Fact::new(
-        "`random-detect drop` and `random-detect ecn` are never written for one drop precedence: \
-         WRED drops packets whether ECN-capable or not",
+        "`random-detect drop` is written for drop precedence 2 alone: it drops packets whether \
+         ECN-capable or not",
         "arista.com, description of WRED in the list of transfers of information",
     ),
     Fact::new(
-        "whether ECT marks and drops of drop precedence 2 go together on a given chip is not \
-         proven: watch the counters on one port first",
-        "not found",
+        "that a given chip drops by the precedence of a DSCP is not proven here: watch the \
+         counters on one port first",
+        "no switch at hand",
     ),
     Fact::new(
         "maps of DSCPs and of traffic classes are the whole switch's: ports outside the plan that \
@@ -99,7 +100,7 @@ const REMARKS: &[Fact<&'static str>] = &[
         SCHEMA,
     ),
     Fact::new(
-        "UDP ports are in the hash of equal paths by default; the hash itself is not written",
+        "the hash of equal paths is not written: see on the switch that UDP source ports are in it",
         "no key in the schema of pyavd 6.4.0 beside load_balance.policies of sand chips",
     ),
 ];

@@ -31,20 +31,20 @@ impl fmt::Display for Target {
     }
 }
 
-/// Lines of the map, one for each target.
+/// Lines of the map, one for each target, in natural order.
 pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<Line> {
     let mut dscps: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     rows.for_each(|(dscp, target)| dscps.entry(target).or_default().push(dscp));
-    let mut rows: Vec<(String, Vec<u8>)> = dscps.into_iter().collect();
-    rows.sort_by(|(one, _), (other, _)| natural(one, other));
-    let lines = rows.into_iter().map(|(target, mut dscps)| {
+    let lines = dscps.into_iter().map(|(target, mut dscps)| {
         dscps.sort_unstable();
         dscps.dedup();
         let dscps: Vec<String> = dscps.iter().map(u8::to_string).collect();
         let to = if target.is_empty() { "" } else { " to " };
         Line::leaf(format!("{DSCP} {}{to}{target}", dscps.join(" ")))
     });
-    lines.collect()
+    let mut lines: Vec<Line> = lines.collect();
+    lines.sort_by(|one, other| natural(&one.text, &other.text));
+    lines
 }
 
 /// The DSCPs and the target of a line of the map; a line of another form has none.

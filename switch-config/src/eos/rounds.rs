@@ -77,15 +77,13 @@ pub(super) fn looks(plan: &Plan) -> Vec<Look> {
             format!("profile {} is in use", render::MEMORY),
         ));
     }
-    looks.extend([
-        look(
-            "show qos interfaces ecn counters queue | json",
-            "marks in data queues under load, none in control queues",
-        ),
-        look(
-            "show interfaces counters queue detail | json",
-            "drops in data queues only, and of drop precedence 2 first",
-        ),
-    ]);
+    let command = match Chip::of(plan.target.version) {
+        Chip::Sand => "show interfaces counters queue drops | json",
+        Chip::Trident => "show interfaces counters queue detail | json",
+    };
+    looks.push(look(
+        command,
+        "drops in data queues only, and of drop precedence 2 first",
+    ));
     looks
 }

@@ -79,8 +79,8 @@ fn is_ours(plan: &Plan, words: &[String]) -> bool {
         "interfaces" => {
             let planned = plan.site.ports.iter().any(|port| port.name == word(2));
             let rest = words.get(3..).unwrap_or_default().join(" ");
-            let slot = |slot: &&str| rest.starts_with(&format!("{slot} "));
-            planned && PORT_SLOTS.iter().any(|one| slot(&one))
+            let slot = |slot: &str| rest.starts_with(&format!("{slot} "));
+            planned && PORT_SLOTS.into_iter().any(slot)
         }
         _ => false,
     }

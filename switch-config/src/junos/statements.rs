@@ -193,7 +193,7 @@ impl Statements {
                 .is_some_and(|other| order(other, word) == Ordering::Greater),
             _ => false,
         });
-        later.unwrap_or_else(|| group().last().map_or(self.lines.len(), |at| at + 1))
+        later.unwrap_or_else(|| group().next_back().map_or(self.lines.len(), |at| at + 1))
     }
 }
 

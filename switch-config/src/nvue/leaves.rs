@@ -244,7 +244,8 @@ fn open(line: &mut Line) -> Result<(), ReadError> {
             what: WHAT,
             line: None,
             message: format!(
-                "`{}`: expected an indented block here; give the output of `nv config show -o yaml`",
+                "`{}`: expected an indented block here; give the output of `nv config show -o \
+                 yaml`",
                 line.text
             ),
         }),

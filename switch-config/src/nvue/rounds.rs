@@ -20,7 +20,7 @@ pub(super) fn procedure() -> Vec<Look> {
             "note the newest revision: that is where to go back to",
         ),
         look(
-            "nv config patch /home/cumulus/forward.yaml",
+            "nv config patch $PWD/forward.yaml",
             "a pending revision; it has no effect yet (give the whole path)",
         ),
         look(

@@ -29,7 +29,7 @@ pub(super) fn limits() -> Limits {
              maximum-threshold 300 kbytes`; that a kbyte is 1,000 bytes, and the range, are \
              assumed",
         ),
-        not_ect: Fact::new(NotEct::DropsEarly, FORWARD),
+        not_ect: Fact::new(NotEct::ProbablyDropsEarly, FORWARD),
         drop_precedence: Fact::new(false, "no drop precedence in what could be read"),
         marks_beside_precedence: Fact::new(false, "no drop precedence in what could be read"),
         alphas: Fact::new(None, "queue-limit dynamic was not read for Nexus 9000"),

@@ -85,15 +85,15 @@ impl<'a> Reader<'a> {
     fn port(&mut self, port: &str) -> Option<PortReading> {
         let interface = self.section(&format!("interface {port}"))?;
         let mut said = PortReading::default();
-        if let Some(name) = self.bound(interface, "service-policy type qos input") {
-            if let Some(policy) = self.policy(INPUT, name, port) {
-                self.landings(name, policy, &mut said);
-            }
+        if let Some(name) = self.bound(interface, "service-policy type qos input")
+            && let Some(policy) = self.policy(INPUT, name, port)
+        {
+            self.landings(name, policy, &mut said);
         }
-        if let Some(name) = self.bound(interface, "service-policy type queuing output") {
-            if let Some(policy) = self.policy(OUTPUT, name, port) {
-                self.queues(name, policy, &mut said);
-            }
+        if let Some(name) = self.bound(interface, "service-policy type queuing output")
+            && let Some(policy) = self.policy(OUTPUT, name, port)
+        {
+            self.queues(name, policy, &mut said);
         }
         self.pauses(interface, &mut said);
         Some(said)
@@ -192,8 +192,9 @@ impl<'a> Reader<'a> {
                 continue;
             };
             let command = |words: &str| class.facts().find_map(|line| line.after(words));
-            let level = command("priority level").or(command("priority"));
-            let share = command("bandwidth remaining percent").or(command("bandwidth percent"));
+            let level = command("priority level").or_else(|| command("priority"));
+            let share =
+                command("bandwidth remaining percent").or_else(|| command("bandwidth percent"));
             if level.is_some() && command("bandwidth").is_some() {
                 self.find(Rule::StrictWeight, &place, "has a priority and a bandwidth");
             }

@@ -12,6 +12,11 @@ use crate::tables;
 /// What a change should be.
 const WHAT: &str = "gNMI Set request in JSON";
 
+/// The tree in paths, which do not name modules.
+const TOP: &str = "qos";
+/// The module of all its members.
+const MODULE: &str = "openconfig-qos:";
+
 /// Lists in which entries with our name are ours: the container, the list.
 const OWNED: [(&str, &str); 6] = [
     ("classifiers", "classifier"),
@@ -62,7 +67,12 @@ pub(super) fn apply(running: &mut Value, change: &str) -> Result<(), ReadError> 
     };
     let path_of = |value: &Value| {
         let text = value.as_str().unwrap_or_default();
-        parse(text).ok_or_else(|| broken(format!("`{value}` is no path, such as /a/b[key=value]")))
+        let mut path = parse(text)
+            .ok_or_else(|| broken(format!("`{value}` is no path, such as /a/b[key=value]")))?;
+        if path[0].name == TOP {
+            ROOT.clone_into(&mut path[0].name);
+        }
+        Ok(path)
     };
     let list = |name: &str| match request.get(name) {
         None => Ok(Vec::new()),
@@ -74,8 +84,8 @@ pub(super) fn apply(running: &mut Value, change: &str) -> Result<(), ReadError> 
     }
     for row in list("replaces")? {
         let path = path_of(row.get("path").unwrap_or(&Value::Null))?;
-        let value = row.get("value").cloned().unwrap_or(Value::Null);
-        if !put(running, &path, value) {
+        let value = row.get("value").unwrap_or(&Value::Null);
+        if !put(running, &path, unqualified(value)) {
             let text = written(&path);
             return Err(broken(format!("{text} does not fit the configuration")));
         }
@@ -92,12 +102,14 @@ struct Request {
 
 impl Request {
     fn add(&mut self, place: &[Step], value: Option<&Value>) {
-        let path = written(place);
+        let mut place = place.to_vec();
+        TOP.clone_into(&mut place[0].name);
+        let path = written(&place);
         match value {
             None => self.deletes.push(json!(path)),
             Some(value) => self
                 .replaces
-                .push(json!({"path": path, "value": value, "encoding": "json_ietf"})),
+                .push(json!({"path": path, "value": qualified(value), "encoding": "json_ietf"})),
         }
     }
 
@@ -112,6 +124,26 @@ impl Request {
             false => tables::write(&Value::Object(request)),
         }
     }
+}
+
+/// A value of its own names the module of its members (RFC 7951, section 4).
+fn qualified(value: &Value) -> Value {
+    members(value, |name| format!("{MODULE}{name}"))
+}
+
+/// A value as it stands in a tree.
+fn unqualified(value: &Value) -> Value {
+    members(value, |name| {
+        name.strip_prefix(MODULE).unwrap_or(name).to_owned()
+    })
+}
+
+fn members(value: &Value, name: impl Fn(&str) -> String) -> Value {
+    let Some(object) = value.as_object() else {
+        return value.clone();
+    };
+    let members = object.iter().map(|(key, value)| (name(key), value.clone()));
+    Value::Object(members.collect())
 }
 
 /// Places of entries with names of ours.

@@ -199,7 +199,8 @@ impl<'a> Reader<'a> {
         let kind = ["forwarding-groups", "forwarding-group"];
         let entry = self.named(kind, group, place)?;
         let config = entry.get("config").unwrap_or(&Value::Null);
-        let queue = text(config, &["output-queue"]).or(text(config, &["unicast-output-queue"]));
+        let queue =
+            text(config, &["output-queue"]).or_else(|| text(config, &["unicast-output-queue"]));
         let Some(queue) = queue else {
             let text = "has no output-queue";
             self.find(Rule::NoQueue, &format!("forwarding-group {group}"), text);

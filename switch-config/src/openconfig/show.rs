@@ -10,7 +10,6 @@ use crate::counters::QueueCount;
 use crate::dialect::Look;
 use crate::plan::Plan;
 use crate::reading::ReadError;
-use crate::tables;
 
 fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
     Look {
@@ -43,31 +42,36 @@ pub(super) fn procedure() -> Vec<Look> {
 
 /// What to look at after loading.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
-    let mut looks = vec![look(
-        "gnmic -a SWITCH get --type config --path /qos",
-        "`gradwire switch check` finds nothing in it",
-    )];
-    for port in &plan.site.ports {
-        let path = format!("/qos/interfaces/interface[interface-id={}]", port.name);
-        looks.push(look(
-            format!("gnmic -a SWITCH get --type state --path '{path}/output/queues'"),
-            "ecn-marked-pkts and dropped-pkts in data queues only; save it for `gradwire switch \
-             verify --counters`",
-        ));
-    }
-    looks
+    let ports: Vec<&str> = plan
+        .site
+        .ports
+        .iter()
+        .map(|port| port.name.as_str())
+        .collect();
+    vec![
+        look(
+            "gnmic -a SWITCH get --type config --path /qos > after.json",
+            "`gradwire switch check` finds nothing in it",
+        ),
+        look(
+            "gnmic -a SWITCH get --type state --path /qos > counters.json",
+            format!(
+                "of {}: ecn-marked-pkts and dropped-pkts in data queues only; `gradwire switch \
+                 verify --counters counters.json` judges it",
+                ports.join(", ")
+            ),
+        ),
+    ]
 }
 
 /// Counters of the state of output queues.
-pub(super) fn counters(plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-    const WHAT: &str = "state of openconfig-qos in JSON";
-    let root = tables::read(WHAT, text)?;
+pub(super) fn counters(plan: &Plan, root: &Value) -> Result<Vec<QueueCount>, ReadError> {
     let broken = |message: &str| ReadError {
-        what: WHAT,
+        what: "state of openconfig-qos in JSON",
         line: None,
         message: message.to_owned(),
     };
-    let qos = root.get(ROOT).unwrap_or(&root);
+    let qos = root.get(ROOT).unwrap_or(root);
     let interfaces = [
         &["interfaces", "interface"][..],
         &["openconfig-qos:interfaces", "interface"],

@@ -12,8 +12,8 @@ use crate::target::Target;
 pub enum PlanError {
     /// More classes than queues.
     #[error(
-        "the job has {given} classes, {target} has {most} queues a port: shorten priority.dscps \
-         to {most} entries"
+        "the job has {given} classes, {target} has {most} strict queues a port: shorten \
+         priority.dscps to {most} entries"
     )]
     Classes {
         /// The platform.

@@ -61,7 +61,8 @@ pub(super) fn selection(
     limits: &Limits,
     policy: &QosPolicy,
 ) -> Result<Selection, PlanError> {
-    if matches!(limits.not_ect.value, NotEct::DropsEarly | NotEct::Kept) {
+    let by_ecn = [NotEct::DropsEarly, NotEct::ProbablyDropsEarly, NotEct::Kept];
+    if by_ecn.contains(&limits.not_ect.value) {
         return Ok(Selection::Ecn);
     }
     let mut queues = policy.queues.iter();

@@ -1,9 +1,9 @@
-//! What every dialect must do with any plan, and how a broken configuration is told.
+//! What every dialect must do with any plan.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect::{self, Dialect};
-use gradwire_switch_config::lint::{self, Rule};
+use gradwire_switch_config::lint;
 use gradwire_switch_config::plan::{Plan, Port, Site};
 use gradwire_switch_config::policy::{Buffer, QosPolicy, Queue};
 use gradwire_switch_config::target::Target;
@@ -84,50 +84,4 @@ pub(crate) fn findings(dialect: &dyn Dialect, plan: &Plan, text: &str) -> Vec<St
         .expect("it has the platform's form");
     let findings = lint::findings(plan, &reading);
     findings.iter().map(ToString::to_string).collect()
-}
-
-/// A way to break a configuration: what is replaced by what, and the finding that must name it.
-pub(crate) struct Broken {
-    /// What is to be there once or more.
-    pub(crate) from: &'static str,
-    /// What stands there instead.
-    pub(crate) to: &'static str,
-    /// The rule that finds it.
-    pub(crate) rule: Rule,
-    /// What place or text of the finding must name.
-    pub(crate) names: &'static str,
-}
-
-/// A row of a table of broken configurations.
-pub(crate) const fn broken(
-    from: &'static str,
-    to: &'static str,
-    rule: Rule,
-    names: &'static str,
-) -> Broken {
-    Broken {
-        from,
-        to,
-        rule,
-        names,
-    }
-}
-
-/// Every broken variant is found, by the rule that it breaks, at its place.
-pub(crate) fn all_are_found(plan: &Plan, table: &[Broken]) {
-    let dialect = dialect::of(plan.target.platform);
-    let text = dialect.render(plan);
-    for Broken {
-        from,
-        to,
-        rule,
-        names,
-    } in table
-    {
-        assert!(text.contains(from), "`{from}` is not in\n{text}");
-        let found = findings(dialect, plan, &text.replace(from, to));
-        let start = format!("{}: ", rule.name());
-        let named = |finding: &String| finding.starts_with(&start) && finding.contains(names);
-        assert!(found.iter().any(named), "`{from}` as `{to}`: {found:#?}");
-    }
 }

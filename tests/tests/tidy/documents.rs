@@ -9,13 +9,16 @@ use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "benches/README.md",
+    "docs/faults.md",
     "docs/from-gloo-or-nccl.md",
+    "docs/parameter-server.md",
+    "docs/switches.md",
 ];
 const FIRST_COMMAND_LINE_MAX: usize = 20;
 const ARCHITECTURE_LINES_MAX: usize = 200;
@@ -138,6 +141,19 @@ fn the_job_table_of_the_readme_is_the_default_job() {
     assert!(found.iter().eq(wanted.iter()), "{said}");
 }
 
+/// The words of a command as a shell takes them, without where its output goes.
+fn typed(line: &str) -> Vec<String> {
+    let command = line.split(" > ").next().unwrap_or_default();
+    let mut words = Vec::new();
+    for (at, part) in command.split('"').enumerate() {
+        match at % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
 #[test]
 fn every_gradwire_command_that_a_document_shows_can_be_typed() {
     let mut found = Vec::new();
@@ -145,7 +161,7 @@ fn every_gradwire_command_that_a_document_shows_can_be_typed() {
         for (number, line) in document.numbered() {
             let shown = line.strip_prefix("$ gradwire ").into_iter();
             for rest in shown.filter(|rest| !rest.contains("...")) {
-                let words = ["gradwire"].into_iter().chain(rest.split_whitespace());
+                let words = std::iter::once("gradwire".to_owned()).chain(typed(rest));
                 let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
                 match Arguments::try_parse_from(words) {
                     Err(error) if !asked.contains(&error.kind()) => {
@@ -163,6 +179,19 @@ fn every_gradwire_command_that_a_document_shows_can_be_typed() {
         }
     }
     report(&found);
+}
+
+#[test]
+fn every_rule_about_switches_is_explained_to_operators() {
+    let page = read("docs/switches.md");
+    let (_, rows) = table(&page, "## What `check` finds");
+    let explained: Vec<&str> = rows.iter().flat_map(|row| quoted(row).take(1)).collect();
+    let rules = read("switch-config/src/lint.rs");
+    let names = rules.text.lines().filter_map(|line| {
+        let (_, rest) = line.trim().strip_prefix("(Rule::")?.split_once('"')?;
+        rest.split('"').next()
+    });
+    assert_eq!(explained, names.collect::<Vec<_>>());
 }
 
 #[test]
@@ -254,7 +283,9 @@ fn every_environment_variable_that_is_read_is_documented() {
         .concat();
     let known: BTreeSet<&str> = told.lines().flat_map(variables).collect();
     let mut found = Vec::new();
-    for file in files(&["rs", "py"]) {
+    // Switch configurations read no environment; what is in capitals there is named on switches.
+    let files = files(&["rs", "py"]).into_iter();
+    for file in files.filter(|file| !file.path.starts_with("switch-config/")) {
         for (number, line) in file.numbered() {
             let unknown = variables(line).filter(|name| !known.contains(name));
             found.extend(unknown.map(|name| {

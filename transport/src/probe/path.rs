@@ -63,10 +63,20 @@ pub struct Tag {
 impl Client {
     /// Measures `count` round trips; `None` when no probe was answered.
     pub fn round_trips(&mut self, count: u32) -> Option<RoundTrips> {
+        self.round_trips_in(0, count)
+    }
+
+    /// The same, of packets of this traffic class.
+    pub(super) fn round_trips_in(&mut self, class: u8, count: u32) -> Option<RoundTrips> {
+        let question = Question {
+            class,
+            answer_class: class,
+            ..Question::PLAIN
+        };
         let mut times = Vec::new();
         let mut best: Option<(Duration, i64)> = None;
         for _ in 0..count {
-            let Some(heard) = self.ask(&Question::PLAIN) else {
+            let Some(heard) = self.ask(&question) else {
                 continue;
             };
             let taken = heard.round_trip;

@@ -23,8 +23,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagging<'a> {
-    /// Traffic class byte of each stream, 16 at most; the first one is the highest, in which tallies
-    /// are asked for.
+    /// Traffic class byte of each stream, 16 at most; the first one is the highest, in which
+    /// everything is asked.
     pub classes: &'a [u8],
     /// UDP payload of each packet, at least 68 bytes and at most 65,000.
     pub payload: usize,
@@ -70,7 +70,8 @@ impl Client {
         tagging: Tagging<'_>,
         departures: impl Iterator<Item = (Duration, usize)>,
     ) -> Option<Passages> {
-        let trips = self.round_trips(ROUND_TRIPS)?;
+        let highest = tagging.classes.first().copied().unwrap_or(0);
+        let trips = self.round_trips_in(highest, ROUND_TRIPS)?;
         let before = self.looked_at(0, tagging)?.kernel_drops;
         let mut passages = Passages {
             streams: vec![Passage::default(); tagging.classes.len()],

@@ -1,69 +1,145 @@
-"""Judges NVUE in YAML by nvueschema: `python3 -c nvue.py 5.18 < config.yaml`.
+"""Asks the models of nvueschema whether NVUE would accept a configuration.
 
-Ends with 0 when the configuration is accepted, with 1 when it is not (one reason a line on
-standard output), with 3 when a package is not installed.
+`python3 nvue.py 5.14 < startup.yaml` exits with 0 when it would; with 1 when not, and each line of
+its output is a reason; with 3 when nvueschema is not installed. Keys that the models do not have
+are refused.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from types import ModuleType
+from typing import Any
+
+REFUSED = 1
+"""Exit code when the configuration is not accepted."""
+
+MISSING = 3
+"""Exit code when a package is not installed."""
+
+MOST = 20
+"""Messages that are told; the rest is counted."""
 
 
-def forbid_extra(module: ModuleType) -> None:
-    """Makes every model of a module refuse fields that it does not know."""
-    from pydantic import BaseModel
+def model_of(version: str) -> type:
+    """The root model of a release, which takes no keys but its own.
 
-    own = [
-        model
-        for model in vars(module).values()
-        if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel
+    Args:
+        version: such as `5.14`.
+
+    Returns:
+        The class `NvueConfig` of that release.
+    """
+    pydantic = importlib.import_module("pydantic")
+    models = importlib.import_module("nvueschema.models.v" + version.replace(".", "_"))
+    classes = [
+        value
+        for value in vars(models).values()
+        if isinstance(value, type)
+        and issubclass(value, pydantic.BaseModel)
+        and value is not pydantic.BaseModel
     ]
-    for model in own:
-        model.model_config["extra"] = "forbid"
-    for model in own:
-        model.model_rebuild(force=True)
+    for one in classes:
+        one.model_config["extra"] = "forbid"
+    for one in classes:
+        one.model_rebuild(force=True)
+    return models.NvueConfig
 
 
-def bodies(document: object) -> list[object]:
-    """What is set: NVUE writes a list with a header and `set`, or the tree alone."""
-    if not isinstance(document, list):
-        return [document]
-    return [part["set"] for part in document if isinstance(part, dict) and "set" in part]
+def texts_kept() -> type:
+    """A loader of YAML for which `on` and `no` are texts, as they are for NVUE."""
+    yaml = importlib.import_module("yaml")
+
+    class Loader(yaml.SafeLoader):
+        """As YAML 1.2 has it, where only `true` and `false` are truth values."""
+
+    kept = {
+        letter: [(tag, expression) for tag, expression in rows if not tag.endswith(":bool")]
+        for letter, rows in Loader.yaml_implicit_resolvers.items()
+    }
+    Loader.yaml_implicit_resolvers = kept
+    return Loader
 
 
-def judge(version: str, text: str) -> list[str]:
-    """The reasons for which a configuration is refused."""
-    import yaml
-    from pydantic import ValidationError
+def with_text_keys(value: object) -> object:
+    """The same tree with keys as texts, not numbers."""
+    if isinstance(value, dict):
+        return {str(key): with_text_keys(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [with_text_keys(inner) for inner in value]
+    return value
 
-    module = importlib.import_module(f"nvueschema.models.v{version.replace('.', '_')}")
-    forbid_extra(module)
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """One tree over another."""
+    result = dict(one)
+    for key, value in other.items():
+        before = result.get(key)
+        both = isinstance(before, dict) and isinstance(value, dict)
+        result[key] = merged(before, value) if both else value
+    return result
+
+
+def settings(text: str) -> dict[str, Any]:
+    """What a file sets.
+
+    Raises:
+        ValueError: it is no list of operations.
+    """
+    yaml = importlib.import_module("yaml")
     try:
-        document = yaml.safe_load(text)
+        tree = with_text_keys(yaml.load(text, Loader=texts_kept()))
     except yaml.YAMLError as error:
-        return [" ".join(str(error).split())]
-    reasons = []
-    for body in bodies(document):
-        try:
-            module.NvueConfig.model_validate(body)
-        except ValidationError as error:
-            for one in error.errors():
-                place = ".".join(str(part) for part in one["loc"])
-                reasons.append(f"{place}: {one['msg']}")
-    return reasons
+        raise ValueError(f"this is not YAML: {error}") from error
+    if not isinstance(tree, list) or not all(isinstance(item, dict) for item in tree):
+        raise ValueError("expected a list of `- header:` and `- set:`")
+    result: dict[str, Any] = {}
+    for item in tree:
+        result = merged(result, item.get("set") or {})
+    return result
+
+
+def judge(model: type, text: str) -> list[str]:
+    """Why a model does not accept a file.
+
+    Args:
+        model: what `model_of` returned.
+        text: the file.
+
+    Returns:
+        Reasons; none when it accepts it.
+    """
+    pydantic = importlib.import_module("pydantic")
+    try:
+        model.model_validate(settings(text))
+    except pydantic.ValidationError as error:
+        messages = [
+            ".".join(str(key) for key in one["loc"]) + ": " + one["msg"] for one in error.errors()
+        ]
+        more = [f"and {len(messages) - MOST} more"] if len(messages) > MOST else []
+        return messages[:MOST] + more
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
 def main() -> int:
-    """Reads standard input and judges it."""
+    """Judges standard input by the release that was named.
+
+    Returns:
+        The exit code.
+    """
     try:
-        reasons = judge(sys.argv[1], sys.stdin.read())
+        model = model_of(sys.argv[1])
+        importlib.import_module("yaml")
     except ImportError as error:
-        print(error)
-        return 3
-    print("\n".join(reasons))
-    return 1 if reasons else 0
+        print(f"not installed: {error.name}", file=sys.stderr)
+        return MISSING
+    messages = judge(model, sys.stdin.read())
+    for message in messages:
+        print(message)
+    return REFUSED if messages else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -51,7 +51,7 @@ impl Queue {
 
     /// When it marks and drops.
     pub(super) fn marking(&self) -> Option<Marking> {
-        let first = self.marks.or(self.drops)?;
+        let first = self.drops.or(self.marks)?;
         Some(Marking {
             low: first.low,
             high: first.high,
@@ -154,36 +154,14 @@ impl Queue {
         Some(Detection { low, high, percent })
     }
 
-    /// Marks and drops must begin at one depth.
     fn compare(&mut self) {
         if self.is_strict == Some(true) && self.has_share {
-            self.find(
-                Rule::StrictWeight,
-                "is strict and has a bandwidth; the plan has none",
-            );
+            let text = "is strict and has a bandwidth; the plan has none";
+            self.find(Rule::StrictWeight, text);
         }
-        let (Some(marks), Some(drops)) = (self.marks, self.drops) else {
-            return;
-        };
-        if drops.low > drops.high {
-            let text = format!(
-                "drops from {} bytes and fully at {}: swap them",
-                drops.low, drops.high
-            );
-            self.find(Rule::ThresholdOrder, text);
-        } else if (drops.low, drops.high) != (marks.low, marks.high) {
-            let text = format!(
-                "drops from {} to {} bytes, but marks from {} to {}: make them one",
-                drops.low, drops.high, marks.low, marks.high
-            );
-            self.find(Rule::Threshold, text);
-        }
-        if drops.percent < 100 {
-            let text = format!(
-                "drops {} % of droppable packets; it must 100 %",
-                drops.percent
-            );
-            self.find(Rule::Probability, text);
+        if self.marks.is_some() && self.drops.is_some() {
+            let text = "has `random-detect ecn` beside `random-detect drop`; a queue takes one";
+            self.find(Rule::Schema, text);
         }
     }
 }
