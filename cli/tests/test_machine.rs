@@ -204,15 +204,14 @@ fn hosts_and_switch_count_the_same_marks_and_drops() {
         let queues = queues(out, run);
         let (control, classes) = queues.split_first().expect("a queue for control");
         assert_eq!((control.marked, control.early, control.full), (0, 0, 0));
-        // Besides its packets, the probe's questions ride in the control class, and its greeting in
-        // the last one, where everything is that has no other.
+        // Besides its packets, the probe's questions ride in the control class.
         assert!(control.sent >= kinds[0].sent);
-        for ((queue, pair), greetings) in classes.iter().zip(kinds[1..].chunks(2)).zip([0, 0, 1]) {
+        for (queue, pair) in classes.iter().zip(kinds[1..].chunks(2)) {
             let [protected, droppable] = pair else {
                 panic!("two kinds of a class: {pair:?}");
             };
             let expected = Queue {
-                sent: protected.sent + droppable.sent - droppable.lost + greetings,
+                sent: protected.sent + droppable.sent - droppable.lost,
                 marked: protected.marked,
                 early: droppable.lost,
                 full: 0,
@@ -331,9 +330,12 @@ fn a_job_over_the_switch_ends_exact_or_within_its_tolerance() {
     let sum = |key: &str| ends.iter().map(|end| number(end, key)).sum::<u64>();
     assert_eq!(sum("wrong"), 0, "{ends:?}");
     assert!(sum("repaired_segments") > 0, "{ends:?}");
-    // The job tolerates 20 % of what its reduce-scatters send.
-    let lost = sum("lost_segments");
-    assert!(lost > 0 && 5 * lost <= sum("sent_segments"), "{ends:?}");
+    // What rank 0 sends passes the narrow port. Half of it are reduce-scatters, 5 % of which may be
+    // missing; all-gathers are lossless.
+    let lost = number(&ends[1], "lost_segments");
+    let tolerated = number(&ends[0], "sent_segments") / 2 / 20;
+    assert!(0 < lost && lost <= tolerated, "{ends:?}");
+    assert_eq!(number(&ends[0], "lost_segments"), 0, "{ends:?}");
     let queues = queues(out, "job");
     let (control, classes) = queues.split_first().expect("a queue for control");
     assert_eq!((control.marked, control.early, control.full), (0, 0, 0));
@@ -341,9 +343,7 @@ fn a_job_over_the_switch_ends_exact_or_within_its_tolerance() {
     let data = &classes[0];
     assert!(data.early > 0 && data.marked > 0, "{queues:?}");
     assert_eq!(data.full, 0, "{queues:?}");
-    let others = classes[1..].iter().map(|queue| queue.sent).sum::<u64>();
-    assert_eq!(
-        others, 0,
-        "its layers are unknown, so all is of the first class"
-    );
+    // Its layers are unknown, so all gradients are of the first class. The control plane, which is
+    // QUIC without a DSCP, shares the last one.
+    assert_eq!(classes[1].sent, 0, "{queues:?}");
 }

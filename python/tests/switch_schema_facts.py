@@ -60,13 +60,16 @@ def _eos() -> ModuleType:
     return _program("eos", "pyavd")
 
 
-def _gradwire(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def _gradwire(*arguments: str | Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command; it finds other programs in `path` only, so none that judges by default."""
     beside = Path(sys.executable).with_name("gradwire")
     command = beside if beside.exists() else shutil.which("gradwire")
     if not command:
         pytest.skip("the command gradwire is not installed")
     words = [str(one) for one in (command, "switch", *arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=60, env={"PATH": path}
+    )
 
 
 def _rendered(platform: str, job: Path, fabric: str = FABRIC, *more: str) -> str:
@@ -258,3 +261,22 @@ def faults_in_eos_are_named(fault: tuple[str, ...], job: Path, tmp_path: Path) -
     code, said = _check("eos:trident", job, config)
     assert code == 1, said
     assert words in said
+
+
+def the_command_asks_both_and_says_who_refused(job: Path, tmp_path: Path) -> None:
+    _program("nvue", "nvueschema")
+    _program("eos", "pyavd")
+    installed = str(Path(sys.executable).parent)
+    for platform, before, after, words in (
+        ("nvue:5.18", "mode: absolute", "mode: absolute\n              steps: 3", "nvueschema"),
+        ("eos:sand", "   qos trust dscp", "   qos trust dscp\n   shape speed 3", "pyavd"),
+    ):
+        config = tmp_path / "config"
+        good = _rendered(platform, job)
+        for text, code in ((good, 0), (good.replace(before, after), 1)):
+            config.write_text(text)
+            about = ["--platform", platform, job, FABRIC, config]
+            ended = _gradwire("check", *about, path=installed)
+            assert ended.returncode == code, ended.stdout + ended.stderr
+            verdict = "accepted" if code == 0 else "refused"
+            assert f"{verdict} by {words}" in ended.stderr, ended.stderr

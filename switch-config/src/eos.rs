@@ -6,8 +6,10 @@
 //!
 //! A queue drops packets of drop precedence 2 by `random-detect drop` and marks nothing: pyavd's
 //! templates write that or `random-detect ecn` for a queue, never both, and what becomes of
-//! packets that are not ECT beside the latter is not known. `render` has the lines, `grammar` and `maps` what changes are
-//! made of, `read` what lines mean, `counts` what counters say.
+//! packets that are not ECT beside the latter is not known.
+//!
+//! `render` has the lines, `grammar` and `maps` what changes are made of, `read` what lines mean,
+//! `counts` what counters say, `rounds` what people type.
 
 mod chip;
 mod counts;

@@ -20,6 +20,8 @@ pub struct Lines {
     pub below: Vec<Line>,
     /// Whether the last line lacks its line feed.
     unended: bool,
+    /// Whether every line feed has a carriage return before it.
+    returns: bool,
 }
 
 /// One line, and those indented deeper that follow it.
@@ -39,6 +41,10 @@ impl Lines {
     /// The tree of a text. Empty lines and comments (`!`, `#`) go with the line that follows them.
     pub fn read(text: &str) -> Self {
         let mut builder = Builder::default();
+        let returns =
+            text.contains('\n') && text.matches('\n').count() == text.matches("\r\n").count();
+        let plain = returns.then(|| text.replace("\r\n", "\n"));
+        let text = plain.as_deref().unwrap_or(text);
         let unended = !text.is_empty() && !text.ends_with('\n');
         let body = text.strip_suffix('\n').unwrap_or(text);
         if !text.is_empty() {
@@ -47,6 +53,7 @@ impl Lines {
         Self {
             below: builder.finish(),
             unended,
+            returns,
         }
     }
 
@@ -54,7 +61,7 @@ impl Lines {
     pub fn indented(below: Vec<Line>, spaces: usize) -> Self {
         let mut tree = Self {
             below,
-            unended: false,
+            ..Self::default()
         };
         for line in &mut tree.below {
             line.indent("", spaces);
@@ -72,7 +79,10 @@ impl fmt::Display for Lines {
         if self.unended {
             text.pop();
         }
-        f.write_str(&text)
+        match self.returns {
+            true => f.write_str(&text.replace('\n', "\r\n")),
+            false => f.write_str(&text),
+        }
     }
 }
 
@@ -213,6 +223,8 @@ mod tests {
             "a",
             "a\n",
             "a\r\n  b \r\n\r\n c\n",
+            "a\r\n  b \r\n\r\n c\r\n",
+            "\r\r\n \r\n\r",
             "  a\n b\nc\n\n!\n  !\n d\n",
             "\ta\n        b\n\u{a0}c\u{2003}\n",
             &deep,

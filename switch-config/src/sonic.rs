@@ -134,7 +134,12 @@ impl Dialect for Sonic {
 }
 
 /// What is to be known besides.
-const REMARKS: [Fact<&'static str>; 4] = [
+const REMARKS: [Fact<&'static str>; 5] = [
+    Fact::new(
+        "releases before 2026 refuse new WRED profiles as a patch, and none takes a new pool: \
+         there the whole configuration is reloaded, which interrupts traffic",
+        "sonic-utilities, gcu_field_operation_validators.conf.json and pull request 4219",
+    ),
     Fact::new(
         "JSON has no comments: what is ours is known by its name, GRADWIRE",
         "sonic-yang-models refuse unknown tables and fields",

@@ -46,6 +46,15 @@ fn policy(seconds: Seconds) -> QosPolicy {
 }
 
 fn planned(chip: &str, seconds: Seconds, balance: Balance) -> Result<Plan, PlanError> {
+    planned_on(chip, ["Ethernet1", "Ethernet2"], seconds, balance)
+}
+
+fn planned_on(
+    chip: &str,
+    [slow, fast]: [&str; 2],
+    seconds: Seconds,
+    balance: Balance,
+) -> Result<Plan, PlanError> {
     let target = target(chip);
     let mut policy = policy(seconds);
     policy.balance = balance;
@@ -55,7 +64,7 @@ fn planned(chip: &str, seconds: Seconds, balance: Balance) -> Result<Plan, PlanE
     };
     let site = Site {
         origin: "job.toml and fabric.toml".to_owned(),
-        ports: [("Ethernet1", 100), ("Ethernet2", 400)].map(port).into(),
+        ports: [(slow, 100), (fast, 400)].map(port).into(),
         buffer: Buffer::Shared {
             bytes: ByteCount::mib(64),
             alpha: 0.25,
@@ -342,7 +351,11 @@ fn counters_of_three_shows_and_of_the_neutral_form_are_read() {
     );
     let neutral = r#"[{"port": "Ethernet1", "queue": 0, "sent": 1, "full": 0}]"#;
     assert_eq!(read(neutral)[0].sent, 1);
-    for (text, expected) in [("{}", "neither"), ("counters", "line 1")] {
+    for (text, expected) in [
+        ("{}", "no queues"),
+        ("", "no queues"),
+        ("counters", "line 1"),
+    ] {
         let error = eos().counters(&plan, text).expect_err("no counters");
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -372,6 +385,26 @@ fn a_switch_with_an_older_plan_takes_the_new_one_and_goes_back() {
         let running = eos().render(&older);
         goes_there_and_back(&small(chip), &running).expect("there and back");
     }
+}
+
+#[test]
+fn a_port_that_the_export_lacks_is_made_and_set_to_its_default_again() {
+    let ports = ["Ethernet4", "Ethernet10"];
+    let plan = planned_on("eos:trident", ports, Seconds::Yes, Balance::Adaptive);
+    let plan = plan.expect("a plan");
+    goes_there_and_back(&plan, EXPORT).expect("there and back");
+    let change = eos().change(&plan, EXPORT).expect("lines of EOS");
+    assert!(
+        change.inverse.contains("default interface Ethernet10\n"),
+        "{}",
+        change.inverse
+    );
+}
+
+#[test]
+fn an_export_of_carriage_returns_comes_back_as_it_was() {
+    let running = EXPORT.replace('\n', "\r\n");
+    goes_there_and_back(&small("eos:trident"), &running).expect("there and back");
 }
 
 proptest! {

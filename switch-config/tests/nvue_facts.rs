@@ -33,6 +33,14 @@ fn policy() -> QosPolicy {
 }
 
 fn planned(release: &str, policy: &QosPolicy) -> Result<Plan, PlanError> {
+    planned_on(release, ["swp1", "swp3"], policy)
+}
+
+fn planned_on(
+    release: &str,
+    [slow, fast]: [&str; 2],
+    policy: &QosPolicy,
+) -> Result<Plan, PlanError> {
     let target = target(release);
     let port = |(name, gbps): (&str, u64)| Port {
         name: name.to_owned(),
@@ -40,7 +48,7 @@ fn planned(release: &str, policy: &QosPolicy) -> Result<Plan, PlanError> {
     };
     let site = Site {
         origin: "job.toml and fabric.toml".to_owned(),
-        ports: [("swp1", 100), ("swp3", 400)].map(port).into(),
+        ports: [(slow, 100), (fast, 400)].map(port).into(),
         buffer: Buffer::Shared {
             bytes: ByteCount::mib(64),
             alpha: 0.25,
@@ -393,6 +401,23 @@ fn counters_of_a_port_and_of_several_are_read() {
         let error = nvue().counters(&plan, text).expect_err("no counters");
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+#[test]
+fn ports_that_the_export_lacks_or_has_in_ranges_come_back_as_they_were() {
+    for ports in [["swp7", "swp10"], ["swp4", "swp5"], ["swp2", "swp1s0"]] {
+        let mut policy = policy();
+        policy.balance = Balance::Adaptive;
+        policy.trims_to = Some(ByteCount::new(256));
+        let plan = planned_on("nvue:5.18", ports, &policy).expect("a plan");
+        goes_there_and_back(&plan, EXPORT).expect("there and back");
+    }
+}
+
+#[test]
+fn an_export_of_carriage_returns_comes_back_as_it_was() {
+    let running = EXPORT.replace('\n', "\r\n");
+    goes_there_and_back(&small("nvue:5.14"), &running).expect("there and back");
 }
 
 proptest! {

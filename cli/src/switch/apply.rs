@@ -121,7 +121,7 @@ fn apply(options: &Apply, folder: &Folder) -> Result<(), Failure> {
     let before = folder.read();
     let made = make_namespace(options, before.as_ref())?;
     let kept = Kept {
-        made: before.as_ref().map_or(made, |before| before.made),
+        made: made || before.as_ref().is_some_and(|before| before.made),
         bridge: !options.router,
         ports: plan
             .site
@@ -132,9 +132,12 @@ fn apply(options: &Apply, folder: &Folder) -> Result<(), Failure> {
         export: Linux::export_command(&plan),
     };
     let script = origin.dialect.render(&plan);
+    if before.is_none() {
+        check_room(options, &open(name)?, &kept)?;
+    }
     let done = open(name).and_then(|room| {
         folder.make()?;
-        set_up(options, &room, &kept)?;
+        set_up(&room, &kept)?;
         let routing = if options.router { FORWARDING } else { "" };
         shell(&room, folder, &(routing.to_owned() + &script))?;
         folder.write(&kept)
@@ -212,18 +215,30 @@ fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Failur
     }
 }
 
-/// Ports, and bridge or routing.
-fn set_up(options: &Apply, room: &File, kept: &Kept) -> Result<(), Failure> {
+/// That a namespace which somebody else made has what is needed, and nothing that is in the way.
+fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), Failure> {
+    let name = &options.netns;
+    for port in kept.ports.iter().filter(|_| options.existing) {
+        if !has(room, port)? {
+            return Err(failure(format!(
+                "--existing: {name} has no interface {port}"
+            )));
+        }
+    }
+    match kept.bridge && has(room, BRIDGE)? {
+        true => Err(failure(format!(
+            "--existing: {name} has a {BRIDGE} already; --router leaves it alone"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Ports that are not there, and the bridge.
+fn set_up(room: &File, kept: &Kept) -> Result<(), Failure> {
     let ip = |lines: &[String]| netns::batch("switch apply", "ip", room, lines);
     for port in &kept.ports {
         if has(room, port)? {
             continue;
-        }
-        if options.existing {
-            return Err(failure(format!(
-                "--existing: {} has no interface {port}",
-                options.netns
-            )));
         }
         let other = format!("{port}{OTHER_END}");
         let here = format!("/proc/{}/ns/net", std::process::id());
@@ -313,7 +328,7 @@ fn take_away(name: &str, folder: &Folder, kept: &Kept) -> Result<(), Failure> {
             command.args(["qdisc", "del", "dev", port, "root"]);
             netns::run("switch apply", &room, &mut command, "")?;
         }
-        if kept.bridge {
+        if kept.bridge && has(&room, BRIDGE)? {
             let lines = [format!("link del {BRIDGE}")];
             netns::batch("switch apply", "ip", &room, &lines)?;
         }

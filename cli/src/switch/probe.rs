@@ -159,9 +159,9 @@ fn measure(options: &Probe, tags: &[Tagged]) -> Result<Passages, Failure> {
         source: std::io::Error::other(error),
     };
     let server = doctor::address(peer)?;
-    let mut client =
-        Client::connect(server, options.bind).map_err(|error| failed(Box::new(error)))?;
     let classes: Vec<u8> = tags.iter().map(Tagged::byte).collect();
+    let client = Client::connect_in(server, options.bind, classes[0]);
+    let mut client = client.map_err(|error| failed(Box::new(error)))?;
     let tagging = Tagging {
         classes: &classes,
         payload: options.payload as usize,

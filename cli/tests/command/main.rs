@@ -1,11 +1,13 @@
 //! The command as its users see it: processes, exit codes, what is printed.
 
+mod applying;
 mod command_line;
 mod doctor;
 mod failing;
 mod golden;
 mod measuring;
 mod namespaces;
+mod probing;
 mod processes;
 mod sim;
 mod sweep;

@@ -78,7 +78,8 @@ impl Models {
         libyang
     }
 
-    fn by_libyang(&self, document: &str) -> Result<(), String> {
+    /// What libyang 3 says alone, which takes no process: for many documents.
+    pub fn by_libyang(&self, document: &str) -> Result<(), String> {
         let parsed = DataTree::parse_string(
             &self.loaded,
             document,

@@ -100,7 +100,7 @@ const REMARKS: &[Fact<&'static str>] = &[
         SCHEMA,
     ),
     Fact::new(
-        "UDP ports are in the hash of equal paths by default; the hash itself is not written",
+        "the hash of equal paths is not written: see on the switch that UDP source ports are in it",
         "no key in the schema of pyavd 6.4.0 beside load_balance.policies of sand chips",
     ),
 ];

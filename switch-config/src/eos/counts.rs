@@ -28,21 +28,30 @@ pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
             line: Some(error.line()),
             message: format!("{error}; give the output of a show command with `| json`"),
         })?;
-        let found = [marks(&value, &mut counts), trident(&value, &mut counts), {
-            sand(&value, &mut counts)
-        }];
+        let found = [
+            marks(&value, &mut counts),
+            trident(&value, &mut counts),
+            sand(&value, &mut counts),
+        ];
         if found.iter().all(Option::is_none) {
-            return Err(ReadError {
-                what: WHAT,
-                line: None,
-                message: "neither `intfQueueCounters` nor `egressQueueCounters` nor `interfaces`; \
-                          give `show qos interfaces ecn counters queue | json` and `show \
-                          interfaces counters queue detail | json`"
-                    .to_owned(),
-            });
+            return Err(foreign());
         }
     }
-    Ok(counts.into_values().collect())
+    match counts.is_empty() {
+        true => Err(foreign()),
+        false => Ok(counts.into_values().collect()),
+    }
+}
+
+fn foreign() -> ReadError {
+    ReadError {
+        what: WHAT,
+        line: None,
+        message:
+            "no queues under `intfQueueCounters`, `egressQueueCounters` or `interfaces`; give \
+                  `show interfaces counters queue detail | json` (on Jericho: `drops` for `detail`)"
+                .to_owned(),
+    }
 }
 
 fn count<'a>(counts: &'a mut Counts, port: &str, queue: u8) -> &'a mut QueueCount {
@@ -85,12 +94,13 @@ fn trident(value: &Value, counts: &mut Counts) -> Option<()> {
 
 fn add_precedence(row: &mut QueueCount, precedence: Option<u8>, packets: &Value) {
     let of = |key| packets.get(key).and_then(number).unwrap_or(0);
-    row.sent += of("enqueuedPackets");
+    row.sent = row.sent.saturating_add(of("enqueuedPackets"));
     let early = row.early.get_or_insert(0);
-    match precedence == Some(FIRST_TO_DROP) {
-        true => *early += of("droppedPackets"),
-        false => row.full += of("droppedPackets"),
-    }
+    let slot = match precedence == Some(FIRST_TO_DROP) {
+        true => early,
+        false => &mut row.full,
+    };
+    *slot = slot.saturating_add(of("droppedPackets"));
 }
 
 /// `interfaces.PORT.trafficClasses.TC.{ingressVoqCounters,egressQueueCounters}.countersSum`: early
@@ -105,9 +115,10 @@ fn sand(value: &Value, counts: &mut Counts) -> Option<()> {
                 let packets = sum.and_then(|sum| sum.get(key)).and_then(number);
                 packets.unwrap_or(0)
             };
-            row.sent += of("egressQueueCounters", "enqueuedPackets");
-            row.full += of("ingressVoqCounters", "droppedPackets");
-            row.full += of("egressQueueCounters", "droppedPackets");
+            let (voq, egress) = ("ingressVoqCounters", "egressQueueCounters");
+            row.sent = row.sent.saturating_add(of(egress, "enqueuedPackets"));
+            let full = of(voq, "droppedPackets").saturating_add(of(egress, "droppedPackets"));
+            row.full = row.full.saturating_add(full);
         }
     }
     Some(())

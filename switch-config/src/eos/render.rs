@@ -99,30 +99,23 @@ fn profile(plan: &Plan, rate: Rate) -> Line {
         let share = queue.marks_above;
         let mut profiles = plan.profiles.iter();
         let found = profiles.find(|found| Some(found.share) == share && found.rate == rate);
-        settings.extend(found.into_iter().flat_map(|found| detection(plan, found)));
+        settings.extend(found.map(drops));
         lines.push(Line::leaf("!"));
         lines.push(Line::new(format!("{word} {}", queue.number), settings));
     }
     Line::new(format!("qos profile {}", profile_name(rate)), lines)
 }
 
-/// Marks and drops of a queue.
-fn detection(plan: &Plan, profile: &Profile) -> Vec<Line> {
-    let (low, high) = (
-        profile.threshold.low_bytes(),
-        profile.threshold.high_bytes(),
-    );
-    let depths = format!("minimum-threshold {low} bytes maximum-threshold {high} bytes");
-    let marks = format!("random-detect ecn {depths} max-mark-probability 100 weight 0");
-    let drops = format!(
-        "random-detect drop drop-precedence {} {depths} drop-probability 100 weight 0",
-        maps::FIRST_TO_DROP
-    );
-    let lines = match plan.selection {
-        Selection::Precedence | Selection::PrecedenceAndEcn => vec![drops],
-        Selection::Ecn => vec![marks, "random-detect ecn count".to_owned()],
-    };
-    lines.into_iter().map(Line::leaf).collect()
+/// What a queue drops above its threshold: all of the drop precedence that goes first.
+fn drops(profile: &Profile) -> Line {
+    let threshold = profile.threshold;
+    Line::leaf(format!(
+        "random-detect drop drop-precedence {} minimum-threshold {} bytes maximum-threshold {} \
+         bytes drop-probability 100 weight 0",
+        maps::FIRST_TO_DROP,
+        threshold.low_bytes(),
+        threshold.high_bytes()
+    ))
 }
 
 /// Where every DSCP goes, and every traffic class.

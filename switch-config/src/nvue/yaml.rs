@@ -1,5 +1,7 @@
 //! YAML as a tree of texts: every scalar is kept as it is written, `on` is no truth value.
 
+use std::collections::BTreeSet;
+
 use saphyr_parser::{Event, Parser, ScanError};
 
 use super::WHAT;
@@ -131,8 +133,30 @@ fn broken(error: &ScanError) -> ReadError {
 /// A list or a map that is not at its end yet.
 enum Open {
     List(Vec<Yaml>),
-    /// Rows, and the key whose value comes next.
-    Map(Vec<(String, Yaml)>, Option<String>),
+    Map(OpenMap),
+}
+
+/// A map that is not at its end yet.
+#[derive(Default)]
+struct OpenMap {
+    rows: Vec<(String, Yaml)>,
+    keys: BTreeSet<String>,
+    /// The key whose value comes next.
+    key: Option<String>,
+}
+
+impl OpenMap {
+    fn put(&mut self, value: Yaml) -> Result<(), &'static str> {
+        match (self.key.take(), value) {
+            (Some(key), value) => self.rows.push((key, value)),
+            (None, Yaml::Text(text)) if !self.keys.insert(text.clone()) => {
+                return Err("a key stands here twice; keep one");
+            }
+            (None, Yaml::Text(text)) => self.key = Some(text),
+            (None, _) => return Err("a key must be a text"),
+        }
+        Ok(())
+    }
 }
 
 /// Makes the tree out of events.
@@ -147,11 +171,11 @@ impl Loader {
         match event {
             Event::Scalar(text, ..) => self.put(Yaml::Text(text.into_owned())),
             Event::SequenceStart(..) => self.begin(Open::List(Vec::new())),
-            Event::MappingStart(..) => self.begin(Open::Map(Vec::new(), None)),
+            Event::MappingStart(..) => self.begin(Open::Map(OpenMap::default())),
             Event::SequenceEnd | Event::MappingEnd => {
                 let done = match self.open.pop() {
                     Some(Open::List(items)) => Yaml::List(items),
-                    Some(Open::Map(rows, _)) => Yaml::Map(rows),
+                    Some(Open::Map(map)) => Yaml::Map(map.rows),
                     None => return Err("an end without a beginning"),
                 };
                 self.put(done)
@@ -174,14 +198,7 @@ impl Loader {
             None if self.root.is_some() => return Err("a second document; give one"),
             None => self.root = Some(value),
             Some(Open::List(items)) => items.push(value),
-            Some(Open::Map(rows, key)) => match (key.take(), value) {
-                (Some(key), value) => rows.push((key, value)),
-                (None, Yaml::Text(text)) if rows.iter().any(|(name, _)| *name == text) => {
-                    return Err("a key stands here twice; keep one");
-                }
-                (None, Yaml::Text(text)) => *key = Some(text),
-                (None, _) => return Err("a key must be a text"),
-            },
+            Some(Open::Map(map)) => return map.put(value),
         }
         Ok(())
     }

@@ -7,6 +7,8 @@ use super::models::{Field, Kind, Rows, TABLES, Table};
 use super::ranges;
 use crate::lint::{Finding, Rule};
 
+const COLOURS: [&str; 3] = ["green", "yellow", "red"];
+
 /// Everything in the tables of quality of service that the models forbid, table by table.
 pub(super) fn findings(config: Config<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -65,6 +67,9 @@ impl Check<'_> {
                     .filter(|name| !self.row.fields.contains_key(**name));
                 let text = |name: &&str| format!("has no `{name}`; it must");
                 findings.extend(absent.map(|name| schema(self.row.place(), text(name))));
+                if table.name == "WRED_PROFILE" {
+                    findings.extend(COLOURS.iter().filter_map(|colour| self.order(colour)));
+                }
             }
             Rows::Maps { from, to } => {
                 findings.extend(self.value(Kind::Label, self.row.key, "the name"));
@@ -78,6 +83,18 @@ impl Check<'_> {
                 findings.push(schema(self.row.place(), "the only row is `GLOBAL`"));
             }
         }
+    }
+
+    /// The condition on thresholds: an upper one needs a lower one that is not above it.
+    fn order(&self, colour: &str) -> Option<Finding> {
+        let high: u64 = self.row.number(&format!("{colour}_max_threshold"))?;
+        let low: Option<u64> = self.row.number(&format!("{colour}_min_threshold"));
+        let text = match low {
+            Some(low) if low <= high => return None,
+            Some(low) => format!("{colour} begins at {low} bytes and is full at {high}: swap them"),
+            None => format!("{colour} has an upper threshold and no lower one"),
+        };
+        Some(Finding::new(Rule::ThresholdOrder, self.row.place(), text))
     }
 
     fn key(&self, keys: &[Field]) -> Vec<Finding> {

@@ -209,38 +209,28 @@ fn queues_of_classes(classes: Row<'_>, queues: Row<'_>) -> Vec<Finding> {
     absent.chain(beyond).collect()
 }
 
-/// Thresholds of colours that contradict themselves, or each other.
+/// Thresholds of colours that contradict each other.
 fn colours(profile: Row<'_>) -> Vec<Finding> {
     let thresholds = |colour: &str| {
         let low: Option<u64> = profile.number(&format!("{colour}_min_threshold"));
         let high: Option<u64> = profile.number(&format!("{colour}_max_threshold"));
         (low, high)
     };
-    let mut found = Vec::new();
+    let wrong = |text: String| Finding::new(Rule::Threshold, profile.place(), text);
     let green = thresholds("green");
     if green.0.is_none() || green.1.is_none() {
         let text = "has no `green_min_threshold`, or no `green_max_threshold`; packets are green";
-        found.push(Finding::new(Rule::Threshold, profile.place(), text));
+        return vec![wrong(text.to_owned())];
     }
-    for colour in ["yellow", "red"] {
-        match thresholds(colour) {
-            (Some(low), Some(high)) if low > high => {
-                let text =
-                    format!("{colour} begins at {low} bytes and is full at {high}: swap them");
-                found.push(Finding::new(Rule::ThresholdOrder, profile.place(), text));
-            }
-            (None, Some(_)) => {
-                let text = format!("{colour} has an upper threshold and no lower one");
-                found.push(Finding::new(Rule::ThresholdOrder, profile.place(), text));
-            }
-            other if other != green && other != (None, None) => {
-                let text = format!("{colour} packets have other thresholds than green ones");
-                found.push(Finding::new(Rule::Threshold, profile.place(), text));
-            }
-            _ => {}
-        }
-    }
-    found
+    let others = ["yellow", "red"].into_iter();
+    let others = others.filter(|colour| ![green, (None, None)].contains(&thresholds(colour)));
+    others
+        .map(|colour| {
+            wrong(format!(
+                "{colour} packets have other thresholds than green ones"
+            ))
+        })
+        .collect()
 }
 
 fn trimming(config: Config<'_>, plan: &Plan) -> Vec<Finding> {

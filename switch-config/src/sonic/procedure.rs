@@ -2,7 +2,8 @@
 //!
 //! Sources: sonic-net/SONiC, `doc/config-generic-update-rollback/` (checkpoint, dry run, rollback),
 //! `doc/qos/ECN_and_WRED_statistics_HLD.md` (counters of marks and early drops) and
-//! `doc/packet_trimming/packet-trimming-design.md`.
+//! `doc/packet_trimming/packet-trimming-design.md`; sonic-net/sonic-utilities,
+//! `generic_config_updater/gcu_field_operation_validators.conf.json` (what is refused as a patch).
 
 use super::config::OURS;
 use crate::dialect::Look;
@@ -28,7 +29,9 @@ pub(super) fn loading(plan: &Plan) -> Vec<Look> {
         ),
         look(
             "sudo config apply-patch --dry-run gradwire.json-patch",
-            "`Patch applied successfully.`; nothing was changed",
+            "`Patch applied successfully.`; nothing was changed. `Modification of WRED_PROFILE \
+             table is illegal`: this release takes no new profile as a patch (those before \
+             sonic-utilities' pull request 4219 of 2026 do not); load the whole, see below",
         ),
         look(
             "sudo config apply-patch gradwire.json-patch",
@@ -38,6 +41,12 @@ pub(super) fn loading(plan: &Plan) -> Vec<Look> {
             "sudo config rollback gradwire",
             "only to go back: the configuration of the checkpoint; `gradwire switch undo` makes \
              the inverse patch, which keeps what others changed since",
+        ),
+        look(
+            "jsonpatch running.json gradwire.json-patch > whole.json && \
+             sudo config reload whole.json -y",
+            "only where the patch is refused: the services of the switch start anew, and links \
+             are down meanwhile; `sudo config reload running.json -y` goes back",
         ),
         look(
             "sudo config save -y",

@@ -119,6 +119,7 @@ fn typed(kind: Kind, value: &Value) -> Value {
     let number = |text: &str| text.parse::<i64>().ok().map(Value::from);
     let other = match kind {
         Kind::Number(..) | Kind::Or(..) => number(&text),
+        Kind::Wide(_) => text.parse::<u64>().ok().map(|wide| wide.to_string().into()),
         Kind::Truth => text.parse::<bool>().ok().map(Value::from),
         _ => None,
     };

@@ -7,19 +7,7 @@ use gradwire_switch_config::{junos, openconfig};
 use super::Validation;
 use super::yanglint::{self, Models};
 
-macro_rules! files {
-    ($folder:literal: $($name:literal),* $(,)?) => {
-        [$((
-            concat!($name, ".yang"),
-            include_str!(concat!(
-                "../../../../switch-config/schemas/yang/", $folder, "/", $name, ".yang"
-            )),
-        )),*]
-    };
-}
-
-const OPENCONFIG: [(&str, &str); 23] = files![
-    "openconfig":
+const OPENCONFIG: [(&str, &str); 23] = yang_files!["openconfig";
     "iana-if-type",
     "ietf-interfaces",
     "openconfig-alarm-types",
@@ -45,8 +33,7 @@ const OPENCONFIG: [(&str, &str); 23] = files![
     "openconfig-yang-types",
 ];
 
-const JUNOS: [(&str, &str); 3] = files![
-    "junos":
+const JUNOS: [(&str, &str); 3] = yang_files!["junos";
     "junos-common-types",
     "junos-qfx-conf-class-of-service",
     "junos-qfx-conf-root",
