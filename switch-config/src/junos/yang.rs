@@ -125,11 +125,14 @@ fn put(tree: &mut Map<String, Value>, steps: &[&str], words: &[&str]) -> bool {
     }
 }
 
+/// Keys of an entry of a list, and their values.
+type Keys = Vec<(String, Value)>;
+
 /// Keys that are typed with their names, and the words behind them.
 fn named_keys<'a, 'b>(
     names: impl Iterator<Item = &'a str>,
     words: &'b [&'b str],
-) -> Option<(Vec<(String, Value)>, &'b [&'b str])> {
+) -> Option<(Keys, &'b [&'b str])> {
     let mut rest = words;
     let mut keys = Vec::new();
     for name in names {
@@ -149,7 +152,7 @@ fn named_keys<'a, 'b>(
 fn entry<'a>(
     tree: &'a mut Map<String, Value>,
     list: &str,
-    keys: Vec<(String, Value)>,
+    keys: Keys,
 ) -> Option<&'a mut Map<String, Value>> {
     let list = tree.entry(list).or_insert_with(|| json!([]));
     let list = list.as_array_mut()?;
