@@ -154,10 +154,12 @@ run() {
         -serial stdio -serial file:"$scratch/out.tar" \
         -kernel "$PLACE"/kernel/boot/vmlinuz-* -initrd "$scratch/initramfs" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr ipv6.disable=1" \
-        </dev/null 2>&1 | tr -d '\r' | tee "$out/console" || true
-    grep -q BOOTED "$out/console" || cannot "QEMU starts no guest: $(tail -n 1 "$out/console")"
-    tar -x -f "$scratch/out.tar" -C "$out"
-    grep -q '^EXIT 0$' "$out/console"
+        </dev/null 2>&1 | tr -d '\r' | tee "$scratch/console" || true
+    grep -q BOOTED "$scratch/console" ||
+        cannot "QEMU starts no guest: $(tail -n 1 "$scratch/console")"
+    tar -x -f "$scratch/out.tar" -C "$out" || true
+    cp "$scratch/console" "$out/"
+    grep -q '^EXIT 0$' "$scratch/console"
 }
 
 case ${1:-} in
