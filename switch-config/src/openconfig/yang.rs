@@ -23,7 +23,8 @@ pub fn document(text: &str) -> Result<String, ReadError> {
     named_interfaces(&qos, &mut names);
     names.sort_unstable();
     names.dedup();
-    let row = |name: &&str| json!({"name": name, "config": {"name": name, "type": "iana-if-type:ethernetCsmacd"}});
+    let kind = "iana-if-type:ethernetCsmacd";
+    let row = |name: &&str| json!({"name": name, "config": {"name": name, "type": kind}});
     let rows: Vec<Value> = names.iter().map(row).collect();
     let document = json!({
         "openconfig-interfaces:interfaces": {"interface": rows},
