@@ -70,8 +70,8 @@ up() {
         ip -n "$name-h$host" route add default via "10.85.$host.1"
         # A card of the same speed as the links.
         tc -n "$name-h$host" qdisc add dev eth0 root handle 1: htb default 1
-        tc -n "$name-h$host" class add dev eth0 parent 1: classid 1:1 htb quantum 1514 rate 200mbit \
-            burst 6250
+        tc -n "$name-h$host" class add dev eth0 parent 1: classid 1:1 \
+            htb quantum 1514 rate 200mbit burst 6250
     done
     for leaf in 0 1; do
         for spine in 0 1; do
@@ -126,7 +126,8 @@ led() { # leaf, first port
     host=$(($1 * 2))
     far=$((2 - host))
     seq "$2" $(($2 + count - 1)) |
-        sed "s|.*|route get 10.85.$far.2 from 10.85.$host.2 iif h$host ipproto udp sport & dport 9|" |
+        sed "s|.*|from 10.85.$host.2 iif h$host ipproto udp sport & dport 9|" |
+        sed "s|^|route get 10.85.$far.2 |" |
         ip -n "$name-l$1" -batch - | grep -c 'dev s0'
 }
 

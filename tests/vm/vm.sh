@@ -19,7 +19,7 @@
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-PLACE=${GRADWIRE_VM:-$HERE/../../target/tools/vm}
+PLACE=$HERE/../../target/tools/vm
 mkdir -p "$PLACE"
 PLACE=$(cd "$PLACE" && pwd)
 LIBRARIES=$PLACE/qemu/usr/lib/x86_64-linux-gnu
@@ -147,7 +147,7 @@ run() {
     { archive "$scratch/first" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
     rm -rf "$scratch/first"
     LD_LIBRARY_PATH=$LIBRARIES QEMU_MODULE_DIR=$LIBRARIES/qemu \
-        timeout "${GRADWIRE_VM_SECONDS:-300}" "$qemu" \
+        timeout "600" "$qemu" \
         -L "$PLACE/qemu/usr/share/qemu" -L "$PLACE/qemu/usr/share/seabios" \
         -accel tcg -smp 1 -icount shift=1,sleep=off -seed 1 -rtc base=2026-01-01,clock=vm \
         -cpu max -m 768 -nographic -no-reboot -nodefaults \

@@ -188,8 +188,8 @@ impl Drop for Serving {
 
 const JOB: &str = "name = \"lab\"\ntolerance = \"20%\"\npriority.dscps = [40, 34, 26, 18]\n";
 
-/// Control and three classes: 1.5, 2 and 30 Mb/s of payload, and nothing, into 20 Mb/s. What came of
-/// them, and what the switch had counted before.
+/// Control and three classes: 1.5, 2 and 30 Mb/s of payload, and nothing, into 20 Mb/s. What came
+/// of them, and what the switch had counted before.
 fn probed(lab: &mut Lab, job: &str) -> (Value, String) {
     let [first, second] = [0, 1].map(|number| lab.host(number));
     let serve = [

@@ -246,3 +246,6 @@ fn decide(code: &mut Code, plan: &Plan, rate: Rate) {
     code.count((QUEUE, offset(EARLY_AT)));
     code.finish(DROP);
 }
+
+#[cfg(test)]
+mod trial;

@@ -1,0 +1,348 @@
+//! The program on an interpreter of a few instructions, beside a model of what it should do. That
+//! the kernel accepts and runs it is shown by tests of the command.
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Rate, Span};
+use proptest::prelude::*;
+
+use super::*;
+use crate::dialect::{self, Dialect};
+use crate::plan::Site;
+use crate::policy::{Buffer, QosPolicy};
+use crate::target::Target;
+
+/// Where the stack ends, and where packet and state begin, for pointers of the program.
+const STACK_END: u64 = 0x1_0000_0200;
+const PACKET_AT: u64 = 0x2_0000_0000;
+const STATE_AT: u64 = 0x3_0000_0000;
+
+/// A packet as the program sees it.
+#[derive(Clone, Debug)]
+struct Packet {
+    at_ns: u64,
+    bytes: u32,
+    ethernet: u16,
+    header: [u8; 8],
+}
+
+impl Packet {
+    fn ipv4(at_ns: u64, bytes: u32, dscp: u8, ecn: u8) -> Self {
+        let header = [0x45, dscp << 2 | ecn, 0, 0, 0, 0, 0, 0];
+        Self {
+            at_ns,
+            bytes,
+            ethernet: 0x0800,
+            header,
+        }
+    }
+
+    fn ipv6(at_ns: u64, bytes: u32, dscp: u8, ecn: u8) -> Self {
+        let class = dscp << 2 | ecn;
+        let header = [0x60 | class >> 4, class << 4, 0, 0, 0, 0, 17, 64];
+        Self {
+            ethernet: 0x86dd,
+            header,
+            ..Self::ipv4(at_ns, bytes, dscp, ecn)
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fate {
+    Passed,
+    Marked,
+    Dropped,
+}
+
+/// A machine for the program of a port.
+struct Machine {
+    code: Vec<u8>,
+    registers: [u64; 11],
+    stack: [u8; 512],
+    state: Vec<u8>,
+    marked: bool,
+}
+
+impl Machine {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            code: of_port(plan, &plan.site.ports[0]).bytes,
+            registers: [0; 11],
+            stack: [0; 512],
+            state: vec![0; STATE_NUMBERS * 8],
+            marked: false,
+        }
+    }
+
+    fn number(&self, at: usize) -> u64 {
+        let bytes = self.state[at * 8..][..8].try_into();
+        u64::from_le_bytes(bytes.expect("eight bytes"))
+    }
+
+    fn run(&mut self, packet: &Packet) -> Fate {
+        self.registers = [0; 11];
+        self.registers[1] = PACKET_AT;
+        self.registers[10] = STACK_END;
+        self.marked = false;
+        let mut at = 0_usize;
+        for _ in 0..4096 {
+            let slot: [u8; 8] = self.code[at * 8..][..8].try_into().expect("an instruction");
+            at += 1;
+            match slot[0] {
+                0x95 => {
+                    return match (self.registers[0] as i64, self.marked) {
+                        (-1, false) => Fate::Passed,
+                        (-1, true) => Fate::Marked,
+                        (2, _) => Fate::Dropped,
+                        other => panic!("returned {other:?}"),
+                    };
+                }
+                0x85 => self.call(&slot, packet),
+                0x18 => {
+                    let high: [u8; 4] = self.code[at * 8 + 4..][..4].try_into().expect("four");
+                    let low = u64::from(number(&slot) as u32);
+                    let high = u64::from(u32::from_le_bytes(high));
+                    self.registers[usize::from(slot[1] & 15)] = high << 32 | low;
+                    at += 1;
+                }
+                _ if self.step(&slot, packet) => {
+                    let offset = i16::from_le_bytes([slot[2], slot[3]]);
+                    at = at
+                        .checked_add_signed(offset.into())
+                        .expect("within the program");
+                }
+                _ => {}
+            }
+        }
+        panic!("the program does not end");
+    }
+
+    /// An instruction that is no call; whether it jumps.
+    fn step(&mut self, slot: &[u8; 8], packet: &Packet) -> bool {
+        let [to, from] = [slot[1] & 15, slot[1] >> 4].map(usize::from);
+        let offset = i16::from_le_bytes([slot[2], slot[3]]);
+        let operand = match slot[0] & 8 {
+            0 => number(slot) as i64 as u64,
+            _ => self.registers[from],
+        };
+        let left = self.registers[to];
+        match slot[0] {
+            0xdc => self.registers[to] = u64::from((left as u16).swap_bytes()),
+            code if code & 7 == 7 => {
+                self.registers[to] = match code & 0xf0 {
+                    0x00 => left.wrapping_add(operand),
+                    0x10 => left.wrapping_sub(operand),
+                    0x20 => left.wrapping_mul(operand),
+                    0x50 => left & operand,
+                    0x70 => left >> operand,
+                    0xb0 => operand,
+                    other => panic!("sum {other:#x}"),
+                };
+            }
+            code if code & 7 == 5 => {
+                return match code & 0xf0 {
+                    0x00 => true,
+                    0x10 => left == operand,
+                    0x50 => left != operand,
+                    0xa0 => left < operand,
+                    0xb0 => left <= operand,
+                    other => panic!("test {other:#x}"),
+                };
+            }
+            code if code & 7 == 1 => {
+                let address = self.registers[from].wrapping_add_signed(offset.into());
+                self.registers[to] = self.load(address, width(code), packet);
+            }
+            code => {
+                let address = left.wrapping_add_signed(offset.into());
+                let value = self.registers[from].to_le_bytes();
+                self.store(address, &value[..width(code)]);
+            }
+        }
+        false
+    }
+
+    fn load(&self, address: u64, width: usize, packet: &Packet) -> u64 {
+        let mut bytes = [0; 8];
+        match address {
+            PACKET_AT => bytes[..4].copy_from_slice(&packet.bytes.to_le_bytes()),
+            at if at == PACKET_AT + 16 => {
+                bytes[..2].copy_from_slice(&packet.ethernet.to_be_bytes());
+            }
+            at if at >= STATE_AT => {
+                bytes[..width].copy_from_slice(&self.state[(at - STATE_AT) as usize..][..width]);
+            }
+            at => {
+                let at = 512 - (STACK_END - at) as usize;
+                bytes[..width].copy_from_slice(&self.stack[at..][..width]);
+            }
+        }
+        u64::from_le_bytes(bytes)
+    }
+
+    fn store(&mut self, address: u64, bytes: &[u8]) {
+        let (room, at) = match address {
+            at if at >= STATE_AT => (&mut self.state[..], (at - STATE_AT) as usize),
+            at => (&mut self.stack[..], 512 - (STACK_END - at) as usize),
+        };
+        room[at..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn call(&mut self, slot: &[u8; 8], packet: &Packet) {
+        let result = match number(slot) {
+            call::MAP_LOOKUP => STATE_AT,
+            call::NANOSECONDS => packet.at_ns,
+            call::SET_CE => {
+                self.marked = true;
+                1
+            }
+            call::LOAD_BYTES => {
+                let [_, offset, to, bytes, _] = [1, 2, 3, 4, 5].map(|at| self.registers[at]);
+                let found = &packet.header[offset as usize..][..bytes as usize];
+                self.store(to, found);
+                0
+            }
+            other => panic!("no function {other}"),
+        };
+        self.registers[..6].fill(0xdead_0000_dead_0000);
+        self.registers[0] = result;
+    }
+}
+
+fn number(slot: &[u8; 8]) -> i32 {
+    i32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]])
+}
+
+fn width(code: u8) -> usize {
+    match code & 0x18 {
+        0x00 => 4,
+        0x08 => 2,
+        0x10 => 1,
+        _ => 8,
+    }
+}
+
+/// The default job on a port of 100 Mb/s and 10 ms: 125,000 bytes.
+fn plan() -> Plan {
+    let target = Target::read("linux:bpf").expect("a target");
+    let dialect: &dyn Dialect = dialect::of(target.platform);
+    let policy = QosPolicy::of_job(&Job::default(), Span::from_micros(10_000));
+    let site = Site {
+        origin: "a test".to_owned(),
+        ports: vec![Port {
+            name: "swp0".to_owned(),
+            rate: Rate::from_bits_per_second(100_000_000),
+        }],
+        buffer: Buffer::PerPort(ByteCount::new(300_000)),
+    };
+    Plan::new(target, &dialect.limits("bpf"), &policy, site).expect("it fits")
+}
+
+/// What the queues of a link of 80 ns a byte would do, first queue first.
+#[derive(Default)]
+struct Model {
+    depths_ns: [u64; 8],
+    last_ns: u64,
+}
+
+impl Model {
+    fn fate(&mut self, packet: &Packet, band: usize, ecn: u8) -> Fate {
+        let mut sent = packet.at_ns - self.last_ns;
+        self.last_ns = packet.at_ns;
+        for depth in &mut self.depths_ns {
+            let part = sent.min(*depth);
+            *depth -= part;
+            sent -= part;
+        }
+        let depth = &mut self.depths_ns[band];
+        let deep = band >= 2 && *depth >= 125_000 * 80;
+        if deep && ecn == 0 {
+            return Fate::Dropped;
+        }
+        let after = *depth + u64::from(packet.bytes) * 80;
+        if after <= 300_000 * 80 {
+            *depth = after;
+        }
+        if deep { Fate::Marked } else { Fate::Passed }
+    }
+}
+
+/// DSCPs of the default job and of others, and the bands to which they lead.
+const BANDS_OF: [(u8, usize); 10] = [
+    (46, 0),
+    (48, 0),
+    (40, 1),
+    (34, 2),
+    (26, 3),
+    (18, 4),
+    (10, 5),
+    (8, 6),
+    (0, 7),
+    (63, 7),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_packet_has_the_fate_that_strict_queues_with_thresholds_give_it(
+        packets in prop::collection::vec(
+            (0_u64..60_000, 64_u32..1515, 0_usize..10, 0_u8..4, any::<bool>()),
+            0..2000,
+        ),
+    ) {
+        let mut machine = Machine::new(&plan());
+        let mut model = Model::default();
+        let mut counts = [[0_u64; 3]; 8];
+        let mut now = 0;
+        for (gap, bytes, row, ecn, is_ipv4) in packets {
+            now += gap;
+            let (dscp, band) = BANDS_OF[row];
+            let packet = match is_ipv4 {
+                true => Packet::ipv4(now, bytes, dscp, ecn),
+                false => Packet::ipv6(now, bytes, dscp, ecn),
+            };
+            let fate = machine.run(&packet);
+            prop_assert_eq!(fate, model.fate(&packet, band, ecn), "{:?}", packet);
+            counts[band][fate as usize] += 1;
+        }
+        for (band, [passed, marked, dropped]) in counts.into_iter().enumerate() {
+            prop_assert_eq!(machine.number(PASSED_AT + band), passed + marked);
+            prop_assert_eq!(machine.number(MARKED_AT + band), marked);
+            prop_assert_eq!(machine.number(EARLY_AT + band), dropped);
+        }
+    }
+}
+
+#[test]
+fn without_arp_and_neighbour_discovery_nothing_passes_so_they_go_first() {
+    let mut machine = Machine::new(&plan());
+    let arp = Packet {
+        ethernet: 0x0806,
+        ..Packet::ipv4(0, 60, 0, 0)
+    };
+    let mut solicitation = Packet::ipv6(0, 86, 0, 0);
+    solicitation.header[6..].copy_from_slice(&[58, 255]);
+    for _ in 0..10_000 {
+        assert_eq!(machine.run(&arp), Fate::Passed);
+        assert_eq!(machine.run(&solicitation), Fate::Passed);
+    }
+    assert_eq!(machine.number(PASSED_AT), 20_000);
+}
+
+#[test]
+fn a_port_that_was_idle_for_hours_has_empty_queues() {
+    let mut machine = Machine::new(&plan());
+    let fates = |machine: &mut Machine, at_ns: u64| -> Vec<Fate> {
+        let packet = Packet::ipv4(at_ns, 1500, 34, 0);
+        (0..100).map(|_| machine.run(&packet)).collect()
+    };
+    let day = 86_400_000_000_000;
+    for times in 1..4 {
+        let fates = fates(&mut machine, times * day);
+        // 84 packets of 1,500 bytes are the first depth of 125,000 bytes or more.
+        assert_eq!(fates[83], Fate::Passed);
+        assert_eq!(fates[84], Fate::Dropped);
+    }
+}
