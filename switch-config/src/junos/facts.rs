@@ -70,7 +70,8 @@ pub(super) fn limits(version: &str) -> Limits {
             queues: Fact::new(
                 8,
                 "juniper.net, Defining CoS Queue Scheduling Priority (QFX): one forwarding class \
-                 set can be strict-high, with all its queues; that there are 8 unicast queues a port is general knowledge",
+                 set can be strict-high, with all its queues; that a port has 8 unicast queues \
+                 is general knowledge",
             ),
             not_ect: Fact::new(NotEct::DropsEarly, QFX5100),
             remarks: &STRICT_SET_REMARKS,
