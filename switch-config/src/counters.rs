@@ -139,7 +139,7 @@ fn judge_control(count: &QueueCount) -> (Verdict, String) {
         "{} sent, {marked} marked, {early} dropped early, {} without room",
         count.sent, count.full
     );
-    if marked + early > 0 {
+    if marked > 0 || early > 0 {
         let text = format!("{told}: this queue must neither mark nor drop early");
         return (Verdict::Wrong, text);
     }
@@ -159,7 +159,7 @@ fn strangers(plan: &Plan, port: &str, counts: &[QueueCount]) -> Vec<Judgement> {
     let others = counts
         .iter()
         .filter(|count| count.port == port && !known(count.queue));
-    let acts = others.filter(|count| count.marked.unwrap_or(0) + count.early.unwrap_or(0) > 0);
+    let acts = others.filter(|count| count.marked > Some(0) || count.early > Some(0));
     acts.map(|count| Judgement {
         verdict: Verdict::Odd,
         place: format!("{port}, queue {}", count.queue),

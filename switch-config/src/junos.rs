@@ -10,6 +10,7 @@ mod read;
 mod show;
 mod statements;
 mod write;
+pub mod yang;
 
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};

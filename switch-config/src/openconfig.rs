@@ -9,6 +9,7 @@ mod paths;
 mod read;
 mod show;
 mod write;
+pub mod yang;
 
 use serde_json::{Value, json};
 

@@ -351,7 +351,11 @@ fn counters_of_three_shows_and_of_the_neutral_form_are_read() {
     );
     let neutral = r#"[{"port": "Ethernet1", "queue": 0, "sent": 1, "full": 0}]"#;
     assert_eq!(read(neutral)[0].sent, 1);
-    for (text, expected) in [("{}", "neither"), ("counters", "line 1")] {
+    for (text, expected) in [
+        ("{}", "no queues"),
+        ("", "no queues"),
+        ("counters", "line 1"),
+    ] {
         let error = eos().counters(&plan, text).expect_err("no counters");
         assert!(error.to_string().contains(expected), "{error}");
     }

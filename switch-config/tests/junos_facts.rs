@@ -1,9 +1,11 @@
 //! Junos: what is written reads back, changes nothing else, can be undone; mistakes are named.
 
+mod damage;
 mod mistakes;
 mod plans;
 mod properties;
 
+use damage::{damage, damaged, is_answered};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::plan::{Plan, PlanError};
@@ -23,6 +25,16 @@ proptest! {
     fn any_plan_reads_back_changes_only_itself_and_is_undone(drawn in drawn()) {
         for version in ["qfx5100", "qfx10000"] {
             hold(&drawn.plan(target(&format!("junos:{version}"))), EXPORT);
+        }
+    }
+
+    #[test]
+    fn any_damaged_text_is_answered_without_a_panic(damage in damage()) {
+        let plan = plan_of(target("junos"), 7);
+        let dialect = dialect::of(plan.target.platform);
+        let change = dialect.change(&plan, EXPORT).expect("it can be read").forward;
+        for good in [EXPORT, &dialect.render(&plan), &change] {
+            is_answered(&plan, EXPORT, &damaged(good, &damage));
         }
     }
 

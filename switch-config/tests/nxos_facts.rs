@@ -1,10 +1,12 @@
 //! NX-OS: what is written reads back, changes nothing else, can be undone; mistakes are named. No
 //! validator of NX-OS is known, so these are all the facts there are.
 
+mod damage;
 mod mistakes;
 mod plans;
 mod properties;
 
+use damage::{damage, damaged, is_answered};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::target::Platform;
@@ -21,6 +23,16 @@ proptest! {
     #[test]
     fn any_plan_reads_back_changes_only_itself_and_is_undone(drawn in drawn()) {
         hold(&drawn.plan(target("nxos")), EXPORT);
+    }
+
+    #[test]
+    fn any_damaged_text_is_answered_without_a_panic(damage in damage()) {
+        let plan = plan_of(target("nxos"), 7);
+        let dialect = dialect::of(plan.target.platform);
+        let change = dialect.change(&plan, EXPORT).expect("it can be read").forward;
+        for good in [EXPORT, &dialect.render(&plan), &change] {
+            is_answered(&plan, EXPORT, &damaged(good, &damage));
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 #   vm.sh build                          a root file system of them, as an initramfs
 #   vm.sh run FOLDER OUT [FILE...]       boots, runs FOLDER/guest.sh, copies what it wrote to OUT
 #
-# In the guest everything of FOLDER, and each FILE, lies in /test; what is written to /test/out comes
-# back. The exit code is guest.sh's. Nothing is installed on this machine: all lies in
+# In the guest everything of FOLDER, and each FILE, lies in /test; what is written to /test/out
+# comes back. The exit code is guest.sh's. Nothing is installed on this machine: all lies in
 # target/tools/vm, and is fetched and built once.
 #
 # Time in the guest goes by instructions (-icount): 2 ns each, and at once to the next timer when
@@ -19,7 +19,7 @@
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-PLACE=${GRADWIRE_VM:-$HERE/../../target/tools/vm}
+PLACE=$HERE/../../target/tools/vm
 mkdir -p "$PLACE"
 PLACE=$(cd "$PLACE" && pwd)
 LIBRARIES=$PLACE/qemu/usr/lib/x86_64-linux-gnu
@@ -47,8 +47,9 @@ unpack() {
 
 fetch() {
     [ "$(uname -m)" = x86_64 ] || cannot "the guest is of x86_64, this machine of $(uname -m)"
-    for tool in apt-get apt-cache dpkg-deb; do
-        command -v "$tool" >/dev/null || cannot "$tool is not here; the guest is made of Debian's packages"
+    for command in apt-get apt-cache dpkg-deb; do
+        command -v "$command" >/dev/null ||
+            cannot "$command is not here; the guest is made of Debian's packages"
     done
     local kernel qemu
     kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends:/ {print $2; exit}')
@@ -63,7 +64,7 @@ fetch() {
     unpack guest "${PACKAGES[@]}"
     # shellcheck disable=SC2086  # a list of names
     [ -z "$qemu" ] || unpack qemu $qemu
-    touch "$PLACE/fetched"
+    echo "${PACKAGES[*]}" >"$PLACE/fetched"
 }
 
 # Puts modules and what they need into the root file system.
@@ -101,7 +102,7 @@ archive() {
 }
 
 build() {
-    [ -e "$PLACE/fetched" ] || fetch
+    [ "$(cat "$PLACE/fetched" 2>/dev/null)" = "${PACKAGES[*]}" ] || fetch
     local root=$PLACE/root command
     rm -rf "$root" "$PLACE/initramfs.gz"
     mkdir -p "$root"/{bin,sbin,dev,proc,sys,tmp,run,var/run/netns}
@@ -118,8 +119,7 @@ build() {
     cp "$PLACE/guest/bin/kmod" "$root/bin/"
     ln -s ../bin/kmod "$root/sbin/modprobe"
     for command in "${COMMANDS[@]}"; do cp "$PLACE/guest/$command" "$root/sbin/"; done
-    # Programs of Rust need the last one, too.
-    add_libraries "$root" "$root"/sbin/* "$root"/bin/{kmod,sh} "$(command -v rustc || echo /bin/sh)"
+    add_libraries "$root" "$root"/sbin/* "$root"/bin/{kmod,sh}
     cp "$HERE/init" "$root/init"
     chmod +x "$root/init"
     archive "$root" | gzip -1 >"$PLACE/new.gz"
@@ -136,17 +136,18 @@ run() {
     scratch=$(mktemp -d -p "$PLACE")
     # shellcheck disable=SC2064  # the folder of now
     trap "rm -rf '$scratch'" EXIT
-    mkdir -p "$scratch/tree/test/out" "$out"
-    cp -r "$folder"/. "$scratch/tree/test/"
+    mkdir -p "$scratch/first/test/out" "$out"
+    cp -r "$folder"/. "$scratch/first/test/"
     for file in "$@"; do
-        strip -o "$scratch/tree/test/$(basename "$file")" "$file" 2>/dev/null ||
-            cp "$file" "$scratch/tree/test/"
+        strip -o "$scratch/first/test/$(basename "$file")" "$file" 2>/dev/null ||
+            cp "$file" "$scratch/first/test/"
     done
+    add_libraries "$scratch/first" "$@"
     # The kernel unpacks one archive after the other; the first must not be a compressed one.
-    { archive "$scratch/tree" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
-    rm -rf "$scratch/root"
+    { archive "$scratch/first" && cat "$PLACE/initramfs.gz"; } >"$scratch/initramfs"
+    rm -rf "$scratch/first"
     LD_LIBRARY_PATH=$LIBRARIES QEMU_MODULE_DIR=$LIBRARIES/qemu \
-        timeout "${GRADWIRE_VM_SECONDS:-300}" "$qemu" \
+        timeout "600" "$qemu" \
         -L "$PLACE/qemu/usr/share/qemu" -L "$PLACE/qemu/usr/share/seabios" \
         -accel tcg -smp 1 -icount shift=1,sleep=off -seed 1 -rtc base=2026-01-01,clock=vm \
         -cpu max -m 768 -nographic -no-reboot -nodefaults \

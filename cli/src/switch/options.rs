@@ -55,8 +55,8 @@ Examples:
 
 Without --counters: the commands to run on the switch, and what they should show. With it: whether
 marks and drops happened in the queues where they belong, and nowhere else; exit code 1 when not.
-Besides its platform's own form a file may hold [{\"port\", \"queue\", \"sent\", \"marked\", \"early\",
-\"full\"}], counts of packets; a count that the platform lacks is left out.
+Besides its platform's own form a file may hold [{\"port\", \"queue\", \"sent\", \"marked\",
+\"early\", \"full\"}], counts of packets; a count that the platform lacks is left out.
   right    as the plan says          odd      a switch may do so, but look at it
   unseen   no traffic that could tell  wrong    against the plan";
 

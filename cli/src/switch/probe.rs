@@ -1,8 +1,8 @@
 //! `gradwire switch probe`: whether a fabric treats a job's tags as planned, seen from two hosts.
 //!
 //! One host serves; the other sends packets of all tags of a job, at rates that somebody chose,
-//! and asks what came of each. [`judge`] says what that means, [`print`] shows it, [`simulated`]
-//! sends the same packets through the simulator. What becomes of the switch's own counters is
+//! and asks what came of each. [`judge`] says what that means, [`mod@print`] shows it,
+//! [`simulated`] sends the same packets through the simulator. What becomes of the switch's own counters is
 //! `gradwire switch verify`'s.
 
 pub mod judge;
@@ -159,9 +159,9 @@ fn measure(options: &Probe, tags: &[Tagged]) -> Result<Passages, Failure> {
         source: std::io::Error::other(error),
     };
     let server = doctor::address(peer)?;
-    let mut client =
-        Client::connect(server, options.bind).map_err(|error| failed(Box::new(error)))?;
     let classes: Vec<u8> = tags.iter().map(Tagged::byte).collect();
+    let client = Client::connect_in(server, options.bind, classes[0]);
+    let mut client = client.map_err(|error| failed(Box::new(error)))?;
     let tagging = Tagging {
         classes: &classes,
         payload: options.payload as usize,

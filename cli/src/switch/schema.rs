@@ -4,6 +4,23 @@
 //! installed for it to be asked. [`yanglint`] asks Debian's; `nvue` and others are scripts for
 //! Python packages. Our own rules are in `gradwire-switch-config` and need none of these.
 
+/// Name and text of YANG files of a platform.
+macro_rules! yang_files {
+    ($platform:literal; $($name:literal),* $(,)?) => {
+        [$((
+            concat!($name, ".yang"),
+            include_str!(concat!(
+                "../../../../switch-config/schemas/yang/",
+                $platform,
+                "/",
+                $name,
+                ".yang"
+            )),
+        )),*]
+    };
+}
+
+mod published;
 mod sonic;
 mod yanglint;
 
@@ -43,10 +60,12 @@ pub enum Validation {
 pub fn validate(target: Target, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
+        Platform::OpenConfig => published::openconfig(text),
+        Platform::Junos => published::junos(text),
         Platform::Nvue => ask_python("nvueschema", target, NVUE, text),
         Platform::Eos => ask_python("pyavd", target, EOS, text),
-        other => Validation::Missing {
-            install: format!("no program is known that judges {} offline", other.name()),
+        Platform::Nxos | Platform::Linux => Validation::Missing {
+            install: format!("no program is known that judges {target} offline"),
         },
     }
 }

@@ -7,6 +7,7 @@ mod failing;
 mod golden;
 mod measuring;
 mod namespaces;
+mod probing;
 mod processes;
 mod sim;
 mod sweep;

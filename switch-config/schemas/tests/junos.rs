@@ -4,13 +4,12 @@
 mod plans;
 #[path = "../../tests/properties/mod.rs"]
 mod properties;
-#[path = "junos/tree.rs"]
-mod tree;
 
 use std::cell::OnceCell;
 
 use gradwire_schemas::Models;
 use gradwire_switch_config::dialect;
+use gradwire_switch_config::junos::yang;
 use gradwire_switch_config::target::Platform;
 use properties::{findings, hold, hold_over, plan_of, target};
 use proptest::prelude::*;
@@ -23,10 +22,9 @@ thread_local! {
 
 /// What both programs say of `set` lines.
 fn judge(text: &str) -> Result<(), String> {
-    let modules = ["junos-qfx-conf-root", "junos-qfx-conf-class-of-service"];
-    let document = tree::tree(text);
+    let document = yang::document(text).expect("these are `set` lines");
     MODELS.with(|models| {
-        let models = models.get_or_init(|| Models::load("junos", &modules));
+        let models = models.get_or_init(|| Models::load("junos", &yang::MODULES));
         models.judge_alike(&document)
     })
 }
@@ -63,6 +61,7 @@ fn broken_statements_are_refused_by_the_models() {
     let plan = plan_of(target("junos:qfx5100"), 7);
     let text = dialect::of(Platform::Junos).render(&plan);
     let long = format!("priority {}", "x".repeat(65));
+    let long_map = format!("scheduler-maps {}", "x".repeat(65));
     let long_profile = format!("drop-profile {}", "x".repeat(65));
     for (from, to, reason) in [
         ("queue-num 5", "queue-num abc", "queue-num"),
@@ -88,16 +87,7 @@ fn broken_statements_are_refused_by_the_models() {
         ),
         ("priority strict-high", &long, "priority"),
         ("unit 0 ", "unit x ", "unit"),
-        (
-            "explicit-congestion-notification",
-            "explicit-notification",
-            "explicit-notification",
-        ),
-        (
-            "explicit-congestion-notification",
-            "explicit-congestion-notification on",
-            "explicit",
-        ),
+        ("scheduler-maps gradwire-400G", &long_map, "ength"),
         (
             "drop-probability 0\n",
             "drop-probability -1\n",

@@ -34,17 +34,24 @@ pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
             sand(&value, &mut counts),
         ];
         if found.iter().all(Option::is_none) {
-            return Err(ReadError {
-                what: WHAT,
-                line: None,
-                message: "neither `intfQueueCounters` nor `egressQueueCounters` nor `interfaces`; \
-                          give `show qos interfaces ecn counters queue | json` and `show \
-                          interfaces counters queue detail | json`"
-                    .to_owned(),
-            });
+            return Err(foreign());
         }
     }
-    Ok(counts.into_values().collect())
+    match counts.is_empty() {
+        true => Err(foreign()),
+        false => Ok(counts.into_values().collect()),
+    }
+}
+
+fn foreign() -> ReadError {
+    ReadError {
+        what: WHAT,
+        line: None,
+        message:
+            "no queues under `intfQueueCounters`, `egressQueueCounters` or `interfaces`; give \
+                  `show interfaces counters queue detail | json` (on Jericho: `drops` for `detail`)"
+                .to_owned(),
+    }
 }
 
 fn count<'a>(counts: &'a mut Counts, port: &str, queue: u8) -> &'a mut QueueCount {

@@ -50,6 +50,11 @@ const LAB_REMARKS: &[Fact<&str>] = &[
          millisecond or 4 KB",
         "ours",
     ),
+    Fact::new(
+        "behind HTB, RED does not notice that the lowest busy queue has drained: after a congested \
+         time its first packets, log2(depth / threshold) of them, are judged by what was there",
+        "net/sched/sch_red.c, red_dequeue; sch_htb.c, htb_deactivate; measured with Linux 6.1",
+    ),
     SWITCH_REMARKS[0],
     SWITCH_REMARKS[1],
     SWITCH_REMARKS[2],

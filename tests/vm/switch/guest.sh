@@ -45,17 +45,21 @@ probe middle 1M,3M,8M,1M
 probe last 1M,2M,2M,7M
 probe edge 1M,2M,6.9M,1M
 
-# A job of two ranks over the same switch.
-counters job-before.json
-for rank in 0 1; do
-    host=$(echo $rank | tr 01 AB)
-    on $host gradwire rank --rank $rank --world 2 --rendezvous 10.0.0.1:29400 --token test \
-        --bind 10.0.0.$((rank + 1)) --job /test/job.toml --bytes 256K --iterations 6 \
-        >$OUT/rank$rank.json 2>$OUT/rank$rank.errors &
-    eval "rank$rank=\$!"
-done
-# shellcheck disable=SC2154  # set above
-wait "$rank0"
-wait "$rank1"
-counters job-after.json
-echo "job: $(cut -d' ' -f1 /proc/uptime)"
+# A job of two ranks over the same switch; name and tolerance.
+job() {
+    counters "$1-before.json"
+    for rank in 0 1; do
+        on "$(echo $rank | tr 01 AB)" gradwire rank --rank $rank --world 2 --token test \
+            --rendezvous 10.0.0.1:29400 --bind 10.0.0.$((rank + 1)) --job /test/job.toml \
+            --tolerance "$2" --bytes 256K --iterations 4 \
+            >"$OUT/$1-rank$rank.json" 2>"$OUT/$1-rank$rank.errors" &
+        eval "rank$rank=\$!"
+    done
+    # shellcheck disable=SC2154  # set above
+    wait "$rank0"
+    wait "$rank1"
+    counters "$1-after.json"
+    echo "$1: $(cut -d' ' -f1 /proc/uptime)"
+}
+job lossy 5%
+job exact 0%

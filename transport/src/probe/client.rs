@@ -105,6 +105,18 @@ impl Client {
     /// # Errors
     /// [`ConnectError`] when there is no answer after 3 s.
     pub fn connect(server: SocketAddr, local: Option<IpAddr>) -> Result<Self, ConnectError> {
+        Self::connect_in(server, local, 0)
+    }
+
+    /// The same, greeting in packets of a traffic class (DSCP and ECN).
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_in(
+        server: SocketAddr,
+        local: Option<IpAddr>,
+        class: u8,
+    ) -> Result<Self, ConnectError> {
         let failed = |source| ConnectError::Socket { server, source };
         let local = match local {
             Some(local) => local,
@@ -124,7 +136,7 @@ impl Client {
             patience: GREETING_PATIENCE,
             refusals: Vec::new(),
         };
-        client.greet()?;
+        client.greet(class)?;
         Ok(client)
     }
 
@@ -164,10 +176,12 @@ impl Client {
         (!text.is_empty()).then_some(text)
     }
 
-    fn greet(&mut self) -> Result<(), ConnectError> {
+    fn greet(&mut self, class: u8) -> Result<(), ConnectError> {
         let server = self.server;
         let hello = Question {
             kind: Kind::Hello,
+            class,
+            answer_class: class,
             ..Question::PLAIN
         };
         for _ in 0..GREETINGS {

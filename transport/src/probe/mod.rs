@@ -1,5 +1,6 @@
 //! Probes of this host and of the path to another one: what `gradwire doctor` and
-//! `gradwire switch probe` measure. Nothing here judges; a number that could not be had is an absent number.
+//! `gradwire switch probe` measure. Nothing here judges; a number that could not be had is an
+//! absent number.
 //!
 //! Start here:
 //! - [`Server`]: answers probes on the other host, never with more bytes than it was sent.

@@ -180,23 +180,24 @@ fn data(class: &Class<'_>) -> (Verdict, String) {
     }
 }
 
-/// Of two classes the higher one loses no larger share and waits no longer.
+/// Of two classes the higher one loses no larger share and waits no longer. It may where it alone
+/// is more than the link carries: then it fills its own queue, and the lower one does not.
 fn order(classes: &[Class<'_>]) -> Judgement {
     let place = "order of classes";
-    let spoke = |class: &&Class<'_>| class.protected.received >= FEW;
+    let spoke = |class: &&Class<'_>| class.protected.sent >= FEW;
     let classes: Vec<&Class<'_>> = classes.iter().filter(spoke).collect();
     for pair in classes.windows(2) {
         let [high, low] = [&pair[0], &pair[1]];
         let shares = [high, low].map(|class| share(lost(class.protected), class.protected.sent));
         if shares[0] > shares[1] + CLEAR {
             let text = format!(
-                "{} loses {:.1} % of what is protected, {} below it {:.1} %: it is not served first",
+                "{} loses {:.1} % of what is protected, {} below it {:.1} %: is it served first?",
                 high.name,
                 100.0 * shares[0],
                 low.name,
                 100.0 * shares[1]
             );
-            return judgement(Verdict::Wrong, place, text);
+            return judgement(Verdict::Odd, place, text);
         }
         let waits = high.protected.delays.zip(low.protected.delays);
         if let Some((high_delays, low_delays)) = waits
@@ -220,5 +221,150 @@ fn order(classes: &[Class<'_>]) -> Judgement {
             "no class loses more, or waits longer, than the one below it".to_owned(),
         ),
         false => judgement(Verdict::Unseen, place, "no queue was deep".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gradwire_netsim::transports::open_loop::Stream;
+    use gradwire_protocol::units::{Class as Number, Dscp, Rate};
+
+    use super::*;
+
+    /// Control, and two classes of each a protected and a droppable stream.
+    fn tags() -> Vec<Tagged> {
+        let kinds = [
+            (0, 40, Ecn::Ect),
+            (1, 34, Ecn::Ect),
+            (1, 34, Ecn::NotEct),
+            (2, 26, Ecn::Ect),
+            (2, 26, Ecn::NotEct),
+        ];
+        let tag = |(class, dscp, ecn)| Tagged {
+            class: Number(class),
+            stream: Stream {
+                dscp: Dscp(dscp),
+                ecn,
+                rate: Rate::from_gbps(1),
+                payload: 1_000,
+            },
+        };
+        kinds.map(tag).to_vec()
+    }
+
+    fn came(lost: u32, marked: u32) -> Passage {
+        Passage {
+            sent: 1_000,
+            received: 1_000 - lost,
+            marked,
+            delays: Some((Duration::from_millis(1), Duration::from_millis(2))),
+            ..Passage::default()
+        }
+    }
+
+    /// As it should be: the last class is congested.
+    fn good() -> Passages {
+        let [none, marks, drops] = [came(0, 0), came(0, 600), came(550, 0)];
+        Passages {
+            streams: vec![none, none, none, marks, drops],
+            ..Passages::default()
+        }
+    }
+
+    /// Verdicts by place, where they are not right.
+    fn found(passages: &Passages) -> Vec<(String, Verdict)> {
+        let all = all(&tags(), passages).into_iter();
+        let all = all.filter(|one| one.verdict != Verdict::Right);
+        all.map(|one| (one.place, one.verdict)).collect()
+    }
+
+    fn changed(stream: usize, passage: Passage) -> Vec<(String, Verdict)> {
+        let mut passages = good();
+        passages.streams[stream] = passage;
+        found(&passages)
+    }
+
+    fn only(place: &str, verdict: Verdict) -> Vec<(String, Verdict)> {
+        vec![
+            ("class-1".to_owned(), Verdict::Unseen),
+            (place.to_owned(), verdict),
+        ]
+    }
+
+    #[test]
+    fn marks_and_drops_in_one_queue_are_right_and_a_shallow_queue_tells_nothing() {
+        let unseen = vec![("class-1".to_owned(), Verdict::Unseen)];
+        assert_eq!(found(&good()), unseen);
+    }
+
+    #[test]
+    fn a_lost_or_marked_control_packet_is_wrong() {
+        for passage in [came(1, 0), came(0, 1)] {
+            let mut expected = only("control", Verdict::Wrong);
+            expected.reverse();
+            assert_eq!(changed(0, passage), expected);
+        }
+    }
+
+    #[test]
+    fn a_changed_tag_is_wrong() {
+        let rewritten = Passage {
+            rewritten: 1,
+            ..came(0, 0)
+        };
+        let bleached = Passage {
+            bleached: 1,
+            ..came(0, 0)
+        };
+        for (stream, passage) in [(1, rewritten), (1, bleached), (2, came(0, 1))] {
+            let found = changed(stream, passage);
+            let [(place, verdict), ..] = &found[..] else {
+                panic!("nothing found");
+            };
+            assert_eq!((place.as_str(), *verdict), ("tags", Verdict::Wrong));
+        }
+    }
+
+    #[test]
+    fn a_queue_that_does_not_tell_protected_from_droppable_is_wrong() {
+        let found = changed(3, came(600, 0));
+        assert_eq!(found, only("class-2", Verdict::Wrong));
+    }
+
+    #[test]
+    fn a_queue_that_marks_and_drops_nothing_early_is_wrong() {
+        assert_eq!(changed(4, came(0, 0)), only("class-2", Verdict::Wrong));
+    }
+
+    #[test]
+    fn drops_without_marks_and_a_full_buffer_are_odd() {
+        assert_eq!(changed(3, came(0, 0)), only("class-2", Verdict::Odd));
+        assert_eq!(changed(3, came(30, 500)), only("class-2", Verdict::Odd));
+    }
+
+    #[test]
+    fn a_class_that_loses_more_or_waits_longer_than_the_one_below_it_is_odd() {
+        let mut passages = good();
+        passages.streams[1] = came(100, 500);
+        passages.streams[2] = came(500, 0);
+        let odd = ("order of classes".to_owned(), Verdict::Odd);
+        assert!(found(&passages).contains(&odd));
+        let mut passages = good();
+        let waits = [50, 60].map(Duration::from_millis);
+        passages.streams[1].delays = Some((waits[0], waits[1]));
+        assert!(found(&passages).contains(&odd));
+    }
+
+    #[test]
+    fn what_a_busy_receiver_drops_makes_losses_uncertain() {
+        let mut passages = good();
+        passages.streams[0] = came(10, 0);
+        passages.kernel_drops = 10;
+        let found = found(&passages);
+        let wrong = found.iter().any(|(_, verdict)| *verdict == Verdict::Wrong);
+        assert!(!wrong, "{found:?}");
+        assert!(found.contains(&("the other host".to_owned(), Verdict::Odd)));
     }
 }

@@ -5,16 +5,7 @@ use gradwire_switch_config::sonic::yang;
 use super::Validation;
 use super::yanglint::{self, Models};
 
-macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        [$((
-            concat!($name, ".yang"),
-            include_str!(concat!("../../../../switch-config/schemas/yang/sonic/", $name, ".yang")),
-        )),*]
-    };
-}
-
-const FILES: [(&str, &str); 23] = files![
+const FILES: [(&str, &str); 23] = yang_files!["sonic";
     "sonic-buffer-pg",
     "sonic-buffer-pool",
     "sonic-buffer-profile",

@@ -1,15 +1,21 @@
-//! From `set` lines to the tree of Juniper's models, as far as class-of-service is written by us
-//! or stands in our export.
+//! Statements as a document of Juniper's models (RFC 7951), which validators read.
 //!
-//! The command line leaves some names of the models out; [`SHAPES`] says which. What is not
-//! class-of-service is left out of the tree: its models are larger than all others together.
+//! The command line leaves some names of the models out; `SHAPES` says which, for the statements
+//! that we write and those that stand beside them. What has another shape, and what is not
+//! class-of-service, is left out: those models are larger than all others together.
 
 use serde_json::{Map, Value, json};
+
+use super::statements::Statements;
+use crate::reading::ReadError;
+
+/// Modules to load, in order; what they import is found beside them.
+pub const MODULES: [&str; 2] = ["junos-qfx-conf-root", "junos-qfx-conf-class-of-service"];
 
 /// Statements, word by word: `a` a container, `a[]` a list with its key behind, `a=` a leaf, `a*`
 /// a list of values, `a!` a leaf without a value, `a{b,c}` a list whose keys are named, and `(a)`
 /// before one of these a name that is not typed.
-const SHAPES: [&str; 18] = [
+const SHAPES: [&str; 22] = [
     "classifiers dscp[] forwarding-class[] loss-priority[] code-points*",
     "classifiers dscp[] import=",
     "drop-profiles[] interpolate fill-level*",
@@ -28,32 +34,46 @@ const SHAPES: [&str; 18] = [
     "rewrite-rules dscp[] forwarding-class[] loss-priority[] code-point=",
     "scheduler-maps[] forwarding-class[] scheduler=",
     "schedulers[] drop-profile-map{loss-priority,protocol} drop-profile=",
-    "schedulers[] (any)=",
+    "schedulers[] priority=",
+    "schedulers[] explicit-congestion-notification!",
+    "schedulers[] buffer-size percent=",
+    "schedulers[] transmit-rate percent=",
+    "schedulers[] transmit-rate (rate)=",
 ];
 
 /// Leaves whose type is a number.
-const NUMBERS: [&str; 4] = ["queue-num", "fill-level", "drop-probability", "unit"];
+const NUMBERS: [&str; 5] = [
+    "queue-num",
+    "fill-level",
+    "drop-probability",
+    "percent",
+    "unit",
+];
 
-/// The tree of a text, as a document of RFC 7951.
-pub(crate) fn tree(text: &str) -> String {
+/// Writes the class-of-service of an export as a document of [`MODULES`].
+///
+/// # Errors
+/// [`ReadError`] when the text is no export in `set` lines.
+pub fn document(text: &str) -> Result<String, ReadError> {
+    let statements = Statements::parse(text)?;
     let mut root = Map::new();
-    for line in text.lines() {
-        let Some(statement) = line.strip_prefix("set class-of-service ") else {
+    for words in statements.all() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let Some((&"class-of-service", words)) = words.split_first() else {
             continue;
         };
-        let words: Vec<&str> = statement.split(' ').collect();
         let shape = SHAPES.iter().find_map(|shape| {
-            let mut trial = Map::new();
             let steps: Vec<&str> = shape.split(' ').collect();
-            put(&mut trial, &steps, &words).then_some(steps)
+            put(&mut Map::new(), &steps, words).then_some(steps)
         });
-        let steps = shape.unwrap_or_else(|| panic!("`{line}` has a shape that is not known"));
-        put(&mut root, &steps, &words);
+        if let Some(steps) = shape {
+            put(&mut root, &steps, words);
+        }
     }
-    let root = json!({"junos-qfx-conf-root:configuration": {
+    let document = json!({"junos-qfx-conf-root:configuration": {
         "junos-qfx-conf-class-of-service:class-of-service": root,
     }});
-    root.to_string()
+    Ok(document.to_string())
 }
 
 /// Puts a statement into a tree; `false` when it has another shape.
@@ -67,22 +87,21 @@ fn put(tree: &mut Map<String, Value>, steps: &[&str], words: &[&str]) -> bool {
         .strip_prefix('(')
         .and_then(|name| name.strip_suffix(')'));
     let (name, words) = match (untyped, words.split_first()) {
-        (Some("any"), Some((first, rest))) => (*first, rest),
         (Some(name), _) => (name, words),
         (None, Some((first, rest))) if *first == name => (name, rest),
         (None, _) => return false,
     };
-    let empty = || Value::Object(Map::new());
     match (kind, words) {
         ("", _) => {
-            let child = tree.entry(name).or_insert_with(empty);
-            put(child.as_object_mut().expect("a container"), steps, words)
+            let child = tree.entry(name).or_insert_with(|| json!({}));
+            let child = child.as_object_mut();
+            child.is_some_and(|child| put(child, steps, words))
         }
         ("[]", [key, rest @ ..]) => {
             let keys = vec![("name".to_owned(), value(name, key))];
-            put(entry(tree, name, keys), steps, rest)
+            entry(tree, name, keys).is_some_and(|entry| put(entry, steps, rest))
         }
-        ("!", []) | ("=", []) => {
+        ("!", []) => {
             tree.insert(name.to_owned(), json!([null]));
             steps.is_empty()
         }
@@ -92,42 +111,57 @@ fn put(tree: &mut Map<String, Value>, steps: &[&str], words: &[&str]) -> bool {
         }
         ("*", [word]) => {
             let list = tree.entry(name).or_insert_with(|| json!([]));
-            list.as_array_mut().expect("a list").push(value(name, word));
-            steps.is_empty()
+            let list = list.as_array_mut();
+            list.map(|list| list.push(value(name, word))).is_some()
         }
-        (named, _) => {
+        (named, _) if named.starts_with('{') => {
             let names = named.trim_matches(['{', '}']).split(',');
-            let mut rest = words;
-            let mut keys = Vec::new();
-            for key in names {
-                let [typed, word, behind @ ..] = rest else {
-                    return false;
-                };
-                if *typed != key {
-                    return false;
-                }
-                keys.push((key.to_owned(), json!(word)));
-                rest = behind;
-            }
-            put(entry(tree, name, keys), steps, rest)
+            let Some((keys, rest)) = named_keys(names, words) else {
+                return false;
+            };
+            entry(tree, name, keys).is_some_and(|entry| put(entry, steps, rest))
         }
+        _ => false,
     }
+}
+
+/// Keys of an entry of a list, and their values.
+type Keys = Vec<(String, Value)>;
+
+/// Keys that are typed with their names, and the words behind them.
+fn named_keys<'a, 'b>(
+    names: impl Iterator<Item = &'a str>,
+    words: &'b [&'b str],
+) -> Option<(Keys, &'b [&'b str])> {
+    let mut rest = words;
+    let mut keys = Vec::new();
+    for name in names {
+        let [typed, word, behind @ ..] = rest else {
+            return None;
+        };
+        if *typed != name {
+            return None;
+        }
+        keys.push((name.to_owned(), json!(word)));
+        rest = behind;
+    }
+    Some((keys, rest))
 }
 
 /// The entry of a list that has these keys; it is made where it is not there.
 fn entry<'a>(
     tree: &'a mut Map<String, Value>,
     list: &str,
-    keys: Vec<(String, Value)>,
-) -> &'a mut Map<String, Value> {
+    keys: Keys,
+) -> Option<&'a mut Map<String, Value>> {
     let list = tree.entry(list).or_insert_with(|| json!([]));
-    let list = list.as_array_mut().expect("a list");
+    let list = list.as_array_mut()?;
     let same = |entry: &Value| keys.iter().all(|(key, value)| &entry[key] == value);
     let at = list.iter().position(same).unwrap_or(list.len());
     if at == list.len() {
         list.push(Value::Object(keys.into_iter().collect()));
     }
-    list[at].as_object_mut().expect("an entry")
+    list[at].as_object_mut()
 }
 
 fn value(name: &str, word: &str) -> Value {
