@@ -4,6 +4,7 @@
 //! - [`simulation`]: a fabric, a workload, a transport and a job in, an [`outcome`] out.
 //! - [`fabric`]: hosts, switches and links; [`workload`]: what they carry; both from one line, from
 //!   TOML, or from the files of other simulators.
+//! - [`model`]: models that are trained, and the times of their gradients.
 //! - [`host`]: the seam between the fabric and what runs on a host; [`transports`]: gradwire's own
 //!   `Endpoint` and `Communicator`, and the references beside it.
 //! - [`region`]: the loop. Around it [`calendar`] (events), [`packets`] (their arena), [`port`]
@@ -21,6 +22,7 @@ pub mod fabric;
 pub mod flows;
 pub mod host;
 pub mod link;
+pub mod model;
 pub mod network;
 pub mod outcome;
 pub mod packets;

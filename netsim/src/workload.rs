@@ -25,6 +25,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
 pub use check::WorkloadError;
 pub use placement::PlacementError;
+pub(crate) use words::did_you_mean;
 
 /// The hosts that a workload is made for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
