@@ -83,6 +83,8 @@ Examples:
   gradwire sim run single:65@100G incast:64x64KB --tolerance 10% --json
   gradwire sim run leaf-spine:9x16x4@100G poisson:websearch@0.6:10ms --transport dctcp
   gradwire sim run fabric.toml flows.cm --set transport.window=1MiB --seed 7 --threads 2
+  gradwire sim run single:16@25G step:vgg16:ps=8,scale=16
+  gradwire sim run leaf-spine:2x4x2@25G step:mine.csv:ddp,steps=5,slow=1.2,algorithm=ring
 
 Times are simulated microseconds; percentiles are of flows that ended, by nearest rank.
   FCT        from a flow's start until its receiver has all that it needs
@@ -91,6 +93,14 @@ Times are simulated microseconds; percentiles are of flows that ended, by neares
   early      droppable packets that a queue above its threshold dropped
   full       packets that found no room
   marked     protected packets that a queue above its threshold marked
+
+Training steps are step:MODEL:HOW; HOW is ddp (buckets of 25 MiB), tensors (an all-reduce for each)
+or ps=8 (parameter servers on the first 8 hosts). Options behind it, with commas:
+  steps=3         how many; a step is timed from the end of its forward pass to the end of the next
+  slow=1.5        the last worker computes 1.5 times as long
+  update=all      a forward pass waits for all updates; without it, each layer for its own
+  algorithm=ring  of all-reduces; without it, as the job says
+  scale=16        a 16th of all sizes and times, which takes a 16th of the run
 
 Exit code 1, with the table of what ended, when flows or tasks have not ended at --limit.
 JSON: one object on one line; times in microseconds, rates in Gb/s (10^9 bits per second).";

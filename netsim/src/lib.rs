@@ -10,7 +10,7 @@
 //! - [`region`]: the loop. Around it [`calendar`] (events), [`packets`] (their arena), [`port`]
 //!   (queues), [`routing`] and [`wiring`] (what is fixed), [`flows`] (what begins when) and
 //!   [`parallel`] (several threads, the same bytes).
-//! - [`statistics`]: percentiles and slowdowns of an outcome.
+//! - [`statistics`]: percentiles and slowdowns of an outcome; [`steps`]: its training steps.
 //! - [`network`] and [`link`]: machines joined pair by pair by links that lose, reorder and
 //!   duplicate, with real payloads: where the protocol's properties are tested.
 //!
@@ -32,6 +32,7 @@ pub mod region;
 pub mod routing;
 pub mod simulation;
 pub mod statistics;
+pub mod steps;
 pub mod transports;
 pub mod wiring;
 pub mod workload;

@@ -1,4 +1,4 @@
-//! `gradwire model`: what is listed, shown and refused.
+//! `gradwire model`, and training steps of its models: what is shown and what is refused.
 
 use crate::processes::{errors, file, objects, run};
 
@@ -69,4 +69,82 @@ fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
         assert_eq!(error.lines().count(), 1, "{error}");
         assert!(error.contains(&said), "{error}");
     }
+}
+
+#[test]
+fn steps_of_a_users_table_are_simulated_and_told() {
+    let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
+    let path = file("trained.csv", table);
+    let path = path.to_str().expect("a plain path");
+    let line = format!("step:{path}:tensors,steps=2,slow=2");
+    let run_it = ["sim", "run", "single:4@100G", &line];
+    let summary = objects(&run(&[&run_it[..], &["--json"]].concat())).remove(0);
+    let training = &summary["training"];
+    assert_eq!(
+        (&training["steps"], &training["workers"]),
+        (&2.into(), &4.into())
+    );
+    assert_eq!(training["compute_us"], 34.002);
+    let iterations = training["iterations_us"]
+        .as_array()
+        .expect("two have ended");
+    assert_eq!(iterations.len(), 2);
+    let (mean, exposed) = (&training["iteration_us"], &training["exposed_us"]);
+    let apart = mean
+        .as_f64()
+        .zip(exposed.as_f64())
+        .map(|(mean, exposed)| mean - exposed);
+    assert!(
+        apart.is_some_and(|apart| (apart - 34.002).abs() < 1e-6),
+        "{training}"
+    );
+    assert_eq!(training["losses"][1]["layer"], "last");
+    let text = printed(&run_it);
+    assert!(
+        text.contains("\n  computing                     34.0\n"),
+        "{text}"
+    );
+    assert!(text.contains("communication that nothing hides"), "{text}");
+}
+
+#[test]
+fn steps_that_cannot_be_are_refused_with_one_line() {
+    let path = file(
+        "nothing.csv",
+        "layer,parameters,forward_ns,backward_ns\na,0,1,1\n",
+    );
+    let path = path.to_str().expect("a plain path");
+    for (line, said) in [
+        (
+            format!("step:{path}:ddp"),
+            format!("{path}: no layer has parameters"),
+        ),
+        (
+            "step:vgg61:ddp".to_owned(),
+            "(did you mean `vgg16`?)".to_owned(),
+        ),
+        (
+            "step:vgg16:ps=4".to_owned(),
+            "needs 5 hosts or more; there are 4".to_owned(),
+        ),
+        (
+            "step:vgg16:ddp,steps=no".to_owned(),
+            "steps=`no`: allowed are".to_owned(),
+        ),
+    ] {
+        let output = run(&["sim", "run", "single:4@100G", &line]);
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains(&said), "{error}");
+    }
+    let dctcp = [
+        "sim",
+        "run",
+        "single:4@100G",
+        "step:vgg16:ddp",
+        "--transport",
+        "dctcp",
+    ];
+    assert_eq!(run(&dctcp).status.code(), Some(2));
 }
