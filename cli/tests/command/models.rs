@@ -76,34 +76,25 @@ fn steps_of_a_users_table_are_simulated_and_told() {
     let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
     let path = file("trained.csv", table);
     let path = path.to_str().expect("a plain path");
-    let line = format!("step:{path}:tensors,steps=2,slow=2");
-    let run_it = ["sim", "run", "single:4@100G", &line];
-    let summary = objects(&run(&[&run_it[..], &["--json"]].concat())).remove(0);
+    let line = format!("step:{path}:tensors,steps=2");
+    let words = ["sim", "run", "single:4@100G", &line];
+    let summary = objects(&run(&[&words[..], &["--json"]].concat())).remove(0);
     let training = &summary["training"];
-    assert_eq!(
-        (&training["steps"], &training["workers"]),
-        (&2.into(), &4.into())
-    );
-    assert_eq!(training["compute_us"], 34.002);
-    let iterations = training["iterations_us"]
-        .as_array()
-        .expect("two have ended");
-    assert_eq!(iterations.len(), 2);
-    let (mean, exposed) = (&training["iteration_us"], &training["exposed_us"]);
-    let apart = mean
-        .as_f64()
-        .zip(exposed.as_f64())
-        .map(|(mean, exposed)| mean - exposed);
-    assert!(
-        apart.is_some_and(|apart| (apart - 34.002).abs() < 1e-6),
-        "{training}"
-    );
+    assert_eq!(training["steps"], 2, "{training}");
+    assert_eq!(training["workers"], 4, "{training}");
+    assert_eq!(training["compute_us"], 17.001, "{training}");
+    let iterations = training["iterations_us"].as_array();
+    assert_eq!(iterations.map(Vec::len), Some(2), "{training}");
+    let number = |key: &str| training[key].as_f64().expect("a step has ended");
+    let (mean, exposed) = (number("iteration_us"), number("exposed_us"));
+    assert!((mean - exposed - 17.001).abs() < 1e-6, "{training}");
+    assert!(exposed > 1.0, "the front layer's round trip: {training}");
     assert_eq!(training["losses"][1]["layer"], "last");
-    let text = printed(&run_it);
-    assert!(
-        text.contains("\n  computing                     34.0\n"),
-        "{text}"
-    );
+    let text = printed(&words);
+    let mut rows = text
+        .lines()
+        .map(|row| row.split_whitespace().collect::<Vec<_>>());
+    assert!(rows.any(|row| row == ["computing", "17.0"]), "{text}");
     assert!(text.contains("communication that nothing hides"), "{text}");
 }
 
