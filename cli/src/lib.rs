@@ -10,6 +10,7 @@
 //! - [`top`]: `gradwire top`: a running job, as its ranks tell it.
 //! - [`trace`]: `gradwire trace`: what the flight recorders of ranks have left.
 //! - [`switch`]: `gradwire switch`: the configuration of switches, checked, changed, verified.
+//! - [`model`]: `gradwire model`: the models of simulated training steps.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
 //!
@@ -21,6 +22,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod job;
+pub mod model;
 pub mod netns;
 pub mod perf;
 pub mod rank;
@@ -87,6 +89,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Sim(SimCommand::Compare(compare)) => sim::compare::compare(&compare),
         Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),
         Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
+        Command::Model(command) => model::run(&command),
         Command::Switch(command) => switch::run(&command),
         Command::PerfRank => perf::worker::run(),
     }

@@ -4,7 +4,7 @@
 //! - [`scenario`]: what is simulated: the options that all commands share, and how they become a
 //!   setup of the simulator; [`files`]: fabrics and workloads as they are given.
 //! - [`run`], [`compare`], [`sweep`], [`report`]: the commands.
-//! - [`summary`]: the numbers of one run, for programs.
+//! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
 //! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
 //! - [`svg`], [`chart`], [`timeline`], [`map`], [`page`]: the pictures of a report.
 //! - [`output`]: files that are there whole or not at all.
@@ -26,3 +26,4 @@ pub mod summary;
 pub mod svg;
 pub mod sweep;
 pub mod timeline;
+pub mod training;

@@ -4,12 +4,13 @@
 //! - [`simulation`]: a fabric, a workload, a transport and a job in, an [`outcome`] out.
 //! - [`fabric`]: hosts, switches and links; [`workload`]: what they carry; both from one line, from
 //!   TOML, or from the files of other simulators.
+//! - [`model`]: models that are trained, and the times of their gradients.
 //! - [`host`]: the seam between the fabric and what runs on a host; [`transports`]: gradwire's own
 //!   `Endpoint` and `Communicator`, and the references beside it.
 //! - [`region`]: the loop. Around it [`calendar`] (events), [`packets`] (their arena), [`port`]
 //!   (queues), [`routing`] and [`wiring`] (what is fixed), [`flows`] (what begins when) and
 //!   [`parallel`] (several threads, the same bytes).
-//! - [`statistics`]: percentiles and slowdowns of an outcome.
+//! - [`statistics`]: percentiles and slowdowns of an outcome; [`steps`]: its training steps.
 //! - [`network`] and [`link`]: machines joined pair by pair by links that lose, reorder and
 //!   duplicate, with real payloads: where the protocol's properties are tested.
 //!
@@ -21,6 +22,7 @@ pub mod fabric;
 pub mod flows;
 pub mod host;
 pub mod link;
+pub mod model;
 pub mod network;
 pub mod outcome;
 pub mod packets;
@@ -30,6 +32,7 @@ pub mod region;
 pub mod routing;
 pub mod simulation;
 pub mod statistics;
+pub mod steps;
 pub mod transports;
 pub mod wiring;
 pub mod workload;

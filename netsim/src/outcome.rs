@@ -41,6 +41,10 @@ pub struct TaskOutcome {
     pub started: Option<Instant>,
     /// When it was complete.
     pub ended: Option<Instant>,
+    /// Of a collective, segments that others were to send to this host.
+    pub expected_segments: u64,
+    /// Of these, segments that this host did without.
+    pub lost_segments: u64,
 }
 
 /// What a port dropped and marked, of one class.

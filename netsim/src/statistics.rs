@@ -565,6 +565,8 @@ mod tests {
             task: 0,
             started: Some(at(2)),
             ended: Some(at(30)),
+            expected_segments: 0,
+            lost_segments: 0,
         };
         let flows = [flow(0, 5, 20), flow(1, 10, 25)];
         assert_eq!(makespan(&flows, &[task]), Span::from_micros(28));
@@ -669,6 +671,7 @@ mod tests {
             },
             after: Vec::new(),
             after_start: Vec::new(),
+            step: 0,
         };
         let workload = Workload {
             programs: vec![Program {
@@ -682,6 +685,8 @@ mod tests {
             task,
             started: Some(at(1)),
             ended: ended.map(at),
+            expected_segments: 0,
+            lost_segments: 0,
         };
         let outcomes = [outcome(0, None), outcome(1, Some(3)), outcome(2, Some(5))];
         let named = named_tasks(&workload, &outcomes);

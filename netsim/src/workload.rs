@@ -1,10 +1,11 @@
 //! What is to be carried: flows between hosts, and programs that ranks run.
 //!
 //! A [`Workload`] comes from a pattern ([`pattern`]), from flow sizes and a load ([`arrivals`]), or
-//! from a file of another tool ([`connection_matrix`], [`goal`], [`layers`], [`chakra`]). Flows
-//! are carried by every transport. Programs are what ranks of a training job do; their collectives
-//! run through `gradwire_collectives`. Whether a workload fits a fabric and can come to its end is
-//! decided in [`Workload::check`], on which hosts it runs in [`Workload::on_hosts`].
+//! from a model that is trained ([`training`]), or from a file of another tool
+//! ([`connection_matrix`], [`goal`], [`layers`], [`chakra`]). Flows are carried by every transport.
+//! Programs are what ranks of a training job do; their collectives run through
+//! `gradwire_collectives`. Whether a workload fits a fabric and can come to its end is decided in
+//! [`Workload::check`], on which hosts it runs in [`Workload::on_hosts`].
 
 pub mod arrivals;
 pub mod chakra;
@@ -12,6 +13,7 @@ pub mod connection_matrix;
 pub mod goal;
 pub mod layers;
 pub mod pattern;
+pub mod training;
 
 mod check;
 mod order;
@@ -25,6 +27,8 @@ use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
 pub use check::WorkloadError;
 pub use placement::PlacementError;
+pub use training::StepEnds;
+pub(crate) use words::did_you_mean;
 
 /// The hosts that a workload is made for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,6 +102,9 @@ pub struct Task {
     pub after: Vec<u32>,
     /// The tasks that must have started before, as indices in the same program.
     pub after_start: Vec<u32>,
+    /// The training step that it is part of, whose loss budget a collective spends; 0 where there
+    /// are no steps.
+    pub step: u32,
 }
 
 /// What a task does.
@@ -111,8 +118,8 @@ pub enum Work {
         /// Which unit, such as a GPU's compute stream.
         unit: u16,
     },
-    /// Takes part in a collective. The n-th collective of a group on one rank meets the n-th on all
-    /// others.
+    /// Takes part in a collective. The n-th collective of a group in one program meets the n-th in
+    /// all others, whichever starts first.
     Collective {
         /// Which.
         kind: CollectiveKind,
@@ -121,8 +128,9 @@ pub enum Work {
         /// Bytes of the whole tensor: what an all-reduce reduces, what a reduce-scatter takes in,
         /// what an all-gather puts out, what a rank sends in an all-to-all to all together.
         bytes: ByteCount,
-        /// Layer of the model in forward order.
-        layer: Layer,
+        /// From which byte on which layer of the model, in ascending order of bytes; empty where
+        /// that is not known.
+        layers: Vec<(u64, Layer)>,
     },
     /// Sends to a host; the n-th send of a pair and tag meets the n-th receive.
     Send {
@@ -186,6 +194,8 @@ pub struct Workload {
     pub layer_count: u16,
     /// The algorithm of its all-reduces; `None` leaves it to the job.
     pub algorithm: Option<Algorithm>,
+    /// Where its training steps begin and end, if it has some.
+    pub step_ends: Option<StepEnds>,
 }
 
 impl Workload {
@@ -224,6 +234,7 @@ impl Task {
             work,
             after,
             after_start: Vec::new(),
+            step: 0,
         }
     }
 }

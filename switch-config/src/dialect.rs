@@ -31,6 +31,14 @@ pub struct Look {
     pub expect: String,
 }
 
+/// One thing to look at.
+pub(crate) fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
+    Look {
+        command: command.into(),
+        expect: expect.into(),
+    }
+}
+
 /// A platform: how a plan is written there, and how what is there is read.
 pub trait Dialect: Sync {
     /// What this version can do.

@@ -17,6 +17,7 @@
 //! What is not here: which segment rides in which class (`gradwire_protocol::priority`), and files,
 //! processes and namespaces (`gradwire switch` in `gradwire-cli`).
 
+mod code_points;
 pub mod counters;
 pub mod dialect;
 pub mod eos;

@@ -149,6 +149,13 @@ impl Plan {
         profiles.find(|profile| profile.share == share && profile.rate == port.rate)
     }
 
+    /// The queue of gradwire's control packets.
+    pub fn control(&self) -> &PlanQueue {
+        let is_control = |queue: &&PlanQueue| queue.purpose == Purpose::Control;
+        let control = self.queues.iter().find(is_control);
+        control.expect("class 0 of every policy is for control packets")
+    }
+
     /// The queue of each DSCP, in order of DSCPs; those that the plan does not name go to the last.
     pub fn queue_of_dscp(&self, dscp: Dscp) -> &PlanQueue {
         let names =

@@ -29,6 +29,19 @@ pub struct Reading {
     pub findings: Vec<Finding>,
 }
 
+impl Reading {
+    /// What is said of ports, by name, and what was found while reading, each mistake once.
+    pub fn new(ports: BTreeMap<String, PortReading>, found: Vec<Finding>) -> Self {
+        let mut findings: Vec<Finding> = Vec::new();
+        for finding in found {
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
+        Self { ports, findings }
+    }
+}
+
 /// What a configuration says of one port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortReading {

@@ -326,6 +326,15 @@ fn broken_exports_are_each_named() {
 }
 
 #[test]
+fn filters_that_are_asked_for_by_their_parent_have_none_in_what_tc_says() {
+    let plan = plan_of(target("linux:lab"), 7);
+    let change = linux().change(&plan, RUNNING).expect("default ports");
+    let export = linux().apply(RUNNING, &change.forward).expect("it fits");
+    let export = export.replace("\"parent\":\"2:\",\"pref\"", "\"pref\"");
+    assert_eq!(findings(linux(), &plan, &export), [""; 0]);
+}
+
+#[test]
 fn names_of_ports_are_quoted_and_end_no_line() {
     let mut plan = plan_of(target("linux:bpf"), 3);
     plan.site.ports.truncate(1);

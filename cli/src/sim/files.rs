@@ -9,6 +9,7 @@ use gradwire_netsim::workload::connection_matrix::{ConnectionMatrix, Failure as 
 use gradwire_netsim::workload::{Hosts, Workload};
 
 use crate::exit::Failure;
+use crate::model;
 
 /// The text of a file.
 ///
@@ -42,11 +43,16 @@ pub fn fabric(given: &str) -> Result<Fabric, Failure> {
 /// # Errors
 /// [`Failure`] names the file, its line where there is one, and what would be right.
 pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, Failure> {
+    let hosts = Hosts {
+        count: fabric.hosts,
+        rate: fabric.host_rate(),
+    };
+    if let Some(name) = Workload::model_of(given) {
+        let models = [model::load(name)?];
+        let workload = Workload::from_pattern_with(given, hosts, seed, &models);
+        return workload.map_err(|error| wrong(given, error));
+    }
     let Some(ending) = ending(given) else {
-        let hosts = Hosts {
-            count: fabric.hosts,
-            rate: fabric.host_rate(),
-        };
         let workload = Workload::from_pattern(given, hosts, seed);
         return workload.map_err(|error| wrong(given, error));
     };

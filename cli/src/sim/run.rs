@@ -50,6 +50,9 @@ fn table(summary: &Summary, places: &[PlacePair]) -> String {
     let mut text = headline(summary);
     text += &times(summary);
     text += &tasks(summary);
+    if let Some(training) = &summary.training {
+        text += &training.table();
+    }
     text += &losses(summary);
     text += &queues(places);
     text += &cost(summary);

@@ -34,8 +34,9 @@ pub struct Scenario {
     /// The fabric: a shape such as fat-tree:k=16@100G, or a file: fabric.toml, .topo of htsim, .txt
     /// of HPCC.
     pub fabric: String,
-    /// The workload: a pattern such as permutation:2MB, or a file: .cm of htsim, .goal, .txt of
-    /// SimAI or ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it.
+    /// The workload: a pattern such as permutation:2MB, training steps such as step:vgg16:ddp or
+    /// step:mine.csv:ps=8 (see `gradwire model`), or a file: .cm of htsim, .goal, .txt of SimAI or
+    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it.
     pub workload: String,
     /// Another workload beside it, which loads the fabric but is in no percentile.
     #[arg(long, value_name = "WORKLOAD")]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cost::Cost;
 use super::scenario::{Loaded, Scenario};
+use super::training::Training;
 use crate::exit::Failure;
 
 /// Names of tasks that a summary has at most; those that took longest in all.
@@ -59,6 +60,8 @@ pub struct Summary {
     pub goodput_per_receiver_gbps: f64,
     /// Tasks of programs, where there are any.
     pub tasks: Option<Tasks>,
+    /// Training steps of the workload, where it has some.
+    pub training: Option<Training>,
     /// From the first start to the last end of all flows and tasks of the workload.
     pub makespan_us: f64,
     /// What ports did with packets of each class, highest class first.
@@ -223,6 +226,7 @@ impl Summary {
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
             tasks: tasks(loaded, &own_tasks),
+            training: Training::of(&setup.workload, &own_tasks),
             makespan_us: rounded(micros(statistics::makespan(flows, &own_tasks))),
             drops: drops(outcome),
             marks: counts.marks,

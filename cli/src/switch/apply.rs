@@ -75,7 +75,7 @@ impl Kernel {
         };
         if has("root handle 1: prio")?
             && has(
-                "parent 1:1 red limit 9000 min 1000 max 2000 avpkt 1000 burst 2 bandwidth 1mbit",
+                "parent 1:1 red limit 9000 min 1000 max 2000 avpkt 1000 burst 1 bandwidth 1mbit",
             )?
         {
             return Ok(Self::Both);

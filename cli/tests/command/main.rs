@@ -6,6 +6,7 @@ mod doctor;
 mod failing;
 mod golden;
 mod measuring;
+mod models;
 mod namespaces;
 mod probing;
 mod processes;

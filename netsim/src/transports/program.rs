@@ -31,6 +31,8 @@ struct State {
     waits: u32,
     started: Option<Instant>,
     ended: Option<Instant>,
+    expected_segments: u64,
+    lost_segments: u64,
     /// Tasks that wait for it to end, and to start.
     then: Vec<u32>,
     then_started: Vec<u32>,
@@ -61,8 +63,8 @@ pub(super) struct Player {
     layer_count: u16,
     units: BTreeMap<u16, Unit>,
     operations: BTreeMap<OperationId, u32>,
-    /// Collectives so far, by group.
-    sequences: BTreeMap<u16, u32>,
+    /// Of each task that is a collective, which one of its group it is, from 1.
+    sequences: Vec<u32>,
     ready: VecDeque<u32>,
     begun: bool,
     /// Tasks that have ended and were not told yet.
@@ -97,7 +99,7 @@ impl Player {
             layer_count: setup.workload.layer_count,
             units: BTreeMap::new(),
             operations: BTreeMap::new(),
-            sequences: BTreeMap::new(),
+            sequences: sequences(&program.tasks),
             ready: VecDeque::new(),
             begun: false,
             untold: 0,
@@ -151,6 +153,8 @@ impl Player {
             task: task as u32,
             started: state.started,
             ended: state.ended,
+            expected_segments: state.expected_segments,
+            lost_segments: state.lost_segments,
         };
         states.map(outcome).collect()
     }
@@ -161,6 +165,11 @@ impl Player {
             self.end_computations(now);
             while let Some(completion) = self.communicator.poll_completion() {
                 if let Some(task) = self.operations.remove(&completion.id) {
+                    if let Ok(outcome) = completion.result {
+                        let state = &mut self.states[task as usize];
+                        state.expected_segments = outcome.expected_segments;
+                        state.lost_segments = outcome.lost_segments;
+                    }
                     self.end(now, task);
                 }
             }
@@ -228,33 +237,31 @@ impl Player {
     }
 
     fn operation(&mut self, work: &Work, task: u32) -> Option<Operation> {
-        match *work {
+        match work {
             Work::Compute { .. } => None,
             Work::Collective {
                 kind,
                 group,
                 bytes,
-                layer,
+                layers,
             } => {
-                let group = self.groups[group as usize].clone();
-                let sequence = self.sequences.entry(group.id).or_default();
-                *sequence += 1;
-                let (sequence, bytes) = (*sequence, bytes.as_usize());
-                let (collective, buffer, input) = buffers(kind, &group.ranks, bytes);
+                let group = self.groups[*group as usize].clone();
+                let (collective, buffer, input) = buffers(*kind, &group.ranks, bytes.as_usize());
                 Some(Operation {
-                    sequence,
+                    sequence: self.sequences[task as usize],
+                    step: Step(self.tasks[task as usize].step),
                     input,
-                    layers: self.layers(layer),
+                    layers: self.layers(layers),
                     tensor_key: u64::from(task),
                     ..self.bare(group, collective, buffer)
                 })
             }
             Work::Send { to, bytes, tag } => {
-                let (to, tag) = (Rank(to as u16), tag as u16);
+                let (to, tag) = (Rank(*to as u16), *tag as u16);
                 Some(self.between(to, Collective::Send { to, tag }, bytes.as_usize()))
             }
             Work::Receive { from, bytes, tag } => {
-                let (from, tag) = (Rank(from as u16), tag as u16);
+                let (from, tag) = (Rank(*from as u16), *tag as u16);
                 let collective = Collective::Receive { from, tag };
                 Some(self.between(from, collective, bytes.as_usize()))
             }
@@ -268,13 +275,18 @@ impl Player {
         self.bare(group, collective, buffer)
     }
 
-    fn layers(&self, layer: Layer) -> Layers {
-        match self.layer_count {
-            0 => Layers::default(),
-            count => Layers {
-                count,
-                spans: vec![(0, layer)],
-            },
+    fn layers(&self, spans: &[(u64, Layer)]) -> Layers {
+        if self.layer_count == 0 {
+            return Layers::default();
+        }
+        let front = [(0, Layer(0))];
+        let spans = if spans.is_empty() { &front } else { spans };
+        Layers {
+            count: self.layer_count,
+            spans: spans
+                .iter()
+                .map(|&(at, layer)| (at as usize, layer))
+                .collect(),
         }
     }
 
@@ -329,6 +341,21 @@ fn buffers(
         }
         CollectiveKind::Barrier => (Collective::Barrier, Buffer::Virtual(0), None),
     }
+}
+
+/// Numbers the collectives of each group as they stand in the program, which is where a check
+/// compares them: ranks may start them in different orders.
+fn sequences(tasks: &[Task]) -> Vec<u32> {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    let numbers = tasks.iter().map(|task| match task.work {
+        Work::Collective { group, .. } => {
+            let count = counts.entry(group).or_default();
+            *count += 1;
+            *count
+        }
+        _ => 0,
+    });
+    numbers.collect()
 }
 
 fn states(tasks: &[Task]) -> Vec<State> {

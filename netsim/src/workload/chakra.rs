@@ -27,7 +27,7 @@ mod schema;
 
 use std::collections::BTreeMap;
 
-use gradwire_protocol::units::{ByteCount, Layer, Span};
+use gradwire_protocol::units::{ByteCount, Span};
 
 use super::order::in_order;
 use super::{CollectiveKind, Program, Task, Work, Workload};
@@ -220,7 +220,7 @@ impl Reader<'_> {
             kind,
             group,
             bytes: ByteCount::new(bytes.saturating_mul(parts)),
-            layer: Layer(0),
+            layers: Vec::new(),
         })
     }
 

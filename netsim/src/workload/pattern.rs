@@ -9,17 +9,26 @@
 //! | `all-reduce:64MiB` | an all-reduce of all hosts, by the job's algorithm; `x10`: ten in a row |
 //! | `ring:64MiB`, `halving-doubling:64MiB`, `direct:64MiB` | the same, by that algorithm |
 //! | `ps:8@64MiB` | a parameter-server round: the first 8 hosts hold an 8th each; `x10`: ten |
+//! | `step:vgg16:ddp,steps=3` | steps of training a model, see below |
 //! | `poisson:websearch@0.6:10ms` | flows that arrive at random, see [`super::arrivals`] |
+//!
+//! A training step is `step:MODEL:HOW`, the model one of [`crate::model::NAMES`] or a table of the
+//! caller's; how is `ddp` (buckets), `tensors` (an all-reduce for each) or `ps=8` (servers on the
+//! first 8 hosts). Behind it, with commas: `steps=3` (as without it; first to third), `slow=1.5`
+//! (the last worker computes 1.5 times as long), `update=all` (forward waits for all updates and
+//! not for those of its layer), `algorithm=ring`, `scale=16` (a 16th of all sizes and times).
 //!
 //! `@hosts=0-63` or `@hosts=0,4,8-11` behind any of them puts it on these hosts only.
 
 mod flows;
 mod notation;
 mod rounds;
+mod step;
 
 use super::arrivals::{Arrivals, ArrivalsError};
 use super::words::did_you_mean;
 use super::{Hosts, PlacementError, Workload};
+use crate::model::{Model, UnknownModel};
 
 /// Why a one-line workload is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -78,13 +87,16 @@ pub enum PatternError {
         /// Why.
         source: PlacementError,
     },
+    /// A model that is not known.
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
     /// Arrivals that are wrong.
     #[error(transparent)]
     Arrivals(#[from] ArrivalsError),
 }
 
 /// Names of the patterns, each with an example.
-const PATTERNS: [(&str, &str); 9] = [
+const PATTERNS: [(&str, &str); 10] = [
     ("one", "one:2MB"),
     ("permutation", "permutation:2MB"),
     ("incast", "incast:127x2MB"),
@@ -94,8 +106,10 @@ const PATTERNS: [(&str, &str); 9] = [
     ("halving-doubling", "halving-doubling:64MiB"),
     ("direct", "direct:64MiB"),
     ("ps", "ps:8@64MiB"),
+    (STEP, "step:vgg16:ddp,steps=3"),
 ];
 const POISSON: &str = "poisson";
+const STEP: &str = "step";
 
 impl Workload {
     /// Reads a one-line workload for all of `hosts`; `seed` decides what is drawn.
@@ -103,6 +117,19 @@ impl Workload {
     /// # Errors
     /// [`PatternError`] says what is wrong, with a line that would be right.
     pub fn from_pattern(text: &str, hosts: Hosts, seed: u64) -> Result<Self, PatternError> {
+        Self::from_pattern_with(text, hosts, seed, &[])
+    }
+
+    /// As [`Self::from_pattern`], with models of the caller's beside those that have a name.
+    ///
+    /// # Errors
+    /// [`PatternError`] says what is wrong, with a line that would be right.
+    pub fn from_pattern_with(
+        text: &str,
+        hosts: Hosts,
+        seed: u64,
+        models: &[Model],
+    ) -> Result<Self, PatternError> {
         let (pattern, placed) = match text.rsplit_once("@hosts=") {
             Some((pattern, list)) => (pattern, Some(listed(text, list, hosts)?)),
             None => (text, None),
@@ -114,6 +141,7 @@ impl Workload {
             text,
             hosts: Hosts { count, ..hosts },
             seed,
+            models,
         };
         let mut workload = line.workload(pattern.trim())?;
         if let Some(list) = placed {
@@ -124,6 +152,12 @@ impl Workload {
         }
         text.clone_into(&mut workload.name);
         Ok(workload)
+    }
+
+    /// The model that a one-line workload names, if it is one of training steps.
+    pub fn model_of(text: &str) -> Option<&str> {
+        let (name, rest) = text.split_once(':')?;
+        (name.trim() == STEP).then(|| step::model_of(rest))
     }
 
     /// Whether `text` begins like a one-line workload, and so is no path of a file.
@@ -139,6 +173,7 @@ struct Line<'a> {
     text: &'a str,
     hosts: Hosts,
     seed: u64,
+    models: &'a [Model],
 }
 
 impl Line<'_> {
@@ -152,6 +187,7 @@ impl Line<'_> {
             "all-to-all" => self.all_to_all(rest),
             "all-reduce" | "ring" | "halving-doubling" | "direct" => self.all_reduce(name, rest),
             "ps" => self.parameter_servers(rest),
+            STEP => self.step(rest),
             POISSON => Ok(Arrivals::from_pattern(rest)?.flows(self.hosts, self.seed)?),
             _ => Err(PatternError::Unknown {
                 given: self.text.to_owned(),

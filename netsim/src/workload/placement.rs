@@ -53,7 +53,8 @@ impl Workload {
     /// and compute units. Where both run a program on a host, the host runs both side by side.
     ///
     /// The algorithm is this workload's, if it has one. Layers keep their numbers; the count is
-    /// the larger one, so that a background without layers competes as layer 0.
+    /// the larger one, so that a background without layers competes as layer 0. Training steps are
+    /// measured of this workload only.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
         self.name = format!("{} + {}", self.name, background.name);
@@ -97,6 +98,11 @@ impl Workload {
             visit(&mut flow.destination);
         }
         self.groups.iter_mut().flatten().for_each(&mut visit);
+        let workers = self
+            .step_ends
+            .iter_mut()
+            .flat_map(|step_ends| &mut step_ends.workers);
+        workers.for_each(|worker| visit(&mut worker.host));
         for program in &mut self.programs {
             visit(&mut program.host);
             for task in &mut program.tasks {

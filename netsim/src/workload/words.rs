@@ -24,7 +24,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 
 /// ` (did you mean …?)` with the word of `known` that is spelt most like `given`, or nothing when
 /// all of them differ in more than half of their letters.
-pub(super) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let distances = known.into_iter().map(|word| (distance(given, word), word));
     let nearest = distances.min_by_key(|(distance, _)| *distance);
     nearest

@@ -14,4 +14,5 @@ mod repeatable;
 mod sharing;
 mod small_tensors;
 mod switch;
+mod training;
 mod world;

@@ -3,7 +3,7 @@
 use gradwire_netsim::workload::{
     CollectiveKind, Flow, Program, Start, Task, Trigger, TriggerId, Work, Workload,
 };
-use gradwire_protocol::units::{ByteCount, Instant, Layer, Span};
+use gradwire_protocol::units::{ByteCount, Instant, Span};
 
 const KB: ByteCount = ByteCount::new(1000);
 
@@ -31,7 +31,7 @@ fn all_reduce(bytes: u64) -> Task {
         kind: CollectiveKind::AllReduce,
         group: 0,
         bytes: ByteCount::new(bytes),
-        layer: Layer(0),
+        layers: Vec::new(),
     };
     Task::new("sum", work, Vec::new())
 }

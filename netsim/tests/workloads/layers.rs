@@ -108,8 +108,8 @@ fn spans_and_layers_are_those_of_the_file() {
     let tasks = &workload.programs[0].tasks;
     let span = Span::from_nanos(1);
     assert_eq!(tasks[0].work, Work::Compute { span, unit: 0 });
-    let shared = tasks.iter().filter_map(|task| match task.work {
-        Work::Collective { bytes, layer, .. } => Some((bytes.get(), layer)),
+    let shared = tasks.iter().filter_map(|task| match &task.work {
+        Work::Collective { bytes, layers, .. } => Some((bytes.get(), layers[0].1)),
         _ => None,
     });
     let shared: Vec<(u64, Layer)> = shared.collect();

@@ -8,3 +8,4 @@ mod patterns;
 mod samples;
 mod schedules;
 mod traces;
+mod training;

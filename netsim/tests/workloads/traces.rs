@@ -1,7 +1,7 @@
 //! Chakra execution traces, written here byte by byte.
 
 use gradwire_netsim::workload::{CollectiveKind, Work, Workload};
-use gradwire_protocol::units::{ByteCount, Layer, Span};
+use gradwire_protocol::units::{ByteCount, Span};
 use proptest::prelude::*;
 
 const COMPUTE: u64 = 4;
@@ -144,7 +144,7 @@ fn operations_become_tasks_behind_their_data_dependencies() {
         kind: CollectiveKind::AllReduce,
         group: 0,
         bytes: ByteCount::kib(4),
-        layer: Layer(0),
+        layers: Vec::new(),
     };
     assert_eq!((&tasks[2].work, &tasks[2].after[..]), (&shared, &[1][..]));
     assert_eq!(workload.groups, [[0, 1]]);

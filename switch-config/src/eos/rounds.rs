@@ -2,15 +2,8 @@
 
 use super::chip::Chip;
 use super::render;
-use crate::dialect::Look;
+use crate::dialect::{Look, look};
 use crate::plan::Plan;
-
-fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
-    Look {
-        command: command.into(),
-        expect: expect.into(),
-    }
-}
 
 /// How a change is loaded, tried without effect, and rolled back.
 pub(super) fn procedure() -> Vec<Look> {

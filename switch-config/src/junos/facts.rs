@@ -70,7 +70,8 @@ pub(super) fn limits(version: &str) -> Limits {
             queues: Fact::new(
                 8,
                 "juniper.net, Defining CoS Queue Scheduling Priority (QFX): one forwarding class \
-                 set can be strict-high, with all its queues; 8 unicast queues a port",
+                 set can be strict-high, with all its queues; that a port has 8 unicast queues \
+                 is general knowledge",
             ),
             not_ect: Fact::new(NotEct::DropsEarly, QFX5100),
             remarks: &STRICT_SET_REMARKS,
@@ -104,10 +105,24 @@ const GROUPS: Fact<&str> = Fact::new(
     "Junos CLI",
 );
 
-const LEVELS_REMARKS: [Fact<&str>; 6] = [
+const LOSSLESS: Fact<&str> = Fact::new(
+    "a lossless class on a queue of ours (Junos has fcoe on queue 3 and no-loss on queue 4 by \
+     default, others say `no-loss`) is not ours to change: where a model does not take both kinds \
+     on one queue, `commit check` refuses, and that class must go elsewhere first",
+    "Junos defaults for QFX; what each model refuses could not be read",
+);
+
+const IPV6: Fact<&str> = Fact::new(
+    "only the classifier `dscp` is bound; where a model does not use it for IPv6, bind a \
+     `dscp-ipv6` one with the same code points",
+    SCHEMA,
+);
+
+const LEVELS_REMARKS: [Fact<&str>; 8] = [
     Fact::new(
-        "8 queues, but only five priorities that are served one after the other: more classes are \
-         refused, since queues of one priority take turns; shorten priority.dscps to 5",
+        "8 queues, but only five priorities: more classes are refused, since queues of one \
+         priority take turns; shorten priority.dscps to 5. That strict-high and high go before low \
+         is written; that the medium ones stand between them is taken from their names",
         PRIORITIES,
     ),
     Fact::new(
@@ -119,10 +134,12 @@ const LEVELS_REMARKS: [Fact<&str>; 6] = [
     CHECKED,
     FILL,
     HOST,
+    LOSSLESS,
+    IPV6,
     GROUPS,
 ];
 
-const STRICT_SET_REMARKS: [Fact<&str>; 6] = [
+const STRICT_SET_REMARKS: [Fact<&str>; 8] = [
     Fact::new(
         "all our queues are strict-high in one forwarding class set; that the higher number goes \
          first among them is written for QFX5200 only: see that on one switch",
@@ -136,5 +153,7 @@ const STRICT_SET_REMARKS: [Fact<&str>; 6] = [
     CHECKED,
     FILL,
     HOST,
+    LOSSLESS,
+    IPV6,
     GROUPS,
 ];

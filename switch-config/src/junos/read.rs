@@ -6,6 +6,7 @@ use gradwire_protocol::units::Dscp;
 
 use super::facts::{LEVELS, Scheduling, scheduling};
 use super::statements::{Statements, Words};
+use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::plan::{Plan, Selection};
 use crate::policy::DSCPS;
@@ -18,32 +19,6 @@ const DEFAULT_CLASSES: [(&str, u8); 5] = [
     ("no-loss", 4),
     ("network-control", 7),
     ("mcast", 8),
-];
-
-/// Names that Junos has for code points (`show class-of-service code-point-aliases dscp`).
-const ALIASES: [(&str, u8); 22] = [
-    ("be", 0),
-    ("cs1", 8),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("cs2", 16),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("cs3", 24),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("cs4", 32),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("cs5", 40),
-    ("ef", 46),
-    ("nc1", 48),
-    ("cs6", 48),
-    ("nc2", 56),
 ];
 
 /// Loss priorities; the first is kept longest.
@@ -66,16 +41,7 @@ pub(super) fn reading(plan: &Plan, statements: &Statements) -> Reading {
             ports.insert(port.name.clone(), said);
         }
     }
-    let mut findings = reader.findings;
-    let mut seen: Vec<Finding> = Vec::new();
-    findings.retain(|finding| {
-        let new = !seen.contains(finding);
-        if new {
-            seen.push(finding.clone());
-        }
-        new
-    });
-    Reading { ports, findings }
+    Reading::new(ports, reader.findings)
 }
 
 struct Reader<'a> {
@@ -229,13 +195,18 @@ impl<'a> Reader<'a> {
     }
 
     fn code_point(&mut self, place: &str, code: &str) -> Option<Dscp> {
-        let alias = ALIASES.iter().find(|(name, _)| *name == code);
+        let alias = match code {
+            "be" => Some(Dscp(0)),
+            "nc1" => Some(Dscp(48)),
+            "nc2" => Some(Dscp(56)),
+            _ => code_points::named(code),
+        };
         let own = self.value(&["code-point-aliases", "dscp", code]);
         let bits = own.unwrap_or(code);
         let binary = bits.len() == 6 && bits.bytes().all(|bit| bit == b'0' || bit == b'1');
         match (binary, alias) {
             (true, _) => u8::from_str_radix(bits, 2).ok().map(Dscp),
-            (false, Some((_, dscp))) => Some(Dscp(*dscp)),
+            (false, Some(dscp)) => Some(dscp),
             (false, None) => {
                 let text = format!("code point `{code}` is neither six bits nor a known alias");
                 self.find(Rule::Schema, place, text);

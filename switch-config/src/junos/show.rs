@@ -23,7 +23,8 @@ pub(super) fn procedure() -> Vec<Look> {
         ),
         (
             "commit check",
-            "configuration check succeeds; nothing is in force yet",
+            "configuration check succeeds, and nothing is in force yet; a lossless class on a \
+             queue of ours would be refused here",
         ),
         (
             "commit confirmed 5",

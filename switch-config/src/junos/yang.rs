@@ -1,6 +1,6 @@
 //! Statements as a document of Juniper's models (RFC 7951), which validators read.
 //!
-//! The command line leaves some names of the models out; [`SHAPES`] says which, for the statements
+//! The command line leaves some names of the models out; `SHAPES` says which, for the statements
 //! that we write and those that stand beside them. What has another shape, and what is not
 //! class-of-service, is left out: those models are larger than all others together.
 

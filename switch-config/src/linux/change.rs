@@ -149,7 +149,10 @@ fn options(qdisc: &Qdisc) -> String {
     };
     if qdisc.kind == "red" {
         let low = qdisc.number("min").unwrap_or(0);
-        let _ = write!(text, " probability 1 avpkt 1 burst {low}");
+        let _ = write!(
+            text,
+            " probability 1 avpkt 1 burst {low} bandwidth 1000000000bit"
+        );
         for flag in ["ecn", "harddrop", "nodrop", "adaptive"] {
             if qdisc.is_on(flag) {
                 let _ = write!(text, " {flag}");
@@ -165,6 +168,7 @@ fn class_line(name: &str, number: &str, class: &Class) -> Option<String> {
         turn,
         rate,
         ceil,
+        bursts,
     } = class;
     let parent = match parent.as_str() {
         ROOT => number
@@ -173,9 +177,14 @@ fn class_line(name: &str, number: &str, class: &Class) -> Option<String> {
         parent => parent.to_owned(),
     };
     let [rate, ceil] = [read_rate(rate)?, read_rate(ceil)?];
+    let bursts = ["burst", "cburst"].into_iter().zip(bursts);
+    let bursts: String = bursts
+        .filter(|(_, bytes)| **bytes > 0)
+        .map(|(name, bytes)| format!(" {name} {bytes}"))
+        .collect();
     Some(format!(
         "tc class add dev {name} parent {parent} classid {number} htb prio {turn} quantum 1514 \
-         rate {rate}bit ceil {ceil}bit"
+         rate {rate}bit ceil {ceil}bit{bursts}"
     ))
 }
 

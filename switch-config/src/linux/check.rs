@@ -174,6 +174,7 @@ impl Check<'_> {
             turn,
             rate,
             ceil,
+            ..
         }) = self.state.classes.get(class)
         else {
             return Service::Unsaid;

@@ -11,10 +11,12 @@ use serde_json::{Map, Value, json};
 use super::form::Form;
 use super::object::STATE_PATH;
 use super::render::{HASHING, quoted};
-use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch};
+use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, read_size};
 use crate::plan::Plan;
 use crate::reading::ReadError;
 
+/// The discipline whose filters are asked for by name: tc then does not say where they stand.
+const ASKED: &str = "2:";
 /// What is expected where something else is.
 pub(super) const WHAT: &str = "export of tc";
 
@@ -40,7 +42,7 @@ pub(super) fn command(plan: &Plan, counters: Counters) -> String {
         Counters::With => "-s ",
     };
     let more = match (Form::of(plan), counters) {
-        (Form::Lab, _) => " tc -j filter show dev \"$p\" parent 2:;".to_owned(),
+        (Form::Lab, _) => format!(" tc -j filter show dev \"$p\" parent {ASKED};"),
         (Form::Bpf, Counters::With) => {
             format!(" cat \"${{BPFFS:-/sys/fs/bpf}}/gradwire/$p/{STATE_PATH}\";")
         }
@@ -268,7 +270,7 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
     };
     Some(Filter {
         pref: object.get("pref")?.as_u64()? as u32,
-        parent: text_of(object, "parent").unwrap_or(ROOT).to_owned(),
+        parent: text_of(object, "parent").unwrap_or(ASKED).to_owned(),
         protocol: text_of(object, "protocol").unwrap_or_default().to_owned(),
         act: act.unwrap_or_else(|| Act::Other(format!("{kind} {}", Value::from(options.clone())))),
     })
@@ -294,6 +296,10 @@ fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
             .unwrap_or(0),
         rate: after("rate").ok_or("a class of htb has no rate")?,
         ceil: after("ceil").ok_or("a class of htb has no ceil")?,
+        bursts: ["burst", "cburst"].map(|name| {
+            let size = after(name);
+            size.as_deref().and_then(read_size).unwrap_or(0)
+        }),
     };
     port.classes.insert((*number).to_owned(), class);
     Ok(())
@@ -323,13 +329,17 @@ fn port_text(port: &PortState) -> String {
             turn,
             rate,
             ceil,
+            bursts: [burst, cburst],
         } = class;
         let place = match (parent.as_str(), port.leaf(number)) {
             (ROOT, _) => "root".to_owned(),
             (_, Some(leaf)) => format!("parent {parent} leaf {} prio {turn}", leaf.handle),
             (_, None) => format!("parent {parent} prio {turn}"),
         };
-        let _ = writeln!(text, "class htb {number} {place} rate {rate} ceil {ceil}");
+        let _ = writeln!(
+            text,
+            "class htb {number} {place} rate {rate} ceil {ceil} burst {burst}b cburst {cburst}b"
+        );
     }
     let filters: Vec<Value> = port.filters.iter().map(filter_object).collect();
     let _ = writeln!(text, "{}", json!(filters));

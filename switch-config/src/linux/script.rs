@@ -376,6 +376,7 @@ fn add_class(port: &mut PortState, words: &[&str]) -> Result<(), Mistake> {
         turn: turn as u8,
         rate: shown_rate(rate),
         ceil: shown_rate(number("ceil").unwrap_or(rate)),
+        bursts: ["burst", "cburst"].map(|name| number(name).unwrap_or(0)),
     };
     match port.classes.insert((*class).to_owned(), made) {
         Some(_) => Err(schema(&format!("class {class} is there already"))),

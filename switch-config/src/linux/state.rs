@@ -77,7 +77,14 @@ impl PortState {
             ours.map(|(handle, qdisc)| (handle.clone(), qdisc.configured()))
                 .collect()
         };
-        tree(self) == tree(other) && self.classes == other.classes && self.filters == other.filters
+        let classes = |port: &Self| -> Vec<(String, Class)> {
+            let classes = port.classes.iter();
+            let classes = classes.map(|(number, class)| (number.clone(), class.configured()));
+            classes.collect()
+        };
+        tree(self) == tree(other)
+            && classes(self) == classes(other)
+            && self.filters == other.filters
     }
 
     /// Takes away what stands at the root and everything below it.
@@ -172,6 +179,18 @@ pub(super) struct Class {
     pub(super) rate: String,
     /// What it gets at most.
     pub(super) ceil: String,
+    /// What may be sent at once, of `rate` and of `ceil`, in bytes; the kernel rounds both.
+    pub(super) bursts: [u64; 2],
+}
+
+impl Class {
+    /// Without what the kernel rounds.
+    fn configured(&self) -> Self {
+        Self {
+            bursts: [0; 2],
+            ..self.clone()
+        }
+    }
 }
 
 /// A filter: which packets go where.
@@ -238,6 +257,17 @@ pub(super) fn read_rate(text: &str) -> Option<u64> {
         "G" => 1_000_000_000,
         "T" => 1_000_000_000_000,
         _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// A number of bytes as tc shows it: `1600b`, `4Kb`, `2Mb`.
+pub(super) fn read_size(text: &str) -> Option<u64> {
+    let text = text.split('/').next()?.strip_suffix('b')?;
+    let (digits, factor) = match (text.strip_suffix('K'), text.strip_suffix('M')) {
+        (Some(digits), _) => (digits, 1 << 10),
+        (_, Some(digits)) => (digits, 1 << 20),
+        _ => (text, 1),
     };
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }

@@ -5,7 +5,7 @@ use super::render::{self, GLOBAL, Leaves, OFF, PROFILE};
 use super::{WHAT, yaml};
 use crate::dialect::Change;
 use crate::lines::{Line, Lines};
-use crate::plan::Plan;
+use crate::plan::{Plan, Port};
 use crate::reading::ReadError;
 
 /// The lines of a file that was seen to be a configuration.
@@ -68,6 +68,8 @@ fn own_roots(plan: &Plan) -> Vec<Path> {
         path(&["qos", "link-pause", OFF]),
     ];
     let ports = plan.site.ports.iter();
+    let thresholds = |port: &Port| path(&["interface", &port.name, "qos", "congestion-control"]);
+    roots.extend(ports.clone().map(thresholds));
     let mut names: Vec<String> = ports
         .map(|port| render::thresholds_name(port.rate))
         .collect();

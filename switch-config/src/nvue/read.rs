@@ -222,17 +222,10 @@ impl<'a> Sheet<'a> {
         let release = Release::of(self.plan.target.version);
         let root = "system.forwarding.packet-trim";
         let said = |key: &str| self.set.text(&["system", "forwarding", "packet-trim", key]);
-        let control = self.plan.queues.iter();
-        let control = control
-            .clone()
-            .find(|queue| queue.purpose == Purpose::Control);
         let wanted = [
             ("state", "enabled".to_owned()),
             ("size", trimmed_size(bytes.get()).to_string()),
-            (
-                "switch-priority",
-                control.map_or(0, |queue| queue.number).to_string(),
-            ),
+            ("switch-priority", self.plan.control().number.to_string()),
         ];
         let wrong: Vec<(String, String)> = wanted
             .iter()

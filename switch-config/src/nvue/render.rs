@@ -186,13 +186,10 @@ fn add_balance(plan: &Plan, release: Release, leaves: &mut Leaves) {
 
 /// Trimmed packets go to the queue of control packets, and say so by their DSCP.
 fn add_trims(plan: &Plan, leaves: &mut Leaves) {
-    let control = plan
-        .queues
-        .iter()
-        .find(|queue| queue.purpose == Purpose::Control);
-    let (Some(bytes), Some(control)) = (plan.trims_to, control) else {
+    let Some(bytes) = plan.trims_to else {
         return;
     };
+    let control = plan.control();
     let root = ["system", "forwarding", "packet-trim"];
     if let Some(dscp) = control.dscps.first() {
         add(leaves, &[&root[..], &["remark", "dscp"]].concat(), dscp.0);

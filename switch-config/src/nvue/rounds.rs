@@ -1,16 +1,9 @@
 //! What people type: how a change is loaded, tried and taken back, and what to look at then.
 
 use super::render;
-use crate::dialect::Look;
+use crate::dialect::{Look, look};
 use crate::plan::Plan;
 use crate::policy::Balance;
-
-fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
-    Look {
-        command: command.into(),
-        expect: expect.into(),
-    }
-}
 
 /// How a change is loaded, tried without effect, and rolled back.
 pub(super) fn procedure() -> Vec<Look> {

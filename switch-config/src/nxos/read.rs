@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::grammar::{INPUT, OUTPUT, QUEUE, queue_of};
+use crate::code_points;
 use crate::lines::{Line, Lines, facts};
 use crate::lint::{Finding, Rule};
 use crate::plan::Plan;
@@ -11,31 +12,6 @@ use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Servi
 
 /// The global command that lets packets pass that are not ECN-capable.
 const FORWARD: &str = "congestion-control random-detect forward-nonecn";
-
-/// Names that DSCPs have.
-const NAMES: [(&str, u8); 21] = [
-    ("default", 0),
-    ("cs1", 8),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("cs2", 16),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("cs3", 24),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("cs4", 32),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("cs5", 40),
-    ("ef", 46),
-    ("cs6", 48),
-    ("cs7", 56),
-];
 
 /// Reads a configuration.
 pub(super) fn reading(plan: &Plan, lines: &Lines) -> Reading {
@@ -49,13 +25,7 @@ pub(super) fn reading(plan: &Plan, lines: &Lines) -> Reading {
             ports.insert(port.name.clone(), said);
         }
     }
-    let mut findings: Vec<Finding> = Vec::new();
-    for finding in reader.findings {
-        if !findings.contains(&finding) {
-            findings.push(finding);
-        }
-    }
-    Reading { ports, findings }
+    Reading::new(ports, reader.findings)
 }
 
 struct Reader<'a> {
@@ -305,8 +275,11 @@ impl<'a> Reader<'a> {
 /// One DSCP by number or name, or a range of them.
 fn range(given: &str) -> Option<std::ops::RangeInclusive<u8>> {
     let one = |text: &str| {
-        let named = NAMES.iter().find(|(name, _)| *name == text);
-        let number = named.map(|(_, dscp)| *dscp).or_else(|| text.parse().ok());
+        let named = match text {
+            "default" => Some(0),
+            _ => code_points::named(text).map(|dscp| dscp.0),
+        };
+        let number = named.or_else(|| text.parse().ok());
         number.filter(|dscp: &u8| usize::from(*dscp) < DSCPS)
     };
     match given.split_once('-') {

@@ -1,14 +1,7 @@
 //! Commands for people.
 
-use crate::dialect::Look;
+use crate::dialect::{Look, look};
 use crate::plan::Plan;
-
-fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
-    Look {
-        command: command.into(),
-        expect: expect.into(),
-    }
-}
 
 /// How a change is loaded, tried and rolled back.
 pub(super) fn procedure() -> Vec<Look> {

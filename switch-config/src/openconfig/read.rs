@@ -39,13 +39,7 @@ pub(super) fn reading(plan: &Plan, root: &Value) -> Reading {
             ports.insert(port.name.clone(), said);
         }
     }
-    let mut findings: Vec<Finding> = Vec::new();
-    for finding in reader.findings {
-        if !findings.contains(&finding) {
-            findings.push(finding);
-        }
-    }
-    Reading { ports, findings }
+    Reading::new(ports, reader.findings)
 }
 
 struct Reader<'a> {

@@ -7,16 +7,9 @@ use serde_json::Value;
 use super::paths::{at, children, key_of};
 use super::write::{ROOT, name_of};
 use crate::counters::QueueCount;
-use crate::dialect::Look;
+use crate::dialect::{Look, look};
 use crate::plan::Plan;
 use crate::reading::ReadError;
-
-fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
-    Look {
-        command: command.into(),
-        expect: expect.into(),
-    }
-}
 
 /// How a change is loaded, tried and rolled back.
 pub(super) fn procedure() -> Vec<Look> {

@@ -269,12 +269,8 @@ fn trimming(config: Config<'_>, plan: &Plan) -> Vec<Finding> {
             bytes.get()
         )));
     }
-    let control = plan
-        .queues
-        .iter()
-        .find(|queue| queue.purpose == Purpose::Control);
-    let control = control.map(|control| control.number);
-    if queue.is_some_and(|queue| queue < QUEUES && Some(queue) != control) {
+    let control = plan.control().number;
+    if queue.is_some_and(|queue| queue < QUEUES && queue != control) {
         found.push(wrong(
             "`queue_index` is not the queue of control packets".to_owned(),
         ));

@@ -6,15 +6,8 @@
 //! `generic_config_updater/gcu_field_operation_validators.conf.json` (what is refused as a patch).
 
 use super::config::OURS;
-use crate::dialect::Look;
-use crate::plan::{Plan, Purpose};
-
-fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
-    Look {
-        command: command.into(),
-        expect: expect.into(),
-    }
-}
+use crate::dialect::{Look, look};
+use crate::plan::Plan;
 
 /// How the patch is loaded, tried without effect, and rolled back.
 pub(super) fn loading(plan: &Plan) -> Vec<Look> {
@@ -133,12 +126,7 @@ fn thresholds(plan: &Plan) -> String {
         format!("{OURS}_{}: `ecn_all`, {low} to {high} bytes", profile.name)
     });
     let mut rows: Vec<String> = rows.collect();
-    let control = plan
-        .queues
-        .iter()
-        .find(|queue| queue.purpose == Purpose::Control);
-    if let Some(control) = control {
-        rows.push(format!("nothing for queue {} (control)", control.number));
-    }
+    let control = plan.control().number;
+    rows.push(format!("nothing for queue {control} (control)"));
     rows.join("; ")
 }

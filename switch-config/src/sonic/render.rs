@@ -143,13 +143,10 @@ fn buffers(plan: &Plan, root: &mut Value) {
 
 /// What is left of a trimmed packet goes where control packets do.
 fn trimming(plan: &Plan, root: &mut Value) {
-    let control = plan
-        .queues
-        .iter()
-        .find(|queue| queue.purpose == Purpose::Control);
-    let (Some(bytes), Some(control)) = (plan.trims_to, control) else {
+    let Some(bytes) = plan.trims_to else {
         return;
     };
+    let control = plan.control();
     let own = control.dscps.iter().find(|dscp| !RESERVED.contains(dscp));
     let own = own
         .or_else(|| control.dscps.first())

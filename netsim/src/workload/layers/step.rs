@@ -158,7 +158,7 @@ impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
             kind: shared.kind,
             group: (self.group)(side)?,
             bytes: shared.bytes,
-            layer: LayerNumber(number as u16),
+            layers: vec![(0, LayerNumber(number as u16))],
         };
         let name = format!("{} {} {}", layer.name, word(direction), shared.kind);
         let task = self.add(name, work, self.last.clone());

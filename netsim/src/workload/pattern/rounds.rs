@@ -1,7 +1,7 @@
 //! Patterns of collectives: all-reduce by an algorithm, parameter-server rounds.
 
 use gradwire_protocol::job::Algorithm;
-use gradwire_protocol::units::{ByteCount, Layer};
+use gradwire_protocol::units::ByteCount;
 
 use super::{Line, PatternError, notation};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
@@ -112,7 +112,7 @@ fn collective(kind: CollectiveKind, group: u32, bytes: ByteCount) -> Work {
         kind,
         group,
         bytes,
-        layer: Layer(0),
+        layers: Vec::new(),
     }
 }
 

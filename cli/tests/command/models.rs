@@ -1,0 +1,141 @@
+//! `gradwire model`, and training steps of its models: what is shown and what is refused.
+
+use crate::processes::{errors, file, objects, run};
+
+fn printed(words: &[&str]) -> String {
+    let output = run(words);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn every_listed_model_can_be_shown() {
+    let list = objects(&run(&["model", "list", "--json"])).remove(0);
+    let list = list.as_array().expect("it is an array").clone();
+    assert_eq!(list.len(), 9);
+    for model in list {
+        let name = model["name"].as_str().expect("a model has a name");
+        let shown = objects(&run(&["model", "show", name, "--json"])).remove(0);
+        for key in [
+            "parameters",
+            "bytes",
+            "tensors",
+            "forward_us",
+            "backward_us",
+        ] {
+            assert_eq!(shown[key], model[key], "{name}: {key}");
+        }
+        let gradients = shown["gradients"].as_array().expect("it has gradients");
+        assert_eq!(model["tensors"], gradients.len(), "{name}");
+    }
+    let text = printed(&["model", "list"]);
+    assert!(text.contains("\nvgg16          138,357,544"), "{text}");
+}
+
+#[test]
+fn a_table_of_a_user_is_shown_like_a_known_model() {
+    let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
+    let path = file("mine.csv", table);
+    let text = printed(&["model", "show", path.to_str().expect("a plain path")]);
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .skip(4)
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["last", "10", "40", "B", "2.0", "0.002", "0.0"]);
+    assert_eq!(
+        rows[1],
+        ["first", "1,000", "4.0", "kB", "10.0", "0.012", "5.0"]
+    );
+    assert_eq!(rows[2][0], "total");
+}
+
+#[test]
+fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
+    let path = file(
+        "wrong.csv",
+        "layer,parameters,forward_ns,backward_ns\na,many,1,1\n",
+    );
+    let path = path.to_str().expect("a plain path");
+    let allowed = "line 2: parameters `many`: allowed are whole numbers from 0 to 10^12";
+    for (given, said) in [
+        (path, format!("error: {path}: {allowed}")),
+        ("resnet5", "(did you mean `resnet50`?)".to_owned()),
+        ("missing.csv", "cannot read missing.csv: ".to_owned()),
+    ] {
+        let output = run(&["model", "show", given]);
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains(&said), "{error}");
+    }
+}
+
+#[test]
+fn steps_of_a_users_table_are_simulated_and_told() {
+    let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
+    let path = file("trained.csv", table);
+    let path = path.to_str().expect("a plain path");
+    let line = format!("step:{path}:tensors,steps=2");
+    let words = ["sim", "run", "single:4@100G", &line];
+    let summary = objects(&run(&[&words[..], &["--json"]].concat())).remove(0);
+    let training = &summary["training"];
+    assert_eq!(training["steps"], 2, "{training}");
+    assert_eq!(training["workers"], 4, "{training}");
+    assert_eq!(training["compute_us"], 17.001, "{training}");
+    let iterations = training["iterations_us"].as_array();
+    assert_eq!(iterations.map(Vec::len), Some(2), "{training}");
+    let number = |key: &str| training[key].as_f64().expect("a step has ended");
+    let (mean, exposed) = (number("iteration_us"), number("exposed_us"));
+    assert!((mean - exposed - 17.001).abs() < 1e-6, "{training}");
+    assert!(exposed > 1.0, "the front layer's round trip: {training}");
+    assert_eq!(training["losses"][1]["layer"], "last");
+    let text = printed(&words);
+    let mut rows = text
+        .lines()
+        .map(|row| row.split_whitespace().collect::<Vec<_>>());
+    assert!(rows.any(|row| row == ["computing", "17.0"]), "{text}");
+    assert!(text.contains("communication that nothing hides"), "{text}");
+}
+
+#[test]
+fn steps_that_cannot_be_are_refused_with_one_line() {
+    let path = file(
+        "nothing.csv",
+        "layer,parameters,forward_ns,backward_ns\na,0,1,1\n",
+    );
+    let path = path.to_str().expect("a plain path");
+    for (line, said) in [
+        (
+            format!("step:{path}:ddp"),
+            format!("{path}: no layer has parameters"),
+        ),
+        (
+            "step:vgg61:ddp".to_owned(),
+            "(did you mean `vgg16`?)".to_owned(),
+        ),
+        (
+            "step:vgg16:ps=4".to_owned(),
+            "needs 5 hosts or more; there are 4".to_owned(),
+        ),
+        (
+            "step:vgg16:ddp,steps=no".to_owned(),
+            "steps=`no`: allowed are".to_owned(),
+        ),
+    ] {
+        let output = run(&["sim", "run", "single:4@100G", &line]);
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains(&said), "{error}");
+    }
+    let dctcp = [
+        "sim",
+        "run",
+        "single:4@100G",
+        "step:vgg16:ddp",
+        "--transport",
+        "dctcp",
+    ];
+    assert_eq!(run(&dctcp).status.code(), Some(2));
+}

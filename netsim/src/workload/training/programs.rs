@@ -1,0 +1,243 @@
+//! The programs of workers and servers.
+
+use gradwire_protocol::units::{ByteCount, Span};
+
+use super::messages::{Message, messages};
+use super::{Exchange, StepEnds, Training, Update, Worker};
+use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
+
+/// The unit that computes.
+const COMPUTE: u16 = 0;
+/// A server is the first of the group that it has with a worker.
+const SERVER: u32 = 0;
+
+/// The workload of some steps, whose model is scaled already, on enough hosts.
+pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
+    let messages = messages(&training.model, training.exchange, training.scale);
+    let servers = match training.exchange {
+        Exchange::Buckets | Exchange::Tensors => 0,
+        Exchange::Servers(servers) => servers,
+    };
+    let workers: Vec<u32> = (servers..hosts).collect();
+    let (mut programs, mut ends) = (Vec::new(), Vec::new());
+    for host in 0..servers {
+        let own: Vec<&Message> = messages.iter().filter(|one| one.server == host).collect();
+        let tasks = serve(&own, training.steps, workers.len() as u32);
+        programs.push(Program { host, tasks });
+    }
+    for (number, &host) in (0..).zip(&workers) {
+        let seat = Seat {
+            number,
+            workers: workers.len() as u32,
+        };
+        let mut work = Steps::new(training, &messages, seat);
+        let forward_ends = work.all();
+        ends.push(Worker {
+            host,
+            compute: work.took.divided(u64::from(training.steps)),
+            forward_ends,
+        });
+        let tasks = work.tasks;
+        programs.push(Program { host, tasks });
+    }
+    let layers = training.model.layers.iter();
+    let pairs = |server: u32| workers.iter().map(move |&worker| vec![server, worker]);
+    Workload {
+        programs,
+        groups: match servers {
+            0 => vec![workers],
+            _ => (0..servers).flat_map(pairs).collect(),
+        },
+        layer_count: training.model.layers.len() as u16,
+        algorithm: training.algorithm,
+        step_ends: Some(StepEnds {
+            steps: training.steps,
+            layers: layers.map(|layer| layer.name.clone()).collect(),
+            workers: ends,
+        }),
+        ..Workload::default()
+    }
+}
+
+/// Which worker somebody is, from 0, of how many.
+#[derive(Clone, Copy)]
+struct Seat {
+    number: u32,
+    workers: u32,
+}
+
+impl Seat {
+    /// The group that this worker has with a server.
+    fn group(self, server: u32) -> u32 {
+        server * self.workers + self.number
+    }
+}
+
+/// What a server does: a message is pushed by every worker, and when all have done so, every one
+/// pulls the sum. A push is awaited from the time on at which the worker pulls the sum of the step
+/// before.
+fn serve(own: &[&Message], steps: u32, workers: u32) -> Vec<Task> {
+    let step_tasks = own.len() as u32 * 2 * workers;
+    let mut tasks: Vec<Task> = Vec::new();
+    for step in 0..steps {
+        for message in own {
+            let first = tasks.len() as u32;
+            let seats = (0..workers).map(|number| Seat { number, workers });
+            for seat in seats.clone() {
+                let mut push = exchange(message, Direction::Push(seat), Vec::new());
+                if step > 0 {
+                    let pulled = first + workers + seat.number - step_tasks;
+                    push.after_start.push(pulled);
+                }
+                tasks.push(Task { step, ..push });
+            }
+            let pushes: Vec<u32> = (first..first + workers).collect();
+            for seat in seats {
+                let pull = exchange(message, Direction::Pull(seat), pushes.clone());
+                tasks.push(Task { step, ..pull });
+            }
+        }
+    }
+    tasks
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy)]
+enum Direction {
+    AllReduce,
+    Push(Seat),
+    Pull(Seat),
+}
+
+fn exchange(message: &Message, direction: Direction, after: Vec<u32>) -> Task {
+    let root = SERVER;
+    let (word, kind, group) = match direction {
+        Direction::AllReduce => ("all-reduce", CollectiveKind::AllReduce, 0),
+        Direction::Push(seat) => {
+            let group = seat.group(message.server);
+            ("push", CollectiveKind::Reduce { root }, group)
+        }
+        Direction::Pull(seat) => {
+            let group = seat.group(message.server);
+            ("pull", CollectiveKind::Broadcast { root }, group)
+        }
+    };
+    let work = Work::Collective {
+        kind,
+        group,
+        bytes: ByteCount::new(message.bytes),
+        layers: message.layers.clone(),
+    };
+    Task::new(format!("{word} {}", message.name), work, after)
+}
+
+/// The program of a worker, as far as it is written.
+struct Steps<'a> {
+    training: &'a Training,
+    messages: &'a [Message],
+    seat: Seat,
+    tasks: Vec<Task>,
+    /// The last task that computes.
+    computed: Option<u32>,
+    /// By layer, the tasks that bring its update.
+    updates: Vec<Vec<u32>>,
+    /// Computing time of all steps together, without the first forward pass.
+    took: Span,
+}
+
+impl<'a> Steps<'a> {
+    fn new(training: &'a Training, messages: &'a [Message], seat: Seat) -> Self {
+        Self {
+            training,
+            messages,
+            seat,
+            tasks: Vec::new(),
+            computed: None,
+            updates: vec![Vec::new(); training.model.layers.len()],
+            took: Span::ZERO,
+        }
+    }
+
+    /// Writes all steps; the last task of each forward pass.
+    fn all(&mut self) -> Vec<u32> {
+        let mut ends = vec![self.forward(0)];
+        self.took = Span::ZERO;
+        for step in 0..self.training.steps {
+            self.backward(step);
+            ends.push(self.forward(step + 1));
+        }
+        ends
+    }
+
+    fn forward(&mut self, step: u32) -> u32 {
+        let updates = std::mem::take(&mut self.updates);
+        self.updates = vec![Vec::new(); updates.len()];
+        let mut all: Vec<u32> = updates.concat();
+        all.sort_unstable();
+        all.dedup();
+        let mut last = 0;
+        for (number, layer) in self.training.model.layers.iter().enumerate() {
+            let awaited = match self.training.update {
+                Update::Layer => updates[number].clone(),
+                Update::All if number == 0 => std::mem::take(&mut all),
+                Update::All => Vec::new(),
+            };
+            last = self.compute(format!("forward {}", layer.name), layer.forward, step);
+            self.tasks[last as usize].after.extend(awaited);
+        }
+        last
+    }
+
+    fn backward(&mut self, step: u32) {
+        let mut messages = self.messages.iter().peekable();
+        for (number, one) in (0..).zip(&self.training.model.gradients) {
+            let made = self.compute(format!("backward {}", one.name), one.backward, step);
+            while let Some(message) = messages.next_if(|message| message.last == number) {
+                self.exchange(message, made, step);
+            }
+        }
+    }
+
+    fn exchange(&mut self, message: &Message, made: u32, step: u32) {
+        let updated = match self.training.exchange {
+            Exchange::Buckets | Exchange::Tensors => {
+                self.add(exchange(message, Direction::AllReduce, vec![made]), step)
+            }
+            Exchange::Servers(_) => {
+                let pushed = self.add(
+                    exchange(message, Direction::Push(self.seat), vec![made]),
+                    step,
+                );
+                let mut pull = exchange(message, Direction::Pull(self.seat), Vec::new());
+                pull.after_start.push(pushed);
+                self.add(pull, step)
+            }
+        };
+        for (_, layer) in &message.layers {
+            let updates = &mut self.updates[usize::from(layer.0)];
+            if updates.last() != Some(&updated) {
+                updates.push(updated);
+            }
+        }
+    }
+
+    fn compute(&mut self, name: String, span: Span, step: u32) -> u32 {
+        let times = match self.seat.number + 1 == self.seat.workers {
+            true => self.training.straggling,
+            false => 1.0,
+        };
+        let picos = span.as_picos() as f64 * times;
+        let span = Span::from_picos(picos.round() as u64);
+        self.took = self.took + span;
+        let unit = COMPUTE;
+        let after = self.computed.into_iter().collect();
+        let task = self.add(Task::new(name, Work::Compute { span, unit }, after), step);
+        self.computed = Some(task);
+        task
+    }
+
+    fn add(&mut self, task: Task, step: u32) -> u32 {
+        self.tasks.push(Task { step, ..task });
+        self.tasks.len() as u32 - 1
+    }
+}
