@@ -4,7 +4,7 @@ pub mod neutral;
 
 use std::fmt;
 
-use crate::plan::{Plan, Purpose};
+use crate::plan::{Plan, Purpose, Selection};
 
 /// What one queue of one port has counted.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -93,7 +93,7 @@ pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
                     "the export has no counters of it".to_owned(),
                 ),
                 Some(count) => match queue.purpose {
-                    Purpose::Data(_) => judge_data(count),
+                    Purpose::Data(_) => judge_data(plan, count),
                     Purpose::Reserved | Purpose::Control => judge_control(count),
                 },
             };
@@ -108,7 +108,10 @@ pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
     judgements
 }
 
-fn judge_data(count: &QueueCount) -> (Verdict, String) {
+/// As many early drops without a mark are no accident, where both are counted and wanted.
+const EARLY_UNMARKED: u64 = 100;
+
+fn judge_data(plan: &Plan, count: &QueueCount) -> (Verdict, String) {
     let QueueCount {
         sent,
         marked,
@@ -129,6 +132,12 @@ fn judge_data(count: &QueueCount) -> (Verdict, String) {
             Verdict::Odd,
             format!("{told}: more found no room than were dropped early; is the buffer too small?"),
         ),
+        (0, early, _)
+            if marked.is_some() && early >= EARLY_UNMARKED && plan.selection == Selection::Ecn =>
+        {
+            let text = format!("{told}: nothing was marked; is ECN on?");
+            (Verdict::Odd, text)
+        }
         _ => (Verdict::Right, told),
     }
 }

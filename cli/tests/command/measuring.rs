@@ -239,11 +239,11 @@ fn large_sizes_keep_every_promise_too() {
     if !slow_tests_are_wanted() {
         return;
     }
-    let free = rows("-n 2 -b 4K -e 64M --tolerance 10%");
+    let free = rows("-n 2 -b 4K -e 64M -f 4 --tolerance 10%");
     assert_eq!(sum(&free, "lost_segments"), 0.0);
-    let exact = rows("-n 2 -b 4K -e 64M --drop 1%");
-    assert_eq!((sum(&exact, "lost_segments"), exact.len()), (0.0, 15));
-    for row in rows("-n 2 -b 4K -e 64M --drop 20% --tolerance 10%") {
+    let exact = rows("-n 2 -b 4K -e 64M -f 4 --drop 1%");
+    assert_eq!((sum(&exact, "lost_segments"), exact.len()), (0.0, 8));
+    for row in rows("-n 2 -b 4K -e 64M -f 4 --drop 20% --tolerance 10%") {
         assert!(number(&row, "max_lost_share") <= 0.1, "{row}");
     }
 }
