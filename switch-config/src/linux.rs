@@ -1,9 +1,9 @@
 //! Linux: queueing disciplines, by the program `tc` of iproute2.
 //!
-//! Start here: [`form`] says which disciplines stand where, [`limits`] what Linux can do,
-//! [`render`] writes a plan as a shell script. [`script`] and [`export`] read scripts and what tc
-//! shows into [`state`], which [`check`] compares with a plan, [`change`] changes and [`counts`]
-//! counts. [`program`] is what marks and drops where the kernel has no `red`; [`object`] is the
+//! Start here: `form` says which disciplines stand where, `limits` what Linux can do,
+//! `render` writes a plan as a shell script. `script` and `export` read scripts and what tc
+//! shows into `state`, which `check` compares with a plan, `change` changes and `counts`
+//! counts. `program` is what marks and drops where the kernel has no `red`; `object` is the
 //! file that tc loads it from.
 
 mod change;

@@ -2,8 +2,8 @@
 //!
 //! One host serves; the other sends packets of all tags of a job, at rates that somebody chose,
 //! and asks what came of each. [`judge`] says what that means, [`mod@print`] shows it,
-//! [`simulated`] sends the same packets through the simulator. What becomes of the switch's own counters is
-//! `gradwire switch verify`'s.
+//! [`simulated`] sends the same packets through the simulator. What becomes of the switch's own
+//! counters is `gradwire switch verify`'s.
 
 pub mod judge;
 pub mod options;

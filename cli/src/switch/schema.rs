@@ -1,7 +1,7 @@
 //! A configuration before the platform's own schema, judged by a program that is not ours.
 //!
 //! Start here: [`validate`] picks the program of a platform and says what it says, or what must be
-//! installed for it to be asked. [`yanglint`] asks Debian's; `nvue` and others are scripts for
+//! installed for it to be asked. `yanglint` asks Debian's; `nvue` and others are scripts for
 //! Python packages. Our own rules are in `gradwire-switch-config` and need none of these.
 
 /// Name and text of YANG files of a platform.
