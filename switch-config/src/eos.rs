@@ -22,7 +22,7 @@ mod rounds;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
-use crate::lines::{Line, Lines, facts, grammar as slots};
+use crate::lines::{Lines, grammar as slots};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -97,24 +97,6 @@ fn gathered(commands: &str) -> String {
 
 /// The lines of a configuration.
 fn lines(text: &str) -> Result<Lines, ReadError> {
-    let tree = Lines::read(text);
     let known = ["interface", "qos", "hostname", "platform", "vlan", "ip"];
-    let is_known = |line: &Line| known.iter().any(|word| line.after(word).is_some());
-    if facts(&tree.below).any(is_known) {
-        return Ok(tree);
-    }
-    let first = text.lines().position(|line| !line.trim().is_empty());
-    let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
-    let found: String = found.trim().chars().take(40).collect();
-    Err(ReadError {
-        what: WHAT,
-        line: Some(first.map_or(1, |at| at + 1)),
-        message: match found.as_str() {
-            "" => "it is empty; give the output of `show running-config`".to_owned(),
-            _ => format!(
-                "`{found}` is no command, and no line begins with `interface` or `qos`; give the \
-                 output of `show running-config`, not of `| json`"
-            ),
-        },
-    })
+    Lines::running_config(WHAT, text, &known)
 }

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::reading::ReadError;
+
 pub mod grammar;
 pub mod order;
 
@@ -55,6 +57,38 @@ impl Lines {
             unended,
             returns,
         }
+    }
+
+    /// The tree of what `show running-config` printed: of commands, some of which begin with one of
+    /// the `known` words, at least two.
+    ///
+    /// # Errors
+    /// [`ReadError`] names the first line when none does.
+    pub fn running_config(
+        what: &'static str,
+        text: &str,
+        known: &[&str],
+    ) -> Result<Self, ReadError> {
+        let tree = Self::read(text);
+        let is_known = |line: &Line| known.iter().any(|word| line.after(word).is_some());
+        if facts(&tree.below).any(is_known) {
+            return Ok(tree);
+        }
+        let first = text.lines().position(|line| !line.trim().is_empty());
+        let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
+        let found: String = found.trim().chars().take(40).collect();
+        let give = "give the output of `show running-config`, not of `| json`";
+        Err(ReadError {
+            what,
+            line: Some(first.map_or(1, |at| at + 1)),
+            message: match found.as_str() {
+                "" => format!("it is empty; {give}"),
+                _ => format!(
+                    "`{found}` is no command, and no line begins with `{}` or `{}`; {give}",
+                    known[0], known[1]
+                ),
+            },
+        })
     }
 
     /// A tree of lines made by [`Line::new`], each level indented by so many spaces.

@@ -14,7 +14,7 @@ mod write;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
-use crate::lines::{Line, Lines, facts as said, grammar as slots};
+use crate::lines::{Lines, grammar as slots};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -76,28 +76,13 @@ impl Dialect for Nxos {
 
 /// The lines of a configuration.
 fn lines(text: &str) -> Result<Lines, ReadError> {
-    let tree = Lines::read(text);
     let known = [
         "interface",
-        "class-map",
         "policy-map",
+        "class-map",
         "hostname",
         "version",
         "feature",
     ];
-    let is_known = |line: &Line| known.iter().any(|word| line.after(word).is_some());
-    if said(&tree.below).any(is_known) {
-        return Ok(tree);
-    }
-    let first = text.lines().position(|line| !line.trim().is_empty());
-    let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
-    let found: String = found.trim().chars().take(40).collect();
-    Err(ReadError {
-        what: WHAT,
-        line: Some(first.map_or(1, |at| at + 1)),
-        message: format!(
-            "`{found}` is no command, and no line begins with `interface` or `policy-map`; give \
-             the output of `show running-config`"
-        ),
-    })
+    Lines::running_config(WHAT, text, &known)
 }

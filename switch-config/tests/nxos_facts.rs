@@ -107,7 +107,7 @@ fn a_text_of_another_form_is_one_clear_line() {
     assert_eq!(
         error.expect_err("it is JSON").to_string(),
         "running-config of NX-OS, line 1: `{\"a\": 1}` is no command, and no line begins with \
-         `interface` or `policy-map`; give the output of `show running-config`"
+         `interface` or `policy-map`; give the output of `show running-config`, not of `| json`"
     );
 }
 
