@@ -5,15 +5,15 @@ is a process of its own all the same: it has its own environment, runs a program
 leaves by the interpreter's own way out.
 
 As a program, this file answers requests, one JSON object a line: ``{"start": ...}`` is answered by
-the number of the new process, ``{"ended": number}`` by its exit code, or null while it runs.
+the number of the new process, ``{"ended": number}`` by its exit code, once it has one.
 """
 
 import json
 import os
 import runpy
+import select
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,15 +38,15 @@ class Rank:
         self._errors = Path(start.errors)
         self.pid: int = zygote.ask({"start": asdict(start)})
         self.returncode: int | None = None
+        self._end = os.pidfd_open(self.pid)
 
     def communicate(self, timeout: float | None = None) -> tuple[None, str]:
         """Wait for its end; return nothing, and what it wrote to standard error."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while self.returncode is None:
-            self.returncode = self._zygote.ask({"ended": self.pid})
-            if until is not None and time.monotonic() > until:
+        if self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-            time.sleep(0.01)
+            self.returncode = self._zygote.ask({"ended": self.pid})
+            os.close(self._end)
         return None, self._errors.read_text()
 
     def kill(self) -> None:
@@ -89,10 +89,10 @@ def _serve() -> Start | None:
             number = os.fork()
             if number == 0:
                 return Start(**request["start"])
-            answer: int | None = number
+            answer = number
         else:
-            number, status = os.waitpid(request["ended"], os.WNOHANG)
-            answer = os.waitstatus_to_exitcode(status) if number else None
+            _, status = os.waitpid(request["ended"], 0)
+            answer = os.waitstatus_to_exitcode(status)
         os.write(1, f"{json.dumps(answer)}\n".encode())
     return None
 
