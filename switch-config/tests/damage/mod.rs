@@ -21,8 +21,20 @@ pub(crate) fn damage() -> impl Strategy<Value = Damage> {
     prop::collection::vec((any::<Index>(), 0_usize..40, text), 1..5)
 }
 
+/// What a plan renders, what it changes in an export, and that export are answered, damaged.
+pub(crate) fn all_are_answered(plan: &Plan, export: &str, damage: &Damage) {
+    let dialect = dialect::of(plan.target.platform);
+    let change = dialect
+        .change(plan, export)
+        .expect("it can be read")
+        .forward;
+    for good in [export, &dialect.render(plan), &change] {
+        is_answered(plan, export, &damaged(good, damage));
+    }
+}
+
 /// The damaged text.
-pub(crate) fn damaged(text: &str, damage: &Damage) -> String {
+fn damaged(text: &str, damage: &Damage) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     for (at, length, other) in damage {
         let start = at.index(letters.len() + 1);
@@ -34,7 +46,7 @@ pub(crate) fn damaged(text: &str, damage: &Damage) -> String {
 
 /// Reads, compares and loads a text, as what is running and as a change: errors are answers. What
 /// is read twice is the same.
-pub(crate) fn is_answered(plan: &Plan, good: &str, text: &str) {
+fn is_answered(plan: &Plan, good: &str, text: &str) {
     let dialect = dialect::of(plan.target.platform);
     assert_eq!(dialect.read(plan, text), dialect.read(plan, text));
     if let Ok(change) = dialect.change(plan, text) {
