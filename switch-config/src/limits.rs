@@ -87,7 +87,8 @@ pub struct Limits {
     pub not_ect: Fact<NotEct>,
     /// Whether packets of one queue can be dropped by the drop precedence of their DSCP.
     pub drop_precedence: Fact<bool>,
-    /// Whether a queue can mark ECT packets while another drop precedence of it drops.
+    /// Whether a queue can mark ECT packets while another drop precedence of it drops; of these
+    /// platforms none can, so no plan asks for both.
     pub marks_beside_precedence: Fact<bool>,
     /// Dynamic thresholds of shared memory, where they can be written.
     pub alphas: Fact<Option<Alphas>>,

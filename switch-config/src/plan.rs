@@ -181,20 +181,15 @@ impl Plan {
                 format!("{text} ({})", limits.not_ect.source),
             );
         }
-        let text = match self.selection {
-            Selection::Ecn => return,
-            Selection::PrecedenceAndEcn => {
-                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones \
-                 are not dropped early here; protected ones are marked by ECN"
-            }
-            Selection::Precedence => {
-                "droppable packets are told by their DSCP (drop precedence), since not-ECT ones \
-                 are not dropped early here; nothing is marked: senders slow down by delay and \
-                 loss only"
-            }
-        };
-        let text = format!("{text} ({})", limits.not_ect.source);
-        self.note(NoteKind::Realised, text);
+        if self.selection == Selection::Precedence {
+            let text = "droppable packets are told by their DSCP (drop precedence), since not-ECT \
+                        ones are not dropped early here; nothing is marked: senders slow down by \
+                        delay and loss only";
+            self.note(
+                NoteKind::Realised,
+                format!("{text} ({})", limits.not_ect.source),
+            );
+        }
     }
 
     fn add_profiles(&mut self, limits: &Limits, policy: &QosPolicy) -> Result<(), PlanError> {

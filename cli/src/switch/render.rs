@@ -92,7 +92,6 @@ fn described(queue: &PlanQueue, plan: &Plan) -> String {
     let depth = match (queue.marks_above, plan.selection) {
         (None, _) => "drops only what it has no room for",
         (Some(_), Selection::Ecn) => "marks ECT, drops not-ECT above its threshold",
-        (Some(_), Selection::PrecedenceAndEcn) => "marks ECT, drops droppable DSCPs above it",
         (Some(_), Selection::Precedence) => "drops droppable DSCPs above its threshold",
     };
     format!(
@@ -115,7 +114,6 @@ fn object(plan: &Plan, switch: &str, config: &str) -> Value {
         "profiles": plan.profiles.iter().map(profile_object).collect::<Vec<_>>(),
         "selection": match plan.selection {
             Selection::Ecn => "ecn",
-            Selection::PrecedenceAndEcn => "drop-precedence-and-ecn",
             Selection::Precedence => "drop-precedence",
         },
         "notes": notes.collect::<Vec<_>>(),

@@ -60,7 +60,7 @@ impl Writer<'_> {
             ));
             let droppable = match plan.selection {
                 Selection::Ecn => "low",
-                Selection::PrecedenceAndEcn | Selection::Precedence => "high",
+                Selection::Precedence => "high",
             };
             let kept = queue.dscps.iter().map(|dscp| (dscp, "low"));
             let dropped = queue.droppable.iter().map(|dscp| (dscp, droppable));
@@ -123,7 +123,7 @@ impl Writer<'_> {
             let Some(profile) = profile else { continue };
             let loss = match plan.selection {
                 Selection::Ecn => "low",
-                Selection::PrecedenceAndEcn | Selection::Precedence => "high",
+                Selection::Precedence => "high",
             };
             self.set(&format!(
                 "schedulers {scheduler} drop-profile-map loss-priority {loss} protocol any \

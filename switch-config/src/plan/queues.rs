@@ -49,8 +49,6 @@ impl PlanQueue {
 pub enum Selection {
     /// By ECN: not-ECT is dropped where ECT is marked.
     Ecn,
-    /// By a second DSCP with a drop precedence that goes first; ECT of the first DSCP is marked.
-    PrecedenceAndEcn,
     /// By a second DSCP with a drop precedence that goes first; nothing is marked.
     Precedence,
 }
@@ -69,7 +67,6 @@ pub(super) fn selection(
     let second = queues.clone().any(|queue| queue.droppable.is_some())
         || queues.all(|queue| queue.marks_above.is_none());
     match (second, limits.drop_precedence.value) {
-        (true, true) if limits.marks_beside_precedence.value => Ok(Selection::PrecedenceAndEcn),
         (true, true) => Ok(Selection::Precedence),
         (false, true) => Err(PlanError::NeedsSecondDscps {
             target,
