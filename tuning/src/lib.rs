@@ -1,4 +1,4 @@
-//! What a job's parameters should be, found by few trials: which point to try next, and when to stop.
+//! What a job's parameters should be, found by few trials: what to try next, and when to stop.
 //!
 //! `surface` searches chunk and credit, the two sizes that decide how well gradients overlap with
 //! computing. Nothing here runs a trial, waits or reads a file: a caller asks for the next point,

@@ -154,8 +154,8 @@ impl Search {
         })
     }
 
-    /// Takes what `point` was worth: a time in any unit, above zero; smaller is better. A point that
-    /// was not asked for counts as a trial too.
+    /// Takes what `point` was worth: a time in any unit, above zero; smaller is better. A point
+    /// that was not asked for counts as a trial too.
     ///
     /// # Panics
     ///
