@@ -13,6 +13,7 @@
 //! - `rehearsal`: plans of all ranks run against each other, for tests.
 //! - `plans`: plans that were made before.
 //! - `matching`: which send answers which receive.
+//! - [`scheduler`]: which message leaves next, and how many are on their way at once.
 //! - `running`: executes a plan on the bytes of one operation.
 //! - [`holes`]: what stands in for a segment that was lost within the tolerance.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
@@ -49,6 +50,7 @@ mod rehearsal;
 mod ring;
 mod running;
 mod scatter;
+pub mod scheduler;
 mod selection;
 mod stash;
 mod table;
