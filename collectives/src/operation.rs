@@ -565,6 +565,13 @@ impl Operation {
         (is_lost(first) && others.all(is_lost)).then_some(first)
     }
 
+    /// Whether it has no bytes, and means nothing without them.
+    pub(crate) fn needs_nobody(&self) -> bool {
+        let waits = matches!(self.collective, Collective::Barrier | Collective::AllToAll)
+            || self.collective.is_point_to_point();
+        self.buffer.is_empty() && !waits
+    }
+
     /// The ranks that take part.
     pub(crate) fn participants(&self) -> &[Rank] {
         let named = self

@@ -30,7 +30,7 @@ use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
-const EARLY_BYTES_MAX: usize = 32 << 10;
+pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
 
 /// What is kept of tensors between steps.
 #[derive(Debug, Default)]

@@ -32,12 +32,13 @@ pub const FORWARD_SHARE: f64 = 146.0 / 279.0;
 pub const ELEMENT_BYTES: u64 = 4;
 
 /// The models that are known by name.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "alexnet",
     "vgg16",
     "vgg19",
     "resnet50",
     "resnet101",
+    "transformer",
     "bert-base",
     "bert-large",
     "gpt2",
@@ -158,6 +159,7 @@ fn shape_of(name: &str) -> Option<Shape> {
         "vgg19" => vision::vgg(&[2, 2, 4, 4, 4]),
         "resnet50" => vision::resnet([3, 4, 6, 3]),
         "resnet101" => vision::resnet([3, 4, 23, 3]),
+        "transformer" => language::transformer(),
         "bert-base" => language::bert(12, 768),
         "bert-large" => language::bert(24, 1024),
         "gpt2" => language::gpt2(),
@@ -182,6 +184,8 @@ mod tests {
             ("vgg19", 38, 143_667_240),
             ("resnet50", 161, 25_557_032),
             ("resnet101", 314, 44_549_160),
+            // 44,140,544 of `torch.nn.Transformer()` and 37,000 x 512; the paper rounds to 65 M.
+            ("transformer", 185, 63_084_544),
             ("bert-base", 199, 108_897_794),
             ("bert-large", 391, 334_100_482),
             ("gpt2", 148, 124_439_808),
@@ -235,6 +239,7 @@ mod tests {
         for (name, first) in [
             ("vgg16", "features.0.weight"),
             ("resnet50", "conv1.weight"),
+            ("transformer", "embedding.weight"),
             ("bert-base", "bert.embeddings.word_embeddings.weight"),
             ("gpt2", "transformer.wte.weight"),
             ("llama-8b", "model.embed_tokens.weight"),

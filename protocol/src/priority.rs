@@ -120,6 +120,18 @@ pub struct Turn {
     layer: Layer,
 }
 
+/// How soon a message is needed, compared with others of its training step; the least is needed
+/// first.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Urgency(Layer);
+
+impl Urgency {
+    /// Of a message of one layer: the next forward pass begins at the front.
+    pub fn of(layer: Layer) -> Self {
+        Self(layer)
+    }
+}
+
 /// How large a message and its model are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
@@ -158,6 +170,14 @@ impl Tags {
         after
             .checked_sub(1)
             .map_or(Layer(0), |index| self.spans[index].1)
+    }
+
+    /// How soon the message is needed: as soon as the first of its layers. `None` when layers are
+    /// not known.
+    pub fn urgency(&self) -> Option<Urgency> {
+        let layers = self.spans.iter().map(|&(_, layer)| layer);
+        let first = layers.min().filter(|_| self.layer_count > 0);
+        first.map(Urgency::of)
     }
 
     /// The magnitude of a segment; 0 when it is not known.

@@ -149,6 +149,7 @@ fn every_model_and_exchange_comes_to_its_end() {
         "alexnet",
         "vgg16",
         "resnet50",
+        "transformer",
         "bert-base",
         "gpt2",
         "llama-8b",
