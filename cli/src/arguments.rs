@@ -12,6 +12,7 @@ use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
 use crate::sim::sweep::options::{self, Sweep};
 use crate::switch::options::SwitchCommand;
+use crate::tune::TuneCommand;
 
 const RANK_EXAMPLES: &str = "\
 Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
@@ -180,6 +181,9 @@ pub enum Command {
     /// Look at the models that training steps can be simulated with, and at tables of your own.
     #[command(subcommand)]
     Model(ModelCommand),
+    /// Find parameters of a job by trials.
+    #[command(subcommand)]
+    Tune(TuneCommand),
     /// Configure switches: render, check, diff, undo and verify what a job needs of them.
     #[command(subcommand)]
     Switch(SwitchCommand),
