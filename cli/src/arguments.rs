@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
+use crate::eval::options::EvalCommand;
 use crate::exit::EXIT_CODES;
 use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
@@ -184,6 +185,9 @@ pub enum Command {
     /// Find parameters of a job by trials.
     #[command(subcommand)]
     Tune(TuneCommand),
+    /// Run a published evaluation anew, and write the report of it.
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Configure switches: render, check, diff, undo and verify what a job needs of them.
     #[command(subcommand)]
     Switch(SwitchCommand),

@@ -22,6 +22,17 @@ pub fn text(path: &Path) -> Result<String, Failure> {
     })
 }
 
+/// The bytes of a file.
+///
+/// # Errors
+/// [`Failure::Read`] names the file and the system's reason.
+pub fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|source| Failure::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// The fabric of a one-line form or of a file.
 ///
 /// # Errors
@@ -64,15 +75,15 @@ pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
             let workload = Workload::from_layers(&text()?, fabric.hosts);
             workload.map_err(|error| wrong(given, error))?
         }
-        "et" => {
-            let workload = Workload::from_chakra(&traces(given)?);
+        "et" | "json" => {
+            let workload = Workload::from_chakra(&traces(given, ending)?);
             workload.map_err(|error| wrong(given, error))?
         }
         other => {
             return Err(unknown(
                 given,
                 other,
-                "workloads are .cm, .goal, .txt and .et",
+                "workloads are .cm, .goal, .txt, .et and .json",
             ));
         }
     };
@@ -82,21 +93,15 @@ pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
 
 /// The traces of all ranks: of `NAME.0.et` those of `NAME.1.et` and so on too, as many as there
 /// are; any other file is the trace of the only rank.
-fn traces(given: &str) -> Result<Vec<Vec<u8>>, Failure> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| Failure::Read {
-            path: path.to_owned(),
-            source,
-        })
+fn traces(given: &str, ending: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(name) = given.strip_suffix(&format!(".0.{ending}")) else {
+        return Ok(vec![bytes(Path::new(given))?]);
     };
-    let Some(name) = given.strip_suffix(".0.et") else {
-        return Ok(vec![read(Path::new(given))?]);
-    };
-    let mut traces = vec![read(Path::new(given))?];
+    let mut traces = vec![bytes(Path::new(given))?];
     loop {
-        let path = format!("{name}.{}.et", traces.len());
+        let path = format!("{name}.{}.{ending}", traces.len());
         match Path::new(&path).exists() {
-            true => traces.push(read(Path::new(&path))?),
+            true => traces.push(bytes(Path::new(&path))?),
             false => return Ok(traces),
         }
     }

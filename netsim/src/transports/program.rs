@@ -57,7 +57,7 @@ impl Player {
             tasks: Tasks::new(program),
             groups: groups.collect(),
             loss: Loss {
-                tolerance: job.tolerance,
+                tolerance: job.greatest_tolerance(),
                 holes: job.holes,
             },
             layer_count: setup.workload.layer_count,
