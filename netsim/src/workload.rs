@@ -153,7 +153,7 @@ pub enum Work {
 }
 
 /// Which collective, and how where it can be chosen.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum CollectiveKind {
     /// As the job's `collectives.algorithm` says.
     AllReduce,
