@@ -28,7 +28,7 @@ use crate::transports::reference::programmed::Programmed;
 use crate::transports::settings::Settings;
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 use crate::wiring::Wiring;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{Over, Workload, WorkloadError};
 
 /// Bytes of the header of a reference transport, and of its control packets.
 pub(crate) const REFERENCE_HEADER: u32 = 64;
@@ -150,6 +150,15 @@ pub enum SetupError {
          such a workload runs on 1 thread"
     )]
     Triggers {
+        /// Threads asked for.
+        threads: usize,
+    },
+    /// Threads with a background that is cut off.
+    #[error(
+        "{threads} threads: the last training step ends the run, anywhere in the fabric, so \
+         training beside a background runs on 1 thread"
+    )]
+    Over {
         /// Threads asked for.
         threads: usize,
     },
@@ -346,6 +355,9 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
         return Err(SetupError::Hosts {
             hosts: fabric.hosts,
         });
+    }
+    if threads > 1 && workload.over != Over::WithEverything {
+        return Err(SetupError::Over { threads });
     }
     if threads > 1 && !workload.triggers.is_empty() {
         return Err(SetupError::Triggers { threads });
