@@ -13,6 +13,7 @@ use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
 use crate::sim::sweep::options::{self, Sweep};
 use crate::switch::options::SwitchCommand;
+use crate::tune::TuneCommand;
 
 const RANK_EXAMPLES: &str = "\
 Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
@@ -184,6 +185,9 @@ pub enum Command {
     /// Run a published evaluation anew, and write the report of it.
     #[command(subcommand)]
     Eval(EvalCommand),
+    /// Find parameters of a job by trials.
+    #[command(subcommand)]
+    Tune(TuneCommand),
     /// Configure switches: render, check, diff, undo and verify what a job needs of them.
     #[command(subcommand)]
     Switch(SwitchCommand),

@@ -13,6 +13,7 @@
 //! - [`model`]: `gradwire model`: the models of simulated training steps.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
+//! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
 //! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
@@ -32,6 +33,7 @@ pub mod sim;
 pub mod switch;
 pub mod top;
 pub mod trace;
+pub mod tune;
 
 use std::process::ExitCode;
 
@@ -93,6 +95,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
         Command::Model(command) => model::run(&command),
         Command::Eval(command) => eval::run(&command),
+        Command::Tune(command) => tune::run(&command),
         Command::Switch(command) => switch::run(&command),
         Command::PerfRank => perf::worker::run(),
     }
