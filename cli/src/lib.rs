@@ -12,6 +12,7 @@
 //! - [`switch`]: `gradwire switch`: the configuration of switches, checked, changed, verified.
 //! - [`model`]: `gradwire model`: the models of simulated training steps.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
+//! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
 //! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
@@ -30,6 +31,7 @@ pub mod sim;
 pub mod switch;
 pub mod top;
 pub mod trace;
+pub mod tune;
 
 use std::process::ExitCode;
 
@@ -91,6 +93,8 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
         Command::Model(command) => model::run(&command),
         Command::Switch(command) => switch::run(&command),
+        Command::Tune(command) => tune::run(&command),
         Command::PerfRank => perf::worker::run(),
+        Command::TuneTrial(guard) => tune::guard::run(&guard),
     }
 }
