@@ -73,7 +73,7 @@ impl<'a> Runs<'a> {
                 "--transport {given}: chunk and credit are gradwire's; leave it out"
             )));
         }
-        if loaded.setup.workload.step_ends.is_none() {
+        if loaded.setup.workload.step_ends.is_empty() {
             return Err(Failure::Input {
                 given: scenario.workload,
                 message:
