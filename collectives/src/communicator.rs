@@ -19,7 +19,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::receiver::{Outline, Placement, Posting};
-use gradwire_protocol::units::{Instant, Rank, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
 use crate::agreement::{Agreement, Mismatch};
@@ -104,6 +104,14 @@ impl Communicator {
     pub fn with_inquiries(mut self) -> Self {
         self.patience = Patience::Asks;
         self
+    }
+
+    /// Cuts tensors into such chunks from now on; what was submitted before keeps its own. All
+    /// ranks must change it between the same two operations: messages of one chunk do not answer
+    /// those of another.
+    pub fn set_chunk(&mut self, chunk: ByteCount) {
+        self.preference = self.preference.clone().with_chunk(chunk);
+        self.plans = Plans::default();
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.

@@ -239,6 +239,8 @@ pub struct Collectives {
     pub table: Vec<Choice>,
     /// Bytes of a tensor that are reduced at a time.
     pub chunk: ByteCount,
+    /// Trials by which a job finds its chunk and its credit in its first steps; 0: none.
+    pub tuning: u16,
 }
 
 /// Where ranks tell what they have counted.
@@ -472,6 +474,7 @@ impl Default for Job {
                 algorithm: Algorithm::Auto,
                 table: Vec::new(),
                 chunk: ByteCount::mib(4),
+                tuning: 0,
             },
             metrics: Metrics {
                 port: 0,

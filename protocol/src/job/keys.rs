@@ -102,6 +102,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "What \"auto\" takes for groups and tensors up to a size; the first that matches.";
     "collectives.chunk": collectives.chunk = Size(ByteCount::kib(64)..=GIB),
         "Bytes of a tensor that are reduced at a time.";
+    "collectives.tuning": collectives.tuning = whole::<u16>(0..=1000),
+        "Trials by which the first steps find chunk and credit, under DDP's hook; 0 is off.";
     "metrics.port": metrics.port = whole::<u16>(0..=65_535),
         "TCP port of a host's first rank for Prometheus and `gradwire top`; 0 is off.";
     "metrics.bind": metrics.bind = OneOf(WATCHERS),
