@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
+use crate::eval::options::EvalCommand;
 use crate::exit::EXIT_CODES;
 use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
@@ -182,6 +183,9 @@ pub enum Command {
     /// Look at the models that training steps can be simulated with, and at tables of your own.
     #[command(subcommand)]
     Model(ModelCommand),
+    /// Run a published evaluation anew, and write the report of it.
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Configure switches: render, check, diff, undo and verify what a job needs of them.
     #[command(subcommand)]
     Switch(SwitchCommand),
