@@ -14,4 +14,5 @@ mod sim;
 mod sweep;
 mod switch;
 mod tracing;
+mod tuning;
 mod watching;
