@@ -236,9 +236,7 @@ impl Reader<'_> {
             return Err(self.wrong(value, "cases", "are tables, each headed [[cases]]"));
         };
         let tables = tables.iter();
-        tables
-            .map(|table| self.entries(CASES, table))
-            .collect()
+        tables.map(|table| self.entries(CASES, table)).collect()
     }
 
     fn ranges(&self, table: &Spanned<DeValue<'_>>) -> Result<Vec<Vec<Entry>>, PlanError> {
