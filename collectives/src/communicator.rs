@@ -30,7 +30,7 @@ use crate::operation::{Completion, Operation, OperationError, OperationId, Progr
 use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
 use crate::plan::{PARTS, Plan, Seat};
 use crate::plans::Plans;
-use crate::running::{Desk, Memory, Running};
+use crate::running::{Desk, Memory, Running, Terms};
 use crate::selection::Preference;
 use crate::stash::Stash;
 use crate::table::{Found, Table};
@@ -66,7 +66,7 @@ impl Communicator {
             policy: job.policy(),
             preference: Preference::of(job),
             plans: Plans::default(),
-            memory: Memory::default(),
+            memory: Memory::of(job),
             stash: Stash::default(),
             table: Table::default(),
             agreement,
@@ -168,9 +168,12 @@ impl Communicator {
 
     fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
         self.matching.take(&operation);
-        let segment_bytes = self.endpoint.segment_bytes();
-        let min_lossy = self.preference.min_lossy_bytes();
-        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
+        let terms = Terms {
+            min_lossy: self.preference.min_lossy_bytes(),
+            segment_bytes: self.endpoint.segment_bytes(),
+            cap: self.memory.phases.cap(&operation),
+        };
+        let running = Running::new(id, operation, plan, terms);
         let slot = self.table.insert(running);
         if let Some(mismatch) = self.enter(slot) {
             self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));

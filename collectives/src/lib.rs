@@ -16,7 +16,8 @@
 //! - `matching`: which send answers which receive.
 //! - [`scheduler`]: which message leaves next, and how many are on their way at once.
 //! - `running`: executes a plan on the bytes of one operation.
-//! - [`holes`]: what stands in for a segment that was lost within the tolerance.
+//! - [`holes`]: what stands in for a segment that was lost within the tolerance. `phases`: when
+//!   less is tolerated.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
 //!
 //! What is not here: packets, loss and repair (`gradwire-protocol`), sockets and clocks
@@ -43,6 +44,7 @@ mod one_step;
 pub mod operation;
 pub mod outline;
 pub mod overdue;
+mod phases;
 mod plan;
 mod plans;
 mod point_to_point;

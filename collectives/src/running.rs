@@ -11,6 +11,7 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::priority::{Policy, Shape, Tags};
 use gradwire_protocol::reach::Reach;
@@ -27,6 +28,7 @@ use crate::operation::{
     Collective, Completion, Label, Operation, OperationError, OperationId, Outcome, Progress,
     TimedOut,
 };
+use crate::phases::Phases;
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
@@ -39,7 +41,29 @@ pub(crate) struct Memory {
     pub(crate) residuals: Residuals,
     pub(crate) previous: PreviousResults,
     pub(crate) means: RunningMeans,
+    pub(crate) phases: Phases,
     pub(crate) spares: Spares,
+}
+
+impl Memory {
+    /// Before the first step of a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            phases: Phases::of(job),
+            ..Self::default()
+        }
+    }
+}
+
+/// What holds for an operation from its beginning on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Messages that are shorter are lossless.
+    pub(crate) min_lossy: usize,
+    /// Payload bytes of a full packet of the network.
+    pub(crate) segment_bytes: u32,
+    /// No message tolerates more.
+    pub(crate) cap: Share,
 }
 
 /// Scratches of short operations that have ended, for those to come.
@@ -104,6 +128,8 @@ pub(crate) struct Running {
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
     lossy_from: Option<usize>,
+    /// No message tolerates more in this step.
+    cap: Share,
     /// What each gate still waits for.
     waits: SmallVec<[usize; 8]>,
     received: Bitmap,
@@ -122,14 +148,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// An operation that has not started. Messages shorter than `min_lossy` are lossless.
+    /// An operation that has not started.
     pub(crate) fn new(
         id: OperationId,
         operation: Operation,
         plan: Arc<Plan>,
-        min_lossy: usize,
-        segment_bytes: u32,
+        terms: Terms,
     ) -> Self {
+        let Terms {
+            min_lossy,
+            segment_bytes,
+            cap,
+        } = terms;
         let contributors = operation.group.ranks.len() as u16;
         let lossy_from = operation.may_lose().then_some(min_lossy);
         let label = operation.label();
@@ -140,6 +170,7 @@ impl Running {
             label,
             segment_bytes,
             lossy_from,
+            cap,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
             received: Bitmap::new(plan.inbounds.len() as u32),
             stages: smallvec![Stage::Waiting; plan.outbounds.len()],
@@ -175,7 +206,7 @@ impl Running {
                 bytes: cut.bytes(),
                 tolerance: match (desk.endpoint.reach(inbound.from), inbound.reliability) {
                     (Reach::Network, Reliability::Tolerant) => {
-                        self.tolerance(inbound.region, desk.policy)
+                        self.tolerance(inbound.region, desk.policy).min(self.cap)
                     }
                     _ => Share::NONE,
                 },
@@ -218,7 +249,7 @@ impl Running {
         Tag::new(self.operation.group.id, self.operation.sequence, part)
     }
 
-    /// How much of a contribution to a region may be missing.
+    /// How much of a contribution to a region may be missing in steps that are not strict.
     fn tolerance(&self, region: Region, policy: &Policy) -> Share {
         if self.lossy_from.is_none_or(|least| region.bytes < least) {
             return Share::NONE;
@@ -458,7 +489,9 @@ impl Running {
     fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
         let outbound = self.plan.outbounds[at];
         let tolerance = match (desk.endpoint.reach(outbound.to), outbound.reliability) {
-            (Reach::Network, Reliability::Tolerant) => self.tolerance(outbound.region, desk.policy),
+            (Reach::Network, Reliability::Tolerant) => {
+                self.tolerance(outbound.region, desk.policy).min(self.cap)
+            }
             _ => Share::NONE,
         };
         if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
@@ -588,6 +621,9 @@ impl Running {
         memory: &mut Memory,
     ) -> Completion {
         let unfinished = result.is_err().then(|| self.progress());
+        if result.is_ok() {
+            memory.phases.note(&self.operation);
+        }
         if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
             memory.spares.keep(slots);
         }
