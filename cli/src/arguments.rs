@@ -7,11 +7,13 @@ use clap::{Args, Parser, Subcommand};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
+use crate::eval::options::EvalCommand;
 use crate::exit::EXIT_CODES;
 use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
 use crate::sim::sweep::options::{self, Sweep};
 use crate::switch::options::SwitchCommand;
+use crate::tune::TuneCommand;
 
 const RANK_EXAMPLES: &str = "\
 Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
@@ -180,6 +182,12 @@ pub enum Command {
     /// Look at the models that training steps can be simulated with, and at tables of your own.
     #[command(subcommand)]
     Model(ModelCommand),
+    /// Run a published evaluation anew, and write the report of it.
+    #[command(subcommand)]
+    Eval(EvalCommand),
+    /// Find parameters of a job by trials.
+    #[command(subcommand)]
+    Tune(TuneCommand),
     /// Configure switches: render, check, diff, undo and verify what a job needs of them.
     #[command(subcommand)]
     Switch(SwitchCommand),

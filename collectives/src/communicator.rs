@@ -26,9 +26,7 @@ use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
-use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, Progress, SubmitError,
-};
+use crate::operation::{Completion, Operation, OperationError, OperationId, Progress, SubmitError};
 use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
 use crate::plan::{PARTS, Plan, Seat};
 use crate::plans::Plans;
@@ -191,10 +189,7 @@ impl Communicator {
 
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
         let ranks = &operation.group.ranks;
-        let collective = operation.collective;
-        let waits = matches!(collective, Collective::Barrier | Collective::AllToAll)
-            || collective.is_point_to_point();
-        if operation.buffer.is_empty() && !waits {
+        if operation.needs_nobody() {
             return Plan::new();
         }
         if ranks.len() > 1 {

@@ -10,6 +10,7 @@
 //!   `gather`, `broadcast`, `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`,
 //!   `point_to_point`: the rest. Each header states steps and bytes on the wire; `selection`
 //!   chooses between them.
+//! - [`outline`]: plans for others than the communicator, without their bytes.
 //! - `rehearsal`: plans of all ranks run against each other, for tests.
 //! - `plans`: plans that were made before.
 //! - `matching`: which send answers which receive.
@@ -40,6 +41,7 @@ pub mod magnitude;
 mod matching;
 mod one_step;
 pub mod operation;
+pub mod outline;
 pub mod overdue;
 mod plan;
 mod plans;

@@ -24,13 +24,14 @@ use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorSh
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
 use crate::operation::{
-    Completion, Label, Operation, OperationError, OperationId, Outcome, Progress, TimedOut,
+    Collective, Completion, Label, Operation, OperationError, OperationId, Outcome, Progress,
+    TimedOut,
 };
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
-const EARLY_BYTES_MAX: usize = 32 << 10;
+pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
 
 /// What is kept of tensors between steps.
 #[derive(Debug, Default)]
@@ -172,9 +173,11 @@ impl Running {
                 signature: self.signature,
                 step: self.operation.step,
                 bytes: cut.bytes(),
-                tolerance: match desk.endpoint.reach(inbound.from) {
-                    Reach::Network => self.tolerance(inbound.region, inbound.reliability),
-                    Reach::Host => Share::NONE,
+                tolerance: match (desk.endpoint.reach(inbound.from), inbound.reliability) {
+                    (Reach::Network, Reliability::Tolerant) => {
+                        self.tolerance(inbound.region, desk.policy)
+                    }
+                    _ => Share::NONE,
                 },
             };
             if let Some(early) = stash.take(inbound.from, tag) {
@@ -215,12 +218,26 @@ impl Running {
         Tag::new(self.operation.group.id, self.operation.sequence, part)
     }
 
-    fn tolerance(&self, region: Region, reliability: Reliability) -> Share {
-        let lossy = self.lossy_from.is_some_and(|least| region.bytes >= least);
-        match reliability {
-            Reliability::Tolerant if lossy => self.operation.loss.tolerance,
-            _ => Share::NONE,
+    /// How much of a contribution to a region may be missing.
+    fn tolerance(&self, region: Region, policy: &Policy) -> Share {
+        if self.lossy_from.is_none_or(|least| region.bytes < least) {
+            return Share::NONE;
         }
+        let (most, layers) = (self.operation.loss.tolerance, &self.operation.layers);
+        let offset = self.tensor_offset(region);
+        let within = layers.within(offset..offset + region.bytes);
+        policy.tolerance(most, within.map(|(_, layer)| layer), layers.count)
+    }
+
+    /// Where in the tensor that the layers are of a region begins.
+    fn tensor_offset(&self, region: Region) -> usize {
+        let block = match (self.operation.collective, self.plan.copy) {
+            (Collective::ReduceScatter, Some((own, _))) if region.place == Place::Buffer => {
+                own.offset
+            }
+            _ => 0,
+        };
+        block + region.offset
     }
 
     /// The number of the message in with this sender and part.
@@ -377,7 +394,7 @@ impl Running {
             } = &plan.gates[gate.0];
             if let Some(region) = finish {
                 self.reduce_slots();
-                self.finish(gate, *region, desk.memory);
+                self.finish(gate, *region, desk);
             }
             for &at in opens {
                 self.send(at, desk);
@@ -409,10 +426,11 @@ impl Running {
     }
 
     /// Turns the sum in a region into the result.
-    fn finish(&mut self, gate: GateId, region: Region, memory: &mut Memory) {
+    fn finish(&mut self, gate: GateId, region: Region, desk: &mut Desk<'_>) {
+        let memory = &mut *desk.memory;
         let missing = self.holes.remove(&gate);
         let keeps = self.operation.loss.holes == Holes::Previous
-            && !self.tolerance(region, Reliability::Tolerant).is_none();
+            && !self.tolerance(region, desk.policy).is_none();
         let operation = &mut self.operation;
         let Some(buffer) = operation.buffer.bytes_mut() else {
             return;
@@ -439,9 +457,9 @@ impl Running {
 
     fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
         let outbound = self.plan.outbounds[at];
-        let tolerance = match desk.endpoint.reach(outbound.to) {
-            Reach::Network => self.tolerance(outbound.region, outbound.reliability),
-            Reach::Host => Share::NONE,
+        let tolerance = match (desk.endpoint.reach(outbound.to), outbound.reliability) {
+            (Reach::Network, Reliability::Tolerant) => self.tolerance(outbound.region, desk.policy),
+            _ => Share::NONE,
         };
         if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
             self.copy_with_residual(at, &mut desk.memory.residuals);
@@ -511,13 +529,9 @@ impl Running {
 
     /// The layers of a message's segments: each has the layer of its first byte.
     fn segment_spans(&self, region: Region, segment_bytes: u32) -> SmallVec<[(u32, Layer); 4]> {
-        let spans = &self.operation.layers.spans;
-        let first = spans
-            .partition_point(|&(start, _)| start <= region.offset)
-            .saturating_sub(1);
-        let inside = |&&(start, _): &&(usize, Layer)| start < region.offset + region.bytes;
+        let bytes = region.offset..region.offset + region.bytes;
         let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
-        for &(start, layer) in spans[first..].iter().take_while(inside) {
+        for (start, layer) in self.operation.layers.within(bytes) {
             let offset = start.saturating_sub(region.offset);
             let segment = offset.div_ceil(segment_bytes as usize) as u32;
             match segments.last_mut() {

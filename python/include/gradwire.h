@@ -202,7 +202,8 @@ void gw_ticket_free(gw_ticket* ticket);
 
 void gw_counters_read(gw_rank* rank, gw_counters* out);
 
-/* Share of a gradient message that the job lets be missing; 0 when it is lossless. */
+/* The most of any gradient message that the job lets be missing; 0 when all are lossless. Of a
+ * message whose layers are known, "loss.layer_tolerances" say how much of that. */
 double gw_job_tolerance(gw_rank* rank);
 
 /* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text. */

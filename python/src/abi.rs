@@ -429,7 +429,7 @@ pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounter
 pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
     guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank.
-        Ok(unsafe { borrowed(rank) }?.job.tolerance.get())
+        Ok(unsafe { borrowed(rank) }?.job.greatest_tolerance().get())
     })
     .unwrap_or(0.0)
 }
