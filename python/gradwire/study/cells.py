@@ -62,7 +62,11 @@ class Cell:
 
     def job(self) -> str:
         """Write the job file of this cell."""
-        lines = [f'name = "{self.task}"', f"tolerance = {self.tolerance}", f'holes = "{self.holes}"']
+        lines = [
+            f'name = "{self.task}"',
+            f"tolerance = {self.tolerance}",
+            f'holes = "{self.holes}"',
+        ]
         lines += ["[transport]", 'wire = "udp"', "mtu = 1500", "[loss]"]
         if self.part != "bounded":
             lines += ['min_message = "0B"', "protected_share = 0.0", "protected_back_layers = 0.0"]

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch._dynamo  # noqa: F401  (DDP imports it when it is made, which takes ranks seconds)
+
 from gradwire import launch
 from gradwire.study import training
 from gradwire.study.cells import WORLD, Cell
