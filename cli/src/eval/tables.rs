@@ -6,6 +6,7 @@
 pub mod accuracy;
 pub mod fabric;
 pub mod scheduling;
+pub mod search;
 pub mod steps;
 
 use clap::builder::PossibleValuesParser;
