@@ -3,6 +3,7 @@
 mod applying;
 mod command_line;
 mod doctor;
+mod evaluating;
 mod failing;
 mod golden;
 mod measuring;
