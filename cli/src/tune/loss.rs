@@ -129,6 +129,8 @@ fn base(path: &PathBuf) -> Result<Job, Failure> {
     };
     let default = Job::default();
     job.tolerance = Share::NONE;
+    job.loss.layer_tolerances = default.loss.layer_tolerances;
+    job.loss.tight_tolerance = default.loss.tight_tolerance;
     job.faults.drop = default.faults.drop;
     job.faults.burst = default.faults.burst;
     job.faults.seed = default.faults.seed;
