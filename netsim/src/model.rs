@@ -1,8 +1,9 @@
 //! Models that are trained: how large the gradient of each tensor is, and when it is there.
 //!
-//! A [`Model`] is one of [`NAMES`] or a user's table ([`Model::from_csv`]). Sizes are generated
-//! from the architecture (`vision`, `language`). Times come from tables that were measured on a
-//! V100 (`measured`), or are estimated from the work of a layer where there is no such table
+//! A [`Model`] is one of [`NAMES`], a user's table ([`Model::from_csv`]), or what a file of another
+//! tool says ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are generated
+//! from the architecture (`vision`, `language`). Their times come from tables that were measured on
+//! a V100 (`measured`), or are estimated from the work of a layer where there is no such table
 //! (`estimated`); [`Model::times`] says which.
 //!
 //! Forward times were not measured beside the gradients. A layer's forward pass takes
@@ -11,6 +12,7 @@
 //! What is not here: what a training step does with a model (`workload::training`).
 
 mod estimated;
+mod foreign;
 mod language;
 mod measured;
 mod shape;
@@ -19,6 +21,8 @@ mod vision;
 
 use gradwire_protocol::units::{ByteCount, Span};
 
+pub use foreign::ForeignError;
+pub(crate) use foreign::Row;
 pub use table::{LAYERS_MAX, TableError};
 
 use crate::workload::did_you_mean;
@@ -48,7 +52,7 @@ pub const NAMES: [&str; 10] = [
 /// A model, as a training step sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Model {
-    /// One of [`NAMES`], or the file of a user's table.
+    /// One of [`NAMES`], or the file that it was read from.
     pub name: String,
     /// Where its times are from, in words.
     pub times: String,
@@ -56,6 +60,8 @@ pub struct Model {
     pub layers: Vec<Layer>,
     /// Its gradients in the order in which the backward pass makes them.
     pub gradients: Vec<Gradient>,
+    /// What its source lacks, and what was left out of it, in words.
+    pub remarks: Vec<String>,
 }
 
 /// What is computed in one piece on the way forward.
@@ -83,7 +89,8 @@ pub struct Gradient {
 /// No model has this name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "`{given}` is no model{nearest}; known are {}, or a table NAME.csv",
+    "`{given}` is no model{nearest}; known are {}; or a file: NAME.csv, NAME.txt (SimAI, \
+     ASTRA-sim), NAME.et or NAME.json (Chakra)",
     NAMES.join(", ")
 )]
 pub struct UnknownModel {
@@ -260,7 +267,7 @@ mod tests {
         );
         let error = Model::named("").expect_err("there is none").to_string();
         assert!(
-            error.contains("gpt2, llama-8b, or a table NAME.csv"),
+            error.contains("gpt2, llama-8b; or a file: NAME.csv, NAME.txt"),
             "{error}"
         );
     }

@@ -332,6 +332,7 @@ impl LocalRank {
         if let Some(control) = control {
             // The others may be lost or slow; there is nothing more to do for them.
             let _ = control.leave(LEAVE_PATIENCE);
+            self.recorder.leave(|| self.watch.snapshot());
         }
         self.end();
     }

@@ -80,6 +80,26 @@ impl Axes {
         ])
     }
 
+    fn point(self, [chunk, credit]: Cell) -> Point {
+        Point {
+            chunk: self.chunk.at(chunk),
+            credit: self.credit.at(credit),
+        }
+    }
+
+    /// The cell next to `wanted` that is none of `taken`, of which there are fewer than cells.
+    fn nearest(self, wanted: Cell, taken: &[Cell]) -> Cell {
+        let [chunks, credits] = self.lengths();
+        let cells = (0..chunks).flat_map(|chunk| (0..credits).map(move |credit| [chunk, credit]));
+        let free = cells.filter(|cell| !taken.contains(cell));
+        let nearest = free.min_by_key(|cell| {
+            let [chunk, credit]: [usize; 2] =
+                std::array::from_fn(|axis| cell[axis].abs_diff(wanted[axis]));
+            chunk * chunk + credit * credit
+        });
+        nearest.expect("fewer cells are taken than there are")
+    }
+
     fn lengths(self) -> [usize; 2] {
         [self.chunk.steps, self.credit.steps].map(usize::from)
     }
@@ -101,8 +121,7 @@ type Cell = [usize; 2];
 pub struct Search {
     axes: Axes,
     trials: usize,
-    /// Where the first design begins, in shares of both axes.
-    origin: [f64; 2],
+    designed: Vec<Cell>,
     told: Vec<(Cell, f64)>,
     study: Study<f64>,
     parameters: [IntParam; 2],
@@ -124,10 +143,12 @@ impl Search {
             .noise_variance(NOISE)
             .seed(random.random())
             .build();
+        let trials = trials.min(lengths[0] * lengths[1]);
+        let origin = [random.random(), random.random()];
         let mut search = Self {
             axes,
-            trials: trials.min(lengths[0] * lengths[1]),
-            origin: [random.random(), random.random()],
+            trials,
+            designed: designed(axes, trials.min(DESIGN), origin),
             told: Vec::new(),
             study: Study::with_sampler(Direction::Minimize, sampler),
             parameters: lengths.map(|length| IntParam::new(0, length as i64 - 1)),
@@ -137,25 +158,30 @@ impl Search {
         search
     }
 
+    /// The first points, which depend on no value: they can be measured at the same time, and be
+    /// told in this order.
+    pub fn design(&self) -> Vec<Point> {
+        let designed = self.designed.iter();
+        designed.map(|cell| self.axes.point(*cell)).collect()
+    }
+
     /// What to measure next, or nothing: as many have been told as were allowed.
     pub fn propose(&mut self) -> Option<Point> {
         if self.told.len() >= self.trials {
             return None;
         }
-        let wanted = if self.told.len() < DESIGN {
-            self.designed()
-        } else {
-            self.proposed()
-        };
-        let cell = self.nearest_untold(wanted)?;
-        Some(Point {
-            chunk: self.axes.chunk.at(cell[0]),
-            credit: self.axes.credit.at(cell[1]),
-        })
+        let designed = self.designed.iter();
+        let untold = designed.copied().find(|cell| !self.has(cell));
+        let cell = untold.unwrap_or_else(|| {
+            let proposed = self.proposed();
+            let told = self.told.iter().map(|(cell, _)| *cell);
+            self.axes.nearest(proposed, &told.collect::<Vec<_>>())
+        });
+        Some(self.axes.point(cell))
     }
 
-    /// Takes what `point` was worth: a time in any unit, above zero; smaller is better. A point that
-    /// was not asked for counts as a trial too.
+    /// Takes what `point` was worth: a time in any unit, above zero; smaller is better. A point
+    /// that was not asked for counts as a trial too.
     ///
     /// # Panics
     ///
@@ -177,11 +203,12 @@ impl Search {
     pub fn best(&self) -> Option<(Point, f64)> {
         let by_value = |a: &&(Cell, f64), b: &&(Cell, f64)| a.1.total_cmp(&b.1);
         let (cell, value) = *self.told.iter().min_by(by_value)?;
-        let point = Point {
-            chunk: self.axes.chunk.at(cell[0]),
-            credit: self.axes.credit.at(cell[1]),
-        };
-        Some((point, value))
+        Some((self.axes.point(cell), value))
+    }
+
+    /// How many points may be told: as many as were asked for, or all.
+    pub fn trials(&self) -> usize {
+        self.trials
     }
 
     /// How many points have been told.
@@ -189,14 +216,8 @@ impl Search {
         self.told.len()
     }
 
-    /// The cell of the design's next point.
-    fn designed(&self) -> Cell {
-        let count = self.told.len() as f64;
-        let lengths = self.axes.lengths();
-        std::array::from_fn(|axis| {
-            let share = (self.origin[axis] + count * R2[axis]).fract();
-            (share * lengths[axis] as f64) as usize
-        })
+    fn has(&self, cell: &Cell) -> bool {
+        self.told.iter().any(|(told, _)| told == cell)
     }
 
     /// The cell where the crate expects the largest improvement.
@@ -214,17 +235,20 @@ impl Search {
             usize::try_from(step).expect("its bounds begin at 0")
         })
     }
+}
 
-    fn nearest_untold(&self, wanted: Cell) -> Option<Cell> {
-        let [chunks, credits] = self.axes.lengths();
-        let cells = (0..chunks).flat_map(|chunk| (0..credits).map(move |credit| [chunk, credit]));
-        let untold = cells.filter(|cell| self.told.iter().all(|(told, _)| told != cell));
-        untold.min_by_key(|cell| {
-            let [chunk, credit]: [usize; 2] =
-                std::array::from_fn(|axis| cell[axis].abs_diff(wanted[axis]));
-            chunk * chunk + credit * credit
-        })
+/// The first cells: a low-discrepancy sequence that begins somewhere.
+fn designed(axes: Axes, count: usize, origin: [f64; 2]) -> Vec<Cell> {
+    let lengths = axes.lengths();
+    let mut cells = Vec::new();
+    for number in 0..count {
+        let cell = std::array::from_fn(|axis| {
+            let share = (origin[axis] + number as f64 * R2[axis]).fract();
+            (share * lengths[axis] as f64) as usize
+        });
+        cells.push(axes.nearest(cell, &cells));
     }
+    cells
 }
 
 #[cfg(test)]
@@ -267,6 +291,15 @@ mod tests {
         let mut points = run(&mut Search::new(axes(3), TRIALS, 1));
         points.sort();
         assert_eq!(points, axes(3).points().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_design_is_what_is_asked_for_first() {
+        let mut search = Search::new(axes(8), TRIALS, 11);
+        let design = search.design();
+        assert_eq!(design.len(), DESIGN);
+        assert_eq!(run(&mut search)[..DESIGN], design);
+        assert_eq!(Search::new(axes(8), 2, 11).design(), design[..2]);
     }
 
     #[test]

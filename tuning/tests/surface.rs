@@ -73,35 +73,42 @@ fn excess(surface: &Surface, seed: u64) -> f64 {
     value / surface.least() - 1.0
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a slow test asks GRADWIRE_SLOW, see CONTRIBUTING.md"
+)]
+fn seeds() -> std::ops::Range<u64> {
+    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    if slow { 0..30 } else { 0..5 }
+}
+
 #[test]
 fn fifteen_trials_come_within_five_percent_of_the_whole_grid() {
-    let seeds = if std::env::var_os("GRADWIRE_SLOW").is_some() {
-        0..30
-    } else {
-        0..5
-    };
     for surface in surfaces() {
-        let mut all: Vec<f64> = seeds.clone().map(|seed| excess(&surface, seed)).collect();
-        let worst_seed = (0..all.len()).max_by(|a, b| all[*a].total_cmp(&all[*b]));
-        all.sort_by(f64::total_cmp);
-        let (median, worst) = (all[all.len() / 2], all[all.len() - 1]);
-        let near = surface
-            .times
-            .iter()
-            .filter(|(_, time)| *time <= surface.least() * 1.05)
-            .count();
+        let mut all: Vec<(f64, u64)> = seeds().map(|seed| (excess(&surface, seed), seed)).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (median, _) = all[all.len() / 2];
+        let (worst, seed) = all[all.len() - 1];
+        let name = &surface.name;
         println!(
-            "{}: median {:.2} %, worst {:.2} % (seed {worst_seed:?}) of {}; {near} of 64 points \
-             are within 5 %",
-            surface.name,
+            "{name}: median {:.2} %, worst {:.2} % (seed {seed}) of {} seeds",
             median * 100.0,
             worst * 100.0,
             all.len()
         );
-        assert!(
-            worst <= 0.05,
-            "{}: {worst}, seed {worst_seed:?}",
-            surface.name
-        );
+        assert!(worst <= 0.05, "{name}: {worst}, seed {seed}");
     }
+}
+
+#[test]
+fn the_surface_of_a_large_first_layer_is_a_valley() {
+    let (layers, wire) = (Layers::large_first(), Wire::of_gbps(25));
+    let times = axes().points();
+    let times: Vec<f64> = times
+        .map(|point| step::time(&layers, wire, point))
+        .collect();
+    let least = times.iter().copied().fold(f64::MAX, f64::min);
+    let (smallest, largest) = (times[0], times[times.len() - 1]);
+    assert!(smallest > 1.2 * least, "{smallest} beside {least}");
+    assert!(largest > 1.05 * least, "{largest} beside {least}");
 }

@@ -36,13 +36,18 @@ pub struct Scenario {
     pub fabric: String,
     /// The workload: a pattern such as permutation:2MB, training steps such as step:vgg16:ddp or
     /// step:mine.csv:ps=8 (see `gradwire model`), or a file: .cm of htsim, .goal, .txt of SimAI or
-    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it.
+    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it. Several run side by side
+    /// with " + " between them; each job of training steps is measured by itself.
     pub workload: String,
-    /// Another workload beside it, which loads the fabric but is in no percentile.
+    /// Another workload beside it, which loads the fabric but is in no percentile. Beside training
+    /// steps its flows are cut off when the last step has ended.
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
-    /// What carries the flows: gradwire, dctcp, pfabric, ndp or roce.
+    /// What carries the flows: gradwire, dctcp, pfabric, ndp or roce. Of the job, the last four
+    /// know collectives.algorithm, chunk, order and credit only: each message of a collective is a
+    /// flow. With credit 0, the default, it begins as soon as it may, and order means nothing. With
+    /// a credit, order = layers is ByteScheduler, and order = arrival first come, first served.
     #[arg(long, default_value = DEFAULT_TRANSPORT)]
     #[serde(default = "default_transport")]
     pub transport: String,

@@ -30,7 +30,8 @@ pub(super) struct Player {
     tasks: Tasks,
     groups: Vec<Group>,
     loss: Loss,
-    layer_count: u16,
+    /// Of each group, layers of the model that it is of; 0 when they are not known.
+    layer_counts: Vec<u16>,
     operations: BTreeMap<OperationId, u32>,
     /// Of each task that is a collective, which one of its group it is, from 1.
     sequences: Vec<u32>,
@@ -60,7 +61,9 @@ impl Player {
                 tolerance: job.greatest_tolerance(),
                 holes: job.holes,
             },
-            layer_count: setup.workload.layer_count,
+            layer_counts: (0..setup.workload.groups.len() as u32)
+                .map(|group| setup.workload.layers_of(group))
+                .collect(),
             operations: BTreeMap::new(),
             sequences: sequences(&program.tasks),
         }
@@ -138,11 +141,12 @@ impl Player {
                 bytes,
                 layers,
             } => {
+                let layer_count = self.layer_counts[*group as usize];
                 let group = self.groups[*group as usize].clone();
                 Some(Operation {
                     sequence: self.sequences[number as usize],
                     step: Step(task.step),
-                    layers: self.layers(layers),
+                    layers: layers_of(layer_count, layers),
                     tensor_key: u64::from(number),
                     loss: self.loss,
                     ..operations::collective(*kind, group, *bytes)
@@ -163,20 +167,18 @@ impl Player {
         let ranks = [self.rank.min(peer), self.rank.max(peer)].into();
         operations::message(Group { id: PAIRS, ranks }, collective, bytes)
     }
+}
 
-    fn layers(&self, spans: &[(u64, Layer)]) -> Layers {
-        if self.layer_count == 0 {
-            return Layers::default();
-        }
-        let front = [(0, Layer(0))];
-        let spans = if spans.is_empty() { &front } else { spans };
-        Layers {
-            count: self.layer_count,
-            spans: spans
-                .iter()
-                .map(|&(at, layer)| (at as usize, layer))
-                .collect(),
-        }
+fn layers_of(count: u16, spans: &[(u64, Layer)]) -> Layers {
+    if count == 0 {
+        return Layers::default();
+    }
+    let front = [(0, Layer(0))];
+    let spans = if spans.is_empty() { &front } else { spans };
+    let spans = spans.iter().map(|&(at, layer)| (at as usize, layer));
+    Layers {
+        count,
+        spans: spans.collect(),
     }
 }
 
