@@ -16,8 +16,8 @@
 //! - `matching`: which send answers which receive.
 //! - [`scheduler`]: which message leaves next, and how many are on their way at once.
 //! - `running`: executes a plan on the bytes of one operation.
-//! - [`holes`]: what stands in for a segment that was lost within the tolerance. `phases`: when
-//!   less is tolerated.
+//! - [`holes`]: what stands in for a segment that was lost within the tolerance. [`hadamard`]: what
+//!   spreads it over others. `phases`: when less is tolerated.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
 //!
 //! What is not here: packets, loss and repair (`gradwire-protocol`), sockets and clocks
@@ -34,6 +34,7 @@ pub mod communicator;
 mod direct;
 pub mod dtype;
 mod gather;
+pub mod hadamard;
 mod halving_doubling;
 mod hierarchical;
 pub mod holes;
