@@ -7,11 +7,14 @@ use clap::{Args, Parser, Subcommand};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
+use crate::eval::options::EvalCommand;
 use crate::exit::EXIT_CODES;
 use crate::perf::options::PerfCommand;
 use crate::sim::scenario::Scenario;
 use crate::sim::sweep::options::{self, Sweep};
 use crate::switch::options::SwitchCommand;
+use crate::tune::TuneCommand;
+use crate::tune::guard::Guard;
 
 const RANK_EXAMPLES: &str = "\
 Examples (two hosts; the token may also be given in GRADWIRE_TOKEN):
@@ -199,12 +202,21 @@ pub enum Command {
     /// Look at the models that training steps can be simulated with, and at tables of your own.
     #[command(subcommand)]
     Model(ModelCommand),
+    /// Run a published evaluation anew, and write the report of it.
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Configure switches: render, check, diff, undo and verify what a job needs of them.
     #[command(subcommand)]
     Switch(SwitchCommand),
+    /// Find parameters of a job by trials.
+    #[command(subcommand)]
+    Tune(TuneCommand),
     /// One rank of `perf`, told what to do over standard input.
     #[command(hide = true)]
     PerfRank,
+    /// A script that `tune` tries, ended when standard input is.
+    #[command(hide = true)]
+    TuneTrial(Guard),
 }
 
 /// What can be done with traces.

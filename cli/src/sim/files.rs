@@ -48,12 +48,29 @@ pub fn fabric(given: &str) -> Result<Fabric, Failure> {
     }
 }
 
-/// The workload of a one-line form or of a file, for a fabric; links that a connection matrix says
-/// have failed are taken out of that.
+/// What stands between workloads that run side by side.
+const BESIDE: &str = " + ";
+/// Sets the draws of workloads side by side apart.
+const BESIDE_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The workloads of one-line forms or of files, side by side, for a fabric; links that a connection
+/// matrix says have failed are taken out of that.
 ///
 /// # Errors
 /// [`Failure`] names the file, its line where there is one, and what would be right.
 pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, Failure> {
+    let mut parts = given.split(BESIDE).map(str::trim).zip(0..);
+    let (first, _) = parts.next().expect("a text has a first part");
+    let mut all = one_workload(first, fabric, seed)?;
+    for (part, number) in parts {
+        let seed = seed ^ BESIDE_SEED.wrapping_mul(number);
+        let other = one_workload(part, fabric, seed)?;
+        all = all.beside(other).map_err(|error| wrong(given, error))?;
+    }
+    Ok(all)
+}
+
+fn one_workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, Failure> {
     let hosts = Hosts {
         count: fabric.hosts,
         rate: fabric.host_rate(),
