@@ -12,14 +12,15 @@ use smallvec::{SmallVec, smallvec};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::priority::{Policy, Shape, Tags};
+use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Share, Signature, Tag};
 
 use crate::buffer::{Buffer, Place, Region};
+use crate::departures::Departures;
 use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
@@ -27,6 +28,7 @@ use crate::operation::{
     Completion, Label, Operation, OperationError, OperationId, Outcome, Progress, TimedOut,
 };
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
+use crate::scheduler::Post;
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
@@ -80,6 +82,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) memory: &'a mut Memory,
     pub(crate) policy: &'a Policy,
+    pub(crate) departures: &'a mut Departures,
 }
 
 /// Where a message out stands.
@@ -176,6 +179,7 @@ impl Running {
                     Reach::Network => self.tolerance(inbound.region, inbound.reliability),
                     Reach::Host => Share::NONE,
                 },
+                urgency: self.urgency(inbound.region, desk.policy),
             };
             if let Some(early) = stash.take(inbound.from, tag) {
                 for (placement, payload) in early.segments() {
@@ -380,7 +384,7 @@ impl Running {
                 self.finish(gate, *region, desk.memory);
             }
             for &at in opens {
-                self.send(at, desk);
+                self.ready(at, desk);
             }
             for &next in next {
                 if self.waits_no_more(next) {
@@ -434,6 +438,40 @@ impl Running {
         settlement.settle(sum);
         if keeps {
             memory.previous.keep(key, region.offset, sum);
+        }
+    }
+
+    /// A message out may be sent: when its turn comes, if its layers are known.
+    fn ready(&mut self, at: usize, desk: &mut Desk<'_>) {
+        let outbound = self.plan.outbounds[at];
+        let urgency = match desk.endpoint.reach(outbound.to) {
+            Reach::Network => self.urgency(outbound.region, desk.policy),
+            Reach::Host => None,
+        };
+        let Some(urgency) = urgency else {
+            self.send(at, desk);
+            return;
+        };
+        let post = Post {
+            step: self.operation.step,
+            urgency,
+            bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
+        };
+        let tag = self.tag(outbound.part);
+        desk.departures.post(post, outbound.to, tag);
+    }
+
+    /// How soon a message is needed; `None` when its layers are not known.
+    fn urgency(&self, region: Region, policy: &Policy) -> Option<Urgency> {
+        let layers = &self.operation.layers;
+        let of_region = layers_of(&layers.spans, region);
+        policy.urgency(of_region.iter().map(|&(_, layer)| layer), layers.count)
+    }
+
+    /// Sends a message out whose turn has come, unless it was sent.
+    pub(crate) fn depart(&mut self, at: usize, desk: &mut Desk<'_>) {
+        if self.stages[at] == Stage::Waiting {
+            self.send(at, desk);
         }
     }
 
@@ -511,13 +549,9 @@ impl Running {
 
     /// The layers of a message's segments: each has the layer of its first byte.
     fn segment_spans(&self, region: Region, segment_bytes: u32) -> SmallVec<[(u32, Layer); 4]> {
-        let spans = &self.operation.layers.spans;
-        let first = spans
-            .partition_point(|&(start, _)| start <= region.offset)
-            .saturating_sub(1);
-        let inside = |&&(start, _): &&(usize, Layer)| start < region.offset + region.bytes;
+        let spans = layers_of(&self.operation.layers.spans, region);
         let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
-        for &(start, layer) in spans[first..].iter().take_while(inside) {
+        for &(start, layer) in spans {
             let offset = start.saturating_sub(region.offset);
             let segment = offset.div_ceil(segment_bytes as usize) as u32;
             match segments.last_mut() {
@@ -590,6 +624,14 @@ impl Running {
             unfinished,
         }
     }
+}
+
+/// The layers of a region, each with the byte of the tensor at which it begins.
+fn layers_of(spans: &[(usize, Layer)], region: Region) -> &[(usize, Layer)] {
+    let first = spans.partition_point(|&(start, _)| start <= region.offset);
+    let end = spans.partition_point(|&(start, _)| start < region.offset + region.bytes);
+    let first = first.saturating_sub(1);
+    &spans[first..end.max(first)]
 }
 
 /// How a message to or from a rank is cut.
