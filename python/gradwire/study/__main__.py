@@ -72,9 +72,11 @@ def _run(missing: list[Cell], every: int, records: Records) -> int:
         return 0
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch is imported
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    from gradwire import build
     from gradwire.study import ranks, tasks
     from gradwire.study.progress import Progress
 
+    build.load()  # compiled here, once, if it is not yet: ranks inherit it
     told, failed = Progress(every, len(missing)), 0
     made = tasks.made({cell.task for cell in missing})
     for cell in missing:
