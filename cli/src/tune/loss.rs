@@ -19,7 +19,7 @@ pub mod trial;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, Mtu, Wire};
 use gradwire_protocol::units::Share;
 use gradwire_tuning::tolerance::judge::{Better, Goal, Looks, Verdict};
 use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
@@ -117,6 +117,10 @@ fn job_path(options: &Loss) -> PathBuf {
     given.unwrap_or_else(|| PathBuf::from("job.toml"))
 }
 
+/// The largest packet of trials whose job leaves it open: as on most networks between hosts. Larger
+/// ones, or memory of one host, would leave a message with too few packets to lose one of.
+const PACKET: u32 = 1_500;
+
 /// The job in a file, if there is one, without what a trial sets.
 fn base(path: &PathBuf) -> Result<Job, Failure> {
     let mut job = match path.exists() {
@@ -125,9 +129,17 @@ fn base(path: &PathBuf) -> Result<Job, Failure> {
     };
     let default = Job::default();
     job.tolerance = Share::NONE;
+    job.loss.layer_tolerances = default.loss.layer_tolerances;
+    job.loss.tight_tolerance = default.loss.tight_tolerance;
     job.faults.drop = default.faults.drop;
     job.faults.burst = default.faults.burst;
     job.faults.seed = default.faults.seed;
+    if job.transport.mtu == Mtu::Auto {
+        job.transport.mtu = Mtu::Bytes(PACKET);
+    }
+    if job.transport.wire == Wire::Auto {
+        job.transport.wire = Wire::Udp;
+    }
     Ok(job)
 }
 

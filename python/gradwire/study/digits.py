@@ -38,10 +38,10 @@ class Digits(Task):
     plan = Plan(
         steps=EPOCHS * (TRAINING // (4 * BATCH)),
         steps_per_epoch=TRAINING / (4 * BATCH),
-        score_every=8,
+        score_every=10,
         metric="accuracy",
         higher_is_better=True,
-        margin=0.005,
+        margin=0.01,
         front=("0.", "3."),
     )
 
@@ -63,7 +63,7 @@ class Digits(Task):
         return network()
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Use what the example uses, at a constant rate."""
+        """Use what the example uses."""
         return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """Runs a cell: forks its ranks from this process, which has read PyTorch and the data already.
 
-To import PyTorch takes a rank seconds, to be forked milliseconds. A rank is a process of its own all
-the same: one that dies or hangs spoils its own cell only.
+To import PyTorch takes a rank seconds, to be forked milliseconds. A rank is a process of its own
+all the same: one that dies or hangs spoils its own cell only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
+
+import torch._dynamo  # noqa: F401  (DDP imports it when it is made, which takes ranks seconds)
 
 from gradwire import launch
 from gradwire.study import training

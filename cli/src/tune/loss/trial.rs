@@ -168,7 +168,7 @@ pub fn job_text(job: &Job, setting: &Setting, (drop, burst, seed): (f64, f64, u6
         .to_toml()
         .parse()
         .expect("a job writes what can be read");
-    table.insert("tolerance".to_owned(), Value::Float(setting.largest()));
+    table.insert("tolerance".to_owned(), Value::Float(setting.least()));
     let mut put = |outer: &str, key: &str, value: Value| {
         let inner = table[outer].as_table_mut();
         let inner = inner.expect("a job has this table");
@@ -323,11 +323,12 @@ fn fits(setting: &Setting, told: &Told, place: &Place) -> Result<(), Failure> {
              init_process_group(\"gradwire\")"
         ));
     }
-    if (told.tolerance - wanted).abs() > 1e-6 {
+    let of_job = setting.least();
+    if (told.tolerance - of_job).abs() > 1e-6 {
         return wrong(&format!(
             "does not run the job that GRADWIRE_JOB names: its ranks tolerated {}% instead of {}%",
             percent(told.tolerance),
-            percent(wanted)
+            percent(of_job)
         ));
     }
     if setting.is_lossless() {
@@ -379,6 +380,18 @@ mod tests {
         assert_eq!(
             (faults.drop.get(), faults.burst, faults.seed),
             (0.03, 8.0, 4)
+        );
+        let groups = Setting {
+            groups: vec![0.1, 0.02],
+            tight: Some(0.01),
+        };
+        let text = job_text(&job, &groups, (0.125, 1.0, 1));
+        let read = Job::from_toml(&text).expect("it can be read");
+        assert_eq!(read.tolerance.get(), 0.02);
+        assert_eq!(read.loss.layer_tolerances.len(), 2);
+        assert_eq!(
+            read.loss.tight_tolerance.map(|share| share.get()),
+            Some(0.01)
         );
         let lossless = job_text(&job, &Setting::lossless(), (0.0, 1.0, 1));
         let read = Job::from_toml(&lossless).expect("it can be read");
