@@ -2,10 +2,10 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Completion, Operation};
+use gradwire_collectives::operation::{Collective, Completion, Layers, Operation};
 use gradwire_netsim::link::Profile;
 use gradwire_protocol::job::Algorithm;
-use gradwire_protocol::units::{ByteCount, Rank, Span};
+use gradwire_protocol::units::{ByteCount, Layer, Rank, Span};
 
 use crate::world::{World, all_reduce, reduction, rough, small_job, tensor, value, values};
 
@@ -60,11 +60,16 @@ fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() 
         // Every rank is done with submitting before the first operation ends anywhere.
         for rank in 0..3 {
             for (sequence, chunk) in (0..).zip(chunks) {
-                world.network.command(Rank(rank), |communicator, _| {
+                world.network.command(Rank(rank), |communicator, now| {
                     communicator.set_chunk(ByteCount::new(chunk));
+                    communicator.set_credit(now, ByteCount::new(chunk / 2));
                 });
                 let buffer = tensor(DType::F32, values(rank, 1501));
-                let operation = all_reduce(3, sequence, buffer);
+                let mut operation = all_reduce(3, sequence, buffer);
+                operation.layers = Layers {
+                    count: 9,
+                    spans: vec![(0, Layer(sequence as u16))],
+                };
                 world.submit(rank, operation).expect("a valid operation");
             }
         }
