@@ -100,7 +100,7 @@ impl<'a> Runs<'a> {
     /// [`Failure::Usage`] when a chunk is less than a job may say, scaled.
     pub fn axes(&self) -> Result<Axes, Failure> {
         let least = self.shape.least_chunk();
-        let chunk = self.options.chunk.unwrap_or(Axis {
+        let chunk = self.options.chunk.unwrap_or_else(|| Axis {
             smallest: CHUNKS.smallest.max(least),
             ..CHUNKS
         });
