@@ -52,7 +52,9 @@ fn every_all_reduce_equals_the_naive_one_whatever_the_network_does() {
 
 #[test]
 fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() {
-    let chunks = [1000, 200, 4000, 1000, 100_000, 300];
+    // Longer than what is sent whole in one step.
+    const LONG: usize = 12_001;
+    let chunks = [8000, 1600, 32_000, 8000, 800_000, 2400];
     for algorithm in REDUCTIONS {
         let mut job = small_job();
         job.collectives.algorithm = algorithm;
@@ -64,7 +66,7 @@ fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() 
                     communicator.set_chunk(ByteCount::new(chunk));
                     communicator.set_credit(now, ByteCount::new(chunk / 2));
                 });
-                let buffer = tensor(DType::F32, values(rank, 1501));
+                let buffer = tensor(DType::F32, values(rank, LONG));
                 let mut operation = all_reduce(3, sequence, buffer);
                 operation.layers = Layers {
                     count: 9,
@@ -74,7 +76,7 @@ fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() 
             }
         }
         world.run();
-        let naive = reduction(DType::F32, ReduceOp::Sum, 3, 1501);
+        let naive = reduction(DType::F32, ReduceOp::Sum, 3, LONG);
         for rank in 0..3 {
             let ends = std::iter::from_fn(|| world.completion(rank));
             let mut ends: Vec<Completion> = ends.collect();
@@ -84,8 +86,11 @@ fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() 
                 end.result.as_ref().expect("it succeeded").expected_segments
             });
             let segments: Vec<u64> = segments.collect();
-            assert_eq!(segments[0], segments[3], "{algorithm:?}");
-            assert!(segments[1] > segments[0] && segments[0] > segments[4]);
+            assert_eq!(segments[0], segments[3], "{algorithm:?}: {segments:?}");
+            assert!(
+                segments[1] > segments[0] && segments[0] > segments[4],
+                "{algorithm:?}: {segments:?}"
+            );
         }
     }
 }
