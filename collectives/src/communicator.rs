@@ -117,6 +117,13 @@ impl Communicator {
         self.plans = Plans::default();
     }
 
+    /// Lets so many bytes of gradients be on their way at once from now on, zero for any number;
+    /// each rank may have its own.
+    pub fn set_credit(&mut self, now: Instant, credit: ByteCount) {
+        self.departures.set_credit(credit);
+        self.let_go(now);
+    }
+
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
     /// A group of one rank completes at once, and so does a collective of no bytes, without waiting

@@ -222,11 +222,19 @@ fn iteration_us(record: &Record) -> Result<f64, Failure> {
         return Err(lacks(error));
     }
     let result = record.result.as_ref();
-    let training = result.and_then(|result| result.get("training"));
-    let mean = training.and_then(|training| training.get("iteration_us"));
-    mean.and_then(Value::as_f64)
-        .filter(|mean| *mean > 0.0)
-        .ok_or_else(|| lacks("no training step has ended"))
+    let jobs = match result.and_then(|result| result.get("training")) {
+        Some(Value::Array(jobs)) => jobs.as_slice(),
+        Some(job) => std::slice::from_ref(job),
+        None => &[],
+    };
+    let means = jobs.iter().map(|job| job["iteration_us"].as_f64());
+    let means: Option<Vec<f64>> = means.collect();
+    let sum = means.iter().flatten().sum::<f64>();
+    if sum > 0.0 {
+        Ok(sum / jobs.len() as f64)
+    } else {
+        Err(lacks("no training step has ended"))
+    }
 }
 
 #[cfg(test)]
