@@ -101,7 +101,7 @@ impl<'a> Runs<'a> {
     pub fn axes(&self) -> Result<Axes, Failure> {
         let least = self.shape.least_chunk();
         let chunk = self.options.chunk.unwrap_or(Axis {
-            smallest: CHUNKS.smallest.beyond(least),
+            smallest: CHUNKS.smallest.max(least),
             ..CHUNKS
         });
         if chunk.smallest < least {
@@ -172,7 +172,7 @@ impl<'a> Runs<'a> {
             scenario.workload += &format!(",part={}", point.chunk);
         }
         for (key, size) in [
-            ("collectives.chunk", scaled(point.chunk).beyond(CHUNK_LEAST)),
+            ("collectives.chunk", scaled(point.chunk).max(CHUNK_LEAST)),
             ("collectives.credit", scaled(point.credit)),
         ] {
             scenario.set.retain(|(set, _)| set != key);
