@@ -98,5 +98,6 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Tune(command) => tune::run(&command),
         Command::Switch(command) => switch::run(&command),
         Command::PerfRank => perf::worker::run(),
+        Command::TuneTrial(guard) => tune::guard::run(&guard),
     }
 }

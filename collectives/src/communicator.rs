@@ -19,18 +19,19 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::receiver::{Outline, Placement, Posting};
-use gradwire_protocol::units::{Instant, Rank, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
 use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
+use crate::departures::Departures;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
 use crate::operation::{Completion, Operation, OperationError, OperationId, Progress, SubmitError};
 use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
 use crate::plan::{PARTS, Plan, Seat};
 use crate::plans::Plans;
-use crate::running::{Desk, Memory, Running};
+use crate::running::{Desk, Memory, Running, Terms};
 use crate::selection::Preference;
 use crate::stash::Stash;
 use crate::table::{Found, Table};
@@ -48,6 +49,7 @@ pub struct Communicator {
     agreement: Agreement,
     patience: Patience,
     matching: Matching,
+    departures: Departures,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
@@ -66,11 +68,12 @@ impl Communicator {
             policy: job.policy(),
             preference: Preference::of(job),
             plans: Plans::default(),
-            memory: Memory::default(),
+            memory: Memory::of(job),
             stash: Stash::default(),
             table: Table::default(),
             agreement,
             matching: Matching::default(),
+            departures: Departures::new(job.collectives.credit),
             next_deadline: None,
             patience: Patience::default(),
             promised: BTreeMap::new(),
@@ -104,6 +107,14 @@ impl Communicator {
     pub fn with_inquiries(mut self) -> Self {
         self.patience = Patience::Asks;
         self
+    }
+
+    /// Cuts tensors into such chunks from now on; what was submitted before keeps its own. All
+    /// ranks must change it between the same two operations: messages of one chunk do not answer
+    /// those of another.
+    pub fn set_chunk(&mut self, chunk: ByteCount) {
+        self.preference = self.preference.clone().with_chunk(chunk);
+        self.plans = Plans::default();
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
@@ -160,9 +171,12 @@ impl Communicator {
 
     fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
         self.matching.take(&operation);
-        let segment_bytes = self.endpoint.segment_bytes();
-        let min_lossy = self.preference.min_lossy_bytes();
-        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
+        let terms = Terms {
+            min_lossy: self.preference.min_lossy_bytes(),
+            segment_bytes: self.endpoint.segment_bytes(),
+            cap: self.memory.phases.cap(&operation),
+        };
+        let running = Running::new(id, operation, plan, terms);
         let slot = self.table.insert(running);
         if let Some(mismatch) = self.enter(slot) {
             self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
@@ -259,6 +273,7 @@ impl Communicator {
             },
         );
         self.promised.retain(|&(to, _), _| to != rank);
+        self.departures.forget(rank);
     }
 
     /// Fails every operation and refuses later ones. Nothing is sent or taken any more.
@@ -478,9 +493,15 @@ impl Communicator {
                     running.on_received(message, holes.as_ref(), desk);
                 });
             }
+            Event::StandsStill { to, tag } => {
+                self.departures.finished(to, tag);
+                self.let_go(now);
+            }
             Event::Sent { to, tag, missing } => {
+                self.departures.finished(to, tag);
                 let Some(Found { slot, message }) = self.table.find_out(to, tag) else {
                     self.promised.remove(&(to, tag));
+                    self.let_go(now);
                     return;
                 };
                 self.advance(now, slot, |running, _, desk| {
@@ -539,10 +560,36 @@ impl Communicator {
             endpoint: &mut self.endpoint,
             memory: &mut self.memory,
             policy: &self.policy,
+            departures: &mut self.departures,
         };
         happen(running, &mut self.stash, &mut desk);
         if running.is_complete() {
             self.end(slot, Ok(()));
+        }
+        self.let_go(now);
+    }
+
+    /// Sends what waits and whose turn has come.
+    fn let_go(&mut self, now: Instant) {
+        while let Some((to, tag)) = self.departures.next() {
+            let found = self.table.find_out(to, tag);
+            let running = found.and_then(|found| self.table.get_mut(found.slot));
+            let (Some(found), Some(running)) = (found, running) else {
+                // Its operation has failed.
+                self.departures.finished(to, tag);
+                continue;
+            };
+            let mut desk = Desk {
+                now,
+                endpoint: &mut self.endpoint,
+                memory: &mut self.memory,
+                policy: &self.policy,
+                departures: &mut self.departures,
+            };
+            running.depart(found.message, &mut desk);
+            if running.is_complete() {
+                self.end(found.slot, Ok(()));
+            }
         }
     }
 

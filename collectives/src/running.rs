@@ -11,15 +11,17 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::priority::{Policy, Shape, Tags};
+use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Share, Signature, Tag};
 
 use crate::buffer::{Buffer, Place, Region};
+use crate::departures::Departures;
 use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
@@ -27,7 +29,9 @@ use crate::operation::{
     Collective, Completion, Label, Operation, OperationError, OperationId, Outcome, Progress,
     TimedOut,
 };
+use crate::phases::Phases;
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
+use crate::scheduler::Post;
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
@@ -39,7 +43,29 @@ pub(crate) struct Memory {
     pub(crate) residuals: Residuals,
     pub(crate) previous: PreviousResults,
     pub(crate) means: RunningMeans,
+    pub(crate) phases: Phases,
     pub(crate) spares: Spares,
+}
+
+impl Memory {
+    /// Before the first step of a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            phases: Phases::of(job),
+            ..Self::default()
+        }
+    }
+}
+
+/// What holds for an operation from its beginning on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Messages that are shorter are lossless.
+    pub(crate) min_lossy: usize,
+    /// Payload bytes of a full packet of the network.
+    pub(crate) segment_bytes: u32,
+    /// No message tolerates more.
+    pub(crate) cap: Share,
 }
 
 /// Scratches of short operations that have ended, for those to come.
@@ -81,6 +107,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) memory: &'a mut Memory,
     pub(crate) policy: &'a Policy,
+    pub(crate) departures: &'a mut Departures,
 }
 
 /// Where a message out stands.
@@ -104,6 +131,8 @@ pub(crate) struct Running {
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
     lossy_from: Option<usize>,
+    /// No message tolerates more in this step.
+    cap: Share,
     /// What each gate still waits for.
     waits: SmallVec<[usize; 8]>,
     received: Bitmap,
@@ -122,14 +151,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// An operation that has not started. Messages shorter than `min_lossy` are lossless.
+    /// An operation that has not started.
     pub(crate) fn new(
         id: OperationId,
         operation: Operation,
         plan: Arc<Plan>,
-        min_lossy: usize,
-        segment_bytes: u32,
+        terms: Terms,
     ) -> Self {
+        let Terms {
+            min_lossy,
+            segment_bytes,
+            cap,
+        } = terms;
         let contributors = operation.group.ranks.len() as u16;
         let lossy_from = operation.may_lose().then_some(min_lossy);
         let label = operation.label();
@@ -140,6 +173,7 @@ impl Running {
             label,
             segment_bytes,
             lossy_from,
+            cap,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
             received: Bitmap::new(plan.inbounds.len() as u32),
             stages: smallvec![Stage::Waiting; plan.outbounds.len()],
@@ -175,10 +209,11 @@ impl Running {
                 bytes: cut.bytes(),
                 tolerance: match (desk.endpoint.reach(inbound.from), inbound.reliability) {
                     (Reach::Network, Reliability::Tolerant) => {
-                        self.tolerance(inbound.region, desk.policy)
+                        self.tolerance(inbound.region, desk.policy).min(self.cap)
                     }
                     _ => Share::NONE,
                 },
+                urgency: self.urgency(inbound.region, desk.policy),
             };
             if let Some(early) = stash.take(inbound.from, tag) {
                 for (placement, payload) in early.segments() {
@@ -218,7 +253,7 @@ impl Running {
         Tag::new(self.operation.group.id, self.operation.sequence, part)
     }
 
-    /// How much of a contribution to a region may be missing.
+    /// How much of a contribution to a region may be missing in steps that are not strict.
     fn tolerance(&self, region: Region, policy: &Policy) -> Share {
         if self.lossy_from.is_none_or(|least| region.bytes < least) {
             return Share::NONE;
@@ -397,7 +432,7 @@ impl Running {
                 self.finish(gate, *region, desk);
             }
             for &at in opens {
-                self.send(at, desk);
+                self.ready(at, desk);
             }
             for &next in next {
                 if self.waits_no_more(next) {
@@ -455,10 +490,46 @@ impl Running {
         }
     }
 
+    /// A message out may be sent: when its turn comes, if its layers are known.
+    fn ready(&mut self, at: usize, desk: &mut Desk<'_>) {
+        let outbound = self.plan.outbounds[at];
+        let urgency = match desk.endpoint.reach(outbound.to) {
+            Reach::Network => self.urgency(outbound.region, desk.policy),
+            Reach::Host => None,
+        };
+        let Some(urgency) = urgency else {
+            self.send(at, desk);
+            return;
+        };
+        let post = Post {
+            step: self.operation.step,
+            urgency,
+            bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
+        };
+        let tag = self.tag(outbound.part);
+        desk.departures.post(post, outbound.to, tag);
+    }
+
+    /// How soon a message is needed; `None` when its layers are not known.
+    fn urgency(&self, region: Region, policy: &Policy) -> Option<Urgency> {
+        let layers = &self.operation.layers;
+        let of_region = layers.within(region.offset..region.offset + region.bytes);
+        policy.urgency(of_region.map(|(_, layer)| layer), layers.count)
+    }
+
+    /// Sends a message out whose turn has come, unless it was sent.
+    pub(crate) fn depart(&mut self, at: usize, desk: &mut Desk<'_>) {
+        if self.stages[at] == Stage::Waiting {
+            self.send(at, desk);
+        }
+    }
+
     fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
         let outbound = self.plan.outbounds[at];
         let tolerance = match (desk.endpoint.reach(outbound.to), outbound.reliability) {
-            (Reach::Network, Reliability::Tolerant) => self.tolerance(outbound.region, desk.policy),
+            (Reach::Network, Reliability::Tolerant) => {
+                self.tolerance(outbound.region, desk.policy).min(self.cap)
+            }
             _ => Share::NONE,
         };
         if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
@@ -588,6 +659,9 @@ impl Running {
         memory: &mut Memory,
     ) -> Completion {
         let unfinished = result.is_err().then(|| self.progress());
+        if result.is_ok() {
+            memory.phases.note(&self.operation);
+        }
         if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
             memory.spares.keep(slots);
         }

@@ -320,6 +320,7 @@ impl Scenario {
                     step: message.outgoing.step,
                     bytes,
                     tolerance,
+                    urgency: None,
                 };
                 network.command(message.to, |host, now| {
                     host.endpoint.expect(now, message.from, incoming);
@@ -517,6 +518,7 @@ fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
         step,
         bytes,
         tolerance,
+        urgency: None,
     };
     network.command(Rank(1), |host, now| {
         host.endpoint.expect(now, Rank(0), incoming);

@@ -12,9 +12,10 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::bitmap::Bitmap;
 use crate::budget::{Ledger, Verdict};
 use crate::endpoint::Settings;
-use crate::grants::Grants;
-use crate::incoming::{Due, Receiving, State, Wants};
+use crate::grants::{Grants, Turn};
+use crate::incoming::{Due, Echo, Receiving, State, Wants};
 use crate::machine::Ecn;
+use crate::priority::Urgency;
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, Rank, Share, Signature, Span, Step, Tag};
 use crate::wire::{Header, Kind, Report};
@@ -44,9 +45,15 @@ pub struct Incoming {
     pub bytes: u32,
     /// The share that may be missing.
     pub tolerance: Share,
+    /// How soon it is needed; `None` when that is not known.
+    pub urgency: Option<Urgency>,
 }
 
 impl Incoming {
+    fn turn(&self) -> Turn {
+        self.urgency.map(|urgency| (self.step, urgency))
+    }
+
     fn outline(&self) -> Outline {
         Outline {
             bytes: self.bytes,
@@ -289,7 +296,8 @@ impl Receiver {
         if scene.grants.is_unlimited() {
             receiving.grant(scene.now, u32::MAX);
         } else {
-            scene.grants.wait(scene.place, receiving.id);
+            let turn = incoming.turn();
+            scene.grants.wait(turn, scene.place, receiving.id);
         }
         self.complete_if_whole(at, scene);
         self.note(at);
@@ -601,8 +609,9 @@ impl Receiver {
 
     /// Writes the next report that is due into `body` and gives its header.
     ///
-    /// When one message has something to say, all do, older ones first: a sender takes a segment
-    /// for lost when later ones are known to have arrived, and those may be another message's.
+    /// When one message has something to say, all do, and none echoes a packet that was sent after
+    /// one of which another one has yet to tell: a sender takes a segment for lost when later ones
+    /// are known to have arrived, and those may be another message's.
     pub fn poll_report(
         &mut self,
         now: Instant,
@@ -617,9 +626,12 @@ impl Receiver {
             return None;
         }
         let room = settings.segment_bytes as usize;
-        self.messages
-            .iter_mut()
-            .find_map(|receiving| receiving.poll_report(now, room, body))
+        let says = |receiving: &Receiving| receiving.due != Due::Nothing;
+        let at = self.messages.iter().position(says)?;
+        let others = self.messages[at + 1..].iter();
+        let untold = others.filter_map(Receiving::first_unreported);
+        let untold = untold.reduce(Echo::older);
+        self.messages[at].poll_report(now, untold, room, body)
     }
 
     /// Takes CLOSE: the sender heard STOP.

@@ -6,6 +6,7 @@
 pub mod accuracy;
 pub mod fabric;
 pub mod scheduling;
+pub mod search;
 pub mod steps;
 
 use clap::builder::PossibleValuesParser;
@@ -16,9 +17,9 @@ use super::section::{Chart, Goal, Grid};
 use super::training::{self, Study};
 
 /// Mean time of a step in a result, in microseconds.
-pub const ITERATION: &str = "/training/iteration_us";
+pub const ITERATION: &str = "/training/0/iteration_us";
 /// The time of each step.
-pub const ITERATIONS: &str = "/training/iterations_us";
+pub const ITERATIONS: &str = "/training/0/iterations_us";
 
 /// One table.
 #[derive(Clone, Copy, Debug)]

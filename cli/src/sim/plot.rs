@@ -69,9 +69,14 @@ impl Plot {
         }
     }
 
+    /// Where values are in the picture; outside of the axes, at their ends.
+    pub fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        (self.x.at(x), self.y.at(y))
+    }
+
     /// A curve through values.
     pub fn curve(&mut self, values: &[(f64, f64)], style: &str) {
-        let place = |&(x, y): &(f64, f64)| (self.x.at(x), self.y.at(y));
+        let place = |&(x, y): &(f64, f64)| self.at(x, y);
         let points: Vec<_> = values.iter().map(place).collect();
         self.drawing.path(&points, style);
     }
