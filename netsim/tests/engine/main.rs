@@ -11,6 +11,7 @@ mod paths;
 mod published;
 mod queueing;
 mod repeatable;
+mod scheduling;
 mod sharing;
 mod small_tensors;
 mod switch;
