@@ -12,6 +12,8 @@
 //! - [`switch`]: `gradwire switch`: the configuration of switches, checked, changed, verified.
 //! - [`model`]: `gradwire model`: the models of simulated training steps.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
+//! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
+//! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
 //! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
@@ -20,6 +22,7 @@
 pub mod arguments;
 pub mod doctor;
 pub mod environment;
+pub mod eval;
 pub mod exit;
 pub mod job;
 pub mod model;
@@ -30,6 +33,7 @@ pub mod sim;
 pub mod switch;
 pub mod top;
 pub mod trace;
+pub mod tune;
 
 use std::process::ExitCode;
 
@@ -90,7 +94,10 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),
         Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
         Command::Model(command) => model::run(&command),
+        Command::Eval(command) => eval::run(&command),
+        Command::Tune(command) => tune::run(&command),
         Command::Switch(command) => switch::run(&command),
         Command::PerfRank => perf::worker::run(),
+        Command::TuneTrial(guard) => tune::guard::run(&guard),
     }
 }

@@ -1,6 +1,9 @@
 //! `gradwire model`: the models that a training step can be simulated with.
 //!
-//! A model is one that the simulator knows by name, or a user's table (`NAME.csv`).
+//! A model is one that the simulator knows by name, a user's table (`NAME.csv`), or what a file of
+//! another tool says: SimAI and ASTRA-sim (`NAME.txt`), Chakra (`NAME.et`, `NAME.json`).
+
+mod record;
 
 use std::ops::Range;
 use std::path::Path;
@@ -26,25 +29,35 @@ pub fn run(command: &ModelCommand) -> Result<(), Failure> {
     match command {
         ModelCommand::List(options) => list(options),
         ModelCommand::Show(options) => show(options),
+        ModelCommand::Record(options) => record::record(options),
     }
 }
 
-/// The model of a name, or of a table where `given` is a file's name.
+/// The model of a name, or of a file where `given` is the name of one.
 ///
 /// # Errors
-/// [`Failure`] names the line of a table that is wrong, or the models that there are.
+/// [`Failure`] names the line of a file that is wrong, or the models that there are.
 pub fn load(given: &str) -> Result<Model, Failure> {
     let wrong = |message: String| Failure::Input {
         given: given.to_owned(),
         message,
     };
     let path = Path::new(given);
-    let table = path.extension().is_some_and(|ending| ending == "csv") || path.is_file();
-    if table && !NAMES.contains(&given) {
-        let text = files::text(path)?;
-        return Model::from_csv(given, &text).map_err(|error| wrong(error.to_string()));
+    if NAMES.contains(&given) {
+        return Model::named(given).map_err(|error| Failure::Usage(error.to_string()));
     }
-    Model::named(given).map_err(|error| Failure::Usage(error.to_string()))
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("txt") => {
+            Model::from_layers(given, &files::text(path)?).map_err(|error| wrong(error.to_string()))
+        }
+        Some("et" | "json") => Model::from_chakra(given, &files::bytes(path)?)
+            .map_err(|error| wrong(error.to_string())),
+        ending if ending == Some("csv") || path.is_file() => {
+            let table = Model::from_csv(given, &files::text(path)?);
+            table.map_err(|error| wrong(error.to_string()))
+        }
+        _ => Model::named(given).map_err(|error| Failure::Usage(error.to_string())),
+    }
 }
 
 fn list(options: &ModelList) -> Result<(), Failure> {
@@ -115,6 +128,7 @@ fn object(model: &Model) -> Value {
         })
     });
     let mut object = totals(model);
+    object["remarks"] = json!(model.remarks);
     object["layers"] = layers.collect();
     object["gradients"] = gradients.collect();
     object
@@ -158,9 +172,11 @@ fn table(model: &Model, left_out: Range<usize>) -> String {
 }
 
 fn headline(model: &Model) -> String {
+    let remarks = model.remarks.iter();
+    let remarks: String = remarks.map(|remark| format!("# {remark}\n")).collect();
     format!(
         "# {}: {} gradients of {} layers, in the order of the backward pass; 4 bytes a parameter\n\
-         # times: {}\n",
+         # times: {}\n{remarks}",
         model.name,
         model.gradients.len(),
         model.layers.len(),

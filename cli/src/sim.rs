@@ -6,7 +6,8 @@
 //! - [`run`], [`compare`], [`sweep`], [`report`]: the commands.
 //! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
 //! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
-//! - [`svg`], [`chart`], [`timeline`], [`map`], [`page`]: the pictures of a report.
+//! - [`svg`], [`plot`], [`chart`], [`timeline`], [`map`], [`html`], [`page`]: the pictures and the
+//!   page of a report.
 //! - [`output`]: files that are there whole or not at all.
 //!
 //! What is not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
@@ -15,9 +16,11 @@ pub mod chart;
 pub mod compare;
 pub mod cost;
 pub mod files;
+pub mod html;
 pub mod map;
 pub mod output;
 pub mod page;
+pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -19,7 +19,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::receiver::{Outline, Placement, Posting};
-use gradwire_protocol::units::{Instant, Rank, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
 use crate::agreement::{Agreement, Mismatch};
@@ -27,13 +27,11 @@ use crate::buffer::Region;
 use crate::departures::Departures;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
-use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, Progress, SubmitError,
-};
+use crate::operation::{Completion, Operation, OperationError, OperationId, Progress, SubmitError};
 use crate::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
 use crate::plan::{PARTS, Plan, Seat};
 use crate::plans::Plans;
-use crate::running::{Desk, Memory, Running};
+use crate::running::{Desk, Memory, Running, Terms};
 use crate::selection::Preference;
 use crate::stash::Stash;
 use crate::table::{Found, Table};
@@ -70,7 +68,7 @@ impl Communicator {
             policy: job.policy(),
             preference: Preference::of(job),
             plans: Plans::default(),
-            memory: Memory::default(),
+            memory: Memory::of(job),
             stash: Stash::default(),
             table: Table::default(),
             agreement,
@@ -109,6 +107,14 @@ impl Communicator {
     pub fn with_inquiries(mut self) -> Self {
         self.patience = Patience::Asks;
         self
+    }
+
+    /// Cuts tensors into such chunks from now on; what was submitted before keeps its own. All
+    /// ranks must change it between the same two operations: messages of one chunk do not answer
+    /// those of another.
+    pub fn set_chunk(&mut self, chunk: ByteCount) {
+        self.preference = self.preference.clone().with_chunk(chunk);
+        self.plans = Plans::default();
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
@@ -165,9 +171,12 @@ impl Communicator {
 
     fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
         self.matching.take(&operation);
-        let segment_bytes = self.endpoint.segment_bytes();
-        let min_lossy = self.preference.min_lossy_bytes();
-        let running = Running::new(id, operation, plan, min_lossy, segment_bytes);
+        let terms = Terms {
+            min_lossy: self.preference.min_lossy_bytes(),
+            segment_bytes: self.endpoint.segment_bytes(),
+            cap: self.memory.phases.cap(&operation),
+        };
+        let running = Running::new(id, operation, plan, terms);
         let slot = self.table.insert(running);
         if let Some(mismatch) = self.enter(slot) {
             self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
@@ -194,10 +203,7 @@ impl Communicator {
 
     fn plan(&self, operation: &Operation, me: usize) -> Plan {
         let ranks = &operation.group.ranks;
-        let collective = operation.collective;
-        let waits = matches!(collective, Collective::Barrier | Collective::AllToAll)
-            || collective.is_point_to_point();
-        if operation.buffer.is_empty() && !waits {
+        if operation.needs_nobody() {
             return Plan::new();
         }
         if ranks.len() > 1 {

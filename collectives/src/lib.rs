@@ -10,13 +10,15 @@
 //!   `gather`, `broadcast`, `scatter`: to and from a root. `all_gather`, `all_to_all`, `barrier`,
 //!   `point_to_point`: the rest. Each header states steps and bytes on the wire; `selection`
 //!   chooses between them.
+//! - [`outline`]: plans for others than the communicator, without their bytes.
 //! - `rehearsal`: plans of all ranks run against each other, for tests.
 //! - `plans`: plans that were made before.
 //! - `matching`: which send answers which receive.
 //! - [`scheduler`]: which message leaves next, and how many are on their way at once.
 //! - `departures`: what of a rank's gradients waits, and what has left.
 //! - `running`: executes a plan on the bytes of one operation.
-//! - [`holes`]: what stands in for a segment that was lost within the tolerance.
+//! - [`holes`]: what stands in for a segment that was lost within the tolerance. [`hadamard`]: what
+//!   spreads it over others. `phases`: when less is tolerated.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
 //!
 //! What is not here: packets, loss and repair (`gradwire-protocol`), sockets and clocks
@@ -34,6 +36,7 @@ mod departures;
 mod direct;
 pub mod dtype;
 mod gather;
+pub mod hadamard;
 mod halving_doubling;
 mod hierarchical;
 pub mod holes;
@@ -42,7 +45,9 @@ pub mod magnitude;
 mod matching;
 mod one_step;
 pub mod operation;
+pub mod outline;
 pub mod overdue;
+mod phases;
 mod plan;
 mod plans;
 mod point_to_point;

@@ -1,6 +1,7 @@
 //! What an operation is, what is refused at once, and how it can end.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gradwire_protocol::units::{Instant, Layer, Rank, Share, Span, Step};
@@ -189,7 +190,8 @@ impl fmt::Display for Collective {
 /// them, since it is the sender's. Everything else is lossless whatever is said here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// Share of each contribution that may be missing.
+    /// The most of each contribution that may be missing; less where the job says how much layers
+    /// bear, or is strict in a step.
     pub tolerance: Share,
     /// What stands in for it.
     pub holes: Holes,
@@ -211,6 +213,18 @@ pub struct Layers {
     /// From which byte on which layer, in ascending order of bytes. Of a reduce-scatter, bytes of
     /// its input.
     pub spans: Vec<(usize, Layer)>,
+}
+
+impl Layers {
+    /// The layers of some bytes: of the first byte, and each that begins among them.
+    pub(crate) fn within(&self, bytes: Range<usize>) -> impl Iterator<Item = (usize, Layer)> {
+        let after = self
+            .spans
+            .partition_point(|&(start, _)| start <= bytes.start);
+        let inside = move |&(start, _): &(usize, Layer)| start < bytes.end;
+        let from_first = self.spans[after.saturating_sub(1)..].iter().copied();
+        from_first.take_while(inside)
+    }
 }
 
 /// How many bytes of an all-to-all go from whom to whom.
@@ -563,6 +577,13 @@ impl Operation {
         }
         let first = others.next()?;
         (is_lost(first) && others.all(is_lost)).then_some(first)
+    }
+
+    /// Whether it has no bytes, and means nothing without them.
+    pub(crate) fn needs_nobody(&self) -> bool {
+        let waits = matches!(self.collective, Collective::Barrier | Collective::AllToAll)
+            || self.collective.is_point_to_point();
+        self.buffer.is_empty() && !waits
     }
 
     /// The ranks that take part.

@@ -11,6 +11,7 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
 use gradwire_protocol::reach::Reach;
@@ -25,14 +26,16 @@ use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorSh
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
 use crate::operation::{
-    Completion, Label, Operation, OperationError, OperationId, Outcome, Progress, TimedOut,
+    Collective, Completion, Label, Operation, OperationError, OperationId, Outcome, Progress,
+    TimedOut,
 };
+use crate::phases::Phases;
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::scheduler::Post;
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
-const EARLY_BYTES_MAX: usize = 32 << 10;
+pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
 
 /// What is kept of tensors between steps.
 #[derive(Debug, Default)]
@@ -40,7 +43,29 @@ pub(crate) struct Memory {
     pub(crate) residuals: Residuals,
     pub(crate) previous: PreviousResults,
     pub(crate) means: RunningMeans,
+    pub(crate) phases: Phases,
     pub(crate) spares: Spares,
+}
+
+impl Memory {
+    /// Before the first step of a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            phases: Phases::of(job),
+            ..Self::default()
+        }
+    }
+}
+
+/// What holds for an operation from its beginning on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Messages that are shorter are lossless.
+    pub(crate) min_lossy: usize,
+    /// Payload bytes of a full packet of the network.
+    pub(crate) segment_bytes: u32,
+    /// No message tolerates more.
+    pub(crate) cap: Share,
 }
 
 /// Scratches of short operations that have ended, for those to come.
@@ -106,6 +131,8 @@ pub(crate) struct Running {
     segment_bytes: u32,
     /// The least length of a message that may lose; `None` when none may.
     lossy_from: Option<usize>,
+    /// No message tolerates more in this step.
+    cap: Share,
     /// What each gate still waits for.
     waits: SmallVec<[usize; 8]>,
     received: Bitmap,
@@ -124,14 +151,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// An operation that has not started. Messages shorter than `min_lossy` are lossless.
+    /// An operation that has not started.
     pub(crate) fn new(
         id: OperationId,
         operation: Operation,
         plan: Arc<Plan>,
-        min_lossy: usize,
-        segment_bytes: u32,
+        terms: Terms,
     ) -> Self {
+        let Terms {
+            min_lossy,
+            segment_bytes,
+            cap,
+        } = terms;
         let contributors = operation.group.ranks.len() as u16;
         let lossy_from = operation.may_lose().then_some(min_lossy);
         let label = operation.label();
@@ -142,6 +173,7 @@ impl Running {
             label,
             segment_bytes,
             lossy_from,
+            cap,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
             received: Bitmap::new(plan.inbounds.len() as u32),
             stages: smallvec![Stage::Waiting; plan.outbounds.len()],
@@ -175,9 +207,11 @@ impl Running {
                 signature: self.signature,
                 step: self.operation.step,
                 bytes: cut.bytes(),
-                tolerance: match desk.endpoint.reach(inbound.from) {
-                    Reach::Network => self.tolerance(inbound.region, inbound.reliability),
-                    Reach::Host => Share::NONE,
+                tolerance: match (desk.endpoint.reach(inbound.from), inbound.reliability) {
+                    (Reach::Network, Reliability::Tolerant) => {
+                        self.tolerance(inbound.region, desk.policy).min(self.cap)
+                    }
+                    _ => Share::NONE,
                 },
                 urgency: self.urgency(inbound.region, desk.policy),
             };
@@ -219,12 +253,26 @@ impl Running {
         Tag::new(self.operation.group.id, self.operation.sequence, part)
     }
 
-    fn tolerance(&self, region: Region, reliability: Reliability) -> Share {
-        let lossy = self.lossy_from.is_some_and(|least| region.bytes >= least);
-        match reliability {
-            Reliability::Tolerant if lossy => self.operation.loss.tolerance,
-            _ => Share::NONE,
+    /// How much of a contribution to a region may be missing in steps that are not strict.
+    fn tolerance(&self, region: Region, policy: &Policy) -> Share {
+        if self.lossy_from.is_none_or(|least| region.bytes < least) {
+            return Share::NONE;
         }
+        let (most, layers) = (self.operation.loss.tolerance, &self.operation.layers);
+        let offset = self.tensor_offset(region);
+        let within = layers.within(offset..offset + region.bytes);
+        policy.tolerance(most, within.map(|(_, layer)| layer), layers.count)
+    }
+
+    /// Where in the tensor that the layers are of a region begins.
+    fn tensor_offset(&self, region: Region) -> usize {
+        let block = match (self.operation.collective, self.plan.copy) {
+            (Collective::ReduceScatter, Some((own, _))) if region.place == Place::Buffer => {
+                own.offset
+            }
+            _ => 0,
+        };
+        block + region.offset
     }
 
     /// The number of the message in with this sender and part.
@@ -381,7 +429,7 @@ impl Running {
             } = &plan.gates[gate.0];
             if let Some(region) = finish {
                 self.reduce_slots();
-                self.finish(gate, *region, desk.memory);
+                self.finish(gate, *region, desk);
             }
             for &at in opens {
                 self.ready(at, desk);
@@ -413,10 +461,11 @@ impl Running {
     }
 
     /// Turns the sum in a region into the result.
-    fn finish(&mut self, gate: GateId, region: Region, memory: &mut Memory) {
+    fn finish(&mut self, gate: GateId, region: Region, desk: &mut Desk<'_>) {
+        let memory = &mut *desk.memory;
         let missing = self.holes.remove(&gate);
         let keeps = self.operation.loss.holes == Holes::Previous
-            && !self.tolerance(region, Reliability::Tolerant).is_none();
+            && !self.tolerance(region, desk.policy).is_none();
         let operation = &mut self.operation;
         let Some(buffer) = operation.buffer.bytes_mut() else {
             return;
@@ -464,8 +513,8 @@ impl Running {
     /// How soon a message is needed; `None` when its layers are not known.
     fn urgency(&self, region: Region, policy: &Policy) -> Option<Urgency> {
         let layers = &self.operation.layers;
-        let of_region = layers_of(&layers.spans, region);
-        policy.urgency(of_region.iter().map(|&(_, layer)| layer), layers.count)
+        let of_region = layers.within(region.offset..region.offset + region.bytes);
+        policy.urgency(of_region.map(|(_, layer)| layer), layers.count)
     }
 
     /// Sends a message out whose turn has come, unless it was sent.
@@ -477,9 +526,11 @@ impl Running {
 
     fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
         let outbound = self.plan.outbounds[at];
-        let tolerance = match desk.endpoint.reach(outbound.to) {
-            Reach::Network => self.tolerance(outbound.region, outbound.reliability),
-            Reach::Host => Share::NONE,
+        let tolerance = match (desk.endpoint.reach(outbound.to), outbound.reliability) {
+            (Reach::Network, Reliability::Tolerant) => {
+                self.tolerance(outbound.region, desk.policy).min(self.cap)
+            }
+            _ => Share::NONE,
         };
         if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
             self.copy_with_residual(at, &mut desk.memory.residuals);
@@ -549,9 +600,9 @@ impl Running {
 
     /// The layers of a message's segments: each has the layer of its first byte.
     fn segment_spans(&self, region: Region, segment_bytes: u32) -> SmallVec<[(u32, Layer); 4]> {
-        let spans = layers_of(&self.operation.layers.spans, region);
+        let bytes = region.offset..region.offset + region.bytes;
         let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
-        for &(start, layer) in spans {
+        for (start, layer) in self.operation.layers.within(bytes) {
             let offset = start.saturating_sub(region.offset);
             let segment = offset.div_ceil(segment_bytes as usize) as u32;
             match segments.last_mut() {
@@ -608,6 +659,9 @@ impl Running {
         memory: &mut Memory,
     ) -> Completion {
         let unfinished = result.is_err().then(|| self.progress());
+        if result.is_ok() {
+            memory.phases.note(&self.operation);
+        }
         if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
             memory.spares.keep(slots);
         }
@@ -624,14 +678,6 @@ impl Running {
             unfinished,
         }
     }
-}
-
-/// The layers of a region, each with the byte of the tensor at which it begins.
-fn layers_of(spans: &[(usize, Layer)], region: Region) -> &[(usize, Layer)] {
-    let first = spans.partition_point(|&(start, _)| start <= region.offset);
-    let end = spans.partition_point(|&(start, _)| start < region.offset + region.bytes);
-    let first = first.saturating_sub(1);
-    &spans[first..end.max(first)]
 }
 
 /// How a message to or from a rank is cut.

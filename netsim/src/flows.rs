@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use gradwire_protocol::units::Instant;
 
 use crate::host::{Begin, Progress};
-use crate::workload::{Start, Trigger, TriggerId, Workload};
+use crate::workload::{Over, Start, Trigger, TriggerId, Workload};
 
 /// Something that happened to a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +43,17 @@ pub struct Flows<'w> {
     started: VecDeque<u32>,
     records: Vec<Record>,
     done: u64,
+    /// What must end until the run is over; `None` where that is everything.
+    foreground: Option<Foreground>,
+}
+
+/// What of a workload must end.
+#[derive(Clone, Copy, Debug)]
+struct Foreground {
+    /// The flows below this number.
+    flows: u32,
+    /// How many flows and tasks have not ended.
+    left: u64,
 }
 
 impl<'w> Flows<'w> {
@@ -60,7 +71,22 @@ impl<'w> Flows<'w> {
             started: VecDeque::new(),
             records: Vec::new(),
             done: 0,
+            foreground: match workload.over {
+                Over::WithEverything => None,
+                Over::WithForeground(flows) => {
+                    let tasks = workload.programs.iter().map(|own| own.tasks.len());
+                    let left = u64::from(flows) + tasks.sum::<usize>() as u64;
+                    Some(Foreground { flows, left })
+                }
+            },
         }
+    }
+
+    /// Whether all has ended that must.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.foreground
+            .is_some_and(|foreground| foreground.left == 0)
     }
 
     /// Time in picoseconds, sending host and number of every flow that waits for nothing else.
@@ -86,6 +112,9 @@ impl<'w> Flows<'w> {
 
     /// Takes what a host has to say.
     pub fn note(&mut self, now: u64, progress: Progress) {
+        if let Some(foreground) = &mut self.foreground {
+            foreground.left -= u64::from(foreground.has(progress));
+        }
         let told = match progress {
             Progress::Received { flow, lost_bytes } => {
                 self.done += 1;
@@ -141,6 +170,17 @@ impl<'w> Flows<'w> {
     /// What happened, in the order in which it did.
     pub fn into_records(self) -> Vec<Record> {
         self.records
+    }
+}
+
+impl Foreground {
+    /// Whether a flow or task that must end has ended.
+    fn has(&self, progress: Progress) -> bool {
+        match progress {
+            Progress::Received { flow, .. } => flow < self.flows,
+            Progress::Acknowledged { .. } => false,
+            Progress::Task => true,
+        }
     }
 }
 

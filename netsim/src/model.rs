@@ -1,8 +1,9 @@
 //! Models that are trained: how large the gradient of each tensor is, and when it is there.
 //!
-//! A [`Model`] is one of [`NAMES`] or a user's table ([`Model::from_csv`]). Sizes are generated
-//! from the architecture (`vision`, `language`). Times come from tables that were measured on a
-//! V100 (`measured`), or are estimated from the work of a layer where there is no such table
+//! A [`Model`] is one of [`NAMES`], a user's table ([`Model::from_csv`]), or what a file of another
+//! tool says ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are generated
+//! from the architecture (`vision`, `language`). Their times come from tables that were measured on
+//! a V100 (`measured`), or are estimated from the work of a layer where there is no such table
 //! (`estimated`); [`Model::times`] says which.
 //!
 //! Forward times were not measured beside the gradients. A layer's forward pass takes
@@ -11,6 +12,7 @@
 //! What is not here: what a training step does with a model (`workload::training`).
 
 mod estimated;
+mod foreign;
 mod language;
 mod measured;
 mod shape;
@@ -19,6 +21,8 @@ mod vision;
 
 use gradwire_protocol::units::{ByteCount, Span};
 
+pub use foreign::ForeignError;
+pub(crate) use foreign::Row;
 pub use table::{LAYERS_MAX, TableError};
 
 use crate::workload::did_you_mean;
@@ -32,12 +36,13 @@ pub const FORWARD_SHARE: f64 = 146.0 / 279.0;
 pub const ELEMENT_BYTES: u64 = 4;
 
 /// The models that are known by name.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "alexnet",
     "vgg16",
     "vgg19",
     "resnet50",
     "resnet101",
+    "transformer",
     "bert-base",
     "bert-large",
     "gpt2",
@@ -47,7 +52,7 @@ pub const NAMES: [&str; 9] = [
 /// A model, as a training step sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Model {
-    /// One of [`NAMES`], or the file of a user's table.
+    /// One of [`NAMES`], or the file that it was read from.
     pub name: String,
     /// Where its times are from, in words.
     pub times: String,
@@ -55,6 +60,8 @@ pub struct Model {
     pub layers: Vec<Layer>,
     /// Its gradients in the order in which the backward pass makes them.
     pub gradients: Vec<Gradient>,
+    /// What its source lacks, and what was left out of it, in words.
+    pub remarks: Vec<String>,
 }
 
 /// What is computed in one piece on the way forward.
@@ -82,7 +89,8 @@ pub struct Gradient {
 /// No model has this name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "`{given}` is no model{nearest}; known are {}, or a table NAME.csv",
+    "`{given}` is no model{nearest}; known are {}; or a file: NAME.csv, NAME.txt (SimAI, \
+     ASTRA-sim), NAME.et or NAME.json (Chakra)",
     NAMES.join(", ")
 )]
 pub struct UnknownModel {
@@ -158,6 +166,7 @@ fn shape_of(name: &str) -> Option<Shape> {
         "vgg19" => vision::vgg(&[2, 2, 4, 4, 4]),
         "resnet50" => vision::resnet([3, 4, 6, 3]),
         "resnet101" => vision::resnet([3, 4, 23, 3]),
+        "transformer" => language::transformer(),
         "bert-base" => language::bert(12, 768),
         "bert-large" => language::bert(24, 1024),
         "gpt2" => language::gpt2(),
@@ -182,6 +191,8 @@ mod tests {
             ("vgg19", 38, 143_667_240),
             ("resnet50", 161, 25_557_032),
             ("resnet101", 314, 44_549_160),
+            // 44,140,544 of `torch.nn.Transformer()` and 37,000 x 512; the paper rounds to 65 M.
+            ("transformer", 185, 63_084_544),
             ("bert-base", 199, 108_897_794),
             ("bert-large", 391, 334_100_482),
             ("gpt2", 148, 124_439_808),
@@ -235,6 +246,7 @@ mod tests {
         for (name, first) in [
             ("vgg16", "features.0.weight"),
             ("resnet50", "conv1.weight"),
+            ("transformer", "embedding.weight"),
             ("bert-base", "bert.embeddings.word_embeddings.weight"),
             ("gpt2", "transformer.wte.weight"),
             ("llama-8b", "model.embed_tokens.weight"),
@@ -255,7 +267,7 @@ mod tests {
         );
         let error = Model::named("").expect_err("there is none").to_string();
         assert!(
-            error.contains("gpt2, llama-8b, or a table NAME.csv"),
+            error.contains("gpt2, llama-8b; or a file: NAME.csv, NAME.txt"),
             "{error}"
         );
     }

@@ -189,8 +189,13 @@ impl<'w, H: Host> Region<'w, H> {
     }
 
     /// When the next event happens.
+    ///
+    /// `None` when nothing happens any more, or when all has ended that must.
     pub fn next_event(&mut self) -> Option<u64> {
-        self.calendar.first()
+        match self.flows.is_over() {
+            true => None,
+            false => self.calendar.first(),
+        }
     }
 
     /// Flows that have been received here and tasks that are complete.
@@ -209,6 +214,9 @@ impl<'w, H: Host> Region<'w, H> {
             self.now = event.at;
             self.events += 1;
             self.happen(event);
+            if self.flows.is_over() {
+                return true;
+            }
             if self.events >= stop {
                 return false;
             }

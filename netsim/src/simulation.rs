@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu, Security};
 use gradwire_protocol::segment::segment_bytes;
@@ -21,10 +22,13 @@ use crate::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
 use crate::parallel::{self, Clock, Glance};
 use crate::port::Port;
 use crate::region::Region;
+use crate::transports::reference::manifest::{Manifest, TooMany};
+use crate::transports::reference::player::Player;
+use crate::transports::reference::programmed::Programmed;
 use crate::transports::settings::Settings;
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 use crate::wiring::Wiring;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{Over, Workload, WorkloadError};
 
 /// Bytes of the header of a reference transport, and of its control packets.
 pub(crate) const REFERENCE_HEADER: u32 = 64;
@@ -90,7 +94,8 @@ pub struct Setup {
     pub workload: Workload,
     /// What carries it.
     pub transport: Transport,
-    /// The job, fitted to the fabric; references take nothing from it.
+    /// The job, fitted to the fabric; references take from it how collectives are carried out:
+    /// `collectives.algorithm`, `chunk`, `order` and `credit`.
     pub job: Job,
     /// Seed of all draws.
     pub seed: u64,
@@ -122,16 +127,21 @@ pub enum SetupError {
     /// The job contradicts itself on this fabric.
     #[error("the job on this fabric: {0}")]
     Job(#[from] JobError),
-    /// A workload with programs on a transport that runs none.
-    #[error("{transport} carries flows only; `{workload}` has collectives: take gradwire")]
-    Programs {
+    /// More messages of programs than a reference numbers.
+    #[error(
+        "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its flows: \
+         take a larger collectives.chunk, fewer steps, or gradwire"
+    )]
+    Messages {
         /// The transport.
         transport: Transport,
         /// The workload's name.
         workload: String,
+        /// Messages of its programs.
+        messages: u64,
     },
-    /// More hosts than ranks can be numbered.
-    #[error("{hosts} hosts: gradwire numbers at most 65,535 ranks")]
+    /// More hosts than ranks can be numbered, on gradwire or under programs.
+    #[error("{hosts} hosts: at most 65,535 ranks are numbered")]
     Hosts {
         /// Hosts of the fabric.
         hosts: u32,
@@ -142,6 +152,15 @@ pub enum SetupError {
          such a workload runs on 1 thread"
     )]
     Triggers {
+        /// Threads asked for.
+        threads: usize,
+    },
+    /// Threads with a background that is cut off.
+    #[error(
+        "{threads} threads: the last training step ends the run, anywhere in the fabric, so \
+         training beside a background runs on 1 thread"
+    )]
+    Over {
         /// Threads asked for.
         threads: usize,
     },
@@ -291,7 +310,22 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
 /// [`SetupError`] when the setup makes no sense; nothing was simulated then.
 pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, SetupError> {
     check(setup)?;
-    let fabric = &setup.fabric;
+    match setup.transport {
+        Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
+        Transport::Dctcp => simulate_reference(setup, watch, Dctcp::new),
+        Transport::PFabric => simulate_reference(setup, watch, PFabric::new),
+        Transport::Ndp => simulate_reference(setup, watch, Ndp::new),
+        Transport::Roce => simulate_reference(setup, watch, Roce::new),
+    }
+}
+
+/// Makes hosts of a reference, which carry flows; programs are played beside them.
+fn simulate_reference<H: Host + Send>(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    carrier: fn(u32, &Settings) -> H,
+) -> Result<Outcome, SetupError> {
+    let (fabric, workload) = (&setup.fabric, &setup.workload);
     let settings = Settings {
         payload: fabric.mtu - REFERENCE_HEADER,
         header: REFERENCE_HEADER,
@@ -301,13 +335,22 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
         rate: fabric.host_rate(),
         seed: setup.seed,
     };
-    match setup.transport {
-        Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
-        Transport::Dctcp => simulate(setup, watch, |host| Dctcp::new(host, &settings)),
-        Transport::PFabric => simulate(setup, watch, |host| PFabric::new(host, &settings)),
-        Transport::Ndp => simulate(setup, watch, |host| Ndp::new(host, &settings)),
-        Transport::Roce => simulate(setup, watch, |host| Roce::new(host, &settings)),
-    }
+    // Numbers of messages begin behind those of the workload's own flows.
+    let first = workload.flows.len() as u32;
+    let manifest = Manifest::new(workload, &setup.job, first);
+    let manifest = manifest.map_err(|TooMany(messages)| SetupError::Messages {
+        transport: setup.transport,
+        workload: workload.name.clone(),
+        messages,
+    })?;
+    let manifest = Arc::new(manifest);
+    let player = |host| {
+        let mut programs = workload.programs.iter();
+        let program = programs.find(|program| program.host == host)?;
+        Some(Player::new(program, &manifest, &setup.job, &settings))
+    };
+    let host = |host| Programmed::new(carrier(host, &settings), player(host), first);
+    simulate(setup, watch, host)
 }
 
 fn check(setup: &Setup) -> Result<(), SetupError> {
@@ -318,17 +361,14 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
     if transport == Transport::Gradwire {
         setup.job.clone().checked()?;
     }
-    if transport == Transport::Gradwire && fabric.hosts > u32::from(u16::MAX) {
+    let has_ranks = transport == Transport::Gradwire || !workload.programs.is_empty();
+    if has_ranks && fabric.hosts > u32::from(u16::MAX) {
         return Err(SetupError::Hosts {
             hosts: fabric.hosts,
         });
     }
-    if transport != Transport::Gradwire && !workload.programs.is_empty() {
-        let workload = workload.name.clone();
-        return Err(SetupError::Programs {
-            transport,
-            workload,
-        });
+    if threads > 1 && workload.over != Over::WithEverything {
+        return Err(SetupError::Over { threads });
     }
     if threads > 1 && !workload.triggers.is_empty() {
         return Err(SetupError::Triggers { threads });

@@ -4,17 +4,23 @@
 use gradwire_protocol::units::{Instant, Span};
 
 use crate::outcome::TaskOutcome;
-use crate::workload::{StepEnds, Task, Work, Workload};
+use crate::workload::{CollectiveKind, StepEnds, Task, Work, Workload};
 
-/// What the steps of a run took.
+/// What the steps of a training job took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
+    /// What the job is called.
+    pub name: String,
     /// Of each step that ended on all workers, the time from the end of its forward pass to the
     /// end of the next one, each on the worker that is last.
     pub iterations: Vec<Span>,
     /// How long the slowest worker computes in a step, forward and backward: what a step takes
     /// where communication is hidden altogether.
     pub compute: Span,
+    /// Completion times of the job's communication tasks that ended, on the side that sends: of a
+    /// push on the worker, of a pull on the server, of what all take part in on every rank. From
+    /// the time at which the task could start, so what waits for its turn counts.
+    pub completions: Vec<Span>,
     /// By layer, what all hosts did without.
     pub losses: Vec<LayerLoss>,
 }
@@ -30,15 +36,22 @@ pub struct LayerLoss {
 }
 
 impl Steps {
-    /// The steps of a workload that has some; `outcomes` are the tasks of that workload.
-    pub fn of(workload: &Workload, outcomes: &[TaskOutcome]) -> Option<Self> {
-        let step_ends = workload.step_ends.as_ref()?;
-        let compute = step_ends.workers.iter().map(|worker| worker.compute).max();
-        Some(Self {
-            iterations: iterations(step_ends, outcomes),
-            compute: compute.unwrap_or_default(),
-            losses: losses(step_ends, workload, outcomes),
-        })
+    /// The steps of each training job of a workload; `outcomes` are the tasks of that workload, or
+    /// those of its programs that come first.
+    pub fn of(workload: &Workload, outcomes: &[TaskOutcome]) -> Vec<Self> {
+        let jobs = workload.step_ends.iter();
+        let steps = jobs.map(|job| {
+            let compute = job.workers.iter().map(|worker| worker.compute).max();
+            let exchanges = Exchanges::of(job, workload, outcomes);
+            Self {
+                name: job.name.clone(),
+                iterations: iterations(job, outcomes),
+                compute: compute.unwrap_or_default(),
+                completions: exchanges.completions,
+                losses: named(job, exchanges.sums),
+            }
+        });
+        steps.collect()
     }
 
     /// The time of each step in which nobody computed because of communication.
@@ -68,34 +81,76 @@ fn find(outcomes: &[TaskOutcome], host: u32, task: u32) -> Option<&TaskOutcome> 
     found.ok().map(|at| &outcomes[at])
 }
 
-fn losses(step_ends: &StepEnds, workload: &Workload, outcomes: &[TaskOutcome]) -> Vec<LayerLoss> {
-    let mut sums = vec![(0.0, 0.0); step_ends.layers.len()];
-    for program in &workload.programs {
-        for (number, task) in (0..).zip(&program.tasks) {
-            if let Some(outcome) = find(outcomes, program.host, number) {
-                add_losses(&mut sums, task, outcome);
+/// What is known of a job's communication tasks.
+struct Exchanges {
+    completions: Vec<Span>,
+    /// By layer, what was lost and what was expected.
+    sums: Vec<(f64, f64)>,
+}
+
+impl Exchanges {
+    fn of(job: &StepEnds, workload: &Workload, outcomes: &[TaskOutcome]) -> Self {
+        let mut exchanges = Self {
+            completions: Vec::new(),
+            sums: vec![(0.0, 0.0); job.layers.len()],
+        };
+        for program in &workload.programs {
+            for (number, task) in (0..).zip(&program.tasks) {
+                let Work::Collective { kind, group, .. } = task.work else {
+                    continue;
+                };
+                if !job.groups.contains(&group) {
+                    continue;
+                }
+                let Some(outcome) = find(outcomes, program.host, number) else {
+                    continue;
+                };
+                exchanges.add_losses(task, outcome);
+                let members = &workload.groups[group as usize];
+                if sends(kind, members, program.host) {
+                    let ended = outcome.started.zip(outcome.ended);
+                    let took = ended.map(|(started, ended)| ended.since(started));
+                    exchanges.completions.extend(took);
+                }
             }
         }
+        exchanges
     }
-    let sums = step_ends.layers.iter().zip(sums);
+
+    /// Adds what a task lost and what it expected to the sums of its layers, by their bytes.
+    fn add_losses(&mut self, task: &Task, outcome: &TaskOutcome) {
+        let Work::Collective { bytes, layers, .. } = &task.work else {
+            return;
+        };
+        let ends = layers.iter().skip(1).map(|(start, _)| *start);
+        let ends = ends.chain([bytes.get()]);
+        for ((start, layer), end) in layers.iter().zip(ends) {
+            let share = (end - start) as f64 / bytes.get() as f64;
+            let (lost, expected) = &mut self.sums[usize::from(layer.0)];
+            *lost += share * outcome.lost_segments as f64;
+            *expected += share * outcome.expected_segments as f64;
+        }
+    }
+}
+
+/// Whether a host is on the side of a collective that sends the tensor.
+fn sends(kind: CollectiveKind, members: &[u32], host: u32) -> bool {
+    match kind {
+        CollectiveKind::Reduce { root } => members[root as usize] != host,
+        CollectiveKind::Broadcast { root } => members[root as usize] == host,
+        CollectiveKind::AllReduce
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::AllGather
+        | CollectiveKind::AllToAll
+        | CollectiveKind::Barrier => true,
+    }
+}
+
+fn named(job: &StepEnds, sums: Vec<(f64, f64)>) -> Vec<LayerLoss> {
+    let sums = job.layers.iter().zip(sums);
     let losses = sums.map(|(name, (lost, expected))| LayerLoss {
         name: name.clone(),
         share: if expected > 0.0 { lost / expected } else { 0.0 },
     });
     losses.collect()
-}
-
-/// Adds what a task lost and what it expected to the sums of its layers, by their bytes.
-fn add_losses(sums: &mut [(f64, f64)], task: &Task, outcome: &TaskOutcome) {
-    let Work::Collective { bytes, layers, .. } = &task.work else {
-        return;
-    };
-    let ends = layers.iter().skip(1).map(|(start, _)| *start);
-    let ends = ends.chain([bytes.get()]);
-    for ((start, layer), end) in layers.iter().zip(ends) {
-        let share = (end - start) as f64 / bytes.get() as f64;
-        let (lost, expected) = &mut sums[usize::from(layer.0)];
-        *lost += share * outcome.lost_segments as f64;
-        *expected += share * outcome.expected_segments as f64;
-    }
 }

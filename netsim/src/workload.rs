@@ -27,7 +27,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
 pub use check::WorkloadError;
 pub use placement::PlacementError;
-pub use training::StepEnds;
+pub use training::{StepEnds, Worker};
 pub(crate) use words::did_you_mean;
 
 /// The hosts that a workload is made for.
@@ -153,7 +153,7 @@ pub enum Work {
 }
 
 /// Which collective, and how where it can be chosen.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum CollectiveKind {
     /// As the job's `collectives.algorithm` says.
     AllReduce,
@@ -194,11 +194,30 @@ pub struct Workload {
     pub layer_count: u16,
     /// The algorithm of its all-reduces; `None` leaves it to the job.
     pub algorithm: Option<Algorithm>,
-    /// Where its training steps begin and end, if it has some.
-    pub step_ends: Option<StepEnds>,
+    /// Where the steps of each training job in it begin and end.
+    pub step_ends: Vec<StepEnds>,
+    /// When a run of it is over.
+    pub over: Over,
+}
+
+/// When a run is over, before its time limit.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Over {
+    /// When everything has ended.
+    #[default]
+    WithEverything,
+    /// When all programs have ended and so many flows, the first ones; others are cut off.
+    WithForeground(u32),
 }
 
 impl Workload {
+    /// Layers of the model that a group's tasks belong to; 0 when they are not known.
+    pub fn layers_of(&self, group: u32) -> u16 {
+        let mut jobs = self.step_ends.iter();
+        let job = jobs.find(|job| job.groups.contains(&group));
+        job.map_or(self.layer_count, |job| job.layers.len() as u16)
+    }
+
     /// Whether any program has a collective in which many send to one, or messages of which nobody
     /// knows how many meet.
     pub fn has_roots(&self) -> bool {

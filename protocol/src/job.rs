@@ -197,6 +197,27 @@ pub struct Loss {
     pub protected_back_layers: Share,
     /// Share of a step's bytes that may be missing; `None` adds no bound to the messages' own.
     pub step_tolerance: Option<Share>,
+    /// Tolerances of groups of layers, the front first: the layers are cut into as many groups of
+    /// equal count. Empty: [`Job::tolerance`] for all. At most 16.
+    pub layer_tolerances: Vec<Share>,
+    /// What caps the tolerance of every message in a job's first step and in each step after one in
+    /// which the gradients changed by [`Loss::tight_change`]; `None`: nothing does.
+    pub tight_tolerance: Option<Share>,
+    /// How much the norm of the summed gradients differs from the step before, as a share of that,
+    /// when training is in another phase (DBLP, arXiv 2605.01989, after Accordion, MLSys 2021).
+    pub tight_change: Share,
+    /// What contributions to a sum that may lose go through.
+    pub transform: Transform,
+}
+
+/// What contributions to a sum go through, so that a lost segment is not a hole of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transform {
+    /// Nothing: a lost segment is a contribution that is missing there.
+    None,
+    /// A randomised Hadamard transform over groups of segments, undone where the sum is finished
+    /// (as in OptiReduce, NSDI 2025): a lost segment takes a little from each of its group.
+    Hadamard,
 }
 
 /// Classes and their DSCPs.
@@ -218,6 +239,8 @@ pub struct Collectives {
     pub table: Vec<Choice>,
     /// Bytes of a tensor that are reduced at a time.
     pub chunk: ByteCount,
+    /// Trials by which a job finds its chunk and its credit in its first steps; 0: none.
+    pub tuning: u16,
     /// Which gradients leave first.
     pub order: Order,
     /// Bytes of a rank's gradient messages that are on their way at once; zero: any number.
@@ -386,9 +409,18 @@ impl Job {
         })
     }
 
-    /// What the job says about classes and protection.
+    /// The most that may be missing of any gradient message: of one whose layers are known, its
+    /// layers' tolerances say how much of that.
+    pub fn greatest_tolerance(&self) -> Share {
+        let layers = self.loss.layer_tolerances.iter().copied();
+        layers.fold(self.tolerance, Share::max)
+    }
+
+    /// What the job says about classes, protection and tolerance.
     pub fn policy(&self) -> Policy {
         Policy {
+            tolerance: self.tolerance,
+            layer_tolerances: self.loss.layer_tolerances.clone(),
             dscps: self.priority.dscps.clone(),
             droppable_dscps: self.priority.droppable_dscps.clone(),
             protected_share: self.loss.protected_share,
@@ -447,6 +479,7 @@ impl Default for Job {
                 algorithm: Algorithm::Auto,
                 table: Vec::new(),
                 chunk: ByteCount::mib(4),
+                tuning: 0,
                 order: Order::Layers,
                 credit: ByteCount::new(0),
             },
@@ -488,6 +521,10 @@ impl Default for Loss {
             protected_share: tenth,
             protected_back_layers: tenth,
             step_tolerance: None,
+            layer_tolerances: Vec::new(),
+            tight_tolerance: None,
+            tight_change: Share::new(0.5).expect("a half lies between 0 and 1"),
+            transform: Transform::None,
         }
     }
 }
@@ -538,7 +575,9 @@ mod tests {
     fn every_notation_is_read() {
         let text = "tolerance = \"10%\"\nholes = \"error-feedback\"\n[transport]\nmtu = 9000\n\
                     window = \"2M\"\ngap = \"1.5ms\"\nchecksum = false\n[loss]\n\
-                    step_tolerance = 0.05\n[faults]\none_way = [\"0->1\"]\nburst = 3";
+                    step_tolerance = 0.05\nlayer_tolerances = [\"5%\", 0.01, 0]\n\
+                    tight_tolerance = \"1%\"\ntransform = \"hadamard\"\n\
+                    [faults]\none_way = [\"0->1\"]\nburst = 3";
         let job = Job::from_toml(text).expect("the job is right");
         assert_eq!(job.tolerance, Share::new(0.1).expect("a share"));
         assert_eq!(job.holes, Holes::ErrorFeedback);
@@ -547,6 +586,14 @@ mod tests {
         assert_eq!(job.transport.gap, Span::from_micros(1500));
         assert_eq!(job.transport.checksum, Checksum::Off);
         assert_eq!(job.loss.step_tolerance, Share::new(0.05));
+        let layers = [0.05, 0.01, 0.0].map(|share| Share::new(share).expect("a share"));
+        assert_eq!(job.loss.layer_tolerances, layers);
+        assert_eq!(job.loss.tight_tolerance, Share::new(0.01));
+        assert_eq!(job.loss.transform, Transform::Hadamard);
+        assert_eq!(
+            job.flat()["loss.layer_tolerances"],
+            "[\"5%\", \"1%\", \"0%\"]"
+        );
         assert_eq!(job.faults.one_way, [(Rank(0), Rank(1))]);
         assert_eq!(job.flat()["faults.burst"], "3.0");
     }
@@ -556,6 +603,17 @@ mod tests {
         let expected = "tolerance = 1.5: allowed are 0 to 1, or \"0%\" to \"100%\"";
         assert_eq!(refusal("tolerance = 1.5"), expected);
         assert!(refusal("tolerance = \"150%\"").starts_with("tolerance = \"150%\": allowed"));
+    }
+
+    #[test]
+    fn more_groups_of_layers_than_sixteen_are_refused() {
+        let list = ["0.1"; 17].join(", ");
+        let message = refusal(&format!("[loss]\nlayer_tolerances = [{list}]"));
+        let allowed = "allowed are up to 16 shares such as [\"5%\", 0.01]";
+        assert!(message.ends_with(allowed), "{message}");
+        let message = refusal("[loss]\nlayer_tolerances = [2]");
+        assert_eq!(message, format!("loss.layer_tolerances = [2]: {allowed}"));
+        assert!(refusal("[loss]\nlayer_tolerances = 0.1").ends_with(allowed));
     }
 
     #[test]

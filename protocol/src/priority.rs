@@ -1,4 +1,5 @@
-//! Which class a segment rides in, and whether it may be lost. The only place that decides.
+//! Which class a segment rides in, whether it may be lost, and how much of its message. The only
+//! place that decides.
 //!
 //! Front layers are needed first by the next forward pass: they get the higher class. Segments of
 //! large magnitude and the layers at the back are protected: they ride ECT, so that a RED/ECN
@@ -34,6 +35,11 @@ pub struct Policy {
     pub protected_share: Share,
     /// Share of the layers, counted from the back, that is protected.
     pub protected_back_layers: Share,
+    /// Share of a message that may be missing where [`Policy::layer_tolerances`] are and the
+    /// message's layers are not known.
+    pub tolerance: Share,
+    /// Tolerances of as many equal groups of the layers, front layers first; may be empty.
+    pub layer_tolerances: Vec<Share>,
     /// Which gradients leave first.
     pub order: Order,
 }
@@ -54,10 +60,26 @@ impl Policy {
         if self.order == Order::Arrival {
             return Class(1);
         }
-        let classes = self.dscps.len() as u32 - 1;
-        let layers = u32::from(layer_count.max(1));
-        let group = u32::from(layer.0).min(layers - 1) * classes / layers;
-        Class(1 + group as u8)
+        let classes = self.dscps.len() - 1;
+        Class(1 + group_of(layer, layer_count, classes) as u8)
+    }
+
+    /// How much of a message may be missing of which `most` may: no more than any of its `layers`
+    /// bears, where the job says how much layers bear.
+    pub fn tolerance(
+        &self,
+        most: Share,
+        layers: impl IntoIterator<Item = Layer>,
+        layer_count: u16,
+    ) -> Share {
+        let groups = self.layer_tolerances.len();
+        if groups == 0 {
+            return most;
+        }
+        let layers = layers.into_iter().filter(|_| layer_count > 0);
+        let tolerances =
+            layers.map(|layer| self.layer_tolerances[group_of(layer, layer_count, groups)]);
+        tolerances.min().unwrap_or(self.tolerance).min(most)
     }
 
     /// The DSCP that packets of `class` carry.
@@ -138,6 +160,12 @@ impl Policy {
         tags.arrange(self, shape);
         tags
     }
+}
+
+/// Which of `groups` a layer belongs to, when the layers are cut into groups of equal count.
+fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
+    let layers = usize::from(layer_count.max(1));
+    usize::from(layer.0).min(layers - 1) * groups / layers
 }
 
 /// When a message's next segment is sent, compared with those of others to the same peer: the
@@ -321,8 +349,33 @@ mod tests {
             droppable_dscps: Vec::new(),
             protected_share: share(0.25),
             protected_back_layers: share(0.1),
+            tolerance: share(0.05),
+            layer_tolerances: Vec::new(),
             order: Order::Layers,
         }
+    }
+
+    #[test]
+    fn a_message_bears_what_the_strictest_of_its_layers_bears_and_no_more_than_it_may() {
+        let share = |value| Share::new(value).expect("a share");
+        let mut policy = policy();
+        let layers = |layers: &[u16]| layers.iter().map(|&layer| Layer(layer)).collect::<Vec<_>>();
+        assert_eq!(policy.tolerance(share(0.3), layers(&[9]), 9), share(0.3));
+        policy.layer_tolerances = [0.1, 0.02, 0.0].map(share).to_vec();
+        let of = |numbers: &[u16]| policy.tolerance(share(0.3), layers(numbers), 9);
+        let each: Vec<Share> = (0..9).map(|layer| of(&[layer])).collect();
+        let [first, second, third] = [0.1, 0.02, 0.0].map(|value| [share(value); 3]);
+        assert_eq!(each, [first, second, third].concat());
+        assert_eq!(of(&[0, 2, 4]), share(0.02));
+        assert_eq!(
+            of(&[u16::MAX]),
+            share(0.0),
+            "a layer that is not there is the last"
+        );
+        assert_eq!(of(&[]), share(0.05), "layers that are not known");
+        let unknown = policy.tolerance(share(0.3), layers(&[0]), 0);
+        assert_eq!(unknown, share(0.05));
+        assert_eq!(policy.tolerance(share(0.01), layers(&[0]), 9), share(0.01));
     }
 
     #[test]

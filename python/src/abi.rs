@@ -92,6 +92,17 @@ pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, Str
     unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
 }
 
+/// The rank behind a pointer, which must have joined its job.
+///
+/// # Safety
+/// As [`borrowed`].
+pub(crate) unsafe fn joined(rank: *const GwRank) -> Result<Arc<LocalRank>, String> {
+    // SAFETY: the caller vouches for the pointer.
+    let rank = unsafe { borrowed(rank) }?;
+    rank.joined()
+        .ok_or_else(|| "this rank has not joined its job".to_owned())
+}
+
 /// See `gw_open` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_open(
@@ -429,7 +440,7 @@ pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounter
 pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
     guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank.
-        Ok(unsafe { borrowed(rank) }?.job.tolerance.get())
+        Ok(unsafe { borrowed(rank) }?.job.greatest_tolerance().get())
     })
     .unwrap_or(0.0)
 }
@@ -439,7 +450,12 @@ pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
 pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
     guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank.
-        let flat = unsafe { borrowed(rank) }?.job.flat();
+        let rank = unsafe { borrowed(rank) }?;
+        let mut job = rank.job.clone();
+        if let Some(rank) = rank.joined() {
+            job.collectives.chunk = rank.schedule().chunk;
+        }
+        let flat = job.flat();
         let json = serde_json::to_string(&flat).map_err(|error| error.to_string())?;
         // SAFETY: the header asks for a valid buffer.
         Ok(unsafe { text::write(&json, out, len) })

@@ -5,6 +5,8 @@
 //! fails that others depend on (an operation, a peer, the job), the recorder is dumped once, into
 //! the folder that the caller named, and the error names the file.
 //!
+//! When the rank leaves, what it has counted is written into that folder too.
+//!
 //! What is not here: how dumps of several ranks are compared (the command's `trace show`).
 
 pub mod dump;
@@ -23,9 +25,12 @@ use gradwire_protocol::units::Rank;
 pub use dump::Dump;
 
 use crate::metrics::operations;
-use crate::metrics::snapshot::Subject;
+use crate::metrics::snapshot::{Snapshot, Subject};
 use dump::{Entry, LostRank, Members, Needs, State, VERSION};
 use ring::{Change, Failing, Number, Ring, Slot};
+
+/// How the names of files begin in which ranks leave what they have counted.
+pub const COUNTS: &str = "counts-";
 
 /// What is only known to whoever drives.
 #[derive(Debug, Default)]
@@ -157,7 +162,9 @@ impl Recorder {
     pub(crate) fn keep(&self) -> Option<PathBuf> {
         let mut kept = self.kept();
         if let (Kept::Unwritten(dump), Some(folder)) = (&*kept, &self.folder) {
-            *kept = match write(dump, folder) {
+            let (job, id, rank) = (&dump.job, dump.job_id, dump.rank);
+            let name = format!("gradwire-{job}-{id:08x}-rank{rank}.json");
+            *kept = match write(&dump.to_json(), folder, &name) {
                 Ok(path) => {
                     let file = path.display();
                     log::info!("trace of this rank: {file}; compare all: gradwire trace show");
@@ -173,6 +180,23 @@ impl Recorder {
         match &*kept {
             Kept::At(path) => Some(path.clone()),
             _ => None,
+        }
+    }
+
+    /// The rank has left its job: what it has counted is written beside where a failure would be.
+    pub(crate) fn leave(&self, counted: impl FnOnce() -> Option<Snapshot>) {
+        let Some(folder) = &self.folder else {
+            return;
+        };
+        let Some(counted) = counted() else {
+            return;
+        };
+        let Snapshot {
+            job, job_id, rank, ..
+        } = &counted;
+        let name = format!("{COUNTS}{job}-{job_id:08x}-rank{rank}.json");
+        if let Err(error) = write(&counted.to_json(), folder, &name) {
+            log::warn!("no counts of this rank: {}: {error}", folder.display());
         }
     }
 
@@ -295,17 +319,14 @@ fn unix_time() -> Duration {
     now.unwrap_or_default()
 }
 
-/// Writes a dump so that its file is whole or not there. The name tells the job's run and the rank:
-/// ranks of several hosts, and restarts, may share a folder.
-fn write(dump: &Dump, folder: &Path) -> std::io::Result<PathBuf> {
+/// Writes a file so that it is whole or not there. The name tells the job's run and the rank: ranks
+/// of several hosts, and restarts, may share a folder.
+fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
-    let Dump {
-        job, job_id, rank, ..
-    } = dump;
-    let path = folder.join(format!("gradwire-{job}-{job_id:08x}-rank{rank}.json"));
+    let path = folder.join(name);
     let unfinished = path.with_extension("json.part");
     let mut file = std::fs::File::create(&unfinished)?;
-    file.write_all(dump.to_json().as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.write_all(b"\n")?;
     drop(file);
     std::fs::rename(&unfinished, &path)?;

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Rank, Span};
+use gradwire_runtime::metrics::Snapshot;
 use gradwire_runtime::trace::dump::State;
-use gradwire_runtime::trace::{Dump, dump::Entry};
+use gradwire_runtime::trace::{COUNTS, Dump, dump::Entry};
 use gradwire_runtime::{EndError, LocalRank, OpenRank, Task};
 
 use world::{PATIENCE, on_ranks, open, sum};
@@ -166,6 +167,28 @@ fn a_lost_peer_and_an_abort_leave_a_trace_without_any_operation() {
         );
         rank.close(PATIENCE);
     });
+}
+
+#[test]
+fn a_rank_that_leaves_writes_what_it_has_counted() {
+    let folder = folder("leaving");
+    on_two_ranks(&Job::default(), &folder, |rank| {
+        rank.run(all_reduce(0, LONG)).expect("nothing fails");
+        rank.close(PATIENCE);
+    });
+    let files = std::fs::read_dir(&folder).expect("it was made");
+    let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for (rank, name) in names.iter().enumerate() {
+        assert!(name.starts_with(COUNTS), "{name}");
+        assert!(name.ends_with(&format!("-rank{rank}.json")), "{name}");
+        let text = std::fs::read(folder.join(name)).expect("it was written");
+        let counted: Snapshot = serde_json::from_slice(&text).expect("a whole snapshot");
+        assert_eq!((counted.rank, counted.world_size), (rank as u16, 2));
+        assert_eq!(counted.operations.len(), 1);
+    }
 }
 
 #[test]

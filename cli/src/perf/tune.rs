@@ -245,7 +245,10 @@ fn entries(lines: &[Line]) -> Vec<String> {
 }
 
 /// A job file for changing, checked first; an empty one when there is none.
-fn read(path: &Path) -> Result<DocumentMut, Failure> {
+///
+/// # Errors
+/// [`Failure`] when it cannot be read, or is no job.
+pub(crate) fn read(path: &Path) -> Result<DocumentMut, Failure> {
     if !path.exists() {
         return Ok(DocumentMut::new());
     }
@@ -259,6 +262,14 @@ fn read(path: &Path) -> Result<DocumentMut, Failure> {
 
 fn write(path: &Path, mut document: DocumentMut, entries: &[String]) -> Result<(), Failure> {
     set_table(&mut document, entries);
+    save(path, &document)
+}
+
+/// Writes a job file that was changed.
+///
+/// # Errors
+/// [`Failure::System`].
+pub(crate) fn save(path: &Path, document: &DocumentMut) -> Result<(), Failure> {
     std::fs::write(path, document.to_string()).map_err(|source| Failure::System {
         what: format!("writing {}", path.display()),
         source,

@@ -22,6 +22,17 @@ pub fn text(path: &Path) -> Result<String, Failure> {
     })
 }
 
+/// The bytes of a file.
+///
+/// # Errors
+/// [`Failure::Read`] names the file and the system's reason.
+pub fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|source| Failure::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// The fabric of a one-line form or of a file.
 ///
 /// # Errors
@@ -37,12 +48,29 @@ pub fn fabric(given: &str) -> Result<Fabric, Failure> {
     }
 }
 
-/// The workload of a one-line form or of a file, for a fabric; links that a connection matrix says
-/// have failed are taken out of that.
+/// What stands between workloads that run side by side.
+const BESIDE: &str = " + ";
+/// Sets the draws of workloads side by side apart.
+const BESIDE_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The workloads of one-line forms or of files, side by side, for a fabric; links that a connection
+/// matrix says have failed are taken out of that.
 ///
 /// # Errors
 /// [`Failure`] names the file, its line where there is one, and what would be right.
 pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, Failure> {
+    let mut parts = given.split(BESIDE).map(str::trim).zip(0..);
+    let (first, _) = parts.next().expect("a text has a first part");
+    let mut all = one_workload(first, fabric, seed)?;
+    for (part, number) in parts {
+        let seed = seed ^ BESIDE_SEED.wrapping_mul(number);
+        let other = one_workload(part, fabric, seed)?;
+        all = all.beside(other).map_err(|error| wrong(given, error))?;
+    }
+    Ok(all)
+}
+
+fn one_workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, Failure> {
     let hosts = Hosts {
         count: fabric.hosts,
         rate: fabric.host_rate(),
@@ -64,15 +92,15 @@ pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
             let workload = Workload::from_layers(&text()?, fabric.hosts);
             workload.map_err(|error| wrong(given, error))?
         }
-        "et" => {
-            let workload = Workload::from_chakra(&traces(given)?);
+        "et" | "json" => {
+            let workload = Workload::from_chakra(&traces(given, ending)?);
             workload.map_err(|error| wrong(given, error))?
         }
         other => {
             return Err(unknown(
                 given,
                 other,
-                "workloads are .cm, .goal, .txt and .et",
+                "workloads are .cm, .goal, .txt, .et and .json",
             ));
         }
     };
@@ -82,21 +110,15 @@ pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
 
 /// The traces of all ranks: of `NAME.0.et` those of `NAME.1.et` and so on too, as many as there
 /// are; any other file is the trace of the only rank.
-fn traces(given: &str) -> Result<Vec<Vec<u8>>, Failure> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| Failure::Read {
-            path: path.to_owned(),
-            source,
-        })
+fn traces(given: &str, ending: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(name) = given.strip_suffix(&format!(".0.{ending}")) else {
+        return Ok(vec![bytes(Path::new(given))?]);
     };
-    let Some(name) = given.strip_suffix(".0.et") else {
-        return Ok(vec![read(Path::new(given))?]);
-    };
-    let mut traces = vec![read(Path::new(given))?];
+    let mut traces = vec![bytes(Path::new(given))?];
     loop {
-        let path = format!("{name}.{}.et", traces.len());
+        let path = format!("{name}.{}.{ending}", traces.len());
         match Path::new(&path).exists() {
-            true => traces.push(read(Path::new(&path))?),
+            true => traces.push(bytes(Path::new(&path))?),
             false => return Ok(traces),
         }
     }

@@ -1,16 +1,15 @@
 //! The page of a report: its text and tables around the pictures.
-//!
-//! One file that needs nothing beside it: no script, no font, no picture from elsewhere.
 
-use super::chart::{self, colour};
+use super::chart;
+use super::html::{self, cell, document, figure, heads, row, section};
 use super::map::{self, map, several};
+use super::plot::colour;
 use super::report::Run;
 use super::run::{bytes, count, subject};
 use super::summary::{Figures, Summary};
 use super::svg::escaped;
 use super::timeline;
 
-const STYLE: &str = include_str!("page.css");
 /// Half of the page's width and all of it.
 const HALF: (f64, f64) = (558.0, 330.0);
 const WHOLE: (f64, f64) = (1_140.0, 250.0);
@@ -18,10 +17,11 @@ const WHOLE: (f64, f64) = (1_140.0, 250.0);
 /// The page of some runs of one workload; `command` is what was typed.
 pub fn page(runs: &[Run], command: &str) -> String {
     let first = &runs[0].summary;
-    let subject = escaped(&subject(&named(first)));
+    let subject = subject(&named(first));
     let mut body = format!(
-        "<div class=\"simulated\">simulated</div>\n<h1>{subject}</h1>\n<p>{}</p>\n\
+        "<div class=\"simulated\">simulated</div>\n<h1>{}</h1>\n<p>{}</p>\n\
          <div class=\"command\">{}</div>\n",
+        escaped(&subject),
         escaped(&scale(runs)),
         escaped(command)
     );
@@ -32,12 +32,7 @@ pub fn page(runs: &[Run], command: &str) -> String {
     body += &maps(runs);
     body += &section("Losses by class", LOSSES, &losses(runs));
     body += &footer(runs);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>{subject} (simulated)</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n{body}</main>\n</body>\n</html>\n"
-    )
+    document(&format!("{subject} (simulated)"), &body)
 }
 
 /// The summary with files by their names alone, for a title.
@@ -64,10 +59,6 @@ const LOSSES: &str = "What all ports together did with packets of each class, 0 
     droppable packets above the threshold of their queue; full: no room; marked: protected \
     packets above the threshold.";
 
-fn section(title: &str, text: &str, content: &str) -> String {
-    format!("<h2>{title}</h2>\n<p>{text}</p>\n{content}")
-}
-
 fn scale(runs: &[Run]) -> String {
     let (first, fabric) = (&runs[0].summary, &runs[0].loaded.setup.fabric);
     let mut parts = vec![
@@ -85,24 +76,7 @@ fn scale(runs: &[Run]) -> String {
 }
 
 fn swatch(transport: &str) -> String {
-    let (colour, name) = (colour(transport), escaped(transport));
-    format!("<span class=\"swatch\" style=\"background:{colour}\"></span>{name}")
-}
-
-fn row(cells: &[String]) -> String {
-    format!("<tr>{}</tr>\n", cells.concat())
-}
-
-fn heads(names: &[&str]) -> String {
-    let cells: Vec<String> = names
-        .iter()
-        .map(|name| format!("<th>{name}</th>"))
-        .collect();
-    row(&cells)
-}
-
-fn cell(text: &str) -> String {
-    format!("<td>{text}</td>")
+    html::swatch(colour(transport), transport)
 }
 
 /// A count, which stands out where it is not zero.
@@ -177,14 +151,6 @@ fn unfinished(runs: &[Run]) -> String {
     let said = runs.iter().filter_map(|run| run.summary.unfinished().err());
     let said = said.map(|failure| format!("<p><b>{}</b></p>\n", escaped(&failure.to_string())));
     said.collect()
-}
-
-fn figure(caption: &str, picture: &str) -> String {
-    let caption = match caption {
-        "" => String::new(),
-        caption => format!("<figcaption>{caption}</figcaption>"),
-    };
-    format!("<figure>{caption}{picture}</figure>\n")
 }
 
 fn curves(runs: &[Run]) -> String {

@@ -50,7 +50,7 @@ fn table(summary: &Summary, places: &[PlacePair]) -> String {
     let mut text = headline(summary);
     text += &times(summary);
     text += &tasks(summary);
-    if let Some(training) = &summary.training {
+    for training in summary.training.iter().chain(&summary.training_beside) {
         text += &training.table();
     }
     text += &losses(summary);

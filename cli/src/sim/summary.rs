@@ -60,8 +60,11 @@ pub struct Summary {
     pub goodput_per_receiver_gbps: f64,
     /// Tasks of programs, where there are any.
     pub tasks: Option<Tasks>,
-    /// Training steps of the workload, where it has some.
+    /// Training steps of the workload, where it has some: of its first job.
     pub training: Option<Training>,
+    /// Those of the other jobs.
+    #[serde(default)]
+    pub training_beside: Vec<Training>,
     /// From the first start to the last end of all flows and tasks of the workload.
     pub makespan_us: f64,
     /// What ports did with packets of each class, highest class first.
@@ -127,7 +130,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(values: Vec<f64>) -> Option<Self> {
+    /// The figures of some values; `None` where there are none.
+    pub fn of(values: Vec<f64>) -> Option<Self> {
         Spread::of(values).map(|spread| Self {
             mean: rounded(spread.mean),
             p50: rounded(spread.p50),
@@ -202,6 +206,7 @@ impl Summary {
         let (flows, background) = outcome.flows.split_at(loaded.flows);
         let goodput = Goodput::of(flows);
         let own_tasks = loaded.own_tasks(outcome);
+        let mut training = Training::of(&setup.workload, &own_tasks).into_iter();
         let over = statistics::makespan(&outcome.flows, &outcome.tasks);
         let places = statistics::by_places(&setup.fabric, &outcome.links, over);
         let counts = &outcome.transport;
@@ -226,7 +231,8 @@ impl Summary {
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
             tasks: tasks(loaded, &own_tasks),
-            training: Training::of(&setup.workload, &own_tasks),
+            training: training.next(),
+            training_beside: training.collect(),
             makespan_us: rounded(micros(statistics::makespan(flows, &own_tasks))),
             drops: drops(outcome),
             marks: counts.marks,

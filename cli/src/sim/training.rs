@@ -3,15 +3,19 @@
 use gradwire_netsim::outcome::TaskOutcome;
 use gradwire_netsim::statistics::micros;
 use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::Workload;
+use gradwire_netsim::workload::{StepEnds, Workload};
 use serde::{Deserialize, Serialize};
+
+use super::summary::Figures;
 
 /// Layers of a table at most; those that lost most.
 const LAYERS_MAX: usize = 8;
 
-/// How the training steps of a workload went.
+/// How the steps of a training job went.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Training {
+    /// The job: the workload that it came from.
+    pub job: String,
     /// How many steps there were to be.
     pub steps: u32,
     /// How many hosts compute.
@@ -20,10 +24,16 @@ pub struct Training {
     pub iterations_us: Vec<f64>,
     /// Their mean; nothing where no step ended.
     pub iteration_us: Option<f64>,
+    /// Their 99th percentile, by nearest rank: of few steps the longest.
+    pub iteration_p99_us: Option<f64>,
     /// How long the slowest worker computes in a step: the least that a step can take.
     pub compute_us: f64,
     /// What a step takes longer than that, on average: communication that nothing hides.
     pub exposed_us: Option<f64>,
+    /// Completion times of the job's messages as a training script knows them, from the time at
+    /// which one could start: of a push on the worker, of a pull on the server, of an all-reduce
+    /// on every rank.
+    pub fct_us: Option<Figures>,
     /// What hosts did without, layers in the order of the forward pass.
     pub losses: Vec<Loss>,
 }
@@ -38,44 +48,54 @@ pub struct Loss {
 }
 
 impl Training {
-    /// The steps of a workload that has some.
-    pub fn of(workload: &Workload, own_tasks: &[TaskOutcome]) -> Option<Self> {
-        let ends = workload.step_ends.as_ref()?;
-        let steps = Steps::of(workload, own_tasks)?;
+    /// The steps of each training job of a workload.
+    pub fn of(workload: &Workload, own_tasks: &[TaskOutcome]) -> Vec<Self> {
+        let jobs = workload.step_ends.iter();
+        let steps = Steps::of(workload, own_tasks);
+        jobs.zip(steps)
+            .map(|(ends, steps)| Self::of_job(ends, steps))
+            .collect()
+    }
+
+    fn of_job(ends: &StepEnds, steps: Steps) -> Self {
         let times: Vec<f64> = steps.iterations.iter().copied().map(micros).collect();
         let exposed: Vec<f64> = steps.exposed().map(micros).collect();
         let losses = steps.losses.into_iter().map(|loss| Loss {
             layer: loss.name,
             share: loss.share,
         });
-        Some(Self {
+        Self {
+            job: steps.name,
             steps: ends.steps,
             workers: ends.workers.len(),
             iteration_us: mean(&times),
+            iteration_p99_us: Figures::of(times.clone()).map(|figures| figures.p99),
             iterations_us: times,
             compute_us: micros(steps.compute),
             exposed_us: mean(&exposed),
+            fct_us: Figures::of(steps.completions.into_iter().map(micros).collect()),
             losses: losses.collect(),
-        })
+        }
     }
 
     /// The table for people.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "\n{:<22}{:>12}{:>12}{:>12}\n",
-            "training steps", "mean us", "least us", "most us"
+            "\n{:<22}{:>12}{:>12}{:>12}{:>12}  {}\n",
+            "training steps", "mean us", "p99 us", "least us", "most us", self.job
         );
         let (Some(mean), Some(exposed)) = (self.iteration_us, self.exposed_us) else {
             return text + "  none has ended\n";
         };
-        let times = self.iterations_us.iter().copied();
-        let (least, most) = times.fold((f64::INFINITY, 0.0), |(least, most), time| {
-            (time.min(least), time.max(most))
-        });
-        text += &format!(
-            "  {:<20}{mean:>12.1}{least:>12.1}{most:>12.1}\n",
-            "iteration"
-        );
+        let rows = [
+            ("iteration", Figures::of(self.iterations_us.clone())),
+            ("FCT", self.fct_us),
+        ];
+        for (name, figures) in rows {
+            let values = figures.map(|one| [one.mean, one.p99, one.min, one.max]);
+            let values = values.map(|values| values.map(|value| format!("{value:>12.1}")));
+            text += &format!("  {name:<20}{}\n", values.unwrap_or_default().concat());
+        }
         let compute = self.compute_us;
         text += &format!("  {:<20}{compute:>12.1}\n", "computing");
         let share = exposed / mean.max(f64::MIN_POSITIVE) * 100.0;

@@ -3,6 +3,7 @@
 mod applying;
 mod command_line;
 mod doctor;
+mod evaluating;
 mod failing;
 mod golden;
 mod measuring;
@@ -14,4 +15,5 @@ mod sim;
 mod sweep;
 mod switch;
 mod tracing;
+mod tuning;
 mod watching;

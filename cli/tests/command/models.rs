@@ -12,7 +12,7 @@ fn printed(words: &[&str]) -> String {
 fn every_listed_model_can_be_shown() {
     let list = objects(&run(&["model", "list", "--json"])).remove(0);
     let list = list.as_array().expect("it is an array").clone();
-    assert_eq!(list.len(), 9);
+    assert_eq!(list.len(), 10);
     for model in list {
         let name = model["name"].as_str().expect("a model has a name");
         let shown = objects(&run(&["model", "show", name, "--json"])).remove(0);
@@ -51,17 +51,49 @@ fn a_table_of_a_user_is_shown_like_a_known_model() {
 }
 
 #[test]
+fn files_of_other_tools_are_models_and_say_what_they_lack() {
+    let layers = "DATA\n2\nfront -1 500 NONE 0 40 NONE 0 7 ALLREDUCE 4096 0\n\
+                  back -1 600 NONE 0 30 NONE 0 9 ALLREDUCE 4000 0\n";
+    let trace = r#"{"workload_graph": [
+        {"Id": 0, "Name": "linear", "NodeType": 4, "runtime": 3},
+        {"Id": 1, "Name": "backward", "NodeType": 4, "runtime": 7},
+        {"Id": 2, "Name": "sum", "NodeType": 7, "comm_type": 0, "comm_size": 8096}]}"#;
+    for (path, remark) in [
+        (file("list.txt", layers), "bytes of weight gradients / 4"),
+        (file("trace.json", trace), "it names no layers"),
+    ] {
+        let path = path.to_str().expect("a plain path");
+        let model = objects(&run(&["model", "show", path, "--json"])).remove(0);
+        assert_eq!(model["parameters"], 2_024, "{model}");
+        assert!(printed(&["model", "show", path]).contains(remark));
+        let line = format!("step:{path}:ps=1,steps=1");
+        let summary = objects(&run(&["sim", "run", "single:4@100G", &line, "--json"])).remove(0);
+        assert_eq!(summary["training"]["workers"], 3, "{summary}");
+    }
+}
+
+#[test]
 fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
     let path = file(
         "wrong.csv",
         "layer,parameters,forward_ns,backward_ns\na,many,1,1\n",
     );
     let path = path.to_str().expect("a plain path");
+    let layers = file(
+        "wrong.txt",
+        "DATA\n1\na -1 5 NONE 0 4 NONE 0 7 ALLREDUCE 4k 0\n",
+    );
+    let layers = layers.to_str().expect("a plain path");
+    let trace = file("wrong.json", "{\"workload_graph\": [\n");
+    let trace = trace.to_str().expect("a plain path");
     let allowed = "line 2: parameters `many`: allowed are whole numbers from 0 to 10^12";
     for (given, said) in [
         (path, format!("error: {path}: {allowed}")),
         ("resnet5", "(did you mean `resnet50`?)".to_owned()),
         ("missing.csv", "cannot read missing.csv: ".to_owned()),
+        ("missing.et", "cannot read missing.et: ".to_owned()),
+        (layers, format!("error: {layers}: line 3: bytes `4k`: ")),
+        (trace, format!("error: {trace}: rank 0: EOF while parsing")),
     ] {
         let output = run(&["model", "show", given]);
         let error = errors(&output);
@@ -69,6 +101,81 @@ fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
         assert_eq!(error.lines().count(), 1, "{error}");
         assert!(error.contains(&said), "{error}");
     }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_with_what_to_do() {
+    let script = file("train.py", "print('no training')\n");
+    let script = script.to_str().expect("a plain path");
+    for (words, code, said) in [
+        (
+            &["missing.py"][..],
+            2,
+            "`missing.py` is no file; give a Python script",
+        ),
+        (
+            &["torchrun", "train.py"],
+            2,
+            "torchrun --nproc-per-node 2 -m gradwire.record",
+        ),
+        (&["--steps", "2", script], 2, "3..=10000"),
+        (&["--out", "mine.txt", script], 2, "names that end in .csv"),
+        (
+            &["--python", "/no/python", script],
+            5,
+            "cannot start /no/python",
+        ),
+        (
+            &["--python", "/bin/false", script],
+            5,
+            "needs a Python with gradwire and PyTorch",
+        ),
+        (&[], 2, "<SCRIPT>..."),
+    ] {
+        let output = run(&[&["model", "record"], words].concat());
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// The recorder itself is tested in Python; here one that tells what a recorder may.
+#[test]
+fn what_the_recorder_tells_is_the_outcome() {
+    let script = file("trained.py", "");
+    let script = script.to_str().expect("a plain path");
+    let table = "layer,parameters,forward_ns,backward_ns,tensor\na,8,1000,2000,weight\n";
+    let out = file("told.csv", table);
+    let out = out.to_str().expect("a plain path");
+    let record = |told: &str, words: &[&str]| {
+        let python = file(
+            "python",
+            &format!("#!/bin/sh\necho noise >&2\necho '{told}'\n"),
+        );
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&python, mode).expect("it is ours");
+        let python = python.to_str().expect("a plain path").to_owned();
+        let options = ["model", "record", "--python", &python, "--out", out];
+        run(&[&options[..], words, &[script]].concat())
+    };
+    let done = r#"{"out": "told.csv", "rows": 1, "steps": 20, "iteration_us": 3.5}"#;
+    let text = String::from_utf8_lossy(&record(done, &[]).stdout).into_owned();
+    assert!(text.contains("8 parameters in 1 layers, forward 0.001 ms, backward 0.002 ms"));
+    assert!(
+        text.contains("gradwire sim run single:8@25G step:"),
+        "{text}"
+    );
+    let object = objects(&record(done, &["--json"])).remove(0);
+    assert_eq!(
+        (&object["parameters"], &object["steps"]),
+        (&8.into(), &20.into())
+    );
+    let failed = record(
+        r#"{"error": "train.py: it ended after 1 of 20 steps"}"#,
+        &[],
+    );
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(errors(&failed).contains("error: check failed: train.py: it ended after 1 of 20"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use gradwire_protocol::units::Span;
 
-use super::language::LLAMA_TOKENS;
+use super::language::{LLAMA_TOKENS, TRANSFORMER_TOKENS};
 use super::shape::{Shape, set_forward};
 use super::{FORWARD_SHARE, Model};
 
@@ -32,6 +32,13 @@ impl Machine {
                 // 40 % of 312 TFLOP/s, the dense rate in NVIDIA's data sheet of the A100.
                 rate: 0.4 * 312e12,
                 words: "estimated: 8,192 tokens at 125 TFLOP/s (40 % of an A100's bfloat16 rate)",
+            },
+            "transformer" => Self {
+                samples: TRANSFORMER_TOKENS,
+                // That of BERT-base's measured backward pass: 1,024 tokens of 84.9 M multiply-adds.
+                rate: 5.24e12,
+                words: "estimated: 3,125 tokens each way at 5.2 TFLOP/s, as BERT-base was measured \
+                        on a V100",
             },
             _ => Self {
                 samples: 32,
@@ -70,6 +77,19 @@ mod tests {
         let shape = shape_of("vgg16").expect("it is one of the names");
         let estimate = model(&shape, Machine::of("vgg19")).backward().as_secs_f64();
         let measured = Model::named("vgg16").expect("it is one of the names");
+        let ratio = estimate / measured.backward().as_secs_f64();
+        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    }
+
+    #[test]
+    fn an_estimate_of_bert_base_at_the_transformers_rate_meets_its_measured_total() {
+        let shape = shape_of("bert-base").expect("it is one of the names");
+        let machine = Machine {
+            samples: 1_024,
+            ..Machine::of("transformer")
+        };
+        let estimate = model(&shape, machine).backward().as_secs_f64();
+        let measured = Model::named("bert-base").expect("it is one of the names");
         let ratio = estimate / measured.backward().as_secs_f64();
         assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
     }

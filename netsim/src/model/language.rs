@@ -1,5 +1,7 @@
 //! Transformers, with names and sizes as Hugging Face's `transformers` has them.
 //!
+//! The first one as PyTorch's `nn.Transformer` has it: the base model of Vaswani et al. 2017 (table
+//! 3), whose one embedding serves both sides and the output (section 3.4).
 //! BERT with a head for questions and without a pooler, its vocabulary padded to a multiple of 64,
 //! as it was measured. GPT-2 small, whose output matrix is its embedding. Llama 3 8B, of Meta's
 //! `config.json`: 32 layers of 4,096, 8 heads for keys and values, feed-forward of 14,336.
@@ -9,8 +11,48 @@ use super::shape::Shape;
 /// Places that BERT knows.
 const BERT_PLACES: u64 = 512;
 const BERT_VOCABULARY: u64 = 30_528;
+/// Tokens of the source, and of the target, in a worker's batch of the first transformer: an eighth
+/// of 25,000 (section 5.1).
+pub(super) const TRANSFORMER_TOKENS: u64 = 3_125;
 /// Tokens of a sequence of Llama 3.
 pub(super) const LLAMA_TOKENS: u64 = 8_192;
+
+/// The transformer of Vaswani et al., base: 63,084,544 parameters.
+///
+/// The work of the output, whose matrix is the embedding, counts for the bias before it. Attention
+/// itself is next to nothing in sentences.
+pub(super) fn transformer() -> Shape {
+    let (layers, width, vocabulary) = (6, 512, 37_000);
+    let mut shape = Shape::default();
+    shape.add("embedding.weight".to_owned(), vocabulary * width, 0);
+    for layer in 0..layers {
+        let name = format!("encoder.layers.{layer}");
+        transformer_layer(&mut shape, &name, width, &["self_attn"]);
+    }
+    shape.norm("encoder.norm", width);
+    for layer in 0..layers {
+        let name = format!("decoder.layers.{layer}");
+        transformer_layer(&mut shape, &name, width, &["self_attn", "multihead_attn"]);
+    }
+    shape.add("decoder.norm.weight".to_owned(), width, 0);
+    shape.add("decoder.norm.bias".to_owned(), width, vocabulary * width);
+    shape
+}
+
+fn transformer_layer(shape: &mut Shape, name: &str, width: u64, attentions: &[&str]) {
+    for attention in attentions {
+        let name = format!("{name}.{attention}");
+        let matrices = 3 * width * width;
+        shape.add(format!("{name}.in_proj_weight"), matrices, matrices);
+        shape.add(format!("{name}.in_proj_bias"), 3 * width, 0);
+        shape.linear(&format!("{name}.out_proj"), width, width);
+    }
+    shape.linear(&format!("{name}.linear1"), width, 4 * width);
+    shape.linear(&format!("{name}.linear2"), 4 * width, width);
+    for norm in 1..=attentions.len() + 1 {
+        shape.norm(&format!("{name}.norm{norm}"), width);
+    }
+}
 
 /// BERT with so many layers of that width.
 pub(super) fn bert(layers: u64, width: u64) -> Shape {

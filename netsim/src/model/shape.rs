@@ -68,6 +68,7 @@ impl Shape {
             times: String::new(),
             layers,
             gradients,
+            remarks: Vec::new(),
         }
     }
 }

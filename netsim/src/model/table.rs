@@ -308,6 +308,7 @@ impl Rows {
             times: format!("as {name} says"),
             layers: self.layers,
             gradients: self.gradients,
+            remarks: Vec::new(),
         })
     }
 }

@@ -94,7 +94,7 @@ const WEB_SEARCH: &str = include_str!("../../data/workloads/websearch.cdf");
 const HADOOP: &str = include_str!("../../data/workloads/hadoop.cdf");
 const KNOWN: [(&str, &str); 2] = [("websearch", WEB_SEARCH), ("hadoop", HADOOP)];
 /// A flow takes about 100 bytes while it runs.
-const MOST_FLOWS: u64 = 100_000_000;
+pub(super) const MOST_FLOWS: u64 = 100_000_000;
 
 impl SizeDistribution {
     /// The distribution of this name: `websearch` or `hadoop`.

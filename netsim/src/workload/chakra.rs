@@ -1,8 +1,8 @@
-//! Execution traces of MLCommons Chakra (`.et`), one per rank.
+//! Execution traces of MLCommons Chakra (`.et`, `.json`), one per rank.
 //!
 //! Format: protocol buffers, each with its length in front: first `GlobalMetadata`, then the
 //! operations, as in `schema/protobuf/et_def.proto` of mlcommons/chakra (Sridharan et al., arXiv
-//! 2305.14516). What an operation becomes:
+//! 2305.14516); or the same as JSON (`json`). What an operation becomes:
 //!
 //! | operation | task |
 //! |---|---|
@@ -23,6 +23,8 @@
 //! as `0`, it is all ranks. Where `involved_dim` is given it must hold for all dimensions.
 
 mod groups;
+mod json;
+mod model;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ use gradwire_protocol::units::{ByteCount, Span};
 
 use super::order::in_order;
 use super::{CollectiveKind, Program, Task, Work, Workload};
+use crate::model::ForeignError;
 use groups::Groups;
 use schema::{Entry, Kind};
 
@@ -50,6 +53,17 @@ pub enum ChakraError {
         /// What the reader says.
         what: String,
     },
+    /// Text that is no trace.
+    #[error("rank {rank}: {what}")]
+    Json {
+        /// The rank.
+        rank: u32,
+        /// What is wrong, and in which line.
+        what: String,
+    },
+    /// A trace that is no model.
+    #[error(transparent)]
+    Model(#[from] ForeignError),
     /// An operation that cannot be run.
     #[error("rank {rank}, operation {id} (`{name}`): {what}")]
     Operation {
@@ -89,7 +103,7 @@ impl Workload {
         }
         let all: Vec<Vec<Entry>> = (0..)
             .zip(traces)
-            .map(|(rank, trace)| schema::read(rank, trace))
+            .map(|(rank, trace)| read(rank, trace))
             .collect::<Result<_, _>>()?;
         let groups = Groups::new(&all)?;
         let programs = (0..).zip(all).map(|(rank, entries)| {
@@ -105,6 +119,14 @@ impl Workload {
             groups: groups.members,
             ..Self::default()
         })
+    }
+}
+
+/// The operations of a rank's trace, of which form it be.
+fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
+    match json::text(trace) {
+        Some(text) => json::read(rank, text),
+        None => schema::read(rank, trace),
     }
 }
 

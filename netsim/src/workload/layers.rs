@@ -32,9 +32,11 @@
 
 mod file;
 mod groups;
+mod model;
 mod step;
 
 use super::{Program, Workload};
+use crate::model::ForeignError;
 
 /// Why a list of layers is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -125,6 +127,9 @@ pub enum LayersError {
         /// What must hold.
         rule: &'static str,
     },
+    /// Layers that are no model.
+    #[error(transparent)]
+    Model(#[from] ForeignError),
     /// Ranks that cannot be divided as the file says.
     #[error("{hosts} hosts cannot run it: {rule}")]
     Hosts {

@@ -152,6 +152,9 @@ impl Workload {
             })?;
         }
         text.clone_into(&mut workload.name);
+        for job in &mut workload.step_ends {
+            text.clone_into(&mut job.name);
+        }
         Ok(workload)
     }
 

@@ -1,6 +1,6 @@
 //! On which hosts a workload runs, and what runs beside it.
 
-use super::{Flow, Program, Start, Task, TriggerId, Work, Workload};
+use super::{Flow, Over, Program, Start, Task, TriggerId, Work, Workload};
 
 /// Why a workload cannot be put on hosts.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -21,6 +21,14 @@ pub enum PlacementError {
     /// A host is listed twice.
     #[error("host {0} is listed twice: list every host once")]
     Twice(u32),
+    /// Workloads side by side that name different algorithms.
+    #[error("`{one}` and `{other}` name different algorithms; all-reduces of one run have one")]
+    Algorithms {
+        /// What the one is called.
+        one: String,
+        /// What the other is called.
+        other: String,
+    },
 }
 
 impl Workload {
@@ -49,14 +57,42 @@ impl Workload {
         }
     }
 
-    /// This workload with another one beside it, which keeps its own triggers, groups, messages
-    /// and compute units. Where both run a program on a host, the host runs both side by side.
+    /// This workload with another one beside it that loads the fabric.
     ///
-    /// The algorithm is this workload's, if it has one. Layers keep their numbers; the count is
-    /// the larger one, so that a background without layers competes as layer 0. Training steps are
-    /// measured of this workload only.
+    /// Training steps are measured of this workload only; where it has some, a run is over when all
+    /// programs have ended, those of the background too, and all flows of this workload.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
+        if !self.step_ends.is_empty() {
+            self.over = Over::WithForeground(count(self.flows.len()));
+        }
+        let background = Self {
+            step_ends: Vec::new(),
+            ..background
+        };
+        self.and(background)
+    }
+
+    /// This workload and another one, whose training steps are measured both.
+    ///
+    /// # Errors
+    /// [`PlacementError::Algorithms`] when each names an algorithm of its own.
+    pub fn beside(self, other: Self) -> Result<Self, PlacementError> {
+        let named = self.algorithm.zip(other.algorithm);
+        if named.is_some_and(|(one, other)| one != other) {
+            let (one, other) = (self.name, other.name);
+            return Err(PlacementError::Algorithms { one, other });
+        }
+        Ok(self.and(other))
+    }
+
+    /// Puts another workload beside this one, which keeps its own triggers, groups, messages and
+    /// compute units. Where both run a program on a host, the host runs both side by side.
+    ///
+    /// The algorithm is this workload's, if it has one. Layers keep their numbers; the count, of
+    /// what is part of no training job, is the larger one, so that a workload without layers
+    /// competes as layer 0.
+    fn and(mut self, background: Self) -> Self {
         self.name = format!("{} + {}", self.name, background.name);
         let shift = Shift {
             triggers: count(self.triggers.len()),
@@ -68,15 +104,27 @@ impl Workload {
         self.flows.extend(flows.map(|flow| shift.flow(flow)));
         self.triggers.extend(background.triggers);
         self.groups.extend(background.groups);
-        for program in background.programs {
-            self.add_program(&shift, program);
+        let mut jobs = background.step_ends;
+        for job in &mut jobs {
+            job.groups.start += shift.groups;
+            job.groups.end += shift.groups;
         }
+        for program in background.programs {
+            let host = program.host;
+            let first = self.add_program(&shift, program);
+            let workers = jobs.iter_mut().flat_map(|job| &mut job.workers);
+            for worker in workers.filter(|worker| worker.host == host) {
+                worker.forward_ends.iter_mut().for_each(|end| *end += first);
+            }
+        }
+        self.step_ends.extend(jobs);
         self.layer_count = self.layer_count.max(background.layer_count);
         self.algorithm = self.algorithm.or(background.algorithm);
         self
     }
 
-    fn add_program(&mut self, shift: &Shift, program: Program) {
+    /// Adds the tasks of a program to those of its host; the number of the first one.
+    fn add_program(&mut self, shift: &Shift, program: Program) -> u32 {
         let host = program.host;
         let known = self.programs.iter().position(|own| own.host == host);
         let place = known.unwrap_or_else(|| {
@@ -90,6 +138,7 @@ impl Workload {
         let first = count(tasks.len());
         let added = program.tasks.into_iter();
         tasks.extend(added.map(|task| shift.task(task, first)));
+        first
     }
 
     fn for_each_host(&mut self, mut visit: impl FnMut(&mut u32)) {

@@ -15,6 +15,8 @@
 mod messages;
 mod programs;
 
+use std::ops::Range;
+
 use gradwire_protocol::job::Algorithm;
 use gradwire_protocol::units::Span;
 
@@ -86,9 +88,13 @@ pub enum Update {
     All,
 }
 
-/// Where the steps of a workload begin and end.
+/// Where the steps of a training job begin and end.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StepEnds {
+    /// What the job is called: the workload that it came from.
+    pub name: String,
+    /// Its groups, by which its collectives are known from those of other jobs.
+    pub groups: Range<u32>,
     /// How many steps.
     pub steps: u32,
     /// Names of the model's layers, in the order of the forward pass.

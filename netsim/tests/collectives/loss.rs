@@ -1,7 +1,8 @@
 //! What operations that tolerate loss compute, and that nothing is lost without need.
 
+use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Layers, Operation};
+use gradwire_collectives::operation::{Collective, Layers, Operation};
 use gradwire_netsim::link::Profile;
 use gradwire_protocol::job::{Algorithm, Holes, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span};
@@ -275,6 +276,89 @@ fn protected_layers_and_large_segments_always_arrive() {
 }
 
 #[test]
+fn each_message_loses_what_the_strictest_of_its_layers_bears() {
+    let mut job = small_job();
+    job.collectives.chunk = gradwire_protocol::units::ByteCount::mib(1);
+    job.loss.protected_back_layers = Share::NONE;
+    job.loss.layer_tolerances = [0.3, 0.1, 0.0].map(share).to_vec();
+    // Rank r sums shard r: of layers 0 and 1, of layer 0 alone, and of layer 2.
+    let (third, sixth) = (ELEMENTS * 4 / 3, ELEMENTS * 4 / 6);
+    let spans = [(0, 0), (sixth, 1), (third, 0), (2 * third, 2)];
+    let layers = Layers {
+        count: 3,
+        spans: spans.map(|(at, layer)| (at, Layer(layer))).to_vec(),
+    };
+    let mut greatest = [Share::NONE; 3];
+    for seed in 0..10 {
+        for scattered in [Kind::AllReduce, Kind::ReduceScatter] {
+            let mut world = World::new(3, &job, rough(0.2), seed);
+            let results = world.perform(|rank| {
+                let operation = lossy(3, 0, weight(rank), Holes::Zero);
+                let layers = layers.clone();
+                scattered.of(Operation {
+                    layers,
+                    ..operation
+                })
+            });
+            for (greatest, (_, outcome)) in greatest.iter_mut().zip(&results) {
+                *greatest = outcome.max_lost_share.max(*greatest);
+            }
+        }
+    }
+    let [mixed, front, back] = greatest;
+    assert!(share(0.02) < mixed && mixed <= share(0.1), "{mixed}");
+    assert!(share(0.15) < front && front <= share(0.3), "{front}");
+    assert_eq!(back, Share::NONE);
+}
+
+#[test]
+fn the_first_step_and_steps_after_a_norm_that_moved_by_half_lose_nothing() {
+    let mut job = large_chunks();
+    job.loss.tight_tolerance = Some(Share::NONE);
+    let values = [8.0, 8.0, 4.0, 4.0, 4.0, 9.0, 9.0, 9.0];
+    for kind in [Kind::AllReduce, Kind::ReduceScatter] {
+        let mut world = World::new(3, &job, rough(0.1), 71);
+        let mut strict = Vec::new();
+        for (step, value) in (1..).zip(values) {
+            let results = world.perform(|_| {
+                let layers = Layers {
+                    count: 2,
+                    spans: vec![(0, Layer(0))],
+                };
+                kind.of(Operation {
+                    layers,
+                    ..lossy(3, step, value, Holes::Rescale)
+                })
+            });
+            let lost = results.iter().map(|(_, outcome)| outcome.lost_segments);
+            strict.extend((lost.sum::<u64>() == 0).then_some(step));
+        }
+        assert_eq!(strict, [1, 4, 7]);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    AllReduce,
+    ReduceScatter,
+}
+
+impl Kind {
+    /// An all-reduce, or the reduce-scatter that it begins with.
+    fn of(self, operation: Operation) -> Operation {
+        let (Self::ReduceScatter, Buffer::Owned(input)) = (self, &operation.buffer) else {
+            return operation;
+        };
+        Operation {
+            collective: Collective::ReduceScatter,
+            input: Some(Buffer::Owned(input.clone())),
+            buffer: Buffer::Owned(vec![0; input.len() / operation.group.ranks.len()]),
+            ..operation
+        }
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_and_the_same_bytes() {
     let run = |seed| {
         let mut world = World::new(4, &large_chunks(), rough(0.1), seed);
@@ -293,7 +377,7 @@ trait With {
 
 impl With for Operation {
     fn with(mut self, buffer: Vec<u8>) -> Self {
-        self.buffer = gradwire_collectives::buffer::Buffer::Owned(buffer);
+        self.buffer = Buffer::Owned(buffer);
         self
     }
 }

@@ -8,6 +8,7 @@
 mod all_reduce;
 mod alone;
 mod paths;
+mod programs;
 mod published;
 mod queueing;
 mod repeatable;

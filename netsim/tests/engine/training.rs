@@ -13,8 +13,8 @@ use crate::world::{fabric, lines, micros, run, setup, share, tolerant};
 
 const RATE: Rate = Rate::from_gbps(100);
 
-/// Steps of a model of (bytes, forward, backward in microseconds) for each layer, front to back.
-fn steps(layers: &[(u64, u64, u64)], how: &str, hosts: u32) -> Steps {
+/// A model of (bytes, forward, backward in microseconds) for each layer, front to back.
+pub(crate) fn model(layers: &[(u64, u64, u64)]) -> Model {
     let rows = layers
         .iter()
         .enumerate()
@@ -25,21 +25,26 @@ fn steps(layers: &[(u64, u64, u64)], how: &str, hosts: u32) -> Steps {
         "layer,parameters,forward_ns,backward_ns\n{}",
         rows.collect::<String>()
     );
-    let model = Model::from_csv("m", &table).expect("the table is right");
+    Model::from_csv("m", &table).expect("the table is right")
+}
+
+/// Steps of a model of such layers.
+fn steps(layers: &[(u64, u64, u64)], how: &str, hosts: u32) -> Steps {
     let hosts = Hosts {
         count: hosts,
         rate: RATE,
     };
     let line = format!("step:m:{how}");
-    let workload = Workload::from_pattern_with(&line, hosts, 1, &[model]);
+    let workload = Workload::from_pattern_with(&line, hosts, 1, &[model(layers)]);
     let workload = workload.expect("the line is right");
     let setup = setup(fabric(&format!("single:{}@100G", hosts.count)), workload);
     let outcome = run(&setup);
-    Steps::of(&setup.workload, &outcome.tasks).expect("it has steps")
+    let mut all = Steps::of(&setup.workload, &outcome.tasks);
+    all.pop().expect("it has steps")
 }
 
 /// Asserts that each step takes `expected` microseconds, within a share of it.
-fn each_takes(steps: &Steps, count: usize, expected: f64, within: f64) {
+pub(crate) fn each_takes(steps: &Steps, count: usize, expected: f64, within: f64) {
     assert_eq!(steps.iterations.len(), count, "every step has ended");
     for iteration in &steps.iterations {
         let ratio = micros(*iteration) / expected;
@@ -140,7 +145,7 @@ fn losses_are_accepted_within_the_tolerance_and_told_by_layer() {
         link.loss = share(0.02);
     }
     let outcome = run(&setup);
-    let steps = Steps::of(&setup.workload, &outcome.tasks).expect("it has steps");
+    let steps = &Steps::of(&setup.workload, &outcome.tasks)[0];
     assert_eq!(steps.losses.len(), 16);
     assert!(outcome.transport.lost_within_tolerance > 0);
     assert!(steps.losses.iter().any(|loss| loss.share > 0.0));

@@ -4,6 +4,7 @@ mod arrivals;
 mod checks;
 mod connection_matrices;
 mod layers;
+mod models;
 mod patterns;
 mod samples;
 mod schedules;

@@ -6,9 +6,10 @@
 use std::io::Read;
 use std::path::Path;
 
+use gradwire_netsim::model::Model;
 use gradwire_netsim::workload::connection_matrix::ConnectionMatrix;
 use gradwire_netsim::workload::{CollectiveKind, Start, Work, Workload};
-use gradwire_protocol::units::ByteCount;
+use gradwire_protocol::units::{ByteCount, Span};
 
 fn sample(name: &str) -> Option<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/workloads/third-party");
@@ -101,6 +102,8 @@ fn a_language_model_of_aicb_carries_the_bytes_of_its_file() {
     let all_reduced = bytes(&workload, CollectiveKind::AllReduce);
     assert_eq!(all_reduced, 9_198_133_264);
     assert_eq!(workload.groups[0], [0, 1]);
+    let model = Model::from_layers("Llama7B-tp2.txt", &text).expect("it has gradients");
+    assert_eq!(model.bytes().get(), 13_509_853_184);
 }
 
 #[test]
@@ -124,6 +127,8 @@ fn resnet_of_astra_sim_reduces_its_gradients_layer_by_layer() {
     workload.check(16).expect("a step comes to its end");
     assert_eq!(workload.layer_count, 54);
     assert_eq!(bytes(&workload, CollectiveKind::AllReduce), 102_011_648);
+    let model = Model::from_layers("Resnet50_DataParallel.txt", &text).expect("it has gradients");
+    assert_eq!((model.layers.len(), model.bytes().get()), (54, 102_011_648));
 }
 
 #[test]
@@ -138,7 +143,8 @@ fn a_recorded_trace_of_chakra_is_read_as_it_is() {
         let mut entry = entry.expect("the archive is whole");
         entry.read_to_end(&mut trace).expect("the archive is whole");
     }
-    let workload = Workload::from_chakra(&[trace.clone(), trace]).expect("the feeder reads it");
+    let traces = [trace.clone(), trace];
+    let workload = Workload::from_chakra(&traces).expect("the feeder reads it");
     workload.check(2).expect("the trace comes to its end");
     let tasks = &workload.programs[1].tasks;
     assert_eq!(tasks.len(), 3664);
@@ -146,4 +152,8 @@ fn a_recorded_trace_of_chakra_is_read_as_it_is() {
         .iter()
         .filter(|task| matches!(task.work, Work::Collective { .. }));
     assert_eq!(shared.count(), 7);
+    let model = Model::from_chakra("chakra.0.et", &traces[0]).expect("it is a step of ResNet-50");
+    assert_eq!(model.parameters(), 25_557_032);
+    assert_eq!(model.forward().as_nanos().div_ceil(1_000), 89_781);
+    assert_eq!(model.backward(), Span::from_micros(197_746));
 }

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use super::notation::{self, ALGORITHMS, show_share, show_size, show_span};
 use super::{Checksum, Choice, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
-use super::{Watchers, Wire};
+use super::{Transform, Watchers, Wire};
 use crate::priority::Order;
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
@@ -85,6 +85,14 @@ pub(super) const KEYS: &[Key] = keys! {
         "Share of the layers, counted from the back, that must arrive.";
     "loss.step_tolerance": loss.step_tolerance = AutoShare,
         "Share of a step that may be missing; \"auto\" adds no bound to the messages' own.";
+    "loss.layer_tolerances": loss.layer_tolerances = Shares(16),
+        "Tolerances of equal groups of layers, the front first; empty: `tolerance` for all.";
+    "loss.tight_tolerance": loss.tight_tolerance = AutoShare,
+        "Tolerance of a job's first step and of steps after a change of phase; \"auto\" is off.";
+    "loss.tight_change": loss.tight_change = AnyShare,
+        "A change of phase: the norm of a step's gradients differs from the last by this share.";
+    "loss.transform": loss.transform = OneOf(TRANSFORMS),
+        "What spreads a lost segment's values over many others, or nothing.";
     "priority.dscps": priority.dscps = Dscps(2),
         "DSCP of each class, highest first; the first is for control packets.";
     "priority.droppable_dscps": priority.droppable_dscps = Dscps(0),
@@ -99,6 +107,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "Which gradients leave first: those of front layers, or those that are there first.";
     "collectives.credit": collectives.credit = Size(ByteCount::new(0)..=GIB),
         "Bytes of gradients of a rank on their way at once; the rest waits. 0 is unbounded.";
+    "collectives.tuning": collectives.tuning = whole::<u16>(0..=1000),
+        "Trials by which the first steps find chunk and credit, under DDP's hook; 0 is off.";
     "metrics.port": metrics.port = whole::<u16>(0..=65_535),
         "TCP port of a host's first rank for Prometheus and `gradwire top`; 0 is off.";
     "metrics.bind": metrics.bind = OneOf(WATCHERS),
@@ -123,6 +133,8 @@ const HOLES: &[(&str, Holes)] = &[
     ("previous", Holes::Previous),
     ("error-feedback", Holes::ErrorFeedback),
 ];
+const TRANSFORMS: &[(&str, Transform)] =
+    &[("none", Transform::None), ("hadamard", Transform::Hadamard)];
 const ORDERS: &[(&str, Order)] = &[("layers", Order::Layers), ("arrival", Order::Arrival)];
 const SECURITY: &[(&str, Security)] = &[("aead", Security::Aead), ("none", Security::None)];
 const WIRES: &[(&str, Wire)] = &[
@@ -356,6 +368,24 @@ impl Notation for AutoShare {
     }
     fn allowed(&self) -> String {
         format!("\"auto\", {}", AnyShare.allowed())
+    }
+}
+
+/// A list of shares, with so many at most.
+struct Shares(usize);
+
+impl Notation for Shares {
+    type Value = Vec<Share>;
+    fn read(&self, value: &Value) -> Option<Vec<Share>> {
+        let list = value.as_array().filter(|list| list.len() <= self.0)?;
+        list.iter().map(|share| AnyShare.read(share)).collect()
+    }
+    fn show(&self, value: &Vec<Share>) -> String {
+        let entries: Vec<String> = value.iter().map(|share| AnyShare.show(share)).collect();
+        format!("[{}]", entries.join(", "))
+    }
+    fn allowed(&self) -> String {
+        format!("up to {} shares such as [\"5%\", 0.01]", self.0)
     }
 }
 

@@ -57,7 +57,7 @@ const MARKS_BANNED: [(&str, &str); 8] = [
 ];
 
 /// Rooms in which some code is out of place: path prefix, code, reason.
-const OUT_OF_PLACE: [(&str, &[&str], &str); 6] = [
+const OUT_OF_PLACE: [(&str, &[&str], &str); 7] = [
     (
         "protocol/src/",
         SANS_IO_BANNED,
@@ -67,6 +67,11 @@ const OUT_OF_PLACE: [(&str, &[&str], &str); 6] = [
         "collectives/src/",
         SANS_IO_BANNED,
         "collectives are sans-IO: bytes and time are arguments",
+    ),
+    (
+        "tuning/src/",
+        SANS_IO_BANNED,
+        "a search proposes; who asks it measures",
     ),
     (
         "netsim/src/",

@@ -124,6 +124,7 @@ fn no_socket_package_is_below_protocol_collectives_or_the_simulator() {
         "gradwire-protocol",
         "gradwire-collectives",
         "gradwire-netsim",
+        "gradwire-tuning",
     ] {
         let tree = cargo(&[
             "tree",
@@ -165,7 +166,7 @@ fn every_member_keeps_the_lints_and_the_core_has_no_features() {
             .and_then(|lints| lints.get("workspace"));
         let kept = lints.and_then(toml::Value::as_bool) == Some(true);
         assert!(kept, "{path}: add `[lints] workspace = true`");
-        let core = ["protocol", "collectives", "netsim"].contains(&member);
+        let core = ["protocol", "collectives", "netsim", "tuning"].contains(&member);
         assert!(
             !core || !manifest.contains_key("features"),
             "{path}: no features in the core"

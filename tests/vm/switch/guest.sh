@@ -61,5 +61,6 @@ job() {
     counters "$1-after.json"
     echo "$1: $(cut -d' ' -f1 /proc/uptime)"
 }
+job tolerant 60%
 job lossy 5%
 job exact 0%

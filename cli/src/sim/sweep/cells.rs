@@ -20,6 +20,8 @@ pub struct Cell {
     pub id: String,
     /// What the plan varies, and which value this cell has: `seed=3 tolerance=10%`.
     pub label: String,
+    /// The name of its case, where that has one; then the label begins with it.
+    pub case: Option<String>,
     /// What is run.
     pub scenario: Scenario,
     /// The files that the scenario names.
@@ -37,7 +39,7 @@ pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
     let mut cells = Vec::new();
     let mut ids = BTreeSet::new();
     for choice in choices(plan)? {
-        let label = label(&choice);
+        let label = choice.label();
         let scenario = scenario(plan, &choice)?;
         let files = inputs::files(&scenario);
         let id = id(&scenario, &inputs::digests(&files, &mut digests));
@@ -47,6 +49,7 @@ pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
         cells.push(Cell {
             id,
             label,
+            case: choice.name().map(shown),
             scenario,
             files,
         });
@@ -62,11 +65,11 @@ pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
     let mut tried = BTreeSet::new();
     for choice in choices(plan)? {
-        let entries = choice.iter().copied();
-        let new: Vec<&Entry> = entries
+        let new: Vec<&Entry> = choice
+            .entries()
             .filter(|entry| tried.insert(std::ptr::from_ref(*entry)))
             .collect();
-        if new.is_empty() && !choice.is_empty() {
+        if new.is_empty() && choice.entries().next().is_some() {
             continue;
         }
         let Err(failure) = scenario(plan, &choice)?.load() else {
@@ -86,6 +89,7 @@ fn refused(suspects: &[&Entry], message: String) -> PlanError {
             .as_str()
             .is_some_and(|text| message.contains(text)),
         Key::Set(key) => message.contains(key.rsplit('.').next().unwrap_or(key)),
+        Key::Name => false,
     };
     let about = suspects.iter().find(named).or_else(|| suspects.first());
     match about {
@@ -97,8 +101,35 @@ fn refused(suspects: &[&Entry], message: String) -> PlanError {
     }
 }
 
+/// What a cell has beyond the base.
+struct Choice<'a> {
+    case: &'a [Entry],
+    varied: Vec<&'a Entry>,
+}
+
+impl<'a> Choice<'a> {
+    fn entries(&self) -> impl Iterator<Item = &'a Entry> {
+        self.case.iter().chain(self.varied.iter().copied())
+    }
+
+    fn name(&self) -> Option<&'a Value> {
+        let name = self.case.iter().find(|entry| entry.key == Key::Name);
+        name.map(|entry| &entry.value)
+    }
+
+    fn label(&self) -> String {
+        let told = |entry: &Entry| format!("{}={}", entry.key, shown(&entry.value));
+        let case = match self.name() {
+            Some(name) => vec![shown(name)],
+            None => self.case.iter().map(told).collect(),
+        };
+        let varied = self.varied.iter().map(|entry| told(entry));
+        case.into_iter().chain(varied).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// What the cells have beyond the base, cell by cell.
-fn choices(plan: &Plan) -> Result<impl Iterator<Item = Vec<&Entry>>, PlanError> {
+fn choices(plan: &Plan) -> Result<impl Iterator<Item = Choice<'_>>, PlanError> {
     let cases = plan.cases.len().max(1);
     let sizes: Vec<usize> = plan.ranges.iter().map(Vec::len).collect();
     let product = sizes.iter().map(|size| *size as u128);
@@ -111,20 +142,20 @@ fn choices(plan: &Plan) -> Result<impl Iterator<Item = Vec<&Entry>>, PlanError> 
     }
     Ok((0..total as usize).map(move |number| {
         let mut rest = number;
-        let mut choice: Vec<&Entry> = Vec::new();
+        let mut varied: Vec<&Entry> = Vec::new();
         for range in plan.ranges.iter().rev() {
-            choice.push(&range[rest % range.len()]);
+            varied.push(&range[rest % range.len()]);
             rest /= range.len();
         }
-        choice.extend(plan.cases.get(rest).into_iter().flatten().rev());
-        choice.reverse();
-        choice
+        varied.reverse();
+        let case = plan.cases.get(rest).map_or(&[][..], Vec::as_slice);
+        Choice { case, varied }
     }))
 }
 
-fn scenario(plan: &Plan, choice: &[&Entry]) -> Result<Scenario, PlanError> {
+fn scenario(plan: &Plan, choice: &Choice<'_>) -> Result<Scenario, PlanError> {
     let mut written = json!({});
-    let entries = || plan.base.iter().chain(choice.iter().copied());
+    let entries = || plan.base.iter().chain(choice.entries());
     for entry in entries() {
         entry.put(&mut written);
     }
@@ -168,13 +199,6 @@ fn id(scenario: &Scenario, files: &BTreeMap<String, String>) -> String {
     inputs::digest(content.to_string().as_bytes())[..12].to_owned()
 }
 
-fn label(choice: &[&Entry]) -> String {
-    let words = choice
-        .iter()
-        .map(|entry| format!("{}={}", entry.key, shown(&entry.value)));
-    words.collect::<Vec<_>>().join(" ")
-}
-
 fn shown(value: &Value) -> String {
     value
         .as_str()
@@ -211,6 +235,15 @@ mod tests {
                 "set.\"transport.entropies\"=4 tolerance=5% seed=2",
             ]
         );
+    }
+
+    #[test]
+    fn the_name_of_a_case_stands_in_labels_for_what_it_changes() {
+        let named = PLAN.replacen("[[cases]]\n", "[[cases]]\nname = \"trims\"\n", 1);
+        let (named, plain) = (cells(&named), cells(PLAN));
+        assert_eq!(named[0].label, "trims tolerance=0% seed=1");
+        assert_eq!(named[0].case.as_deref(), Some("trims"));
+        assert_eq!((&named[0].id, &named[4].case), (&plain[0].id, &None));
     }
 
     #[test]

@@ -20,6 +20,7 @@ A plan says what all cells have in common, and what is varied; a cell is one sim
   set.\"transport.gap\" = [\"20us\", \"1ms\"]
   seed = \"1..=10\"
   [[cases]]                           # keys that change together; each case with all the ranges
+  name = \"ours\"                       # what the list calls it, if it is to have a name
   transport = \"gradwire\"
   [[cases]]
   transport = \"dctcp\"

@@ -13,6 +13,10 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// The table whose keys are keys of a job: dotted, and as many as there are.
 const SET: &str = "set";
+/// What heads a case.
+const CASES: &str = "[[cases]]";
+/// The key by which a case is called; no key of a scenario.
+const NAME: &str = "name";
 
 /// A plan as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +47,8 @@ pub enum Key {
     Field(String),
     /// A key of the job, under `set`.
     Set(String),
+    /// What a case is called, which changes nothing.
+    Name,
 }
 
 impl fmt::Display for Key {
@@ -50,6 +56,7 @@ impl fmt::Display for Key {
         match self {
             Self::Field(name) => write!(formatter, "{name}"),
             Self::Set(name) => write!(formatter, "{SET}.\"{name}\""),
+            Self::Name => write!(formatter, "{NAME}"),
         }
     }
 }
@@ -60,6 +67,7 @@ impl Entry {
         match &self.key {
             Key::Field(name) => scenario[name.as_str()] = self.value.clone(),
             Key::Set(name) => scenario[SET][name.as_str()] = self.value.clone(),
+            Key::Name => {}
         }
     }
 }
@@ -199,6 +207,7 @@ impl Reader<'_> {
                     let allowed = "are keys of a job, such as set.\"transport.gap\"";
                     return Err(self.wrong(value, SET, allowed));
                 }
+                (NAME, _) if what == CASES => keys.push((Key::Name, value)),
                 (name, _) => keys.push((Key::Field(name.to_owned()), value)),
             }
         }
@@ -227,9 +236,7 @@ impl Reader<'_> {
             return Err(self.wrong(value, "cases", "are tables, each headed [[cases]]"));
         };
         let tables = tables.iter();
-        tables
-            .map(|table| self.entries("[[cases]]", table))
-            .collect()
+        tables.map(|table| self.entries(CASES, table)).collect()
     }
 
     fn ranges(&self, table: &Spanned<DeValue<'_>>) -> Result<Vec<Vec<Entry>>, PlanError> {

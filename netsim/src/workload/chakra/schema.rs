@@ -16,7 +16,7 @@ pub(super) struct Entry {
     pub(super) duration: u64,
     /// What it was called with; a list of process groups where it tells them.
     pub(super) inputs: String,
-    attributes: Vec<AttributeMessage>,
+    pub(super) attributes: Vec<AttributeMessage>,
 }
 
 /// What an operation does.
@@ -58,27 +58,27 @@ struct ValuesMessage {
 
 /// The schema has one of many values here; on the wire that is the same as many optional ones.
 #[derive(Clone, PartialEq, Message)]
-struct AttributeMessage {
+pub(super) struct AttributeMessage {
     #[prost(string, tag = "1")]
-    name: String,
+    pub(super) name: String,
     #[prost(int32, optional, tag = "7")]
-    int32: Option<i32>,
+    pub(super) int32: Option<i32>,
     #[prost(int64, optional, tag = "9")]
-    int64: Option<i64>,
+    pub(super) int64: Option<i64>,
     #[prost(uint32, optional, tag = "11")]
-    uint32: Option<u32>,
+    pub(super) uint32: Option<u32>,
     #[prost(uint64, optional, tag = "13")]
-    uint64: Option<u64>,
+    pub(super) uint64: Option<u64>,
     #[prost(bool, optional, tag = "27")]
-    flag: Option<bool>,
+    pub(super) flag: Option<bool>,
     #[prost(message, optional, tag = "28")]
-    flags: Option<FlagsMessage>,
+    pub(super) flags: Option<FlagsMessage>,
     #[prost(string, optional, tag = "29")]
-    text: Option<String>,
+    pub(super) text: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct FlagsMessage {
+pub(super) struct FlagsMessage {
     #[prost(bool, repeated, tag = "1")]
     values: Vec<bool>,
 }
@@ -117,7 +117,7 @@ fn next<M: Message + Default>(rank: u32, trace: &[u8], rest: &mut &[u8]) -> Resu
 }
 
 impl Kind {
-    fn of(number: i32) -> Self {
+    pub(super) fn of(number: i32) -> Self {
         match number {
             1 => Self::Metadata,
             2 => Self::Load,

@@ -91,6 +91,8 @@ pub(super) struct Keys {
 /// A line of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
+    /// Number of its line.
+    pub(super) line: usize,
     pub(super) name: String,
     pub(super) forward: Pass,
     pub(super) input: Pass,
@@ -275,6 +277,7 @@ fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
         None => strategy,
     };
     Ok(Layer {
+        line: line.number,
         name: line.words[0].to_owned(),
         forward: pass(line, 2)?,
         input: pass(line, 5)?,

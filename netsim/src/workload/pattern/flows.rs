@@ -1,12 +1,16 @@
 //! Patterns of flows: one, permutation, incast, all-to-all.
 
-use gradwire_protocol::units::ByteCount;
+use gradwire_protocol::job::notation as job;
+use gradwire_protocol::units::{ByteCount, Instant, Span};
 use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{Line, PatternError, notation};
+use crate::workload::arrivals::MOST_FLOWS;
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
+
+const INCAST: &str = "incast";
 
 impl Line<'_> {
     /// From the first host to the last, which no other is farther from in a fabric that is
@@ -33,9 +37,14 @@ impl Line<'_> {
         ))
     }
 
+    /// Once, or with `every` and `for` again and again, each time into another host.
     pub(super) fn incast(&self, rest: &str) -> Result<Workload, PatternError> {
-        let form = |what| self.form("incast", what);
-        let (senders, size) = rest
+        let form = |what| self.form(INCAST, what);
+        let (burst, options) = match rest.split_once(',') {
+            None => (rest, None),
+            Some((burst, options)) => (burst, Some(options)),
+        };
+        let (senders, size) = burst
             .split_once('x')
             .ok_or_else(|| form("it needs senders x size".to_owned()))?;
         let senders: u32 = senders
@@ -44,22 +53,64 @@ impl Line<'_> {
             .ok()
             .filter(|&senders| senders > 0)
             .ok_or_else(|| form(format!("`{senders}` is no number of senders")))?;
-        let bytes = self.flow_size("incast", size)?;
+        let bytes = self.flow_size(INCAST, size)?;
         self.needs_hosts(u64::from(senders) + 1)?;
+        let mut rng = self.rng();
+        if let Some(options) = options {
+            let starts = self.starts(options, senders)?;
+            let bursts = starts.into_iter().flat_map(|start| {
+                let flows = self.burst(&mut rng, senders, bytes).into_iter();
+                flows.map(move |flow| Flow { start, ..flow })
+            });
+            return Ok(of_flows(bursts.collect()));
+        }
         if senders + 1 == self.hosts.count {
             let flows = (1..self.hosts.count).map(|from| Flow::new(from, 0, bytes));
             return Ok(of_flows(flows.collect()));
         }
-        let mut rng = self.rng();
+        Ok(of_flows(self.burst(&mut rng, senders, bytes)))
+    }
+
+    /// Flows from drawn hosts to a drawn host.
+    fn burst(&self, rng: &mut ChaCha8Rng, senders: u32, bytes: ByteCount) -> Vec<Flow> {
         let receiver = rng.random_range(0..self.hosts.count);
         let others = (self.hosts.count - 1) as usize;
-        let drawn = index::sample(&mut rng, others, senders as usize);
+        let drawn = index::sample(rng, others, senders as usize);
         let flows = drawn.into_iter().map(|drawn| {
             let drawn = drawn as u32;
             let source = drawn + u32::from(drawn >= receiver);
             Flow::new(source, receiver, bytes)
         });
-        Ok(of_flows(flows.collect()))
+        flows.collect()
+    }
+
+    /// When bursts begin, of `every=1ms,for=50ms`.
+    fn starts(&self, options: &str, senders: u32) -> Result<Vec<Start>, PatternError> {
+        let (mut every, mut length) = (None, None);
+        for option in options.split(',') {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            let place = match key.trim() {
+                "every" => &mut every,
+                "for" => &mut length,
+                other => {
+                    let what = format!("unknown key `{other}`; known are every and for");
+                    return Err(self.form(INCAST, what));
+                }
+            };
+            let span = job::span(value.trim()).filter(|span| *span > Span::ZERO);
+            let wrong = || format!("{key}=`{value}`: it needs a time such as 1ms");
+            *place = Some(span.ok_or_else(|| self.form(INCAST, wrong()))?);
+        }
+        let (Some(every), Some(length)) = (every, length) else {
+            return Err(self.form(INCAST, "every=TIME and for=TIME go together"));
+        };
+        let bursts = length.as_picos().div_ceil(every.as_picos());
+        if bursts.saturating_mul(u64::from(senders)) > MOST_FLOWS {
+            let what = format!("{bursts} bursts of {senders}; at most {MOST_FLOWS} flows in all");
+            return Err(self.form(INCAST, what));
+        }
+        let starts = (0..bursts).map(|burst| Start::At(Instant::START + every * burst));
+        Ok(starts.collect())
     }
 
     /// Host `i` sends to `i + 1`, `i + 2` and so on, so that no receiver is met by all at once.

@@ -42,19 +42,22 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     }
     let layers = training.model.layers.iter();
     let pairs = |server: u32| workers.iter().map(move |&worker| vec![server, worker]);
+    let groups: Vec<Vec<u32>> = match servers {
+        0 => vec![workers],
+        _ => (0..servers).flat_map(pairs).collect(),
+    };
     Workload {
         programs,
-        groups: match servers {
-            0 => vec![workers],
-            _ => (0..servers).flat_map(pairs).collect(),
-        },
         layer_count: training.model.layers.len() as u16,
         algorithm: training.algorithm,
-        step_ends: Some(StepEnds {
+        step_ends: vec![StepEnds {
+            name: training.model.name.clone(),
+            groups: 0..groups.len() as u32,
             steps: training.steps,
             layers: layers.map(|layer| layer.name.clone()).collect(),
             workers: ends,
-        }),
+        }],
+        groups,
         ..Workload::default()
     }
 }

@@ -1,0 +1,67 @@
+//! What can be typed after `gradwire eval`. Doc comments on options are the help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Shown below the options.
+const EXAMPLES: &str = "\
+Examples:
+  gradwire eval dlcp --list
+  gradwire eval dlcp --quick --out out/eval-quick
+  gradwire eval dlcp --only scheduling --only fabric
+  gradwire eval dlcp --python .venv/bin/python
+
+Tables:
+  scheduling  a scheduler on and off: six models, four rates, servers and ring       simulated
+  search      chunk and credit found by Bayesian search, beside a whole grid         simulated
+  fabric      144 hosts with background: gradwire and its references                 simulated
+  steps       what each part of gradwire adds, one after the other                   simulated
+  training    accuracy under loss, fill by fill, three seeds                         real training
+  tolerance   what `gradwire tune loss` finds on both scripts                        real training
+
+What is written:
+  DIR/report.md, report.json, report.html   the report
+  DIR/plans/*.toml                          what is simulated, for `gradwire sim sweep`
+  DIR/cells/*.json                          a finished cell each, never run again
+  DIR/training, DIR/tolerance               what the trainings left
+
+An evaluation that was stopped or killed goes on where it was. Cells that fail are named, the others
+are run, the report is written, and the exit code is 1. A goal that is missed is a result.";
+
+/// The evaluations.
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Run DLCP's evaluation and ByteScheduler's, and write what came of it.
+    #[command(after_help = EXAMPLES)]
+    Dlcp(Dlcp),
+}
+
+/// Options of `gradwire eval dlcp`.
+#[derive(Args, Clone, Debug)]
+pub struct Dlcp {
+    /// Few cells of every table, in minutes: to see that all of it works.
+    #[arg(long)]
+    pub quick: bool,
+    /// Only this table; may be repeated.
+    #[arg(long, value_name = "TABLE", value_parser = super::tables::names())]
+    pub only: Vec<String>,
+    /// Only list the cells, and whether they are finished.
+    #[arg(long)]
+    pub list: bool,
+    /// Print the report, or the list, as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Folder of the report; made where it is missing.
+    #[arg(long, value_name = "DIR", default_value = "out/eval-dlcp")]
+    pub out: PathBuf,
+    /// Folder of plans that stand for those of the same names, which DIR/plans has.
+    #[arg(long, value_name = "DIR")]
+    pub plans: Option<PathBuf>,
+    /// Cells that run at the same time; without it, one per core.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub parallel: Option<u16>,
+    /// The Python that has gradwire and PyTorch, for the tables of real training.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub python: PathBuf,
+}

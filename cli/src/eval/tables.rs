@@ -1,0 +1,99 @@
+//! The tables of an evaluation: what each runs, and what it makes of that.
+//!
+//! A table of simulated cells has plans ([`super::plans`]) and a function that reads
+//! [`Evidence`]; one of real training runs a command ([`super::training`]).
+
+pub mod accuracy;
+pub mod fabric;
+pub mod scheduling;
+pub mod search;
+pub mod steps;
+
+use clap::builder::PossibleValuesParser;
+
+use super::evidence::Evidence;
+use super::plans::{self, Plan};
+use super::section::{Chart, Goal, Grid};
+use super::training::{self, Study};
+
+/// Mean time of a step in a result, in microseconds.
+pub const ITERATION: &str = "/training/0/iteration_us";
+/// The time of each step.
+pub const ITERATIONS: &str = "/training/0/iterations_us";
+
+/// One table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// What `--only` calls it.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Where its numbers are from.
+    pub content: Content,
+}
+
+/// Where the numbers of a table are from.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// Simulated cells: those of the quick evaluation, those of the whole one, what they say.
+    Simulated(&'static [Plan], &'static [Plan], fn(&Evidence) -> Found),
+    /// Real training.
+    Trained(&'static Study),
+}
+
+/// What a table says of what was found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Paragraphs: what was run, and how to read it.
+    pub about: Vec<String>,
+    /// The numbers.
+    pub grids: Vec<Grid>,
+    /// The pictures.
+    pub charts: Vec<Chart>,
+    /// What was to be reached.
+    pub goals: Vec<Goal>,
+}
+
+/// All tables, in the order of the report.
+pub const TABLES: [Table; 4] = [
+    Table {
+        name: "scheduling",
+        title: "Scheduling: front layers first, in parts, within a credit",
+        content: Content::Simulated(
+            &[plans::SCHEDULING_QUICK],
+            &[plans::SCHEDULING],
+            scheduling::found,
+        ),
+    },
+    Table {
+        name: "fabric",
+        title: "144 hosts beside other traffic",
+        content: Content::Simulated(&[plans::FABRIC_QUICK], &[plans::FABRIC], fabric::found),
+    },
+    Table {
+        name: "steps",
+        title: "What each part adds",
+        content: Content::Simulated(&[plans::STEPS_QUICK], &[plans::STEPS], steps::found),
+    },
+    Table {
+        name: "training",
+        title: "Accuracy under loss",
+        content: Content::Trained(&training::ACCURACY),
+    },
+];
+
+/// What may stand behind `--only`.
+pub fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(TABLES.map(|table| table.name))
+}
+
+/// Names, each once, in their order.
+fn named<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    for name in names {
+        if !list.iter().any(|known| known == name) {
+            list.push(name.to_owned());
+        }
+    }
+    list
+}

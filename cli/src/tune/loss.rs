@@ -1,0 +1,197 @@
+//! `gradwire tune loss`: runs a training script again and again under losses, until it is known what
+//! its metric bears.
+//!
+//! Start here:
+//! - [`run`]: asks `gradwire_tuning` for the next trial, runs it, keeps it, and tells the result.
+//! - [`trial`]: one trial; [`metric`]: the metric in what the script prints.
+//! - [`journal`]: finished trials, from which a search goes on.
+//! - [`evidence`]: the result and what it rests on, in the job file; [`told`]: on the terminal;
+//!   [`page`]: as a picture.
+
+pub mod evidence;
+pub mod journal;
+pub mod metric;
+pub mod options;
+pub mod page;
+pub mod told;
+pub mod trial;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::units::Share;
+use gradwire_tuning::tolerance::judge::{Better, Goal, Looks, Verdict};
+use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
+use gradwire_tuning::tolerance::{Setting, Trial};
+
+use crate::environment::Environment;
+use crate::exit::Failure;
+use crate::job;
+use crate::sim::output::WholeFile;
+use evidence::Evidence;
+use journal::{Heading, Journal};
+use options::Loss;
+use told::Teller;
+use trial::Bench;
+
+/// Runs the search and tells what was found.
+///
+/// # Errors
+/// [`Failure`] when options make no sense, the script fails or is none that can be tuned, and
+/// when a tolerance that was to be checked is rejected.
+pub fn run(options: &Loss) -> Result<(), Failure> {
+    let search = search_of(options)?;
+    let path = job_path(options);
+    let document = evidence::read(&path)?;
+    let job = base(&path)?;
+    let heading = Heading::new(&options.command, &options.metric, job.to_toml());
+    let mut journal = Journal::open(&options.out, &heading)?;
+    let bench = Bench {
+        job,
+        command: options.command.clone(),
+        metric: options.metric.clone(),
+        timeout: Duration::from_nanos(options.timeout.as_picos() / 1_000),
+        folder: options.out.join("trials"),
+    };
+    let teller = Teller::new(options, &journal);
+    let finding = find(&search, &bench, (&mut journal, &teller))?;
+    let evidence = Evidence {
+        options,
+        finding: &finding,
+        records: journal.records(),
+    };
+    WholeFile::create(&options.out.join("report.html"))?.keep(page::page(&evidence).as_bytes())?;
+    if options.check.is_some() {
+        teller.found(&evidence, None);
+        return checked(&evidence);
+    }
+    if finding.found.is_lossless() && !finding.is_complete {
+        teller.found(&evidence, None);
+        return Err(Failure::Check(format!(
+            "{} trials ended before any tolerance was accepted: give more with --trials, or a \
+             wider --margin; finished trials are kept",
+            journal.records().len()
+        )));
+    }
+    evidence::write(&path, document, &evidence)?;
+    teller.found(&evidence, Some(&path));
+    Ok(())
+}
+
+fn search_of(options: &Loss) -> Result<Search, Failure> {
+    let (least, most) = (usize::from(options.seeds), usize::from(options.max_seeds));
+    if least > most {
+        return Err(Failure::Usage(format!(
+            "--seeds {least} is more than --max-seeds {most}: give as many or fewer"
+        )));
+    }
+    let subject = match options.check {
+        Some(share) => Subject::Check(share),
+        None => Subject::Largest {
+            groups: usize::from(options.groups),
+            phases: match options.phases {
+                true => Phases::Tightened,
+                false => Phases::Alike,
+            },
+        },
+    };
+    let better = match options.lower_is_better {
+        true => Better::Lower,
+        false => Better::Higher,
+    };
+    Ok(Search {
+        goal: Goal {
+            better,
+            margin: options.margin,
+        },
+        subject,
+        looks: Looks::new(least..=most, options.confidence),
+        budget: options.trials as usize,
+    })
+}
+
+/// The file of the job, which need not be there.
+fn job_path(options: &Loss) -> PathBuf {
+    let given = options.job.clone().or_else(|| Environment::read().job);
+    given.unwrap_or_else(|| PathBuf::from("job.toml"))
+}
+
+/// The largest packet of trials whose job leaves it open: as on most networks between hosts. Larger
+/// ones, or memory of one host, would leave a message with too few packets to lose one of.
+const PACKET: u32 = 1_500;
+
+/// The job in a file, if there is one, without what a trial sets.
+fn base(path: &PathBuf) -> Result<Job, Failure> {
+    let mut job = match path.exists() {
+        true => job::read(path)?,
+        false => Job::default(),
+    };
+    let default = Job::default();
+    job.tolerance = Share::NONE;
+    job.loss.layer_tolerances = default.loss.layer_tolerances;
+    job.loss.tight_tolerance = default.loss.tight_tolerance;
+    job.faults.drop = default.faults.drop;
+    job.faults.burst = default.faults.burst;
+    job.faults.seed = default.faults.seed;
+    if job.transport.mtu == Mtu::Auto {
+        job.transport.mtu = Mtu::Bytes(PACKET);
+    }
+    if job.transport.wire == Wire::Auto {
+        job.transport.wire = Wire::Udp;
+    }
+    Ok(job)
+}
+
+fn find(
+    search: &Search,
+    bench: &Bench,
+    (journal, teller): (&mut Journal, &Teller<'_>),
+) -> Result<Finding, Failure> {
+    loop {
+        let done: Vec<Trial> = journal
+            .records()
+            .iter()
+            .map(|one| one.trial.clone())
+            .collect();
+        match search.next(&done) {
+            Next::Done(finding) => {
+                teller.end();
+                return Ok(finding);
+            }
+            Next::Try {
+                setting,
+                seed,
+                remaining,
+            } => {
+                teller.begin((&setting, seed), remaining, journal.records());
+                let name = name_of(journal.records().len() + 1, &setting, seed);
+                let record = bench
+                    .run(&setting, seed, &name)
+                    .inspect_err(|_| teller.end())?;
+                teller.done(&record);
+                journal.add(record)?;
+            }
+        }
+    }
+}
+
+/// The folder of a trial.
+fn name_of(number: usize, setting: &Setting, seed: u64) -> String {
+    format!(
+        "{number:03}-{}-seed{seed}",
+        told::of(setting).replace([' ', ','], "")
+    )
+}
+
+fn checked(evidence: &Evidence<'_>) -> Result<(), Failure> {
+    let Some(cell) = evidence.finding.cells.first() else {
+        return Err(Failure::Check(
+            "the trials ended before the tolerance was judged: give more with --trials".to_owned(),
+        ));
+    };
+    match cell.judgement.verdict {
+        Verdict::Accepted => Ok(()),
+        _ => Err(Failure::Check(evidence.sentence(cell))),
+    }
+}

@@ -1,0 +1,162 @@
+//! What can be typed behind `gradwire tune loss`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gradwire_protocol::job::notation;
+use gradwire_protocol::units::Span;
+use gradwire_tuning::tolerance::judge::Margin;
+
+use crate::arguments::span;
+
+/// Help behind the options.
+pub const LOSS_EXAMPLES: &str = "\
+Examples:
+  gradwire tune loss -- torchrun --nproc-per-node 2 train.py --epochs 3 --seed {seed}
+  gradwire tune loss --metric loss --lower-is-better --margin 0.02 -- torchrun train.py
+  gradwire tune loss --groups 2 --trials 60 --job job.toml -- torchrun train.py
+  gradwire tune loss --check 10% -- torchrun train.py
+
+The script runs as it is, with GRADWIRE_JOB naming a job that drops packets on purpose, and prints
+the metric at its end: a line {\"accuracy\": 0.97}, accuracy=0.97, accuracy: 0.97 or accuracy 0.97;
+the last one counts. {seed} in the command, and GRADWIRE_TRIAL_SEED, tell it the seed of a trial.
+
+Trials with odd seeds lose packets independently of each other, those with even seeds in bursts of
+8. Each is compared with the lossless trial of its seed. A tolerance is accepted when the mean
+difference is below the margin with the confidence (Student's t; looking after each trial is
+accounted for), rejected when it is above, or when all trials of it have shown nothing.
+
+A search that was ended goes on when the same command is given again: finished trials are lines of
+journal.jsonl in --out, beside the page report.html.
+
+Exit codes: 1 when --check rejects, or the trials ran out before any tolerance was accepted; 2 when
+the script prints no metric, or is not one that can lose anything; 4 when it fails, or a lossless
+trial takes longer than --timeout.";
+
+/// Options of `gradwire tune loss`.
+#[derive(Args, Clone, Debug)]
+pub struct Loss {
+    /// The training script, as it is started without this command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// What the script prints of itself.
+    #[arg(long, default_value = "accuracy", value_name = "NAME")]
+    pub metric: String,
+    /// The metric is a loss, an error, a perplexity.
+    #[arg(long)]
+    pub lower_is_better: bool,
+    /// How much worse the metric may become: a share of it (0.5%), or in its own unit (0.005).
+    #[arg(
+        long,
+        default_value = "0.5%",
+        value_parser = margin,
+        allow_hyphen_values = true,
+        value_name = "MARGIN"
+    )]
+    pub margin: Margin,
+    /// Of tolerances that cost just the margin, at most the rest of this share is accepted.
+    #[arg(
+        long,
+        default_value = "90%",
+        value_parser = confidence,
+        value_name = "SHARE"
+    )]
+    pub confidence: f64,
+    /// Test this tolerance only, and exit with 1 if it is rejected; nothing is written to the job.
+    #[arg(long, value_parser = tolerance, value_name = "SHARE", conflicts_with_all = ["groups", "phases"])]
+    pub check: Option<f64>,
+    /// Search a tolerance for each of so many groups of layers, too, the front first.
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=8),
+        value_name = "COUNT"
+    )]
+    pub groups: u8,
+    /// Search a tolerance for calm steps, too: those after a change of the gradients stay as found.
+    #[arg(long)]
+    pub phases: bool,
+    /// Trials that a tolerance needs at least, each with a seed of its own.
+    #[arg(
+        long,
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u8).range(2..=100),
+        value_name = "COUNT"
+    )]
+    pub seeds: u8,
+    /// Trials after which a tolerance that is still in doubt is rejected.
+    #[arg(
+        long,
+        default_value_t = 6,
+        value_parser = clap::value_parser!(u8).range(2..=100),
+        value_name = "COUNT"
+    )]
+    pub max_seeds: u8,
+    /// Trials of the whole search, those without loss with them.
+    #[arg(
+        long,
+        default_value_t = 24,
+        value_parser = clap::value_parser!(u32).range(3..=100_000),
+        value_name = "COUNT"
+    )]
+    pub trials: u32,
+    /// The longest that a trial may take; a lossy one that takes longer counts as worse than any.
+    #[arg(long, default_value = "3600s", value_parser = span, value_name = "SPAN")]
+    pub timeout: Span,
+    /// The job that the script runs with, into which the result is written; without it, GRADWIRE_JOB,
+    /// else job.toml.
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+    /// Folder of the journal, of what the trials printed, and of the page.
+    #[arg(long, default_value = "gradwire-tune", value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Print JSON objects instead of the table: one a trial, and a last one with the result.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn margin(text: &str) -> Result<Margin, String> {
+    let (number, make): (_, fn(f64) -> Margin) = match text.strip_suffix('%') {
+        Some(percent) => (percent, |percent| Margin::Relative(percent / 100.0)),
+        None => (text, Margin::Absolute),
+    };
+    let value = number.trim().parse::<f64>().ok();
+    let value = value.filter(|value| value.is_finite() && *value > 0.0);
+    value
+        .map(make)
+        .ok_or_else(|| "a number above 0 is needed, as 0.5% or 0.005".to_owned())
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    let share = notation::share(text).map(|share| share.get());
+    let share = share.filter(|share| (0.6..=0.999).contains(share));
+    share.ok_or_else(|| "a share from 60% to 99.9% is needed".to_owned())
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let share = notation::share(text).map(|share| share.get());
+    let share = share.filter(|share| (0.0001..=0.9).contains(share));
+    share.ok_or_else(|| "a share from 0.01% to 90% is needed".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_margin_is_a_share_or_a_number() {
+        assert_eq!(margin("0.5%"), Ok(Margin::Relative(0.005)));
+        assert_eq!(margin("0.02"), Ok(Margin::Absolute(0.02)));
+        for wrong in ["", "%", "0", "-1%", "inf", "NaN%", "1 percent"] {
+            assert!(margin(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_out_of_range_are_refused() {
+        assert!(confidence("50%").is_err() && confidence("100%").is_err());
+        assert_eq!(confidence("0.9"), Ok(0.9));
+        assert!(tolerance("0").is_err() && tolerance("100%").is_err());
+        assert_eq!(tolerance("60%"), Ok(0.6));
+    }
+}

@@ -1,0 +1,189 @@
+//! What a search tells on the terminal: a row per trial, how long it will take still, the result.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gradwire_tuning::tolerance::Setting;
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::evidence::Evidence;
+use super::journal::{Journal, Record};
+use super::options::Loss;
+use super::trial::percent;
+
+/// Tells of a search as the options want it.
+#[derive(Debug)]
+pub struct Teller<'a> {
+    options: &'a Loss,
+    bar: ProgressBar,
+    /// Trials that were there before.
+    before: usize,
+}
+
+impl<'a> Teller<'a> {
+    /// Tells what will be done at most, and what has been done.
+    pub fn new(options: &'a Loss, journal: &Journal) -> Self {
+        let style = "{bar:30} {pos} of about {len} trials  {elapsed} gone  {msg}";
+        let style = ProgressStyle::with_template(style);
+        let style = style.expect("the template is constant and well-formed");
+        let before = journal.records().len();
+        let bar = ProgressBar::new(u64::from(options.trials)).with_style(style);
+        bar.set_position(before as u64);
+        let teller = Self {
+            options,
+            bar,
+            before,
+        };
+        if !options.json {
+            teller.head(journal);
+        }
+        teller
+    }
+
+    fn head(&self, journal: &Journal) {
+        let (trials, command) = (self.options.trials, self.options.command.join(" "));
+        println!("# at most {trials} trials of: {command}");
+        match journal.records() {
+            [] => println!("# how long they take is known after the first"),
+            records => {
+                let (count, path) = (records.len(), journal.path().display());
+                println!("# goes on behind the {count} trials in {path}");
+            }
+        }
+        println!(
+            "#{:>5} {:>16} {:>12} {:>5} {:>12} {:>10} {:>9}",
+            "trial", "tolerance", "losses", "seed", self.options.metric, "lost, %", "seconds"
+        );
+        self.bar.enable_steady_tick(Duration::from_millis(500));
+    }
+
+    /// A trial begins; about so many are still to come, this one with them.
+    pub fn begin(&self, (setting, seed): (&Setting, u64), remaining: usize, done: &[Record]) {
+        let left = match mean_seconds(done) {
+            None => "about an unknown time left".to_owned(),
+            Some(each) => {
+                let left = Duration::from_secs_f64(each * remaining as f64);
+                format!("about {:#} left", HumanDuration(left))
+            }
+        };
+        self.bar.set_length((done.len() + remaining) as u64);
+        self.bar
+            .set_message(format!("{left}  trying {}, seed {seed}", of(setting)));
+        // Told once to those who see no bar.
+        if done.len() == self.before + 1 && !self.options.json {
+            let each = mean_seconds(done).unwrap_or_default();
+            self.bar.suspend(|| {
+                println!("# a trial takes {each:.1} s: about {remaining} more trials, {left}");
+            });
+        }
+    }
+
+    /// A trial has ended.
+    pub fn done(&self, record: &Record) {
+        let number = self.bar.position() + 1;
+        self.bar.suspend(|| match self.options.json {
+            true => println!("{}", json!(record)),
+            false => println!("{}", row(number, record)),
+        });
+        self.bar.inc(1);
+    }
+
+    /// Nothing is tried any more.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// What was found, and the job file that it was written to.
+    pub fn found(&self, evidence: &Evidence<'_>, job: Option<&Path>) {
+        let page = self.options.out.join("report.html");
+        if self.options.json {
+            println!("{}", summary(evidence, job, &page));
+            return;
+        }
+        for line in evidence.lines() {
+            println!("# {line}");
+        }
+        for (key, value) in evidence.values() {
+            println!("{key} = {value}");
+        }
+        if let Some(job) = job {
+            println!("# written to {}", job.display());
+        }
+        println!("# drawn in {}", page.display());
+    }
+}
+
+fn mean_seconds(done: &[Record]) -> Option<f64> {
+    let sum: f64 = done.iter().map(|record| record.seconds).sum();
+    (!done.is_empty()).then(|| sum / done.len() as f64)
+}
+
+fn row(number: u64, record: &Record) -> String {
+    let trial = &record.trial;
+    let losses = match (trial.setting.is_lossless(), record.burst > 1.0) {
+        (true, _) => "none",
+        (false, true) => "bursts",
+        (false, false) => "independent",
+    };
+    let metric = trial.metric.map_or_else(|| "none".to_owned(), number_text);
+    let row = format!(
+        "{number:>6} {:>16} {losses:>12} {:>5} {metric:>12} {:>10} {:>9.1}",
+        of(&trial.setting),
+        trial.seed,
+        percent(record.accepted.share()),
+        record.seconds
+    );
+    match &record.note {
+        Some(note) => format!("{row}  {note}"),
+        None => row,
+    }
+}
+
+/// A value of a metric, with as many digits as a row has room for.
+pub fn number_text(value: f64) -> String {
+    let digits = match value.abs() {
+        large if large >= 1e5 => 0,
+        large if large >= 10.0 => 3,
+        _ => 5,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A setting in a few letters.
+pub fn of(setting: &Setting) -> String {
+    let groups = setting.groups.iter();
+    let groups: Vec<String> = groups
+        .map(|share| format!("{}%", percent(*share)))
+        .collect();
+    let tight = setting.tight.map(|share| format!("/{}%", percent(share)));
+    format!("{}{}", groups.join(", "), tight.unwrap_or_default())
+}
+
+fn summary(evidence: &Evidence<'_>, job: Option<&Path>, page: &Path) -> Value {
+    let finding = evidence.finding;
+    let cells = finding.cells.iter().map(|cell| {
+        json!({
+            "setting": cell.setting,
+            "verdict": super::evidence::verdict(cell.judgement.verdict),
+            "trials": cell.judgement.trials,
+            "worse_by": cell.judgement.worse_by,
+            "at_most": cell.judgement.at_most,
+            "lost_share": evidence.lost(&cell.setting),
+        })
+    });
+    let shown = |path: &Path| path.display().to_string();
+    json!({ "summary": {
+        "found": finding.found,
+        "complete": finding.is_complete,
+        "metric": evidence.options.metric,
+        "baseline": evidence.baseline().0,
+        "baseline_deviation": evidence.baseline().1,
+        "margin": finding.margin,
+        "confidence": evidence.options.confidence,
+        "trials": evidence.records.len(),
+        "settings": cells.collect::<Vec<_>>(),
+        "written_to": job.map(shown),
+        "page": shown(page),
+    } })
+}

@@ -1,0 +1,196 @@
+//! Models of what files of other tools say of a training step: layers with one gradient each.
+//!
+//! The files are read where workloads are made of them too (`workload::layers`,
+//! `workload::chakra`); here is what all of them must hold to be a model.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::units::Span;
+
+use super::{ELEMENT_BYTES, Gradient, LAYERS_MAX, Layer, Model};
+
+/// Longest forward or backward pass of a layer.
+const PASS_MAX: Span = Span::from_millis(100_000);
+/// Most bytes of a layer's gradient: 10^12 parameters.
+const BYTES_MAX: u64 = 1_000_000_000_000 * ELEMENT_BYTES;
+
+/// A layer as a file has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Its name; several layers may have the same.
+    pub(crate) layer: String,
+    /// Where it stands, such as `line 3`.
+    pub(crate) place: String,
+    /// How long its forward pass takes.
+    pub(crate) forward: Span,
+    /// From the gradient of the layer behind it until its own is there.
+    pub(crate) backward: Span,
+    /// Bytes of its gradient that are exchanged; 0 where it only computes.
+    pub(crate) bytes: u64,
+}
+
+/// Why what a file says is no model.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ForeignError {
+    /// No gradient is exchanged.
+    #[error("no gradient is exchanged: {0}")]
+    NothingToSend(&'static str),
+    /// More layers than a simulation bears.
+    #[error("{found} layers; a model has {LAYERS_MAX} at most")]
+    TooMany {
+        /// How many there are.
+        found: usize,
+    },
+    /// A layer of which no simulation comes to an end.
+    #[error("{place}: layer `{layer}`: {what}")]
+    Beyond {
+        /// Where it stands.
+        place: String,
+        /// Its name.
+        layer: String,
+        /// What is beyond what.
+        what: &'static str,
+    },
+}
+
+impl Model {
+    /// The model of `rows`, in the order of the forward pass; `lacking` says what a file needs
+    /// whose gradients all have no bytes.
+    pub(crate) fn of_rows(
+        name: &str,
+        rows: Vec<Row>,
+        remarks: Vec<String>,
+        lacking: &'static str,
+    ) -> Result<Self, ForeignError> {
+        if rows.len() > LAYERS_MAX {
+            return Err(ForeignError::TooMany { found: rows.len() });
+        }
+        if rows.iter().all(|row| row.bytes == 0) {
+            return Err(ForeignError::NothingToSend(lacking));
+        }
+        rows.iter().try_for_each(Row::check)?;
+        let names = names(&rows);
+        let gradients = rows.iter().zip(&names).enumerate().rev();
+        Ok(Self {
+            name: name.to_owned(),
+            times: format!("as {name} says"),
+            gradients: gradients
+                .map(|(at, (row, name))| Gradient {
+                    name: name.clone(),
+                    layer: at as u16,
+                    parameters: row.bytes.div_ceil(ELEMENT_BYTES),
+                    backward: row.backward,
+                })
+                .collect(),
+            layers: rows
+                .iter()
+                .zip(&names)
+                .map(|(row, name)| Layer {
+                    name: name.clone(),
+                    forward: row.forward,
+                })
+                .collect(),
+            remarks,
+        })
+    }
+}
+
+impl Row {
+    fn check(&self) -> Result<(), ForeignError> {
+        let beyond = |what| ForeignError::Beyond {
+            place: self.place.clone(),
+            layer: self.layer.clone(),
+            what,
+        };
+        if self.forward > PASS_MAX || self.backward > PASS_MAX {
+            return Err(beyond(
+                "its pass takes more than 100 s; are these its units?",
+            ));
+        }
+        if self.bytes > BYTES_MAX {
+            return Err(beyond("its gradient has more than 4 * 10^12 bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// A name for each layer: its own, and where several have that, its number among them too.
+fn names(rows: &[Row]) -> Vec<String> {
+    let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows {
+        *alike.entry(&row.layer).or_default() += 1;
+    }
+    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+    let names = rows.iter().map(|row| {
+        let number = taken.entry(&row.layer).or_default();
+        *number += 1;
+        match alike[row.layer.as_str()] {
+            1 => row.layer.clone(),
+            _ => format!("{}.{}", row.layer, *number - 1),
+        }
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(layer: &str, bytes: u64) -> Row {
+        Row {
+            layer: layer.to_owned(),
+            place: "line 3".to_owned(),
+            forward: Span::from_nanos(1),
+            backward: Span::from_nanos(2),
+            bytes,
+        }
+    }
+
+    fn refusal(rows: Vec<Row>) -> String {
+        let model = Model::of_rows("m.txt", rows, Vec::new(), "give it some");
+        model.expect_err("it is none").to_string()
+    }
+
+    #[test]
+    fn layers_of_one_name_are_numbered_and_gradients_are_in_backward_order() {
+        let rows = vec![
+            row("in", 0),
+            row("block", 8),
+            row("block", 5),
+            row("out", 4),
+        ];
+        let model = Model::of_rows("m.txt", rows, Vec::new(), "").expect("it is right");
+        let names: Vec<&str> = model.layers.iter().map(|layer| &layer.name[..]).collect();
+        assert_eq!(names, ["in", "block.0", "block.1", "out"]);
+        let gradients = model.gradients.iter();
+        let gradients: Vec<(&str, u16, u64)> = gradients
+            .map(|one| (&one.name[..], one.layer, one.parameters))
+            .collect();
+        let wanted = [
+            ("out", 3, 1),
+            ("block.1", 2, 2),
+            ("block.0", 1, 2),
+            ("in", 0, 0),
+        ];
+        assert_eq!(gradients, wanted);
+        assert_eq!(model.times, "as m.txt says");
+    }
+
+    #[test]
+    fn what_no_simulation_ends_with_is_refused() {
+        assert_eq!(
+            refusal(vec![row("a", 0)]),
+            "no gradient is exchanged: give it some"
+        );
+        assert!(refusal(vec![row("a", 1); 4_097]).starts_with("4097 layers; a model has 4096"));
+        assert_eq!(
+            refusal(vec![row("a", BYTES_MAX + 1)]),
+            "line 3: layer `a`: its gradient has more than 4 * 10^12 bytes"
+        );
+        let slow = Row {
+            forward: Span::from_millis(100_001),
+            ..row("a", 1)
+        };
+        assert!(refusal(vec![slow]).contains("takes more than 100 s"));
+    }
+}

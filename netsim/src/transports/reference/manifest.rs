@@ -1,0 +1,323 @@
+//! Every message of all programs of a workload, numbered before the run: each is a flow.
+//!
+//! The tasks of several hosts that belong together are a meeting: the n-th collective of a group on
+//! all its members, or a send and its receive. A meeting has a shape, which says who sends what to
+//! whom (`gradwire_collectives::outline`), and which meetings of one kind, size and number of hosts
+//! share: steps, and groups of equal size, cost no memory of their own. Messages of a meeting have
+//! numbers in a row, seat by seat, so that a number alone says what it is, at both ends.
+
+use std::collections::BTreeMap;
+
+use gradwire_collectives::operation::{Collective, Group};
+use gradwire_collectives::outline::{Outline, Outliner};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Rank};
+
+use crate::transports::operations;
+use crate::workload::{CollectiveKind, Work, Workload};
+
+/// All messages of a workload's programs.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    shapes: Vec<Shape>,
+    /// In the order of the numbers of their messages.
+    meetings: Vec<Meeting>,
+    /// Hosts by seat, of groups and of pairs.
+    parties: Vec<Vec<u32>>,
+    /// The task of each seat of a meeting, one stretch for each meeting.
+    tasks: Vec<u32>,
+    /// By host, then task: where it is.
+    places: BTreeMap<u32, Vec<Option<Place>>>,
+}
+
+/// More messages than numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct TooMany(pub(crate) u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    meeting: u32,
+    seat: u32,
+}
+
+#[derive(Debug)]
+struct Meeting {
+    /// Number of its first message.
+    first: u32,
+    shape: u32,
+    party: u32,
+    /// Where its stretch of tasks begins.
+    tasks: u32,
+}
+
+#[derive(Debug)]
+struct Shape {
+    seats: Vec<Seat>,
+    messages: u64,
+}
+
+#[derive(Debug)]
+struct Seat {
+    /// Messages of the seats before it.
+    before: u32,
+    outline: Outline,
+    /// Of each message out, which message in it is of its receiver.
+    mates: Vec<u32>,
+}
+
+/// A task's messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Itinerary<'m> {
+    /// What they are and what they wait for.
+    pub(crate) outline: &'m Outline,
+    /// Number of the first message out.
+    pub(crate) first: u32,
+    /// Hosts by seat.
+    pub(crate) hosts: &'m [u32],
+}
+
+/// A message, as one of its ends knows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Entry {
+    /// The task that it is of.
+    pub(crate) task: u32,
+    /// Which of the task's messages out or in it is.
+    pub(crate) index: u32,
+}
+
+/// Who meets: members of a group, or the two ends of messages with a tag.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Party {
+    Group(u32),
+    Pair { from: u32, to: u32, tag: u32 },
+}
+
+/// What decides about a shape.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Key {
+    /// `None` of a send and its receive.
+    kind: Option<CollectiveKind>,
+    seats: u32,
+    bytes: ByteCount,
+}
+
+impl Manifest {
+    /// The messages of a checked workload, planned as a job asks for, numbered from `first` on.
+    ///
+    /// # Errors
+    /// [`TooMany`] when there are not as many numbers.
+    pub(crate) fn new(workload: &Workload, job: &Job, first: u32) -> Result<Self, TooMany> {
+        let mut job = job.clone();
+        if let Some(algorithm) = workload.algorithm {
+            job.collectives.algorithm = algorithm;
+        }
+        let mut loading = Loading {
+            outliner: Outliner::new(&job),
+            shapes: BTreeMap::new(),
+            next: u64::from(first),
+            manifest: Self::blank(workload),
+        };
+        for (party, seats) in parties(workload) {
+            loading.take(workload, party, &seats);
+        }
+        let numbers = loading.next;
+        match numbers <= u64::from(u32::MAX) {
+            true => Ok(loading.manifest),
+            false => Err(TooMany(numbers - u64::from(first))),
+        }
+    }
+
+    fn blank(workload: &Workload) -> Self {
+        let programs = workload.programs.iter();
+        let places = programs.map(|program| (program.host, vec![None; program.tasks.len()]));
+        Self {
+            shapes: Vec::new(),
+            meetings: Vec::new(),
+            parties: Vec::new(),
+            tasks: Vec::new(),
+            places: places.collect(),
+        }
+    }
+
+    /// The messages of a host's task; `None` of one that is not carried.
+    pub(crate) fn itinerary(&self, host: u32, task: u32) -> Option<Itinerary<'_>> {
+        let place = (*self.places.get(&host)?.get(task as usize)?)?;
+        let meeting = &self.meetings[place.meeting as usize];
+        let seat = &self.shapes[meeting.shape as usize].seats[place.seat as usize];
+        Some(Itinerary {
+            outline: &seat.outline,
+            first: meeting.first + seat.before,
+            hosts: &self.parties[meeting.party as usize],
+        })
+    }
+
+    /// A message at its sender.
+    pub(crate) fn sent(&self, message: u32) -> Entry {
+        let (meeting, seat, index) = self.find(message);
+        let task = self.task(meeting, seat);
+        Entry { task, index }
+    }
+
+    /// A message at its receiver.
+    pub(crate) fn received(&self, message: u32) -> Entry {
+        let (meeting, seat, index) = self.find(message);
+        let sender = &self.shapes[meeting.shape as usize].seats[seat];
+        let to = usize::from(sender.outline.sends[index as usize].to);
+        Entry {
+            task: self.task(meeting, to),
+            index: sender.mates[index as usize],
+        }
+    }
+
+    fn task(&self, meeting: &Meeting, seat: usize) -> u32 {
+        self.tasks[meeting.tasks as usize + seat]
+    }
+
+    /// The meeting of a message, the seat that sends it, and which of its messages out it is.
+    fn find(&self, message: u32) -> (&Meeting, usize, u32) {
+        let after = (self.meetings).partition_point(|meeting| meeting.first <= message);
+        let meeting = &self.meetings[after - 1];
+        let within = message - meeting.first;
+        let seats = &self.shapes[meeting.shape as usize].seats;
+        let seat = seats.partition_point(|seat| seat.before <= within) - 1;
+        (meeting, seat, within - seats[seat].before)
+    }
+}
+
+/// A manifest that is being made.
+struct Loading {
+    outliner: Outliner,
+    shapes: BTreeMap<Key, u32>,
+    next: u64,
+    manifest: Manifest,
+}
+
+impl Loading {
+    /// Takes all meetings of a party, whose tasks are given by seat.
+    fn take(&mut self, workload: &Workload, party: Party, seats: &[Vec<u32>]) {
+        let hosts = match party {
+            Party::Group(group) => workload.groups[group as usize].clone(),
+            Party::Pair { from, to, .. } => vec![from, to],
+        };
+        let number = self.manifest.parties.len() as u32;
+        let first = workload.programs.iter();
+        let tasks = first.into_iter().find(|program| program.host == hosts[0]);
+        let tasks = tasks.map_or(&[][..], |program| &program.tasks);
+        for turn in 0..seats[0].len() {
+            let work = &tasks[seats[0][turn] as usize].work;
+            let shape = self.shape(work, hosts.len() as u32);
+            let meeting = self.manifest.meetings.len() as u32;
+            let stretch = self.manifest.tasks.len() as u32;
+            for (seat, (own, host)) in (0..).zip(seats.iter().zip(&hosts)) {
+                self.manifest.tasks.push(own[turn]);
+                if let Some(places) = self.manifest.places.get_mut(host) {
+                    places[own[turn] as usize] = Some(Place { meeting, seat });
+                }
+            }
+            self.manifest.meetings.push(Meeting {
+                // Beyond the end of all numbers nothing is looked up: such a manifest is refused.
+                first: self.next as u32,
+                shape,
+                party: number,
+                tasks: stretch,
+            });
+            self.next += self.manifest.shapes[shape as usize].messages;
+        }
+        self.manifest.parties.push(hosts);
+    }
+
+    fn shape(&mut self, work: &Work, seats: u32) -> u32 {
+        let (kind, bytes) = match *work {
+            Work::Collective { kind, bytes, .. } => (Some(kind), bytes),
+            Work::Send { bytes, .. } | Work::Receive { bytes, .. } => (None, bytes),
+            Work::Compute { .. } => unreachable!("nobody meets to compute"),
+        };
+        let key = Key { kind, seats, bytes };
+        if let Some(&known) = self.shapes.get(&key) {
+            return known;
+        }
+        let number = self.manifest.shapes.len() as u32;
+        let outlines = (0..seats).map(|seat| self.outline(key, seat));
+        self.manifest.shapes.push(shape_of(outlines.collect()));
+        self.shapes.insert(key, number);
+        number
+    }
+
+    fn outline(&self, key: Key, seat: u32) -> Outline {
+        let group = Group {
+            id: 0,
+            ranks: (0..key.seats as u16).map(Rank).collect(),
+        };
+        let tag = 0;
+        let operation = match (key.kind, seat) {
+            (Some(kind), _) => operations::collective(kind, group, key.bytes),
+            (None, 0) => {
+                let to = Rank(1);
+                operations::message(group, Collective::Send { to, tag }, key.bytes)
+            }
+            (None, _) => {
+                let from = Rank(0);
+                operations::message(group, Collective::Receive { from, tag }, key.bytes)
+            }
+        };
+        let outline = self.outliner.outline(&operation, seat as usize);
+        outline.expect("a checked workload has valid operations")
+    }
+}
+
+/// The tasks of all parties, by seat, in the order in which they stand in their programs.
+fn parties(workload: &Workload) -> BTreeMap<Party, Vec<Vec<u32>>> {
+    let mut parties: BTreeMap<Party, Vec<Vec<u32>>> = BTreeMap::new();
+    for program in &workload.programs {
+        let mut seats: BTreeMap<u32, usize> = BTreeMap::new();
+        for (number, task) in (0..).zip(&program.tasks) {
+            let (party, seat, world) = match task.work {
+                Work::Compute { .. } => continue,
+                Work::Collective { group, .. } => {
+                    let members = &workload.groups[group as usize];
+                    let seat = *seats.entry(group).or_insert_with(|| {
+                        let seat = members.iter().position(|&host| host == program.host);
+                        seat.expect("checked: the host is in the group")
+                    });
+                    (Party::Group(group), seat, members.len())
+                }
+                Work::Send { to, tag, .. } => {
+                    let from = program.host;
+                    (Party::Pair { from, to, tag }, 0, 2)
+                }
+                Work::Receive { from, tag, .. } => {
+                    let to = program.host;
+                    (Party::Pair { from, to, tag }, 1, 2)
+                }
+            };
+            let tasks = parties.entry(party);
+            tasks.or_insert_with(|| vec![Vec::new(); world])[seat].push(number);
+        }
+    }
+    parties
+}
+
+fn shape_of(outlines: Vec<Outline>) -> Shape {
+    let mut mates = Vec::with_capacity(outlines.len());
+    for (seat, outline) in (0..).zip(&outlines) {
+        let mate = |send: &gradwire_collectives::outline::Send| {
+            let mate = outlines[usize::from(send.to)].receive(seat, send.part);
+            mate.expect("every message out is a message in") as u32
+        };
+        mates.push(outline.sends.iter().map(mate).collect::<Vec<u32>>());
+    }
+    let mut before: u64 = 0;
+    let seats = outlines.into_iter().zip(mates).map(|(outline, mates)| {
+        let seat = Seat {
+            before: before as u32,
+            outline,
+            mates,
+        };
+        before += seat.mates.len() as u64;
+        seat
+    });
+    Shape {
+        seats: seats.collect(),
+        messages: before,
+    }
+}

@@ -1,0 +1,271 @@
+//! A host's program on a reference transport: tasks in their turn, and of each collective the
+//! messages of its outline, every one a flow of its own.
+//!
+//! A flow begins when the outline and the scheduler let it: messages of known layers go through the
+//! [`Scheduler`] of `gradwire_collectives`, as a job's `collectives.order` and `collectives.credit`
+//! ask for, all others begin at once. A receiver takes flows at any time, whether or not it has
+//! come as far. Where the `Communicator` differs: it lets long messages wait for their receiver.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use gradwire_collectives::outline::{End, Gate, Send};
+use gradwire_collectives::scheduler::{Post, Scheduler};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::priority::Urgency;
+use gradwire_protocol::units::{ByteCount, Instant, Step};
+
+use super::manifest::{Itinerary, Manifest};
+use crate::host::{Begin, Progress};
+use crate::outcome::TaskOutcome;
+use crate::transports::settings::Settings;
+use crate::transports::tasks::{Segments, Tasks};
+use crate::workload::{Program, Work};
+
+/// A program and where it stands.
+#[derive(Debug)]
+pub(crate) struct Player {
+    host: u32,
+    settings: Settings,
+    manifest: Arc<Manifest>,
+    tasks: Tasks,
+    /// Tasks that are being carried.
+    active: BTreeMap<u32, Active>,
+    /// Messages in, of tasks that have not started.
+    early: BTreeMap<u32, Vec<u32>>,
+    scheduler: Scheduler<Begin>,
+    /// Flows that are to begin now.
+    begins: VecDeque<Begin>,
+}
+
+/// A task that is being carried.
+#[derive(Debug)]
+struct Active {
+    /// What each gate still waits for.
+    waits: Vec<u32>,
+    /// Messages in that are not received.
+    to_come: usize,
+    /// Messages out that have not started.
+    to_start: usize,
+    /// Messages out that have not been received.
+    to_arrive: usize,
+}
+
+impl Active {
+    fn is_over(&self, end: End) -> bool {
+        let left = match end {
+            End::AllDone => self.to_arrive,
+            End::AllStarted => self.to_start,
+        };
+        self.to_come == 0 && left == 0
+    }
+}
+
+impl Player {
+    /// A program whose messages stand in a manifest.
+    pub(crate) fn new(
+        program: &Program,
+        manifest: &Arc<Manifest>,
+        job: &Job,
+        settings: &Settings,
+    ) -> Self {
+        Self {
+            host: program.host,
+            settings: *settings,
+            manifest: Arc::clone(manifest),
+            tasks: Tasks::new(program),
+            active: BTreeMap::new(),
+            early: BTreeMap::new(),
+            scheduler: Scheduler::new(ByteCount::new(0)),
+            begins: VecDeque::new(),
+        }
+    }
+
+    /// When it has something to do without a flow's progress.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        self.tasks.wakes_at()
+    }
+
+    /// Lets everything happen that can happen now.
+    pub(crate) fn go_on(&mut self, now: Instant) {
+        self.tasks.begin();
+        self.tasks.end_computations(now);
+        while let Some(task) = self.tasks.next_carried(now) {
+            self.start(now, task);
+            self.tasks.end_computations(now);
+        }
+    }
+
+    /// A message to this host is there.
+    pub(crate) fn received(&mut self, now: Instant, message: u32) {
+        let entry = self.manifest.received(message);
+        if self.active.contains_key(&entry.task) {
+            self.take(entry.task, entry.index);
+            self.end_if_over(now, entry.task);
+        } else {
+            self.early.entry(entry.task).or_default().push(entry.index);
+        }
+    }
+
+    /// A message of this host is known to have arrived.
+    pub(crate) fn acknowledged(&mut self, now: Instant, message: u32) {
+        let entry = self.manifest.sent(message);
+        let manifest = Arc::clone(&self.manifest);
+        let itinerary = manifest.itinerary(self.host, entry.task);
+        if let Some(itinerary) = itinerary {
+            let send = &itinerary.outline.sends[entry.index as usize];
+            if self.urgency(entry.task, send).is_some() {
+                self.scheduler.finished(length(send));
+                self.let_go();
+            }
+        }
+        if let Some(active) = self.active.get_mut(&entry.task) {
+            active.to_arrive -= 1;
+            self.end_if_over(now, entry.task);
+        }
+    }
+
+    /// The next flow that is to begin now.
+    pub(crate) fn next_begin(&mut self) -> Option<Begin> {
+        self.begins.pop_front()
+    }
+
+    /// That a task has ended which was not told yet.
+    pub(crate) fn progress(&mut self) -> Option<Progress> {
+        self.tasks.progress()
+    }
+
+    /// How all tasks went.
+    pub(crate) fn outcomes(&self) -> Vec<TaskOutcome> {
+        self.tasks.outcomes()
+    }
+
+    fn start(&mut self, now: Instant, task: u32) {
+        let manifest = Arc::clone(&self.manifest);
+        let Some(itinerary) = manifest.itinerary(self.host, task) else {
+            return;
+        };
+        let outline = itinerary.outline;
+        let active = Active {
+            waits: outline.gates.iter().map(|gate| gate.waits).collect(),
+            to_come: outline.receives.len(),
+            to_start: outline.sends.len(),
+            to_arrive: outline.sends.len(),
+        };
+        self.active.insert(task, active);
+        for (gate, at) in outline.gates.iter().zip(0..) {
+            if gate.waits == 0 {
+                self.open(task, &itinerary, at);
+            }
+        }
+        for index in self.early.remove(&task).unwrap_or_default() {
+            self.take(task, index);
+        }
+        self.end_if_over(now, task);
+    }
+
+    /// A task that is being carried has a message.
+    fn take(&mut self, task: u32, index: u32) {
+        let manifest = Arc::clone(&self.manifest);
+        let Some(itinerary) = manifest.itinerary(self.host, task) else {
+            return;
+        };
+        let gate = itinerary.outline.receives[index as usize].gate;
+        if let Some(active) = self.active.get_mut(&task) {
+            active.to_come -= 1;
+            if active.waits_no_more(gate) {
+                self.open(task, &itinerary, gate);
+            }
+        }
+    }
+
+    fn open(&mut self, task: u32, itinerary: &Itinerary<'_>, gate: u32) {
+        let outline = itinerary.outline;
+        let mut opening = vec![gate];
+        while let Some(gate) = opening.pop() {
+            let Gate { sends, next, .. } = &outline.gates[gate as usize];
+            for at in sends.clone() {
+                self.send(task, itinerary, at);
+            }
+            let followers = &outline.followers[next.start as usize..next.end as usize];
+            if let Some(active) = self.active.get_mut(&task) {
+                active.to_start -= sends.len();
+                let open = followers.iter().copied();
+                opening.extend(open.filter(|&next| active.waits_no_more(next)));
+            }
+        }
+        self.let_go();
+    }
+
+    fn send(&mut self, task: u32, itinerary: &Itinerary<'_>, at: u32) {
+        let send = &itinerary.outline.sends[at as usize];
+        let begin = Begin {
+            flow: itinerary.first + at,
+            destination: itinerary.hosts[usize::from(send.to)],
+            bytes: length(send),
+            layer: (0, 0),
+        };
+        match self.urgency(task, send) {
+            None => self.begins.push_back(begin),
+            Some(urgency) => {
+                let post = Post {
+                    step: Step(self.tasks.task(task).step),
+                    urgency,
+                    bytes: begin.bytes,
+                };
+                self.scheduler.post(post, begin);
+            }
+        }
+    }
+
+    fn let_go(&mut self) {
+        self.begins
+            .extend(std::iter::from_fn(|| self.scheduler.next()));
+    }
+
+    /// How soon a message is needed: as soon as the first of the layers that its bytes are of.
+    fn urgency(&self, task: u32, send: &Send) -> Option<Urgency> {
+        let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
+            return None;
+        };
+        let end = send.offset + u64::from(send.bytes);
+        let first = layers.partition_point(|(start, _)| *start <= send.offset);
+        let inside = layers[first.saturating_sub(1)..].iter();
+        let inside = inside.take_while(|(start, _)| *start < end.max(1));
+        inside.map(|&(_, layer)| layer).min().map(Urgency::of)
+    }
+
+    fn end_if_over(&mut self, now: Instant, task: u32) {
+        let manifest = Arc::clone(&self.manifest);
+        let (Some(itinerary), Some(active)) =
+            (manifest.itinerary(self.host, task), self.active.get(&task))
+        else {
+            return;
+        };
+        if !active.is_over(itinerary.outline.end) {
+            return;
+        }
+        self.active.remove(&task);
+        let receives = itinerary.outline.receives.iter();
+        let packets = receives.map(|one| self.settings.packets(ByteCount::new(one.bytes.into())));
+        let segments = Segments {
+            expected: packets.map(u64::from).sum(),
+            lost: 0,
+        };
+        self.tasks.end(now, task, segments);
+    }
+}
+
+impl Active {
+    /// One thing less that a gate waits for; whether it opens now.
+    fn waits_no_more(&mut self, gate: u32) -> bool {
+        let waits = &mut self.waits[gate as usize];
+        *waits -= 1;
+        *waits == 0
+    }
+}
+
+/// A message that only says that a rank is there still is a flow, of one byte.
+fn length(send: &Send) -> ByteCount {
+    ByteCount::new(u64::from(send.bytes.max(1)))
+}

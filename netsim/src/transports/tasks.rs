@@ -1,0 +1,210 @@
+//! Tasks of a program that wait for each other: what is ready, what computes, what has ended.
+//!
+//! Compute tasks of one unit run one at a time, in the order in which they become ready; all other
+//! tasks start as soon as what they wait for is there. What carries them is somebody else's matter:
+//! a `Communicator`, or flows of a reference transport.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gradwire_protocol::units::Instant;
+
+use crate::host::Progress;
+use crate::outcome::TaskOutcome;
+use crate::workload::{Program, Task, Work};
+
+/// Segments of a task that was carried.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Segments {
+    /// That others were to send to this host.
+    pub(super) expected: u64,
+    /// Of these, those that this host did without.
+    pub(super) lost: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// How many tasks it still waits for.
+    waits: u32,
+    started: Option<Instant>,
+    ended: Option<Instant>,
+    segments: Segments,
+    /// Tasks that wait for it to end, and to start.
+    then: Vec<u32>,
+    then_started: Vec<u32>,
+}
+
+/// A task that keeps a unit busy.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    until: Instant,
+    task: u32,
+}
+
+#[derive(Debug, Default)]
+struct Unit {
+    busy: Option<Busy>,
+    queue: VecDeque<u32>,
+}
+
+/// The tasks of a host's program.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    host: u32,
+    tasks: Vec<Task>,
+    states: Vec<State>,
+    units: BTreeMap<u16, Unit>,
+    ready: VecDeque<u32>,
+    begun: bool,
+    /// Tasks that have ended and were not told yet.
+    untold: u32,
+}
+
+impl Tasks {
+    /// The tasks of a program, none of them started.
+    pub(super) fn new(program: &Program) -> Self {
+        Self {
+            host: program.host,
+            tasks: program.tasks.clone(),
+            states: states(&program.tasks),
+            units: BTreeMap::new(),
+            ready: VecDeque::new(),
+            begun: false,
+            untold: 0,
+        }
+    }
+
+    /// A task.
+    pub(super) fn task(&self, task: u32) -> &Task {
+        &self.tasks[task as usize]
+    }
+
+    /// When a computation ends, or the program begins.
+    pub(super) fn wakes_at(&self) -> Option<Instant> {
+        if !self.begun {
+            return Some(Instant::START);
+        }
+        let busy = self.units.values().filter_map(|unit| unit.busy);
+        busy.map(|busy| busy.until).min()
+    }
+
+    /// What waits for nothing gets ready, the first time that this is called.
+    pub(super) fn begin(&mut self) {
+        if self.begun {
+            return;
+        }
+        self.begun = true;
+        let free = self.states.iter().enumerate();
+        let free = free.filter(|(_, state)| state.waits == 0);
+        self.ready = free.map(|(task, _)| task as u32).collect();
+    }
+
+    /// Ends the computations whose time is over.
+    pub(super) fn end_computations(&mut self, now: Instant) {
+        let over: Vec<u16> = (self.units.iter())
+            .filter(|(_, unit)| unit.busy.is_some_and(|busy| busy.until <= now))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in over {
+            let Some(unit) = self.units.get_mut(&number) else {
+                continue;
+            };
+            let Some(busy) = unit.busy.take() else {
+                continue;
+            };
+            let next = unit.queue.pop_front();
+            self.end(now, busy.task, Segments::default());
+            self.ready.extend(next);
+        }
+    }
+
+    /// Starts what is ready, until there is a task to be carried: which one.
+    pub(super) fn next_carried(&mut self, now: Instant) -> Option<u32> {
+        loop {
+            let task = self.ready.pop_front()?;
+            if self.start(now, task) == Started::ToBeCarried {
+                return Some(task);
+            }
+            self.end_computations(now);
+        }
+    }
+
+    /// A task has ended.
+    pub(super) fn end(&mut self, now: Instant, task: u32, segments: Segments) {
+        let state = &mut self.states[task as usize];
+        (state.ended, state.segments) = (Some(now), segments);
+        self.untold += 1;
+        let then = std::mem::take(&mut state.then);
+        self.release(&then);
+    }
+
+    /// That a task has ended which was not told yet.
+    pub(super) fn progress(&mut self) -> Option<Progress> {
+        self.untold = self.untold.checked_sub(1)?;
+        Some(Progress::Task)
+    }
+
+    /// How all of them went.
+    pub(super) fn outcomes(&self) -> Vec<TaskOutcome> {
+        let states = self.states.iter().enumerate();
+        let outcome = |(task, state): (usize, &State)| TaskOutcome {
+            host: self.host,
+            task: task as u32,
+            started: state.started,
+            ended: state.ended,
+            expected_segments: state.segments.expected,
+            lost_segments: state.segments.lost,
+        };
+        states.map(outcome).collect()
+    }
+
+    fn release(&mut self, tasks: &[u32]) {
+        for &task in tasks {
+            let state = &mut self.states[task as usize];
+            state.waits -= 1;
+            if state.waits == 0 {
+                self.ready.push_back(task);
+            }
+        }
+    }
+
+    fn start(&mut self, now: Instant, task: u32) -> Started {
+        let mut started = Started::ToBeCarried;
+        if let Work::Compute { span, unit } = self.tasks[task as usize].work {
+            let unit = self.units.entry(unit).or_default();
+            if unit.busy.is_some() {
+                unit.queue.push_back(task);
+                return Started::OnAUnit;
+            }
+            let until = now + span;
+            unit.busy = Some(Busy { until, task });
+            started = Started::OnAUnit;
+        }
+        self.states[task as usize].started = Some(now);
+        let then = std::mem::take(&mut self.states[task as usize].then_started);
+        self.release(&then);
+        started
+    }
+}
+
+/// What a task that is ready needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Started {
+    /// A unit, which has it now or in its turn.
+    OnAUnit,
+    /// A transport.
+    ToBeCarried,
+}
+
+fn states(tasks: &[Task]) -> Vec<State> {
+    let mut states = vec![State::default(); tasks.len()];
+    for (index, task) in tasks.iter().enumerate() {
+        states[index].waits = (task.after.len() + task.after_start.len()) as u32;
+        for &before in &task.after {
+            states[before as usize].then.push(index as u32);
+        }
+        for &before in &task.after_start {
+            states[before as usize].then_started.push(index as u32);
+        }
+    }
+    states
+}

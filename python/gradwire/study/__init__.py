@@ -1,0 +1,7 @@
+"""How much loss training takes: real training, real sockets, packets dropped on purpose.
+
+``python -m gradwire.study`` trains two small tasks on four ranks of this machine, over UDP, once
+for every cell of a grid of loss rates, rules for holes, transforms and seeds, and tables how long
+each needs to be as good as without losses. Start at ``cells`` (what is run), ``ranks`` (how),
+``training`` (one rank of it) and ``findings`` (what comes out).
+"""

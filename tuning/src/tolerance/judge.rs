@@ -1,0 +1,353 @@
+//! Whether a setting costs the metric less than the margin, by few trials.
+//!
+//! Each trial is compared with the lossless trial of the same seed, so that what the seed does
+//! (first parameters, order of the data) cancels out. The mean of the differences has a one-sided
+//! bound by Student's t. After each trial one looks whether that bound is below the margin; looking
+//! often makes errors likelier, so each look is so strict that all looks together accept a setting
+//! which lies at the margin no oftener than the confidence allows.
+//!
+//! Rejecting early is never an error of that kind, so the rules for it are simple ones.
+
+use std::ops::RangeInclusive;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+/// Which values of the metric are better.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Better {
+    /// As of an accuracy.
+    Higher,
+    /// As of a loss.
+    Lower,
+}
+
+/// How much worse the metric may become.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Margin {
+    /// A share of the mean of the baseline.
+    Relative(f64),
+    /// In the metric's own unit.
+    Absolute(f64),
+}
+
+/// What must be shown of a setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// The direction of the metric.
+    pub better: Better,
+    /// What may be lost of it.
+    pub margin: Margin,
+}
+
+/// What the trials of a setting show.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It costs less than the margin, with the confidence.
+    Accepted,
+    /// It costs more than the margin.
+    Rejected,
+    /// All trials are done, and do not show that it costs less than the margin.
+    NotShown,
+    /// More trials are needed.
+    Open,
+}
+
+/// The verdict and what it rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Trials that it rests on.
+    pub trials: usize,
+    /// By how much the metric was worse than without loss, in the mean; infinite when a trial had
+    /// no number.
+    pub worse_by: f64,
+    /// The upper bound of that, as strict as this look asks for; absent with a single trial.
+    pub at_most: Option<f64>,
+}
+
+/// When one looks at the trials of a setting, and how strictly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Looks {
+    trials: RangeInclusive<usize>,
+    /// Quantiles for accepting after 2, 3, ... trials.
+    strict: Vec<f64>,
+    /// The same for rejecting.
+    plain: Vec<f64>,
+}
+
+impl Looks {
+    /// Looks after each number of trials in `trials`, whose begin is at least 2. Of settings that
+    /// lie at the margin, at most one minus `confidence` are accepted; it is in (0.5, 1). Takes some
+    /// milliseconds.
+    pub fn new(trials: RangeInclusive<usize>, confidence: f64) -> Self {
+        assert!(*trials.start() >= 2, "one difference has no spread");
+        assert!(!trials.is_empty(), "there is a look");
+        let error = 1.0 - confidence;
+        let level = level_of_each_look(&trials, error);
+        Self {
+            strict: quantiles(*trials.end(), level),
+            plain: quantiles(*trials.end(), error),
+            trials,
+        }
+    }
+
+    /// The least number of trials that accepts.
+    pub fn least(&self) -> usize {
+        *self.trials.start()
+    }
+
+    /// The number of trials that always decides.
+    pub fn most(&self) -> usize {
+        *self.trials.end()
+    }
+}
+
+/// A rule for settings, made for one baseline.
+#[derive(Clone, Debug)]
+pub struct Judge<'a> {
+    looks: &'a Looks,
+    better: Better,
+    margin: f64,
+    /// Deviation of the baseline over seeds.
+    spread: f64,
+}
+
+/// Sequences of trials that are drawn to find out how strict a look must be.
+const DRAWN: usize = 20_000;
+/// A single trial rejects when it is worse by twice the margin and so many deviations.
+const FAR: f64 = 5.0;
+
+impl<'a> Judge<'a> {
+    /// A rule by the first lossless trials, of which there is at least one.
+    pub fn new(goal: Goal, looks: &'a Looks, baseline: &[f64]) -> Self {
+        let (mean, spread) = mean_and_deviation(baseline);
+        let margin = match goal.margin {
+            Margin::Relative(share) => share * mean.abs(),
+            Margin::Absolute(margin) => margin,
+        };
+        Self {
+            looks,
+            better: goal.better,
+            margin,
+            spread,
+        }
+    }
+
+    /// The margin in the metric's unit.
+    pub fn margin(&self) -> f64 {
+        self.margin
+    }
+
+    /// By how much `metric` is worse than `lossless`; infinite where it is no number.
+    pub fn worse_by(&self, metric: Option<f64>, lossless: f64) -> f64 {
+        let Some(metric) = metric.filter(|metric| metric.is_finite()) else {
+            return f64::INFINITY;
+        };
+        match self.better {
+            Better::Higher => lossless - metric,
+            Better::Lower => metric - lossless,
+        }
+    }
+
+    /// What differences show, each of one trial from the lossless one of its seed, positive where
+    /// the trial is worse. At least one, at most as many as there may be trials.
+    pub fn judge(&self, differences: &[f64]) -> Judgement {
+        let trials = differences.len();
+        let (worse_by, deviation) = mean_and_deviation(differences);
+        let of = |quantiles: &[f64]| Some(quantiles.get(trials.checked_sub(2)?)? * deviation);
+        let half = |quantiles: &[f64]| of(quantiles).map(|width| width / (trials as f64).sqrt());
+        let at_most = half(&self.looks.strict).map(|half| worse_by + half);
+        let at_least = half(&self.looks.plain).map(|half| worse_by - half);
+        let accepted = at_most.is_some_and(|bound| bound <= self.margin);
+        let rejected = match at_least {
+            Some(bound) => bound > self.margin,
+            None => worse_by > 2.0 * self.margin + FAR * self.spread,
+        };
+        let verdict = match worse_by.is_finite() {
+            false => Verdict::Rejected,
+            true if accepted && self.looks.trials.contains(&trials) => Verdict::Accepted,
+            true if rejected => Verdict::Rejected,
+            true if trials >= self.looks.most() => Verdict::NotShown,
+            true => Verdict::Open,
+        };
+        Judgement {
+            verdict,
+            trials,
+            worse_by,
+            at_most: at_most.filter(|bound| bound.is_finite()),
+        }
+    }
+}
+
+/// Mean and sample deviation; the deviation of one value is 0.
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let variance = squares / (count - 1.0).max(1.0);
+    (mean, variance.sqrt())
+}
+
+/// Upper quantiles of Student's t for 2 to `last` values.
+fn quantiles(last: usize, level: f64) -> Vec<f64> {
+    let quantile = |trials: usize| {
+        let freedom = (trials - 1) as f64;
+        let t = StudentsT::new(0.0, 1.0, freedom).expect("freedom is positive");
+        t.inverse_cdf(1.0 - level)
+    };
+    (2..=last).map(quantile).collect()
+}
+
+/// The level of each look by which all looks together err in a share `error` of the cases, when
+/// differences are normal and their mean is the margin. Found by drawing such sequences, always the
+/// same ones.
+fn level_of_each_look(looks: &RangeInclusive<usize>, error: f64) -> f64 {
+    let sequences = drawn_statistics(*looks.end());
+    let first = looks.start() - 2;
+    let errs = |level: f64| {
+        let quantiles = quantiles(*looks.end(), level);
+        let accepts = |statistics: &&Vec<f64>| {
+            let mut looks = statistics.iter().zip(&quantiles).skip(first);
+            looks.any(|(statistic, quantile)| *statistic <= -quantile)
+        };
+        sequences.iter().filter(accepts).count() as f64 / DRAWN as f64
+    };
+    let (mut strict, mut loose) = (error / 64.0, error);
+    for _ in 0..16 {
+        let middle = f64::midpoint(strict, loose);
+        match errs(middle) > error {
+            true => loose = middle,
+            false => strict = middle,
+        }
+    }
+    strict
+}
+
+/// Student's statistics after 2, 3, ... standard normal values, of many sequences.
+fn drawn_statistics(last: usize) -> Vec<Vec<f64>> {
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let normal = Normal::new(0.0, 1.0).expect("a standard normal");
+    let sequence = |_| {
+        let mut values = Vec::with_capacity(last);
+        let mut statistics = Vec::with_capacity(last);
+        for _ in 0..last {
+            values.push(normal.inverse_cdf(random.random_range(1e-12..1.0)));
+            if values.len() >= 2 {
+                let (mean, deviation) = mean_and_deviation(&values);
+                statistics.push(mean * (values.len() as f64).sqrt() / deviation);
+            }
+        }
+        statistics
+    };
+    (0..DRAWN).map(sequence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(looks: &Looks) -> Judge<'_> {
+        let goal = Goal {
+            better: Better::Higher,
+            margin: Margin::Absolute(1.0),
+        };
+        Judge::new(goal, looks, &[0.0, 0.5, 1.0])
+    }
+
+    /// The verdict after as many trials as are needed, of differences that are drawn.
+    fn verdict(judge: &Judge<'_>, mut draw: impl FnMut() -> f64) -> Verdict {
+        let mut differences = Vec::new();
+        loop {
+            differences.push(draw());
+            let judgement = judge.judge(&differences);
+            if judgement.verdict != Verdict::Open {
+                return judgement.verdict;
+            }
+        }
+    }
+
+    /// The share of settings that are accepted whose cost is `cost` margins.
+    fn accepted(confidence: f64, cost: f64, shape: fn(f64) -> f64) -> f64 {
+        let looks = Looks::new(3..=6, confidence);
+        let judge = judge(&looks);
+        let mut random = ChaCha8Rng::seed_from_u64(42);
+        let mut draw = || cost + 0.4 * shape(random.random_range(1e-9..1.0));
+        let cases = 4_000;
+        let accepts = |_: &i32| verdict(&judge, &mut draw) == Verdict::Accepted;
+        (0..cases).filter(accepts).count() as f64 / f64::from(cases)
+    }
+
+    fn normal(uniform: f64) -> f64 {
+        let normal = Normal::new(0.0, 1.0).expect("a standard normal");
+        normal.inverse_cdf(uniform)
+    }
+
+    fn flat(uniform: f64) -> f64 {
+        (uniform - 0.5) * 12.0_f64.sqrt()
+    }
+
+    #[test]
+    fn settings_at_the_margin_are_accepted_no_oftener_than_the_confidence_allows() {
+        for confidence in [0.8, 0.9, 0.95] {
+            for shape in [normal, flat] {
+                let share = accepted(confidence, 1.0, shape);
+                let allowed = 1.0 - confidence;
+                assert!(share <= allowed + 0.02, "{share} at {confidence}");
+            }
+        }
+    }
+
+    #[test]
+    fn worse_settings_are_accepted_more_rarely_and_harmless_ones_nearly_always() {
+        let shares = [2.0, 1.0, 0.5, 0.0].map(|cost| accepted(0.9, cost, normal));
+        assert!(shares.is_sorted(), "{shares:?}");
+        assert!(shares[0] < 0.005 && shares[3] > 0.85, "{shares:?}");
+    }
+
+    #[test]
+    fn what_is_far_worse_is_rejected_by_one_trial_and_what_is_no_number_too() {
+        let looks = Looks::new(3..=6, 0.9);
+        let judge = judge(&looks);
+        for difference in [5.0, f64::INFINITY] {
+            let judgement = judge.judge(&[difference]);
+            assert_eq!(judgement.verdict, Verdict::Rejected, "{difference}");
+        }
+        assert_eq!(judge.judge(&[1.2]).verdict, Verdict::Open);
+        assert_eq!(judge.judge(&[1.9, 2.0]).verdict, Verdict::Rejected);
+    }
+
+    #[test]
+    fn equal_results_are_accepted_after_the_least_number_of_trials() {
+        let looks = Looks::new(3..=6, 0.9);
+        let judge = judge(&looks);
+        assert_eq!(judge.judge(&[0.0, 0.0]).verdict, Verdict::Open);
+        assert_eq!(judge.judge(&[0.0; 3]).verdict, Verdict::Accepted);
+        let unsure = [3.0, -1.0, 1.5, -0.5, 2.0, 0.0];
+        assert_eq!(judge.judge(&unsure).verdict, Verdict::NotShown);
+    }
+
+    #[test]
+    fn the_direction_of_the_metric_says_what_is_worse() {
+        let goal = Goal {
+            better: Better::Lower,
+            margin: Margin::Relative(0.01),
+        };
+        let looks = Looks::new(2..=4, 0.9);
+        let judge = Judge::new(goal, &looks, &[-2.0, -2.2]);
+        assert!((judge.margin() - 0.021).abs() < 1e-12);
+        assert!((judge.worse_by(Some(-2.0), -2.2) - 0.2).abs() < 1e-12);
+        assert_eq!(judge.worse_by(None, 1.0), f64::INFINITY);
+        assert_eq!(judge.worse_by(Some(f64::NAN), 1.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn one_look_is_as_strict_as_the_confidence_itself() {
+        let level = level_of_each_look(&(4..=4), 0.1);
+        assert!((level - 0.1).abs() < 0.004, "{level}");
+        let several = level_of_each_look(&(3..=6), 0.1);
+        assert!((0.025..0.07).contains(&several), "{several}");
+    }
+}

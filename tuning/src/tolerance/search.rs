@@ -1,0 +1,484 @@
+//! Which setting to try next: bisection over a ladder of tolerances, seed by seed.
+//!
+//! First the largest tolerance of all layers is found; then, group by group, how much more that
+//! group takes with all others as found; then how much more calm steps take, while the others stay
+//! at the first value. What is found at the end has been tried as a whole.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::judge::{Goal, Judge, Judgement, Looks, Verdict};
+use super::{Setting, Trial};
+
+/// Tolerances that are tried: about half again as much from one to the next.
+pub const LADDER: [f64; 16] = [
+    0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2,
+    0.3,
+];
+
+/// Whether calm steps get a tolerance of their own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phases {
+    /// All steps tolerate the same.
+    Alike,
+    /// Steps after a change of the gradients stay at what all steps bear.
+    Tightened,
+}
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Subject {
+    /// Whether one tolerance is borne.
+    Check(f64),
+    /// The largest that is borne.
+    Largest {
+        /// Groups of layers; 1 for one tolerance of all.
+        groups: usize,
+        /// Whether calm steps get their own.
+        phases: Phases,
+    },
+}
+
+/// A search. It has no memory of its own.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// What must be shown of a setting.
+    pub goal: Goal,
+    /// What is searched for.
+    pub subject: Subject,
+    /// How many trials decide about a setting; the least is also the number of lossless trials that
+    /// the margin is of.
+    pub looks: Looks,
+    /// Most trials of the whole search.
+    pub budget: usize,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// A trial with this setting and seed.
+    Try {
+        /// What to tolerate.
+        setting: Setting,
+        /// The seed.
+        seed: u64,
+        /// About how many trials are still to come, this one with them.
+        remaining: usize,
+    },
+    /// Nothing: this was found.
+    Done(Finding),
+}
+
+/// What is known of one setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// The setting.
+    pub setting: Setting,
+    /// What its trials show.
+    pub judgement: Judgement,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The largest setting that was accepted; lossless when none was.
+    pub found: Setting,
+    /// All settings that were judged, in the order in which that was decided.
+    pub cells: Vec<Cell>,
+    /// How much worse than lossless the metric may be, in its own unit.
+    pub margin: f64,
+    /// Whether everything was searched; otherwise the budget has ended it.
+    pub is_complete: bool,
+}
+
+/// A trial that is missing.
+struct Missing {
+    setting: Setting,
+    seed: u64,
+}
+
+impl Search {
+    /// What comes after these trials, in whatever order they were done. Two of the same setting and
+    /// seed count as the first of them.
+    pub fn next(&self, done: &[Trial]) -> Next {
+        let mut run = Run {
+            search: self,
+            done,
+            judge: None,
+            finding: Finding {
+                found: Setting::lossless(),
+                cells: Vec::new(),
+                margin: 0.0,
+                is_complete: true,
+            },
+            ahead: RefCell::new(self.settings_ahead()),
+        };
+        let Err(Missing { setting, seed }) = run.go() else {
+            return Next::Done(run.finding);
+        };
+        let left = self.budget.saturating_sub(done.len());
+        if left == 0 {
+            run.finding.is_complete = false;
+            return Next::Done(run.finding);
+        }
+        let remaining = run.remaining(&setting).clamp(1, left);
+        Next::Try {
+            setting,
+            seed,
+            remaining,
+        }
+    }
+
+    /// Settings that will have to be judged, about.
+    fn settings_ahead(&self) -> f64 {
+        let all = bisections(LADDER.len());
+        match self.subject {
+            Subject::Check(_) => 1.0,
+            Subject::Largest { groups, phases } => {
+                let groups = if groups > 1 { groups as f64 } else { 0.0 };
+                let phases = if phases == Phases::Tightened {
+                    1.0
+                } else {
+                    0.0
+                };
+                all + (groups + phases) * all / 2.0
+            }
+        }
+    }
+}
+
+/// Settings that a bisection of so many rungs judges.
+fn bisections(rungs: usize) -> f64 {
+    ((rungs + 1) as f64).log2()
+}
+
+/// One pass over the trials.
+struct Run<'a> {
+    search: &'a Search,
+    done: &'a [Trial],
+    judge: Option<Judge<'a>>,
+    finding: Finding,
+    /// Settings still to judge, about.
+    ahead: RefCell<f64>,
+}
+
+impl Run<'_> {
+    fn go(&mut self) -> Result<(), Missing> {
+        let least = self.search.looks.least() as u64;
+        let baseline = (1..=least).map(|seed| self.lossless(seed));
+        let baseline = baseline.collect::<Result<Vec<f64>, _>>()?;
+        let judge = Judge::new(self.search.goal, &self.search.looks, &baseline);
+        self.finding.margin = judge.margin();
+        self.judge = Some(judge);
+        match self.search.subject {
+            Subject::Check(share) => self.is_accepted(&Setting::overall(share)).map(|_| ()),
+            Subject::Largest { groups, phases } => self.largest(groups, phases),
+        }
+    }
+
+    fn largest(&mut self, groups: usize, phases: Phases) -> Result<(), Missing> {
+        let rungs = LADDER.len();
+        let overall = self.bisect(0..rungs, |rung| Setting::overall(share(rung)))?;
+        let mut at = vec![overall; groups.max(1)];
+        if groups > 1 {
+            for group in 0..groups {
+                at[group] = self.bisect(overall..rungs, |rung| {
+                    let mut rungs = at.clone();
+                    rungs[group] = rung;
+                    of_groups(&rungs)
+                })?;
+            }
+        }
+        if phases == Phases::Tightened {
+            let most = at.iter().copied().max().unwrap_or(overall);
+            self.bisect(0..rungs - most, |more| {
+                let raised: Vec<usize> = at.iter().map(|rung| rung + more).collect();
+                Setting {
+                    tight: Some(share(overall)),
+                    ..of_groups(&raised)
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The last rung that is accepted: of as many as are behind the first one, which is known to
+    /// be; 0 is no loss. What is accepted becomes what was found.
+    fn bisect(
+        &mut self,
+        rungs: Range<usize>,
+        setting: impl Fn(usize) -> Setting,
+    ) -> Result<usize, Missing> {
+        let (mut good, mut bad) = (rungs.start, rungs.end + 1);
+        while bad - good > 1 {
+            let middle = good.midpoint(bad);
+            match self.is_accepted(&setting(middle))? {
+                true => good = middle,
+                false => bad = middle,
+            }
+        }
+        Ok(good)
+    }
+
+    fn is_accepted(&mut self, setting: &Setting) -> Result<bool, Missing> {
+        let judgement = self.judged(setting)?;
+        let accepted = judgement.verdict == Verdict::Accepted;
+        if accepted {
+            self.finding.found = setting.clone();
+        }
+        let setting = setting.clone();
+        self.finding.cells.push(Cell { setting, judgement });
+        let mut ahead = self.ahead.borrow_mut();
+        *ahead = (*ahead - 1.0).max(0.0);
+        Ok(accepted)
+    }
+
+    /// What the trials of a setting show, as soon as they show something.
+    fn judged(&self, setting: &Setting) -> Result<Judgement, Missing> {
+        let judge = self.judge.as_ref().expect("it is made of the baseline");
+        let mut differences = Vec::new();
+        for seed in 1.. {
+            let lossless = self.lossless(seed)?;
+            let metric = self.metric(setting, seed)?;
+            differences.push(judge.worse_by(metric, lossless));
+            let judgement = judge.judge(&differences);
+            if judgement.verdict != Verdict::Open {
+                return Ok(judgement);
+            }
+        }
+        unreachable!("the judge decides after the last trial")
+    }
+
+    fn lossless(&self, seed: u64) -> Result<f64, Missing> {
+        let metric = self.metric(&Setting::lossless(), seed)?;
+        // A baseline without a number is no baseline; then every margin is infinite.
+        Ok(metric.unwrap_or(f64::NAN))
+    }
+
+    fn metric(&self, setting: &Setting, seed: u64) -> Result<Option<f64>, Missing> {
+        let mut done = self.done.iter();
+        let found = done.find(|trial| trial.seed == seed && trial.setting == *setting);
+        found.map(|trial| trial.metric).ok_or_else(|| Missing {
+            setting: setting.clone(),
+            seed,
+        })
+    }
+
+    /// About how many trials are missing: of the setting that is being judged, and of those that
+    /// come after it.
+    fn remaining(&self, current: &Setting) -> usize {
+        let least = self.search.looks.least();
+        let of = |setting: &Setting| {
+            let trials = self.done.iter().filter(|trial| trial.setting == *setting);
+            least.saturating_sub(trials.count())
+        };
+        let baseline = of(&Setting::lossless());
+        // About half of the settings are rejected, mostly by less than the least number.
+        let each = least as f64 * 0.8 + 0.5;
+        let ahead = *self.ahead.borrow();
+        let begun = if current.is_lossless() {
+            0.0
+        } else {
+            least as f64 - of(current) as f64
+        };
+        baseline + (ahead * each - begun).ceil().max(1.0) as usize
+    }
+}
+
+/// The tolerance of a rung, from 1; rung 0 is no loss.
+fn share(rung: usize) -> f64 {
+    rung.checked_sub(1).map_or(0.0, |at| LADDER[at])
+}
+
+fn of_groups(rungs: &[usize]) -> Setting {
+    Setting {
+        groups: rungs.iter().copied().map(share).collect(),
+        tight: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::super::judge::{Better, Margin};
+    use super::*;
+
+    fn search(subject: Subject, budget: usize) -> Search {
+        let goal = Goal {
+            better: Better::Higher,
+            margin: Margin::Relative(0.01),
+        };
+        Search {
+            goal,
+            subject,
+            looks: Looks::new(3..=6, 0.9),
+            budget,
+        }
+    }
+
+    fn overall() -> Subject {
+        Subject::Largest {
+            groups: 1,
+            phases: Phases::Alike,
+        }
+    }
+
+    /// A script whose metric falls by 2 % of 0.9 and more once its share of loss is above what it
+    /// bears; the seed decides most of the noise.
+    fn metric(setting: &Setting, seed: u64, bears: &[f64]) -> f64 {
+        let mut of_seed = ChaCha8Rng::seed_from_u64(seed);
+        let mut of_trial = ChaCha8Rng::seed_from_u64(seed ^ setting.largest().to_bits());
+        let noise = 0.02 * (of_seed.random::<f64>() - 0.5) + 0.001 * of_trial.random::<f64>();
+        let groups = setting.groups.iter().cycle().zip(bears);
+        let over = groups.map(|(share, bears)| (share / bears - 1.0).max(0.0));
+        let over: f64 = over.sum();
+        let cost = if over > 0.0 { 0.02 + 0.1 * over } else { 0.0 };
+        0.9 * (1.0 - cost) + noise
+    }
+
+    fn run(search: &Search, bears: &[f64], done: &mut Vec<Trial>) -> Finding {
+        loop {
+            match search.next(done) {
+                Next::Done(finding) => return finding,
+                Next::Try { setting, seed, .. } => {
+                    let metric = Some(metric(&setting, seed, bears));
+                    let trial = Trial {
+                        setting,
+                        seed,
+                        metric,
+                    };
+                    assert!(!done.contains(&trial), "{trial:?} was done before");
+                    done.push(trial);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_threshold_of_the_ladder_is_found_within_the_default_budget() {
+        for bears in LADDER {
+            let mut done = Vec::new();
+            let finding = run(&SEARCH, &[bears * 1.1], &mut done);
+            assert_eq!(finding.found, Setting::overall(bears), "{finding:?}");
+            assert!(finding.is_complete && done.len() <= 24);
+        }
+    }
+
+    #[test]
+    fn a_script_that_bears_nothing_stays_lossless_and_one_that_bears_all_gets_the_last_rung() {
+        let mut done = Vec::new();
+        let finding = run(&search(overall(), 24), &[0.0005], &mut done);
+        assert_eq!(finding.found, Setting::lossless());
+        let finding = run(&search(overall(), 24), &[0.9], &mut Vec::new());
+        assert_eq!(finding.found, Setting::overall(0.3));
+    }
+
+    #[test]
+    fn groups_are_raised_one_by_one_and_tried_together() {
+        let subject = Subject::Largest {
+            groups: 2,
+            phases: Phases::Alike,
+        };
+        let mut done = Vec::new();
+        let finding = run(&search(subject, 100), &[0.11, 0.022], &mut done);
+        assert_eq!(finding.found.groups, [0.1, 0.02]);
+        let tried = finding
+            .cells
+            .iter()
+            .any(|cell| cell.setting == finding.found);
+        assert!(tried, "{finding:?}");
+    }
+
+    #[test]
+    fn calm_steps_are_raised_while_the_others_stay() {
+        let subject = Subject::Largest {
+            groups: 1,
+            phases: Phases::Tightened,
+        };
+        let mut done = Vec::new();
+        let search = search(subject, 100);
+        let finding = loop {
+            match search.next(&done) {
+                Next::Done(finding) => break finding,
+                Next::Try { setting, seed, .. } => {
+                    let bears = if setting.tight.is_some() { 0.11 } else { 0.022 };
+                    let metric = Some(metric(&setting, seed, &[bears]));
+                    done.push(Trial {
+                        setting,
+                        seed,
+                        metric,
+                    });
+                }
+            }
+        };
+        let expected = Setting {
+            groups: vec![0.1],
+            tight: Some(0.02),
+        };
+        assert_eq!(finding.found, expected);
+    }
+
+    #[test]
+    fn one_tolerance_is_checked_and_one_that_is_too_high_is_rejected() {
+        for (share, verdict) in [(0.05, Verdict::Accepted), (0.6, Verdict::Rejected)] {
+            let search = search(Subject::Check(share), 24);
+            let finding = run(&search, &[0.1], &mut Vec::new());
+            assert_eq!(finding.cells.len(), 1);
+            assert_eq!(finding.cells[0].judgement.verdict, verdict);
+        }
+    }
+
+    #[test]
+    fn a_budget_that_ends_the_search_leaves_what_was_accepted_before() {
+        let mut done = Vec::new();
+        let finding = run(&search(overall(), 7), &[0.5], &mut done);
+        assert_eq!(done.len(), 7);
+        assert!(!finding.is_complete);
+        let accepted = |cell: &&Cell| cell.judgement.verdict == Verdict::Accepted;
+        let last = finding.cells.iter().rfind(accepted);
+        assert_eq!(finding.found, last.expect("all is borne").setting);
+    }
+
+    #[test]
+    fn a_trial_without_a_number_is_worse_than_any() {
+        let search = search(Subject::Check(0.1), 24);
+        let trial = |setting: Setting, seed, metric| Trial {
+            setting,
+            seed,
+            metric,
+        };
+        let lossless = (1..=3).map(|seed| trial(Setting::lossless(), seed, Some(0.9)));
+        let mut done: Vec<Trial> = lossless.collect();
+        done.push(trial(Setting::overall(0.1), 1, None));
+        let Next::Done(finding) = search.next(&done) else {
+            panic!("one such trial is enough");
+        };
+        assert_eq!(finding.cells[0].judgement.verdict, Verdict::Rejected);
+    }
+
+    static SEARCH: LazyLock<Search> = LazyLock::new(|| search(overall(), 24));
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+        #[test]
+        fn a_search_that_goes_on_after_any_trial_finds_the_same(
+            bears in 0.002_f64..0.4,
+            cut in 0_usize..24,
+            shift in 0_usize..24,
+        ) {
+            let search = SEARCH.clone();
+            let mut done = Vec::new();
+            let finding = run(&search, &[bears], &mut done);
+            let mut begun: Vec<Trial> = done[..cut.min(done.len())].to_vec();
+            let middle = shift.min(begun.len());
+            begun.rotate_left(middle);
+            prop_assert_eq!(run(&search, &[bears], &mut begun), finding);
+            prop_assert_eq!(begun.len(), done.len());
+        }
+    }
+}
