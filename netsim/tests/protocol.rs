@@ -133,7 +133,7 @@ impl Recorder {
                 Event::Sent { to, tag, missing } => {
                     assert_eq!(self.sent.insert((to, tag), missing), None, "sent twice");
                 }
-                Event::Announced { .. } => {}
+                Event::Announced { .. } | Event::StandsStill { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }

@@ -401,7 +401,8 @@ impl Endpoint {
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
-        self.common.grants.settle(peer.receiver.expected());
+        let expected = peer.receiver.expected();
+        self.common.grants.settle(at as u32, expected);
         let mut lost = Peer {
             standing: Standing::Failed,
             talks: peer.talks,

@@ -9,13 +9,16 @@
 //! What is needed first is granted first, since what shares a link ends together, and late. Of what
 //! is needed as soon, peers are granted something in turn, and each peer's messages one after the
 //! other: to serve one peer before the others would leave the links of those idle. Messages whose
-//! urgency is not known come first, those of one peer in turn, too.
+//! urgency is not known come first, those of one peer in turn, too. No peer is granted more than
+//! its window lets it have in flight: what others have can come meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::priority::Urgency;
 use crate::units::{Instant, MessageId, Span, Step};
 
+/// So many peers and turns are looked at for one that has room.
+const LOOKED_AT_MAX: usize = 64;
 /// A window is granted in this many parts: fewer control packets, a little more burst.
 const QUANTA_PER_WINDOW: u64 = 6;
 
@@ -28,7 +31,11 @@ pub type Turn = Option<(Step, Urgency)>;
 pub struct Grants {
     window: u64,
     quantum: u64,
+    /// Segments that one peer may have on their way.
+    each: u64,
     expected: u64,
+    /// By the peer's place.
+    expected_of: Vec<u64>,
     /// The messages of each peer that wait, by turn; of one turn, by the number behind.
     queues: BTreeMap<(Turn, u32), BTreeSet<(u64, MessageId)>>,
     /// The peers that have messages of a turn, each once.
@@ -39,13 +46,16 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Grants of a window of `window` segments; `None`: everything is granted at once.
-    pub fn new(window: Option<u64>) -> Self {
+    /// Grants of a window of `window` segments, of which one peer has `each` at most; `None`:
+    /// everything is granted at once.
+    pub fn new(window: Option<u64>, each: u64) -> Self {
         let window = window.unwrap_or(u64::MAX);
         Self {
             window,
             quantum: (window / QUANTA_PER_WINDOW).clamp(1, 8),
+            each: each.max(1),
             expected: 0,
+            expected_of: Vec::new(),
             queues: BTreeMap::new(),
             rounds: BTreeMap::new(),
             arrivals: 0,
@@ -68,6 +78,7 @@ impl Grants {
     /// What was on its way is lost: grants go on without it, and are waited for as long.
     pub fn give_up(&mut self, now: Instant) {
         self.expected = 0;
+        self.expected_of.fill(0);
         self.arrived = now;
     }
 
@@ -76,14 +87,26 @@ impl Grants {
         self.window == u64::MAX
     }
 
-    /// So many segments more are on their way.
-    pub fn expect(&mut self, segments: u32) {
+    /// So many segments more are on their way from the peer at this place.
+    pub fn expect(&mut self, place: u32, segments: u32) {
+        if self.is_unlimited() {
+            return;
+        }
+        let at = place as usize;
+        if at >= self.expected_of.len() {
+            self.expected_of.resize(at + 1, 0);
+        }
+        self.expected_of[at] += u64::from(segments);
         self.expected += u64::from(segments);
     }
 
     /// So many segments are on their way no more.
-    pub fn settle(&mut self, segments: u32) {
-        self.expected = self.expected.saturating_sub(u64::from(segments));
+    pub fn settle(&mut self, place: u32, segments: u32) {
+        let segments = u64::from(segments);
+        if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
+            *of_peer = of_peer.saturating_sub(segments);
+        }
+        self.expected = self.expected.saturating_sub(segments);
     }
 
     /// A message of the peer at this place needs more than it was granted.
@@ -106,17 +129,17 @@ impl Grants {
         if room < self.quantum {
             return None;
         }
-        let mut first = self.rounds.first_entry()?;
-        let turn = *first.key();
-        let place = first.get_mut().pop_front()?;
+        let (turn, at) = self.next_with_room()?;
+        let round = self.rounds.get_mut(&turn)?;
+        let place = round.remove(at)?;
         let queue = self.queues.get_mut(&(turn, place))?;
         let (_, message) = queue.pop_first()?;
         if !queue.is_empty() {
-            first.get_mut().push_back(place);
+            round.push_back(place);
         } else {
             self.queues.remove(&(turn, place));
-            if first.get().is_empty() {
-                first.remove();
+            if round.is_empty() {
+                self.rounds.remove(&turn);
             }
         }
         Some(Granted {
@@ -125,6 +148,22 @@ impl Grants {
             message,
             most: self.quantum as u32,
         })
+    }
+}
+
+impl Grants {
+    /// The first peer that may have more on its way: its turn, and where it is in the round.
+    fn next_with_room(&self) -> Option<(Turn, usize)> {
+        let all = self.rounds.iter().flat_map(|(&turn, round)| {
+            let numbered = round.iter().enumerate();
+            numbered.map(move |(at, &place)| (turn, at, place))
+        });
+        let has_room = |&(_, _, place): &(Turn, usize, u32)| {
+            let expected = self.expected_of.get(place as usize);
+            expected.is_none_or(|&expected| expected + self.quantum <= self.each)
+        };
+        let (turn, at, _) = all.take(LOOKED_AT_MAX).find(has_room)?;
+        Some((turn, at))
     }
 }
 
@@ -152,7 +191,7 @@ mod tests {
 
     /// Which messages are granted something until nobody waits, if each needs two quanta.
     fn order(waiting: &[(Turn, u32, u32)]) -> Vec<(u32, u32)> {
-        let mut grants = Grants::new(Some(64));
+        let mut grants = Grants::new(Some(64), 64);
         for &(turn, place, message) in waiting {
             grants.wait(turn, place, MessageId(message));
         }
@@ -181,6 +220,22 @@ mod tests {
         let waiting = [(same, 1, 1), (same, 1, 2), (same, 2, 1)];
         let expected = [(1, 1), (2, 1), (1, 1), (2, 1), (1, 2), (1, 2)];
         assert_eq!(order(&waiting), expected);
+    }
+
+    #[test]
+    fn a_peer_that_has_its_window_on_its_way_leaves_the_rest_to_less_urgent_ones() {
+        let mut grants = Grants::new(Some(60), 24);
+        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 9), 2, MessageId(1));
+        let mut granted = Vec::new();
+        while let Some(next) = grants.take() {
+            granted.push(next.place);
+            grants.expect(next.place, next.most);
+            grants.wait(next.turn, next.place, next.message);
+        }
+        assert_eq!(granted, [1, 1, 1, 2, 2, 2]);
+        grants.settle(1, 8);
+        assert_eq!(grants.take().map(|next| next.place), Some(1));
     }
 
     #[test]

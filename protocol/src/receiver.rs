@@ -325,7 +325,7 @@ impl Receiver {
             return Wants::Nothing;
         }
         let (more, wants) = receiving.grant(scene.now, most);
-        scene.grants.expect(more);
+        scene.grants.expect(scene.place, more);
         self.note(at);
         wants
     }
@@ -370,7 +370,7 @@ impl Receiver {
         };
         if let Some((report, lost)) = Report::decode(body) {
             let less = self.messages[at].on_lost(&report, lost);
-            scene.grants.settle(less);
+            scene.grants.settle(scene.place, less);
         }
         self.on_probe(at, header, scene);
         self.end_gap_if_settled(at, scene.now);
@@ -431,7 +431,7 @@ impl Receiver {
             // Its sender would not probe if what it sent before were on its way.
             receiving.settle();
         }
-        scene.grants.expect(receiving.expected());
+        scene.grants.expect(scene.place, receiving.expected());
         self.messages.push(receiving);
         let at = self.messages.len() - 1;
         if let Some(posted) = posted {
@@ -478,7 +478,7 @@ impl Receiver {
             return None;
         }
         self.counters.received_segments += 1;
-        scene.grants.settle(receiving.settle_one());
+        scene.grants.settle(scene.place, receiving.settle_one());
         receiving.restart_gap(scene.now, scene.gap);
         let posting = if receiving.state == State::Early {
             Posting::Early
@@ -529,7 +529,7 @@ impl Receiver {
             return;
         }
         receiving.complete(scene.now, scene.gap);
-        scene.grants.settle(receiving.settle());
+        scene.grants.settle(scene.place, receiving.settle());
         let (tag, id) = (receiving.tag, receiving.id);
         self.arrived
             .push_back(Arrived::Complete { tag, holes: None });
@@ -588,7 +588,7 @@ impl Receiver {
             holes.insert(segment);
         }
         receiving.complete(scene.now, scene.gap);
-        scene.grants.settle(receiving.settle());
+        scene.grants.settle(scene.place, receiving.settle());
         let (tag, id) = (receiving.tag, receiving.id);
         self.counters.lost_segments += u64::from(missing);
         self.arrived.push_back(Arrived::Complete {
