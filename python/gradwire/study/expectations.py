@@ -108,7 +108,7 @@ def _judged(
     for pair in pairs:
         kind = pair.better.kind
         gains, bound = pair.gains(plans[kind.task]), noise[kind.task]
-        if gains and bound is not None:
+        if len(gains) > 1 and bound is not None:
             fitting.append(statistics.fmean(gains) >= -bound)
             evidence.append(_line(kind, plans[kind.task], gains, bound))
     return Verdict(title, all(fitting) if fitting else None, evidence)
