@@ -229,7 +229,7 @@ fn fastest(evidence: &Evidence, points: &[Point], ours: &[&str], exchange: Excha
     let paper = dlcp_speed(exchange);
     Goal {
         what: format!(
-            "With {}: in one cell at least {} or more over the best reference",
+            "With {}: in its best cell more than {} over the best reference",
             exchange.name(),
             change(paper)
         ),
