@@ -18,9 +18,9 @@ use super::section::{Chart, Goal, Grid};
 use super::training::Study;
 
 /// Mean time of a step in a result, in microseconds.
-pub const ITERATION: &str = "/training/0/iteration_us";
+pub const ITERATION: &str = "/training/iteration_us";
 /// The time of each step.
-pub const ITERATIONS: &str = "/training/0/iterations_us";
+pub const ITERATIONS: &str = "/training/iterations_us";
 
 /// One table.
 #[derive(Clone, Copy, Debug)]

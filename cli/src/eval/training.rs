@@ -1,8 +1,8 @@
 //! Tables of real training: the commands that train, and what they print at their ends.
 //!
 //! Those commands keep what is finished themselves, and go on where they were; here they are
-//! started, one after the other, since each uses all cores. Each prints JSON, the last line of which
-//! is its result.
+//! started, one after the other, since each uses all cores. Each prints JSON, the last line of
+//! which is its result.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

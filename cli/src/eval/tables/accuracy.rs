@@ -22,12 +22,13 @@ pub const STUDY: Study = Study {
     found,
 };
 
-const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: the MNIST \
-    network and a small character transformer. Packets are dropped on purpose, and what is dropped \
-    stays missing; \"bounded\" is what a job does by itself, with a tolerance and protected parts. \
-    Scores are means over seeds: accuracy of mnist (more is better), cross-entropy of shakespeare \
-    (less is better). Steps are those until the score was as good as the lossless end of the same \
-    seed, but for a margin; of seeds that got there.";
+const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: \
+     the MNIST network and a small character transformer. Packets are dropped on purpose, \
+     and what is dropped stays \
+     missing; \"bounded\" is what a job does by itself, with a tolerance and protected parts. \
+     Scores are means over seeds: accuracy of mnist (more is better), cross-entropy of \
+     shakespeare (less is better). Steps are those until the score was as good as the lossless \
+     end of the same seed, but for a margin; of seeds that got there.";
 
 fn parts(options: &Dlcp, place: &Path) -> Vec<Part> {
     let python = options.python.display().to_string();

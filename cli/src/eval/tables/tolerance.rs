@@ -19,11 +19,11 @@ pub const STUDY: Study = Study {
     found,
 };
 
-const ABOUT: &str = "`gradwire tune loss` on both examples with two ranks: by bisection and racing, \
-    the largest tolerance whose cost is within the margin, with a confidence of 90 %; then one that \
-    is too high on purpose, which must be rejected. What was really lost is read from the ranks' own \
-    counts. Published (MLT, NSDI'24): 0.7 to 3.3 % over 16 models without a cost in rounds or \
-    accuracy.";
+const ABOUT: &str = "`gradwire tune loss` on both examples with two ranks: by bisection and \
+    racing, the largest tolerance whose cost is within the margin, with a confidence of 90 %; then \
+    one that is too high on purpose, which must be rejected. What was really lost is read from the \
+    ranks' own counts. Published (MLT, NSDI'24): 0.7 to 3.3 % over 16 models without a cost in \
+    rounds or accuracy.";
 /// The tolerance that is too high on purpose.
 const TOO_HIGH: &str = "90%";
 
