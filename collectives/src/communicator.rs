@@ -15,9 +15,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, Transform};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
+use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::{Outline, Placement, Posting};
 use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
@@ -41,6 +42,7 @@ use crate::table::{Found, Table};
 pub struct Communicator {
     endpoint: Endpoint,
     policy: Policy,
+    transform: Transform,
     preference: Preference,
     plans: Plans,
     memory: Memory,
@@ -66,6 +68,7 @@ impl Communicator {
         Self {
             endpoint,
             policy: job.policy(),
+            transform: job.loss.transform,
             preference: Preference::of(job),
             plans: Plans::default(),
             memory: Memory::of(job),
@@ -117,6 +120,13 @@ impl Communicator {
         self.plans = Plans::default();
     }
 
+    /// Lets so many bytes of gradients be on their way at once from now on, zero for any number;
+    /// each rank may have its own.
+    pub fn set_credit(&mut self, now: Instant, credit: ByteCount) {
+        self.departures.set_credit(credit);
+        self.let_go(now);
+    }
+
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
     /// A group of one rank completes at once, and so does a collective of no bytes, without waiting
@@ -161,12 +171,11 @@ impl Communicator {
     /// This rank has come as far as a collective; tells what contradicts it.
     fn enter(&mut self, slot: usize) -> Option<Mismatch> {
         let running = self.table.get(slot)?;
-        let operation = &running.operation;
-        if operation.collective.is_point_to_point() {
+        if running.operation.collective.is_point_to_point() {
             return None;
         }
         let expects = |from, part| running.inbound(from, part).is_some();
-        self.agreement.enter((operation, running.label), expects)
+        self.agreement.enter(running.called(), expects)
     }
 
     fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
@@ -175,6 +184,7 @@ impl Communicator {
             min_lossy: self.preference.min_lossy_bytes(),
             segment_bytes: self.endpoint.segment_bytes(),
             cap: self.memory.phases.cap(&operation),
+            transform: self.transform_of(&operation),
         };
         let running = Running::new(id, operation, plan, terms);
         let slot = self.table.insert(running);
@@ -183,6 +193,22 @@ impl Communicator {
             return;
         }
         self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
+    }
+
+    /// What the contributions of an operation that may lose go through. Where all ranks share a
+    /// host nothing is lost, and where a layer of the tensor must be whole its bits are kept.
+    fn transform_of(&self, operation: &Operation) -> Transform {
+        let (me, layers) = (self.me(), &operation.layers);
+        let within = layers.within(0..operation.tensor_bytes());
+        let within = within.map(|(_, layer)| layer);
+        let least = (self.policy).tolerance(operation.loss.tolerance, within, layers.count);
+        let is_remote = |&rank: &Rank| rank != me && self.endpoint.reach(rank) == Reach::Network;
+        let loses = operation.collective.reduces() && operation.may_lose() && !least.is_none();
+        if loses && operation.group.ranks.iter().any(is_remote) {
+            self.transform
+        } else {
+            Transform::None
+        }
     }
 
     /// Starts receives from any rank for which there is a message.
@@ -435,7 +461,7 @@ impl Communicator {
         }
         let operation = &running.operation;
         if result.is_ok() && !operation.collective.is_point_to_point() {
-            self.agreement.complete(operation, running.label);
+            self.agreement.complete(running.called());
         }
         let had_deadline = operation.deadline.is_some();
         let completion = running.into_completion(result, &mut self.memory);
@@ -520,8 +546,8 @@ impl Communicator {
                 let Some(running) = self.table.get(slot) else {
                     return;
                 };
-                let operation = &running.operation;
-                let mismatch = (self.agreement).contradicts(from, operation, (ours, theirs));
+                let called = running.called();
+                let mismatch = (self.agreement).contradicts(from, called, (ours, theirs));
                 self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
             Event::PeerSilent { rank, silent } => {
@@ -536,6 +562,7 @@ impl Communicator {
             return;
         }
         let (slot, running) = self.table.collective(tag).unzip();
+        let running = running.map(Running::called);
         let Some(mismatch) = self.agreement.announce((from, tag), outline, running) else {
             return;
         };

@@ -27,6 +27,11 @@ impl Departures {
         }
     }
 
+    /// Another credit for what is let go from now on.
+    pub(crate) fn set_credit(&mut self, credit: ByteCount) {
+        self.scheduler.set_credit(credit);
+    }
+
     /// A message is ready to leave.
     pub(crate) fn post(&mut self, post: Post, to: Rank, tag: Tag) {
         self.scheduler.post(post, (to, tag, post.bytes));

@@ -345,3 +345,179 @@ impl Real for f64 {
         Self::from_bits(self.to_bits() ^ u64::from(bits & 1 << 31) << 32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::ReduceOp;
+    use crate::kernels::accumulate;
+
+    /// Values that look like a gradient's: most are small, one in 500 is a hundred times larger.
+    fn gradient(elements: usize, seed: u64) -> Vec<f64> {
+        let value = |at: usize| {
+            let bits = drawn(seed, at as u64);
+            let unit = (bits >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
+            unit * if bits.is_multiple_of(500) { 100.0 } else { 1.0 }
+        };
+        (0..elements).map(value).collect()
+    }
+
+    fn bytes_of(dtype: DType, values: &[f64]) -> Vec<u8> {
+        let bytes = |value: &f64| match dtype {
+            DType::F64 => value.to_le_bytes().to_vec(),
+            DType::F32 => (*value as f32).to_le_bytes().to_vec(),
+            DType::F16 => halves::to_f16(*value as f32).to_vec(),
+            _ => halves::to_bf16(*value as f32).to_vec(),
+        };
+        values.iter().flat_map(bytes).collect()
+    }
+
+    fn values_of(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+        let value = |element: &[u8]| match (dtype, element) {
+            (DType::F64, _) => f64::from_le_bytes(element.try_into().expect("8 bytes")),
+            (DType::F32, _) => f32::from_le_bytes(element.try_into().expect("4 bytes")).into(),
+            (DType::F16, &[a, b]) => halves::f16_at([a, b]).into(),
+            (_, &[a, b]) => halves::bf16_at([a, b]).into(),
+            _ => unreachable!("two bytes"),
+        };
+        bytes.chunks_exact(dtype.bytes()).map(value).collect()
+    }
+
+    fn mixing(dtype: DType, segment_bytes: usize, seed: u64) -> Mixing {
+        Mixing {
+            dtype,
+            segment_bytes,
+            seed,
+        }
+    }
+
+    fn greatest(values: &[f64]) -> f64 {
+        values.iter().fold(0.0, |most, value| most.max(value.abs()))
+    }
+
+    fn most_apart(a: &[f64], b: &[f64]) -> f64 {
+        let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        greatest(&apart)
+    }
+
+    /// Half a unit in the last place of 1, and how many of these a value moves by at most on its way
+    /// there and back, of the largest one: a few for each addition of two passes, or two roundings.
+    const PRECISIONS: [(DType, f64, f64); 4] = [
+        (DType::F64, f64::EPSILON / 2.0, 24.0),
+        (DType::F32, f32::EPSILON as f64 / 2.0, 24.0),
+        (DType::F16, 1.0 / 2048.0, 8.0),
+        (DType::BF16, 1.0 / 256.0, 8.0),
+    ];
+
+    /// Numbers of elements, bytes of a segment and a seed.
+    fn shapes() -> impl Iterator<Item = (usize, usize, u64)> {
+        (0..60_u64).map(|seed| {
+            let elements = drawn(seed, 0) as usize % if seed % 2 == 0 { 20_000 } else { 600 };
+            let segment = 1 + drawn(seed, 1) as usize % 40;
+            (elements, segment * 16, seed)
+        })
+    }
+
+    #[test]
+    fn what_is_mixed_comes_back_within_rounding() {
+        for (elements, segment_bytes, seed) in shapes() {
+            for (dtype, unit, units) in PRECISIONS {
+                let values = values_of(dtype, &bytes_of(dtype, &gradient(elements, seed)));
+                let mut bytes = bytes_of(dtype, &values);
+                let mixing = mixing(dtype, segment_bytes, seed);
+                mixing.mix(&mut bytes);
+                mixing.unmix(&mut bytes);
+                let apart = most_apart(&values, &values_of(dtype, &bytes));
+                let bound = units * unit * greatest(&values);
+                assert!(
+                    apart <= bound,
+                    "seed {seed}, {dtype}: {apart} apart, at most {bound}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_coefficients_are_coefficients_of_sums() {
+        for (elements, segment_bytes, seed) in shapes() {
+            let (a, b) = (gradient(elements, seed), gradient(elements, !seed));
+            let sums: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+            let [mut a, mut b] = [a, b].map(|values| bytes_of(DType::F64, &values));
+            let mixing = mixing(DType::F64, segment_bytes, seed);
+            mixing.mix(&mut a);
+            mixing.mix(&mut b);
+            accumulate(DType::F64, ReduceOp::Sum, &mut a, &b);
+            mixing.unmix(&mut a);
+            let apart = most_apart(&sums, &values_of(DType::F64, &a));
+            assert!(apart <= 1e-12, "seed {seed}: {apart}");
+        }
+    }
+
+    #[test]
+    fn one_value_becomes_a_little_of_every_segment_of_its_group() {
+        let (rows, columns) = (64, 4);
+        for place in [0, 7, 255] {
+            let mut values = vec![0.0; rows * columns];
+            values[place] = 1.0;
+            let mut bytes = bytes_of(DType::F32, &values);
+            mixing(DType::F32, columns * 4, 3).mix(&mut bytes);
+            let mixed = values_of(DType::F32, &bytes);
+            for (at, value) in mixed.iter().enumerate() {
+                let expected = if at % columns == place % columns {
+                    0.125
+                } else {
+                    0.0
+                };
+                assert_eq!(value.abs(), expected, "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_segments_spreads_each_value_over_a_quarter_of_its_group_at_least() {
+        for rows in 2..=200_usize {
+            for place in [0, rows / 2, rows - 1] {
+                let mut values = vec![0.0; rows * 4];
+                values[place * 4] = 1.0;
+                let mut bytes = bytes_of(DType::F64, &values);
+                mixing(DType::F64, 32, rows as u64).mix(&mut bytes);
+                let mixed = values_of(DType::F64, &bytes);
+                let touched = mixed.iter().filter(|value| value.abs() > 1e-9).count();
+                let group = rows / rows.div_ceil(ROWS_MAX);
+                assert!(
+                    touched * 4 >= group,
+                    "{touched} of {group} in {rows} segments"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_of_one_segment_stays_as_it_is() {
+        let bytes = bytes_of(DType::F32, &gradient(31, 1));
+        let mut mixed = bytes.clone();
+        mixing(DType::F32, 128, 1).mix(&mut mixed);
+        assert_eq!(mixed, bytes);
+    }
+
+    #[test]
+    fn signs_differ_by_seed_and_every_level_of_the_processor_gives_the_same_bits() {
+        for (dtype, ..) in PRECISIONS {
+            let bytes = bytes_of(dtype, &gradient(7001, 5));
+            let mixed = |level: Arch, seed| {
+                let mut message = bytes.clone();
+                let mixing = mixing(dtype, 112, seed);
+                for direction in [Direction::Forward, Direction::Back, Direction::Forward] {
+                    level.dispatch(Pass {
+                        mixing,
+                        message: &mut message,
+                        direction,
+                    });
+                }
+                message
+            };
+            assert!(mixed(Arch::Scalar, 1) == mixed(Arch::new(), 1), "{dtype}");
+            assert!(mixed(Arch::new(), 1) != mixed(Arch::new(), 2), "{dtype}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ mod points;
 mod results;
 mod rooted;
 mod scheduling;
+mod transform;
 mod uneven;
 mod world;
 

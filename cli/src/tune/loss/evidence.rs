@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn comments_of_the_user_stay_and_earlier_evidence_goes() {
-        let text = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: old\ntolerance = 0.01 # x\n\
-                    \n[loss]\nmin_message = 0\n";
+        let text = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: old\n\
+                    tolerance = 0.01 # x\n\n[loss]\nmin_message = 0\n";
         let expected = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: new\n# tune loss: 2\n\
                         tolerance = \"3%\" # x\n\n[loss]\nmin_message = 0\n";
         assert_eq!(
