@@ -5,12 +5,12 @@
 //! a message means is the collectives' business; what may be lost is decided in
 //! [`crate::receiver`], what goes again in [`crate::sender`].
 
+mod event;
 mod metrics;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::grants::Granted;
 use crate::incoming::Wants;
@@ -19,12 +19,14 @@ use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
 use crate::metrics::{MessageTimes, Standing, Traffic};
 use crate::priority::{CONTROL, Policy};
 use crate::reach::{Common, Near, Reach};
-use crate::receiver::{After, Arrived, Incoming, Outline, Placement, Receiver, ReceiverCounters};
+use crate::receiver::{After, Arrived, Incoming, Placement, Receiver, ReceiverCounters};
 use crate::rtt::Rtt;
 use crate::segment;
 use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
-use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span, Tag};
+use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span};
 use crate::wire::{Header, Kind, Report};
+
+pub use event::Event;
 
 /// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
@@ -120,64 +122,6 @@ impl Settings {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
         filled * ACKS_PER_WINDOW > self.window.get()
     }
-}
-
-/// What happened, for whoever gave the commands.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Event {
-    /// A message that is not posted has begun to arrive: as much of it as is unscheduled.
-    Announced {
-        /// Its sender.
-        from: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// What it says of itself.
-        outline: Outline,
-    },
-    /// A posted message is complete.
-    Received {
-        /// Its sender.
-        from: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// The segments that it lacks, if any.
-        holes: Option<Bitmap>,
-    },
-    /// A message was received, as far as it ever will be: its bytes may be reused.
-    Sent {
-        /// Its receiver.
-        to: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// The segments that the receiver did without, if any.
-        missing: Option<Bitmap>,
-    },
-    /// All of a message that its receiver takes so far has arrived, and for a while nothing more
-    /// came of it: the receiver has not posted it, or takes others before it. Told once.
-    StandsStill {
-        /// Its receiver.
-        to: Rank,
-        /// Its tag.
-        tag: Tag,
-    },
-    /// A message came that is not the posted one.
-    Mismatch {
-        /// Its sender.
-        from: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// What was posted.
-        ours: Outline,
-        /// What came.
-        theirs: Outline,
-    },
-    /// A peer that has messages of ours to acknowledge said nothing for too long.
-    PeerSilent {
-        /// The peer.
-        rank: Rank,
-        /// For how long.
-        silent: Span,
-    },
 }
 
 /// Counts over all peers.
