@@ -7,7 +7,7 @@
 //! Half-precision types are computed in f32 and rounded once per reduction; their conversions are
 //! in `halves`. What is reduced with what, and when, is [`crate::operation`]'s to say.
 
-mod halves;
+pub(crate) mod halves;
 
 use half::{bf16, f16};
 use pulp::{Arch, Simd, WithSimd};
@@ -97,6 +97,16 @@ pub fn mean_abs(dtype: DType, bytes: &[u8]) -> f32 {
     sum / (bytes.len() / dtype.bytes()) as f32
 }
 
+/// The sum of the squares of the elements, in double precision: the same on every processor.
+///
+/// # Panics
+/// When `dtype` is not a float type or `bytes` is not whole elements.
+pub fn sum_squares(dtype: DType, bytes: &[u8]) -> f64 {
+    assert_whole(dtype, bytes);
+    assert!(dtype.is_float(), "{dtype} has no norm: only floats have");
+    Arch::new().dispatch(Squares { dtype, bytes })
+}
+
 struct Reduction<'a> {
     dtype: DType,
     op: ReduceOp,
@@ -164,6 +174,27 @@ impl WithSimd for Magnitude<'_> {
             DType::F64 => sum_abs(self.bytes, |value| f64::from_le_bytes(value) as f32),
             DType::F16 => sum_abs(self.bytes, halves::f16_at),
             DType::BF16 => sum_abs(self.bytes, halves::bf16_at),
+            _ => unreachable!("checked by the caller"),
+        }
+    }
+}
+
+struct Squares<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+}
+
+impl WithSimd for Squares<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _level: S) -> f64 {
+        let bytes = self.bytes;
+        match self.dtype {
+            DType::F32 => sum_of_squares(bytes, |value| f64::from(f32::from_le_bytes(value))),
+            DType::F64 => sum_of_squares(bytes, f64::from_le_bytes),
+            DType::F16 => sum_of_squares(bytes, |value| f64::from(halves::f16_at(value))),
+            DType::BF16 => sum_of_squares(bytes, |value| f64::from(halves::bf16_at(value))),
             _ => unreachable!("checked by the caller"),
         }
     }
@@ -291,6 +322,25 @@ fn sum_abs<const BYTES: usize>(bytes: &[u8], load: impl Fn([u8; BYTES]) -> f32) 
     }
     let rest: f32 = rest.iter().map(|element| load(*element).abs()).sum();
     lanes.iter().sum::<f32>() + rest
+}
+
+/// Sums in sixteen lanes, as [`sum_abs`] does.
+#[inline(always)]
+fn sum_of_squares<const BYTES: usize>(bytes: &[u8], load: impl Fn([u8; BYTES]) -> f64) -> f64 {
+    let (elements, _) = bytes.as_chunks::<BYTES>();
+    let (rows, rest) = elements.as_chunks::<16>();
+    let square = |element| {
+        let value = load(element);
+        value * value
+    };
+    let mut lanes = [0.0_f64; 16];
+    for row in rows {
+        for (lane, element) in lanes.iter_mut().zip(row) {
+            *lane += square(*element);
+        }
+    }
+    let rest: f64 = rest.iter().map(|element| square(*element)).sum();
+    lanes.iter().sum::<f64>() + rest
 }
 
 #[cfg(test)]
@@ -526,7 +576,8 @@ mod tests {
                 });
                 let bytes = &scaled;
                 let sum = level.dispatch(Magnitude { dtype, bytes });
-                (sum.to_bits(), scaled)
+                let squares = level.dispatch(Squares { dtype, bytes });
+                (sum.to_bits(), squares.to_bits(), scaled)
             });
             let results: Vec<_> = results.collect();
             let same = results.windows(2).all(|pair| pair[0] == pair[1]);
@@ -548,5 +599,22 @@ mod tests {
             }
         }
         assert_eq!(mean_abs(DType::F32, &[]), 0.0);
+    }
+
+    #[test]
+    fn the_sum_of_squares_is_exact_where_squares_are_whole() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
+            for len in [0, 1, 15, 16, 33, 600] {
+                let values = (0..len).map(|index| small(index) * [1, -1][index % 2]);
+                let naive: i64 = values.clone().map(|value| value * value).sum();
+                assert_eq!(
+                    sum_squares(dtype, &tensor(dtype, values)),
+                    naive as f64,
+                    "{dtype}"
+                );
+            }
+        }
+        let huge = 1e30_f32.to_le_bytes();
+        assert_eq!(sum_squares(DType::F32, &huge), f64::from(1e30_f32).powi(2));
     }
 }

@@ -311,6 +311,32 @@ fn each_message_loses_what_the_strictest_of_its_layers_bears() {
     assert_eq!(back, Share::NONE);
 }
 
+#[test]
+fn the_first_step_and_steps_after_a_norm_that_moved_by_half_lose_nothing() {
+    let mut job = large_chunks();
+    job.loss.tight_tolerance = Some(Share::NONE);
+    let values = [8.0, 8.0, 4.0, 4.0, 4.0, 9.0, 9.0, 9.0];
+    for kind in [Kind::AllReduce, Kind::ReduceScatter] {
+        let mut world = World::new(3, &job, rough(0.1), 71);
+        let mut strict = Vec::new();
+        for (step, value) in (1..).zip(values) {
+            let results = world.perform(|_| {
+                let layers = Layers {
+                    count: 2,
+                    spans: vec![(0, Layer(0))],
+                };
+                kind.of(Operation {
+                    layers,
+                    ..lossy(3, step, value, Holes::Rescale)
+                })
+            });
+            let lost = results.iter().map(|(_, outcome)| outcome.lost_segments);
+            strict.extend((lost.sum::<u64>() == 0).then_some(step));
+        }
+        assert_eq!(strict, [1, 4, 7]);
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     AllReduce,
