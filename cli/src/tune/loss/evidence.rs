@@ -110,7 +110,7 @@ impl Evidence<'_> {
             warnings.push("the trials ended before the search: more may be borne".to_owned());
         }
         let lost = self.lost(found);
-        if !found.is_lossless() && found.groups.len() == 1 && lost < 0.5 * found.largest() {
+        if !found.is_lossless() && found.groups.len() == 1 && 3.0 * lost < found.largest() {
             warnings.push(format!(
                 "only {}% was really lost of {}% allowed: the tolerance is shown for that share \
                  only; messages may be too short for more",
