@@ -1,6 +1,6 @@
 //! The only place where the command reads its environment.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Variables that options fall back to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -50,5 +50,16 @@ impl Environment {
             trace: path("GRADWIRE_TRACE").map(PathBuf::from),
             virtual_env: path("VIRTUAL_ENV").map(PathBuf::from),
         }
+    }
+    /// The Python that a command starts: the one that was `given`, else that of the active virtual
+    /// environment, else the one of `.venv` here, else any.
+    pub fn python(&self, given: Option<&Path>) -> PathBuf {
+        let active = self
+            .virtual_env
+            .as_ref()
+            .map(|path| path.join("bin/python"));
+        let local = || Some(PathBuf::from(".venv/bin/python")).filter(|path| path.exists());
+        let given = given.map(Path::to_owned).or(active).or_else(local);
+        given.unwrap_or_else(|| PathBuf::from("python3"))
     }
 }

@@ -31,7 +31,7 @@ use crate::sim::sweep::cells::Cell;
 use crate::sim::sweep::folder::Folder;
 use evidence::Evidence;
 use options::{Dlcp, EvalCommand};
-use plans::Plan;
+use plans::Written;
 use report::{Cost, Report};
 use section::{Section, Source};
 use tables::{Content, TABLES, Table};
@@ -52,16 +52,22 @@ pub fn run(command: &EvalCommand) -> Result<(), Failure> {
         .iter()
         .filter(|table| is_chosen(table, options))
         .collect();
+    let cores = options.parallel.map_or_else(cores, usize::from);
     let mut work = Work::default();
-    for plan in chosen.iter().flat_map(|table| plans_of(table, options)) {
+    let mut plans = Vec::new();
+    for table in &chosen {
+        plans.extend(plans_of(table, options)?);
+    }
+    for plan in &plans {
         work.add(plan)?;
     }
     if options.list {
-        print!("{}", work.list(&folder, options.json));
+        list(&work, &folder, (options.json, cores));
         return Ok(());
     }
-    write_plans(&chosen, options, &folder)?;
-    let cores = options.parallel.map_or_else(cores, usize::from);
+    for plan in &plans {
+        folder.write(&format!("plans/{}", plan.name), plan.text.as_bytes())?;
+    }
     work.run(&folder, cores)?;
     let sections = chosen.iter().map(|table| section(table, options, &folder));
     let sections = sections.collect::<Result<_, _>>()?;
@@ -97,30 +103,32 @@ fn is_chosen(table: &Table, options: &Dlcp) -> bool {
     options.only.is_empty() || options.only.iter().any(|name| name == table.name)
 }
 
-fn plans_of(table: &Table, options: &Dlcp) -> &'static [Plan] {
-    match table.content {
+fn plans_of(table: &Table, options: &Dlcp) -> Result<Vec<Written>, Failure> {
+    let plans = match table.content {
         Content::Simulated(quick, _, _) if options.quick => quick,
         Content::Simulated(_, whole, _) => whole,
         Content::Trained(_) => &[],
-    }
+    };
+    let folder = options.plans.as_deref();
+    plans.iter().map(|plan| plan.read(folder)).collect()
 }
 
-/// Puts the plans beside the results, for who wants to change them.
-fn write_plans(tables: &[&Table], options: &Dlcp, folder: &Folder) -> Result<(), Failure> {
-    let plans = tables.iter().flat_map(|table| plans_of(table, options));
-    for plan in plans {
-        folder.write(&format!("plans/{}", plan.name), plan.text.as_bytes())?;
-    }
-    Ok(())
+fn list(work: &Work, folder: &Folder, (as_json, cores): (bool, usize)) {
+    print!("{}", work.list(folder, as_json));
+    let minutes = work.seconds() / 60.0 / cores as f64;
+    let cells = work.cells().count();
+    eprintln!(
+        "{cells} simulated cells, about {minutes:.0} min on {cores} cores when none is finished"
+    );
 }
 
 fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Failure> {
     let (found, source, mut commands, missing) = match table.content {
         Content::Simulated(_, _, found) => {
-            let plans = plans_of(table, options);
+            let plans = plans_of(table, options)?;
             let cells: Vec<Cell> = plans
                 .iter()
-                .map(Plan::cells)
+                .map(Written::cells)
                 .collect::<Result<Vec<_>, _>>()?
                 .concat();
             let evidence = Evidence::of(&cells, folder);
@@ -137,7 +145,7 @@ fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Fa
             (
                 trained.found,
                 Source::Trained,
-                vec![trained.command],
+                trained.commands,
                 trained.missing,
             )
         }
@@ -164,7 +172,7 @@ fn again(table: &Table, options: &Dlcp) -> String {
 }
 
 /// The sweep that has the same cells.
-fn sweep(plan: &Plan, options: &Dlcp) -> String {
+fn sweep(plan: &Written, options: &Dlcp) -> String {
     let (name, out) = (plan.name, options.out.display());
     format!("gradwire sim sweep {out}/plans/{name} --out {out}")
 }

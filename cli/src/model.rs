@@ -3,6 +3,8 @@
 //! A model is one that the simulator knows by name, a user's table (`NAME.csv`), or what a file of
 //! another tool says: SimAI and ASTRA-sim (`NAME.txt`), Chakra (`NAME.et`, `NAME.json`).
 
+mod record;
+
 use std::ops::Range;
 use std::path::Path;
 
@@ -27,6 +29,7 @@ pub fn run(command: &ModelCommand) -> Result<(), Failure> {
     match command {
         ModelCommand::List(options) => list(options),
         ModelCommand::Show(options) => show(options),
+        ModelCommand::Record(options) => record::record(options),
     }
 }
 

@@ -20,11 +20,12 @@ use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::{Outline, Placement, Posting};
-use gradwire_protocol::units::{Instant, Rank, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
 use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
+use crate::departures::Departures;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
 use crate::operation::{Completion, Operation, OperationError, OperationId, Progress, SubmitError};
@@ -50,6 +51,7 @@ pub struct Communicator {
     agreement: Agreement,
     patience: Patience,
     matching: Matching,
+    departures: Departures,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
@@ -74,6 +76,7 @@ impl Communicator {
             table: Table::default(),
             agreement,
             matching: Matching::default(),
+            departures: Departures::new(job.collectives.credit),
             next_deadline: None,
             patience: Patience::default(),
             promised: BTreeMap::new(),
@@ -107,6 +110,21 @@ impl Communicator {
     pub fn with_inquiries(mut self) -> Self {
         self.patience = Patience::Asks;
         self
+    }
+
+    /// Cuts tensors into such chunks from now on; what was submitted before keeps its own. All
+    /// ranks must change it between the same two operations: messages of one chunk do not answer
+    /// those of another.
+    pub fn set_chunk(&mut self, chunk: ByteCount) {
+        self.preference = self.preference.clone().with_chunk(chunk);
+        self.plans = Plans::default();
+    }
+
+    /// Lets so many bytes of gradients be on their way at once from now on, zero for any number;
+    /// each rank may have its own.
+    pub fn set_credit(&mut self, now: Instant, credit: ByteCount) {
+        self.departures.set_credit(credit);
+        self.let_go(now);
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
@@ -281,6 +299,7 @@ impl Communicator {
             },
         );
         self.promised.retain(|&(to, _), _| to != rank);
+        self.departures.forget(rank);
     }
 
     /// Fails every operation and refuses later ones. Nothing is sent or taken any more.
@@ -500,9 +519,15 @@ impl Communicator {
                     running.on_received(message, holes.as_ref(), desk);
                 });
             }
+            Event::StandsStill { to, tag } => {
+                self.departures.finished(to, tag);
+                self.let_go(now);
+            }
             Event::Sent { to, tag, missing } => {
+                self.departures.finished(to, tag);
                 let Some(Found { slot, message }) = self.table.find_out(to, tag) else {
                     self.promised.remove(&(to, tag));
+                    self.let_go(now);
                     return;
                 };
                 self.advance(now, slot, |running, _, desk| {
@@ -562,10 +587,36 @@ impl Communicator {
             endpoint: &mut self.endpoint,
             memory: &mut self.memory,
             policy: &self.policy,
+            departures: &mut self.departures,
         };
         happen(running, &mut self.stash, &mut desk);
         if running.is_complete() {
             self.end(slot, Ok(()));
+        }
+        self.let_go(now);
+    }
+
+    /// Sends what waits and whose turn has come.
+    fn let_go(&mut self, now: Instant) {
+        while let Some((to, tag)) = self.departures.next() {
+            let found = self.table.find_out(to, tag);
+            let running = found.and_then(|found| self.table.get_mut(found.slot));
+            let (Some(found), Some(running)) = (found, running) else {
+                // Its operation has failed.
+                self.departures.finished(to, tag);
+                continue;
+            };
+            let mut desk = Desk {
+                now,
+                endpoint: &mut self.endpoint,
+                memory: &mut self.memory,
+                policy: &self.policy,
+                departures: &mut self.departures,
+            };
+            running.depart(found.message, &mut desk);
+            if running.is_complete() {
+                self.end(found.slot, Ok(()));
+            }
         }
     }
 

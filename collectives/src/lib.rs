@@ -15,6 +15,7 @@
 //! - `plans`: plans that were made before.
 //! - `matching`: which send answers which receive.
 //! - [`scheduler`]: which message leaves next, and how many are on their way at once.
+//! - `departures`: what of a rank's gradients waits, and what has left.
 //! - `running`: executes a plan on the bytes of one operation.
 //! - [`holes`]: what stands in for a segment that was lost within the tolerance. [`hadamard`]: what
 //!   spreads it over others. `phases`: when less is tolerated.
@@ -31,6 +32,7 @@ mod broadcast;
 pub mod buffer;
 pub mod call;
 pub mod communicator;
+mod departures;
 mod direct;
 pub mod dtype;
 mod gather;

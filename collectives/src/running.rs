@@ -16,15 +16,16 @@ use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, Transform};
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::priority::{Policy, Shape, Tags};
+use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Share, Signature, Tag};
 
 use crate::agreement::Called;
 use crate::buffer::{Buffer, Place, Region};
+use crate::departures::Departures;
 use crate::dtype::ReduceOp;
 use crate::hadamard::Mixing;
 use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
@@ -36,6 +37,7 @@ use crate::operation::{
 };
 use crate::phases::Phases;
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
+use crate::scheduler::Post;
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
@@ -122,6 +124,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) memory: &'a mut Memory,
     pub(crate) policy: &'a Policy,
+    pub(crate) departures: &'a mut Departures,
 }
 
 /// Where a message out stands.
@@ -233,6 +236,7 @@ impl Running {
                     }
                     _ => Share::NONE,
                 },
+                urgency: self.urgency(inbound.region, desk.policy),
             };
             if let Some(early) = stash.take(inbound.from, tag) {
                 for (placement, payload) in early.segments() {
@@ -509,7 +513,7 @@ impl Running {
                 self.finish(gate, *region, desk);
             }
             for &at in opens {
-                self.send(at, desk);
+                self.ready(at, desk);
             }
             for &next in next {
                 if self.waits_no_more(next) {
@@ -580,6 +584,40 @@ impl Running {
         }
         if keeps {
             memory.previous.keep(key, region.offset, sum);
+        }
+    }
+
+    /// A message out may be sent: when its turn comes, if its layers are known.
+    fn ready(&mut self, at: usize, desk: &mut Desk<'_>) {
+        let outbound = self.plan.outbounds[at];
+        let urgency = match desk.endpoint.reach(outbound.to) {
+            Reach::Network => self.urgency(outbound.region, desk.policy),
+            Reach::Host => None,
+        };
+        let Some(urgency) = urgency else {
+            self.send(at, desk);
+            return;
+        };
+        let post = Post {
+            step: self.operation.step,
+            urgency,
+            bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
+        };
+        let tag = self.tag(outbound.part);
+        desk.departures.post(post, outbound.to, tag);
+    }
+
+    /// How soon a message is needed; `None` when its layers are not known.
+    fn urgency(&self, region: Region, policy: &Policy) -> Option<Urgency> {
+        let layers = &self.operation.layers;
+        let of_region = layers.within(region.offset..region.offset + region.bytes);
+        policy.urgency(of_region.map(|(_, layer)| layer), layers.count)
+    }
+
+    /// Sends a message out whose turn has come, unless it was sent.
+    pub(crate) fn depart(&mut self, at: usize, desk: &mut Desk<'_>) {
+        if self.stages[at] == Stage::Waiting {
+            self.send(at, desk);
         }
     }
 

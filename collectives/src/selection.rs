@@ -74,6 +74,11 @@ impl Preference {
         Self { hosts, ..self }
     }
 
+    /// The preference that cuts tensors into such chunks.
+    pub(crate) fn with_chunk(self, chunk: ByteCount) -> Self {
+        Self { chunk, ..self }
+    }
+
     /// Shorter messages are lossless whatever the tolerance.
     pub(crate) fn min_lossy_bytes(&self) -> usize {
         self.min_lossy.as_usize()

@@ -12,6 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
+use crate::grants::Granted;
 use crate::incoming::Wants;
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
@@ -150,6 +151,14 @@ pub enum Event {
         tag: Tag,
         /// The segments that the receiver did without, if any.
         missing: Option<Bitmap>,
+    },
+    /// All of a message that its receiver takes so far has arrived, and for a while nothing more
+    /// came of it: the receiver has not posted it, or takes others before it. Told once.
+    StandsStill {
+        /// Its receiver.
+        to: Rank,
+        /// Its tag.
+        tag: Tag,
     },
     /// A message came that is not the posted one.
     Mismatch {
@@ -359,12 +368,14 @@ impl Endpoint {
 
     /// Grants as much as may be on its way.
     fn grant(&mut self, now: Instant) {
-        while let Some((place, message, most)) = self.common.grants.take() {
-            let at = place as usize;
+        while let Some(next) = self.common.grants.take() {
+            let at = next.place as usize;
             let peer = &mut self.peers[at];
             let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
-            if peer.receiver.grant(message, most, &mut scene) == Wants::More {
-                self.common.grants.wait(place, message);
+            let wants = peer.receiver.grant(next.message, next.most, &mut scene);
+            if wants == Wants::More {
+                let Granted { turn, place, .. } = next;
+                self.common.grants.wait(turn, place, next.message);
             }
             self.touch(now, at);
         }
@@ -390,7 +401,8 @@ impl Endpoint {
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
-        self.common.grants.settle(peer.receiver.expected());
+        let expected = peer.receiver.expected();
+        self.common.grants.settle(at as u32, expected);
         let mut lost = Peer {
             standing: Standing::Failed,
             talks: peer.talks,
@@ -519,7 +531,7 @@ impl Endpoint {
                 },
             });
         }
-        if peer.sender.has_sent() {
+        if peer.sender.has_news() {
             self.collect_sent(at);
         }
     }
@@ -599,6 +611,9 @@ impl Endpoint {
                 }
                 let control = peer.sender.poll_control(now, &peer.rtt, settings, body);
                 if let Some(header) = control {
+                    if peer.sender.has_news() {
+                        self.collect_sent(at);
+                    }
                     return Some((at, header));
                 }
             }
@@ -611,14 +626,16 @@ impl Endpoint {
 
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
         header.source = self.common.network.identity.rank;
-        header.class = CONTROL;
+        if header.kind != Kind::Probe {
+            header.class = CONTROL;
+        }
         header.checksum = 0;
         let peer = &mut self.peers[at];
         header.entropy = peer.sender.take_entropy();
         let transmit = Transmit {
             to: peer.rank,
-            class: CONTROL,
-            dscp: self.common.network.policy.dscp_of(CONTROL, Ecn::Ect),
+            class: header.class,
+            dscp: (self.common.network.policy).dscp_of(header.class, Ecn::Ect),
             ecn: Ecn::Ect,
             entropy: header.entropy,
             template: header,

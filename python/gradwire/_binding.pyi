@@ -116,6 +116,17 @@ class Backend(_Backend):
     def job_tolerance(self) -> float:
         """Return the share of a gradient message that the job lets be missing."""
 
+    def tune(self, step_seconds: float) -> tuple[bool, int, int]:
+        """Ask the job's tuning what comes next: whether to measure it, chunk, credit in bytes.
+
+        ``step_seconds`` is what a step with the last answer took; it does not matter the first
+        time. Where nothing is to be measured the answer is the best, and final. Nothing changes by
+        asking: one rank asks, and tells the others.
+        """
+
+    def reschedule(self, chunk: int, credit: int) -> None:
+        """Change chunk and credit, in bytes, on every rank between the same two operations."""
+
 class Message(Work):
     """A message between two ranks on its way."""
 

@@ -28,6 +28,7 @@ from gradwire.gradients import (
     state_of,
     tolerances,
 )
+from gradwire.tuning import Tuning
 
 __all__ = ["GradientHook", "LayerOrder", "all_reduce_hook", "backend_of", "register"]
 
@@ -105,6 +106,7 @@ class GradientHook:
         self._cut_anew = False
         self._cuts: dict[tuple[object, ...], list[_Piece]] = {}
         self._residuals = Residuals(self._backend)
+        self._tuning = Tuning(self._group, self._backend)
 
     def all_reduce(self, bucket: dist.GradBucket) -> Reduced:
         """Start the all-reduce of one bucket; the future holds the averaged bucket."""
@@ -155,6 +157,8 @@ class GradientHook:
 
     def _begin_step(self) -> None:
         self._wire_step = next_step()
+        if self._tuning.begin_step():  # other chunks, other parts of a tensor that are one's own
+            self._cut_anew = True
         if self._cut_anew:  # what is owed to messages of before, none of which is on its way
             self._residuals.collect()
             self._cut_anew = False

@@ -102,6 +102,13 @@ def without_stacks() -> None:
     os.environ.setdefault("TORCH_INCLUDE_STACK_TRACE", "0")
 
 
+def as_if_alone(port: int) -> None:
+    """Say what ``torchrun`` would of a launch of one process, unless a launcher has spoken."""
+    if not os.environ.get("RANK") and not os.environ.get("WORLD_SIZE"):
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
 def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
     """Return the first variable that is not empty, with its value; else the first, empty."""
     found = ((name, variables[name]) for name in names if variables.get(name))

@@ -219,6 +219,27 @@ class Rank:
         """Read the job's loss tolerance."""
         return _core[0].gw_job_tolerance(self._open_handle())
 
+    def tune(self, step_seconds: float) -> tuple[bool, int, int]:
+        """Ask what to measure next, or to keep; whether there is more to try, chunk, credit."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        out = native.Schedule()
+        trying = _core[0].gw_tune(
+            self._open_handle(), step_seconds, ctypes.byref(out), error, len(error)
+        )
+        if trying < 0:
+            raise RuntimeError(error.value.decode())
+        return trying > 0, out.chunk, out.credit
+
+    def reschedule(self, chunk: int, credit: int) -> None:
+        """Change chunk and credit of what is submitted from now on."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        schedule = native.Schedule(chunk, credit)
+        changed = _core[0].gw_reschedule(
+            self._open_handle(), ctypes.byref(schedule), error, len(error)
+        )
+        if changed < 0:
+            raise RuntimeError(error.value.decode())
+
     def _open_handle(self) -> int:
         if self._handle is None:
             raise RuntimeError(
@@ -384,6 +405,14 @@ class Backend(_Backend):
     def job_tolerance(self) -> float:
         """Read the job's loss tolerance."""
         return self._core.job_tolerance()
+
+    def tune(self, step_seconds: float) -> tuple[bool, int, int]:
+        """Ask the job's tuning what comes next; see the stub of the compiled binding."""
+        return self._core.tune(step_seconds)
+
+    def reschedule(self, chunk: int, credit: int) -> None:
+        """Change chunk and credit; see the stub of the compiled binding."""
+        self._core.reschedule(chunk, credit)
 
     # What PyTorch calls.
 

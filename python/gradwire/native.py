@@ -101,6 +101,12 @@ class Opening(ctypes.Structure):
     )
 
 
+class Schedule(ctypes.Structure):
+    """``gw_schedule``."""
+
+    _fields_ = tuple((name, c_uint64) for name in ("chunk", "credit"))
+
+
 _ERROR = (c_char_p, c_size_t)
 _FUNCTIONS = {
     "gw_open": (c_void_p, (POINTER(Opening), *_ERROR)),
@@ -115,6 +121,8 @@ _FUNCTIONS = {
     "gw_trace_json": (c_void_p, (c_void_p,)),
     "gw_text_free": (None, (c_void_p,)),
     "gw_residual_take": (c_int, (c_void_p, c_uint64, c_uint32, c_void_p, c_size_t, *_ERROR)),
+    "gw_tune": (c_int, (c_void_p, c_double, POINTER(Schedule), *_ERROR)),
+    "gw_reschedule": (c_int, (c_void_p, POINTER(Schedule), *_ERROR)),
     "gw_abort": (None, (c_void_p, c_char_p)),
     "gw_close": (None, (c_void_p,)),
     "gw_operation_bytes": (c_size_t, ()),

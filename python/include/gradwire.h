@@ -206,7 +206,8 @@ void gw_counters_read(gw_rank* rank, gw_counters* out);
  * message whose layers are known, "loss.layer_tolerances" say how much of that. */
 double gw_job_tolerance(gw_rank* rank);
 
-/* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text. */
+/* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text; chunk and
+ * credit are those of now. */
 size_t gw_job_json(gw_rank* rank, char* out, size_t len);
 
 /* What the flight recorder holds now, as a JSON object: the form of `gradwire trace show`. Null
@@ -225,6 +226,22 @@ void gw_abort(gw_rank* rank, const char* reason);
  * when the tensor had another type or length. */
 int gw_residual_take(gw_rank* rank, uint64_t tensor_key, uint32_t dtype, void* values,
                      size_t bytes, char* error, size_t error_len);
+
+/* How much of a tensor is one message, and how much of that is on its way at once. */
+typedef struct {
+  uint64_t chunk;  /* collectives.chunk in bytes */
+  uint64_t credit; /* collectives.credit in bytes; 0 is unbounded */
+} gw_schedule;
+
+/* What the job's tuning (collectives.tuning) tries next, once steps with what it said last took
+ * `step_seconds` each. 1: `out` is to be measured; 0: `out` is to be kept, there is no further
+ * trial; negative on failure. The first call says what to measure first, whatever it is given.
+ * Nothing changes by asking: one rank asks, and tells the others. */
+int gw_tune(gw_rank* rank, double step_seconds, gw_schedule* out, char* error, size_t error_len);
+
+/* Changes chunk and credit of what is submitted from now on; every rank must do so between the same
+ * two operations. 0, negative on failure. */
+int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_t error_len);
 
 /* Lets what is on its way finish, joins every thread, frees the rank. */
 void gw_close(gw_rank* rank);

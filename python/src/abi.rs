@@ -20,6 +20,7 @@ use gradwire_collectives::holes::Hole;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::log::{self, Level};
+use gradwire_runtime::tuner::Point;
 use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
@@ -90,6 +91,17 @@ const NO_ERROR_TEXT: ErrorOut = ErrorOut {
 pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
     // SAFETY: the caller vouches for the pointer.
     unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
+}
+
+/// The rank behind a pointer, which must have joined its job.
+///
+/// # Safety
+/// As [`borrowed`].
+pub(crate) unsafe fn joined(rank: *const GwRank) -> Result<Arc<LocalRank>, String> {
+    // SAFETY: the caller vouches for the pointer.
+    let rank = unsafe { borrowed(rank) }?;
+    rank.joined()
+        .ok_or_else(|| "this rank has not joined its job".to_owned())
 }
 
 /// See `gw_open` in the header.
@@ -439,7 +451,13 @@ pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
 pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
     guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank.
-        let flat = unsafe { borrowed(rank) }?.job.flat();
+        let rank = unsafe { borrowed(rank) }?;
+        let mut job = rank.job.clone();
+        if let Some(rank) = rank.joined() {
+            let Point { chunk, credit } = rank.schedule();
+            (job.collectives.chunk, job.collectives.credit) = (chunk, credit);
+        }
+        let flat = job.flat();
         let json = serde_json::to_string(&flat).map_err(|error| error.to_string())?;
         // SAFETY: the header asks for a valid buffer.
         Ok(unsafe { text::write(&json, out, len) })

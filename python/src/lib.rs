@@ -3,7 +3,7 @@
 //! Start here:
 //! - [`abi`]: the entry points. Each catches panics and refuses null and invalid arguments.
 //! - `layout`: the structures of the header, field by field.
-//! - [`residuals`]: one more entry point, for checkpoints.
+//! - [`residuals`]: one more entry point, for checkpoints; [`tuning`]: two, for the first steps.
 //! - `operation`: from a C operation to one of `gradwire-collectives`.
 //!
 //! What is not here: what the operations do (`gradwire-collectives`, `gradwire-runtime`), and the
@@ -14,3 +14,4 @@ pub mod layout;
 mod operation;
 pub mod residuals;
 mod text;
+pub mod tuning;

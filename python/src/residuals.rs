@@ -8,13 +8,11 @@
 )]
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::Arc;
 
 use gradwire_collectives::dtype::DType;
 use gradwire_collectives::holes::Residual;
-use gradwire_runtime::LocalRank;
 
-use crate::abi::{ErrorOut, GwRank, borrowed, guarded};
+use crate::abi::{ErrorOut, GwRank, guarded, joined};
 use crate::operation::{dtype, slice_mut};
 
 /// See `gw_residual_take` in the header.
@@ -46,15 +44,6 @@ pub unsafe extern "C" fn gw_residual_take(
         Ok(1)
     });
     taken.unwrap_or(-1)
-}
-
-/// # Safety
-/// As [`borrowed`].
-unsafe fn joined(rank: *const GwRank) -> Result<Arc<LocalRank>, String> {
-    // SAFETY: the caller vouches for the pointer.
-    let rank = unsafe { borrowed(rank) }?;
-    rank.joined()
-        .ok_or_else(|| "this rank has not joined its job".to_owned())
 }
 
 fn fits(residual: &Residual, element: DType, bytes: usize) -> Result<(), String> {

@@ -13,6 +13,7 @@
 //! - [`counters`]: everything that was counted, in one place.
 //! - [`metrics`]: the same by peer and class, for those who watch.
 //! - [`log`]: lines for people on standard error, and how many of them.
+//! - [`tuner`]: chunk and credit, found in a job's first steps.
 //! - [`trace`]: the flight recorder: the last operations, for whoever asks why one did not end.
 //!
 //! What is not here: how operations work (`gradwire-collectives`), how packets travel
@@ -29,6 +30,7 @@ pub mod rank;
 mod seat;
 mod start;
 pub mod trace;
+pub mod tuner;
 mod vicinity;
 mod vigil;
 

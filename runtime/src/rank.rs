@@ -18,6 +18,7 @@ use gradwire_transport::faults::Faults;
 use gradwire_transport::http::Server;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{Life, Neighbours, Terms};
+use gradwire_tuning::surface::Point;
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
@@ -28,6 +29,7 @@ use crate::pool::Pool;
 use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
 use crate::start::{self, Name};
 use crate::trace::{Dump, Recorder};
+use crate::tuner::{Advice, Tuner};
 use crate::vicinity::{self, Pace};
 use crate::vigil::Vigil;
 
@@ -81,6 +83,8 @@ pub struct LocalRank {
     pending: Arc<Pending>,
     watch: Arc<Watch>,
     watched_at: Mutex<Option<Server>>,
+    schedule: Mutex<Point>,
+    tuner: Mutex<Tuner>,
 }
 
 impl LocalRank {
@@ -138,6 +142,8 @@ impl LocalRank {
         let watched_at = metrics::open(job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
+            schedule: Mutex::new(Tuner::own_point(&job)),
+            tuner: Mutex::new(Tuner::new(&job)),
             rank,
             wire,
             job,
@@ -247,6 +253,35 @@ impl LocalRank {
         let counted = self.ask(|seat| Counters::of(seat.communicator().endpoint()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
         counted.unwrap_or_default().with_driver(driver)
+    }
+
+    /// Chunk and credit of operations that are submitted now.
+    pub fn schedule(&self) -> Point {
+        *self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes chunk and credit of operations that are submitted from now on. All ranks must do so
+    /// between the same two operations.
+    pub fn reschedule(&self, point: Point) {
+        let schedule = self.schedule.lock();
+        *schedule.unwrap_or_else(PoisonError::into_inner) = point;
+        self.inbox.with(|link| {
+            let change = move |seat: &mut Seat, now| {
+                let communicator = seat.communicator_mut();
+                communicator.set_chunk(point.chunk);
+                communicator.set_credit(now, point.credit);
+            };
+            let _ = link.submit(Box::new(change));
+        });
+    }
+
+    /// What the job's tuning tries next, once a step with what it said last took `step` on
+    /// average. Nothing changes by asking: one rank asks, and tells the others.
+    pub fn tune(&self, step: Duration) -> Advice {
+        let tuner = self.tuner.lock();
+        tuner
+            .unwrap_or_else(PoisonError::into_inner)
+            .advise(step.as_secs_f64())
     }
 
     /// Gives away what error feedback keeps of a tensor: the next step no longer adds it. `None`

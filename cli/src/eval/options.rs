@@ -55,6 +55,9 @@ pub struct Dlcp {
     /// Folder of the report; made where it is missing.
     #[arg(long, value_name = "DIR", default_value = "out/eval-dlcp")]
     pub out: PathBuf,
+    /// Folder of plans that stand for those of the same names, which DIR/plans has.
+    #[arg(long, value_name = "DIR")]
+    pub plans: Option<PathBuf>,
     /// Cells that run at the same time; without it, one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,

@@ -1,6 +1,9 @@
 //! The plans of the evaluation, as text that `gradwire sim sweep` reads too.
 
+use std::path::Path;
+
 use crate::exit::Failure;
+use crate::sim::files;
 use crate::sim::sweep::cells::{self, Cell};
 use crate::sim::sweep::plan;
 
@@ -29,6 +32,10 @@ macro_rules! plan {
 pub const SCHEDULING: Plan = plan!("scheduling.toml", 4.0);
 /// Two models at two rates.
 pub const SCHEDULING_QUICK: Plan = plan!("scheduling-quick.toml", 1.0);
+/// Every chunk with every credit.
+pub const SEARCH: Plan = plan!("search.toml", 0.6);
+/// A small grid.
+pub const SEARCH_QUICK: Plan = plan!("search-quick.toml", 0.3);
 /// All models by all transports on 144 hosts.
 pub const FABRIC: Plan = plan!("fabric.toml", 8.0);
 /// One model by all transports.
@@ -38,14 +45,44 @@ pub const STEPS: Plan = plan!("steps.toml", 8.0);
 /// Part by part, one model.
 pub const STEPS_QUICK: Plan = plan!("steps-quick.toml", 3.0);
 
+/// A plan that is run: one of this program, or what somebody made of it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its file's name.
+    pub name: &'static str,
+    /// What it says.
+    pub text: String,
+    /// CPU seconds of one of its cells, about.
+    pub cell_s: f64,
+}
+
 impl Plan {
+    /// The plan, or the file of its name in a folder where that has one.
+    ///
+    /// # Errors
+    /// [`Failure`] when the file is there and cannot be read.
+    pub fn read(&self, folder: Option<&Path>) -> Result<Written, Failure> {
+        let changed = folder.map(|folder| folder.join(self.name));
+        let text = match changed.filter(|path| path.exists()) {
+            Some(path) => files::text(&path)?,
+            None => self.text.to_owned(),
+        };
+        Ok(Written {
+            name: self.name,
+            text,
+            cell_s: self.cell_s,
+        })
+    }
+}
+
+impl Written {
     /// Its cells.
     ///
     /// # Errors
-    /// [`Failure`] where this version's plan is not one of this version's sweeps.
+    /// [`Failure`] names the line that is wrong.
     pub fn cells(&self) -> Result<Vec<Cell>, Failure> {
         let wrong = |error| Failure::Usage(format!("the plan {}: {error}", self.name));
-        let plan = plan::Plan::from_toml(self.text).map_err(wrong)?;
+        let plan = plan::Plan::from_toml(&self.text).map_err(wrong)?;
         cells::of(&plan).map_err(wrong)
     }
 }
@@ -70,7 +107,8 @@ mod tests {
             if let Err(error) = cells::check(&written) {
                 panic!("{}: {error}", plan.name);
             }
-            let cells = plan.cells().expect(plan.name);
+            let cells = plan.read(None).and_then(|plan| plan.cells());
+            let cells = cells.expect(plan.name);
             assert!(!cells.is_empty(), "{} has cells", plan.name);
             let named = cells.iter().all(|cell| cell.case.is_some());
             assert!(named, "{}: the cases have names", plan.name);
@@ -85,7 +123,10 @@ mod tests {
                 continue;
             };
             let seconds = |plans: &[Plan]| -> f64 {
-                let cells = |plan: &Plan| plan.cells().expect(plan.name).len();
+                let cells = |plan: &Plan| {
+                    let cells = plan.read(None).and_then(|plan| plan.cells());
+                    cells.expect(plan.name).len()
+                };
                 plans
                     .iter()
                     .map(|plan| plan.cell_s * cells(plan) as f64)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::plans::Plan;
+use super::plans::Written;
 use crate::exit::Failure;
 use crate::sim::sweep::cells::Cell;
 use crate::sim::sweep::crew;
@@ -30,7 +30,7 @@ impl Work {
     ///
     /// # Errors
     /// [`Failure`] where the plan is wrong.
-    pub fn add(&mut self, plan: &Plan) -> Result<(), Failure> {
+    pub fn add(&mut self, plan: &Written) -> Result<(), Failure> {
         for cell in plan.cells()? {
             if self.cells.iter().all(|(known, _)| known.id != cell.id) {
                 self.cells.push((cell, plan.cell_s));
@@ -70,6 +70,11 @@ impl Work {
         });
         progress.finish_and_clear();
         ran
+    }
+
+    /// CPU seconds that its cells take, about.
+    pub fn seconds(&self) -> f64 {
+        self.cells.iter().map(|(_, seconds)| seconds).sum()
     }
 
     /// One line a cell: its id, whether it is finished, what it is.

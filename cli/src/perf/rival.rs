@@ -99,14 +99,7 @@ fn missing(rival: &str, message: String) -> Failure {
 }
 
 fn python(comparison: &Comparison) -> PathBuf {
-    let active = || {
-        Environment::read()
-            .virtual_env
-            .map(|path| path.join("bin/python"))
-    };
-    let local = || Some(PathBuf::from(".venv/bin/python")).filter(|path| path.exists());
-    let given = comparison.python.clone().or_else(active).or_else(local);
-    given.unwrap_or_else(|| PathBuf::from("python3"))
+    Environment::read().python(comparison.python.as_deref())
 }
 
 /// One process, mpirun, which starts all ranks and speaks for them.

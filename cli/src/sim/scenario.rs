@@ -39,8 +39,9 @@ pub struct Scenario {
     /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it. Several run side by side
     /// with " + " between them; each job of training steps is measured by itself.
     pub workload: String,
-    /// Another workload beside it, which loads the fabric but is in no percentile. Beside training
-    /// steps its flows are cut off when the last step has ended.
+    /// Another workload beside it, which loads the fabric but is in no percentile; several with
+    /// " + " between them. Beside training steps its flows are cut off when the last step has
+    /// ended.
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
@@ -170,8 +171,9 @@ impl Scenario {
         }
         let mut workload = files::workload(&self.workload, &mut fabric, self.seed)?;
         let (flows, tasks) = (workload.flows.len(), tasks_by_host(&workload));
-        if let Some(text) = &self.background {
-            let background = files::workload(text, &mut fabric, self.seed ^ BACKGROUND_SEED)?;
+        for (number, text) in (1..).zip(self.backgrounds()) {
+            let seed = self.seed ^ BACKGROUND_SEED.wrapping_mul(number);
+            let background = files::workload(text, &mut fabric, seed)?;
             workload = workload.with_background(background);
         }
         let setup = Setup {
@@ -190,6 +192,12 @@ impl Scenario {
             flows,
             tasks,
         })
+    }
+
+    /// The workloads of the background, one by one.
+    pub fn backgrounds(&self) -> impl Iterator<Item = &str> {
+        let all = self.background.iter();
+        all.flat_map(|text| text.split(" + ")).map(str::trim)
     }
 
     /// Runs what was loaded. A run that was stopped at its limit is no error here: its summary says
@@ -465,6 +473,20 @@ mod tests {
         assert_eq!(plain.words(&[]), ["a", "b"]);
         let two = ["ndp".to_owned(), "roce".to_owned()];
         assert_eq!(plain.words(&two), ["a", "b", "--transports", "ndp,roce"]);
+    }
+
+    #[test]
+    fn several_workloads_load_the_fabric_at_once() {
+        let alone = |background: &str| {
+            let scenario = Scenario {
+                background: Some(background.to_owned()),
+                ..Scenario::new("single:8@25G", "one:2MB")
+            };
+            let loaded = scenario.load().expect("it makes sense");
+            loaded.setup.workload.flows.len() - loaded.flows
+        };
+        assert_eq!(alone("incast:3x64KB"), 3);
+        assert_eq!(alone("incast:3x64KB + permutation:1MB"), 11);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `gradwire tune loss`: runs a training script again and again under losses, until it is known what
-//! its metric bears.
+//! `gradwire tune loss`: runs a training script again and again under losses, until it is known
+//! what its metric bears.
 //!
 //! Start here:
 //! - [`run`]: asks `gradwire_tuning` for the next trial, runs it, keeps it, and tells the result.
@@ -16,10 +16,10 @@ pub mod page;
 pub mod told;
 pub mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, Mtu, Wire};
 use gradwire_protocol::units::Share;
 use gradwire_tuning::tolerance::judge::{Better, Goal, Looks, Verdict};
 use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
@@ -117,17 +117,29 @@ fn job_path(options: &Loss) -> PathBuf {
     given.unwrap_or_else(|| PathBuf::from("job.toml"))
 }
 
+/// The largest packet of trials whose job leaves it open: as on most networks between hosts. Larger
+/// ones, or memory of one host, would leave a message with too few packets to lose one of.
+const PACKET: u32 = 1_500;
+
 /// The job in a file, if there is one, without what a trial sets.
-fn base(path: &PathBuf) -> Result<Job, Failure> {
+fn base(path: &Path) -> Result<Job, Failure> {
     let mut job = match path.exists() {
         true => job::read(path)?,
         false => Job::default(),
     };
     let default = Job::default();
     job.tolerance = Share::NONE;
+    job.loss.layer_tolerances = default.loss.layer_tolerances;
+    job.loss.tight_tolerance = default.loss.tight_tolerance;
     job.faults.drop = default.faults.drop;
     job.faults.burst = default.faults.burst;
     job.faults.seed = default.faults.seed;
+    if job.transport.mtu == Mtu::Auto {
+        job.transport.mtu = Mtu::Bytes(PACKET);
+    }
+    if job.transport.wire == Wire::Auto {
+        job.transport.wire = Wire::Udp;
+    }
     Ok(job)
 }
 

@@ -32,10 +32,7 @@ pub fn run(options: &Schedule) -> Result<(), Failure> {
         // What cannot be written is better known now.
         crate::perf::tune::read(path)?;
     }
-    let axes = Axes {
-        chunk: options.chunk,
-        credit: options.credit,
-    };
+    let axes = runs.axes()?;
     let search = Search::new(axes, usize::from(options.trials), options.scenario.seed);
     let found = if options.grid {
         on_grid(&runs, axes, search)

@@ -3,6 +3,7 @@
 mod applying;
 mod command_line;
 mod doctor;
+mod evaluating;
 mod failing;
 mod golden;
 mod measuring;
@@ -10,8 +11,10 @@ mod models;
 mod namespaces;
 mod probing;
 mod processes;
+mod schedules;
 mod sim;
 mod sweep;
 mod switch;
 mod tracing;
+mod tuning;
 mod watching;

@@ -104,6 +104,81 @@ fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
 }
 
 #[test]
+fn what_cannot_be_recorded_is_refused_with_what_to_do() {
+    let script = file("train.py", "print('no training')\n");
+    let script = script.to_str().expect("a plain path");
+    for (words, code, said) in [
+        (
+            &["missing.py"][..],
+            2,
+            "`missing.py` is no file; give a Python script",
+        ),
+        (
+            &["torchrun", "train.py"],
+            2,
+            "torchrun --nproc-per-node 2 -m gradwire.record",
+        ),
+        (&["--steps", "2", script], 2, "3..=10000"),
+        (&["--out", "mine.txt", script], 2, "names that end in .csv"),
+        (
+            &["--python", "/no/python", script],
+            5,
+            "cannot start /no/python",
+        ),
+        (
+            &["--python", "/bin/false", script],
+            5,
+            "needs a Python with gradwire and PyTorch",
+        ),
+        (&[], 2, "<SCRIPT>..."),
+    ] {
+        let output = run(&[&["model", "record"], words].concat());
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// The recorder itself is tested in Python; here one that tells what a recorder may.
+#[test]
+fn what_the_recorder_tells_is_the_outcome() {
+    let script = file("trained.py", "");
+    let script = script.to_str().expect("a plain path");
+    let table = "layer,parameters,forward_ns,backward_ns,tensor\na,8,1000,2000,weight\n";
+    let out = file("told.csv", table);
+    let out = out.to_str().expect("a plain path");
+    let record = |told: &str, words: &[&str]| {
+        let python = file(
+            "python",
+            &format!("#!/bin/sh\necho noise >&2\necho '{told}'\n"),
+        );
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&python, mode).expect("it is ours");
+        let python = python.to_str().expect("a plain path").to_owned();
+        let options = ["model", "record", "--python", &python, "--out", out];
+        run(&[&options[..], words, &[script]].concat())
+    };
+    let done = r#"{"out": "told.csv", "rows": 1, "steps": 20, "iteration_us": 3.5}"#;
+    let text = String::from_utf8_lossy(&record(done, &[]).stdout).into_owned();
+    assert!(text.contains("8 parameters in 1 layers, forward 0.001 ms, backward 0.002 ms"));
+    assert!(
+        text.contains("gradwire sim run single:8@25G step:"),
+        "{text}"
+    );
+    let object = objects(&record(done, &["--json"])).remove(0);
+    assert_eq!(
+        (&object["parameters"], &object["steps"]),
+        (&8.into(), &20.into())
+    );
+    let failed = record(
+        r#"{"error": "train.py: it ended after 1 of 20 steps"}"#,
+        &[],
+    );
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(errors(&failed).contains("error: check failed: train.py: it ended after 1 of 20"));
+}
+
+#[test]
 fn steps_of_a_users_table_are_simulated_and_told() {
     let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
     let path = file("trained.csv", table);
@@ -170,4 +245,37 @@ fn steps_that_cannot_be_are_refused_with_one_line() {
         "dctcp",
     ];
     assert_eq!(run(&dctcp).status.code(), Some(2));
+}
+
+#[test]
+fn jobs_side_by_side_are_measured_each_and_their_background_is_cut_off() {
+    let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
+    let path = file("jobs.csv", table);
+    let path = path.to_str().expect("a plain path");
+    let jobs = [
+        format!("step:{path}:ddp,steps=2@hosts=0-3"),
+        format!("step:{path}:ps=1,steps=3@hosts=3-7"),
+    ];
+    let line = jobs.join(" + ");
+    let words = ["sim", "run", "single:8@100G", &line, "--json"];
+    let background = "poisson:websearch@0.1:1s + incast:2x20KB,every=100us,for=1s";
+    let beside = ["--background", background, "--transport"];
+    for transport in ["gradwire", "dctcp", "pfabric", "ndp", "roce"] {
+        let words = [&words[..], &beside[..], &[transport]].concat();
+        let summary = objects(&run(&words)).remove(0);
+        let training = [&summary["training"], &summary["training_beside"][0]];
+        for (training, (job, steps)) in training.into_iter().zip(jobs.iter().zip([2, 3])) {
+            assert_eq!(training["job"], job.as_str(), "{transport}");
+            let ended = training["iterations_us"].as_array().map(Vec::len);
+            assert_eq!(ended, Some(steps), "{transport}: {training}");
+            let mean = training["fct_us"]["mean"].as_f64();
+            assert!(
+                mean.is_some_and(|mean| mean > 1.0),
+                "{transport}: {training}"
+            );
+        }
+        let flows = |key: &str| summary[key].as_u64().expect("it is a count");
+        assert!(flows("background_finished") < flows("background_flows"));
+        assert!(flows("background_finished") > 0, "{transport}");
+    }
 }

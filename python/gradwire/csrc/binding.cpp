@@ -139,7 +139,17 @@ void bind_backend(py::module_& module) {
            [](Backend& backend) {
              return py::module_::import("json").attr("loads")(backend.core().job_json());
            })
-      .def("job_tolerance", [](Backend& backend) { return backend.core().job_tolerance(); });
+      .def("job_tolerance", [](Backend& backend) { return backend.core().job_tolerance(); })
+      .def(
+          "tune",
+          [](Backend& backend, double step_seconds) { return backend.core().tune(step_seconds); },
+          py::arg("step_seconds"), NoGil())
+      .def(
+          "reschedule",
+          [](Backend& backend, uint64_t chunk, uint64_t credit) {
+            backend.core().reschedule(chunk, credit);
+          },
+          py::arg("chunk"), py::arg("credit"), NoGil());
   bind_gradients(backend);
 }
 

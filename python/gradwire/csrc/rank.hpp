@@ -16,6 +16,7 @@
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace gradwire {
@@ -152,6 +153,25 @@ class Rank {
                                        residual.values, residual.bytes, error.data(), error.size());
     if (taken < 0) throw std::runtime_error(error.data());
     return taken > 0;
+  }
+
+  // What to measure next, or to keep: whether there is more to try, chunk, credit.
+  std::tuple<bool, uint64_t, uint64_t> tune(double step_seconds) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    gw_schedule schedule{};
+    const int trying =
+        gw_tune(open_handle(), step_seconds, &schedule, error.data(), error.size());
+    if (trying < 0) throw std::runtime_error(error.data());
+    return {trying > 0, schedule.chunk, schedule.credit};
+  }
+
+  void reschedule(uint64_t chunk, uint64_t credit) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    const gw_schedule schedule{chunk, credit};
+    if (gw_reschedule(open_handle(), &schedule, error.data(), error.size()) < 0)
+      throw std::runtime_error(error.data());
   }
 
   std::string job_json() {

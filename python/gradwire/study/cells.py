@@ -62,7 +62,11 @@ class Cell:
 
     def job(self) -> str:
         """Write the job file of this cell."""
-        lines = [f'name = "{self.task}"', f"tolerance = {self.tolerance}", f'holes = "{self.holes}"']
+        lines = [
+            f'name = "{self.task}"',
+            f"tolerance = {self.tolerance}",
+            f'holes = "{self.holes}"',
+        ]
         lines += ["[transport]", 'wire = "udp"', "mtu = 1500", "[loss]"]
         if self.part != "bounded":
             lines += ['min_message = "0B"', "protected_share = 0.0", "protected_back_layers = 0.0"]
@@ -74,8 +78,8 @@ class Cell:
 
 
 def grid() -> list[Cell]:
-    """List every cell, those first that others are compared with."""
-    return sorted(_all(), key=lambda cell: (cell.drop > 0.0, cell.part != "all"))
+    """List every cell: those first that others are compared with, then seed by seed."""
+    return sorted(_all(), key=lambda cell: (cell.drop > 0.0, cell.seed, cell.part != "all"))
 
 
 def quick() -> list[Cell]:

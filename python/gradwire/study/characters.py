@@ -15,13 +15,13 @@ WIDTH = 64
 LENGTH = 32
 LAYERS = 2
 BATCH = 16
-STEPS = 200
+STEPS = 160
 PLAYS = (
     *("as_you_like_it", "hamlet", "julius_caesar", "lear", "macbeth"),
     *("midsummer_nights_dream", "much_ado_about_nothing", "romeo_and_juliet"),
 )
 VALIDATION_PLAY = "othello"
-VALIDATION_WINDOWS = 256
+VALIDATION_WINDOWS = 192
 
 
 class Transformer(nn.Module):
@@ -69,10 +69,10 @@ class Characters(Task):
     plan = Plan(
         steps=STEPS,
         steps_per_epoch=STEPS,
-        score_every=10,
+        score_every=16,
         metric="loss",
         higher_is_better=False,
-        margin=0.02,
+        margin=0.03,
         front=("character.", "position.", "blocks.0."),
     )
 
@@ -89,7 +89,7 @@ class Characters(Task):
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Use AdamW, as transformers are trained."""
-        return torch.optim.AdamW(model.parameters(), lr=3e-3)
+        return torch.optim.AdamW(model.parameters(), lr=1e-2)
 
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:
         """Draw where windows begin; every rank draws others."""

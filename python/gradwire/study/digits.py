@@ -38,10 +38,10 @@ class Digits(Task):
     plan = Plan(
         steps=EPOCHS * (TRAINING // (4 * BATCH)),
         steps_per_epoch=TRAINING / (4 * BATCH),
-        score_every=8,
+        score_every=10,
         metric="accuracy",
         higher_is_better=True,
-        margin=0.005,
+        margin=0.01,
         front=("0.", "3."),
     )
 
@@ -63,8 +63,8 @@ class Digits(Task):
         return network()
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Use what the example uses, at a constant rate."""
-        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        """Use AdamW: the example's SGD, at a rate that learns as much in 3 epochs, may diverge."""
+        return torch.optim.AdamW(model.parameters(), lr=2e-3)
 
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:
         """Shuffle alike on all ranks, and take turns."""

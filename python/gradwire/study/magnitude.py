@@ -5,8 +5,6 @@ comparison both are lost here, before an all-reduce that loses nothing: blocks o
 are ordered by their mean magnitude, and in the half that is meant each block is zeroed by chance.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 

@@ -83,10 +83,12 @@ def _hook(
 def _steps(cell: Cell, task: Task, model: DistributedDataParallel, report: Report) -> None:
     share = Share(dist.get_rank(), WORLD)
     optimizer = task.optimizer(model)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, task.plan.steps)
     for number, batch in enumerate(task.batches(cell.seed, share), 1):
         optimizer.zero_grad()
         task.loss(model, batch).backward()
         optimizer.step()
+        schedule.step()
         if number % task.plan.score_every == 0 or number == task.plan.steps:
             report.curve.append((number, _score(task, model.module, share)))
 

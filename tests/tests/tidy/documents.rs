@@ -9,12 +9,13 @@ use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "benches/README.md",
+    "docs/evaluation.md",
     "docs/faults.md",
     "docs/from-gloo-or-nccl.md",
     "docs/parameter-server.md",

@@ -19,7 +19,10 @@ pub type Digests = BTreeMap<PathBuf, String>;
 pub fn files(scenario: &Scenario) -> Vec<PathBuf> {
     let fields = json!(scenario);
     let named = NAMING.iter().filter_map(|field| fields[field].as_str());
-    named.flat_map(read_with).collect()
+    named
+        .flat_map(|name| name.split(" + "))
+        .flat_map(read_with)
+        .collect()
 }
 
 fn read_with(name: &str) -> Vec<PathBuf> {

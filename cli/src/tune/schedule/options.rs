@@ -23,12 +23,13 @@ cannot be overtaken; little credit leaves the wire idle, much credit is a queue 
 arrival. Which point is tried next is decided by Bayesian optimisation: a Gaussian process over
 the logarithms, expected improvement, as in ByteScheduler (SOSP'19).
 
-With scale=N in the workload, tensors are an Nth, and so must be chunk and credit: SIZES are those
-of the run, and what is written to a job file is N times as much. Times on the way are not scaled,
-which favours credit; a run without scale= has no such error, and takes N times as long.
+Sizes are those of the job. With scale=N in the workload a run has an Nth of everything, of chunk
+and credit too, but not of the times on the way: that favours large ones. Parameter servers (ps=8)
+get tensors in parts of a chunk.
 
-JSON: one object, {fabric, workload, scale, trials: [{chunk, credit, iteration_us}], best, job,
-grid, grid_best, excess, wall_s}; sizes in bytes, those of the run but for `job`.";
+JSON: one object, {fabric, workload, seed, trials: [{chunk, credit, iteration_us}], best, wall_s},
+and with --grid {grid: [...], grid_best, excess}; sizes in bytes, `excess` is the share by which a
+step at `best` takes longer than at `grid_best`.";
 
 /// Options of `gradwire tune schedule`.
 #[derive(Args, Clone, Debug)]
@@ -40,11 +41,12 @@ pub struct Schedule {
     #[arg(long, default_value_t = TRIALS as u16, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub trials: u16,
-    /// Chunks to choose from, each twice the one before.
-    #[arg(long, default_value = "64KiB..8MiB", value_parser = axis, value_name = "SIZES")]
-    pub chunk: Axis,
+    /// Chunks to choose from, each twice the one before; without it, from 256 KiB to 32 MiB where
+    /// the scale allows that.
+    #[arg(long, value_parser = axis, value_name = "FROM..TO")]
+    pub chunk: Option<Axis>,
     /// Credits to choose from, each twice the one before.
-    #[arg(long, default_value = "128KiB..16MiB", value_parser = axis, value_name = "SIZES")]
+    #[arg(long, default_value = "512KiB..64MiB", value_parser = axis, value_name = "FROM..TO")]
     pub credit: Axis,
     /// Run every point, and compare what the search finds with the best of all.
     #[arg(long)]

@@ -14,18 +14,14 @@ use crate::exit::Failure;
 use crate::perf::tune;
 use crate::sim::run::json;
 
-/// What was found, as JSON shows it. Sizes are bytes of the run.
+/// What was found, as JSON shows it. Sizes are bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     fabric: String,
     workload: String,
     seed: u64,
-    /// By what the workload was divided.
-    scale: u64,
     trials: Vec<Row>,
     best: Row,
-    /// What is right without the scale.
-    job: Sizes,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     grid: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +39,6 @@ struct Row {
     chunk: u64,
     credit: u64,
     iteration_us: f64,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Sizes {
-    chunk: u64,
-    credit: u64,
 }
 
 impl From<&Trial> for Row {
@@ -69,16 +59,10 @@ impl Report {
         let (trials, grid) = (rows(&found.trials), rows(&found.grid));
         let best = least(&trials).expect("a search tries at least one point");
         let grid_best = least(&grid);
-        let scale = scale(&options.scenario.workload);
         Self {
             fabric: options.scenario.fabric.clone(),
             workload: options.scenario.workload.clone(),
             seed: options.scenario.seed,
-            scale,
-            job: Sizes {
-                chunk: best.chunk * scale,
-                credit: best.credit * scale,
-            },
             excess: grid_best.map(|least| best.iteration_us / least.iteration_us - 1.0),
             trials,
             best,
@@ -123,14 +107,7 @@ impl Report {
             text += &format!("{:>6}{}  of {points} points\n", "grid", row.cells());
             text += &format!("\na step with what was found takes {share:.2} % longer\n");
         }
-        let Sizes { chunk, credit } = self.job;
-        if self.scale > 1 {
-            text += &format!(
-                "\n# without scale={}, {} times as much:",
-                self.scale, self.scale
-            );
-        }
-        let (chunk, credit) = (ByteCount::new(chunk), ByteCount::new(credit));
+        let (chunk, credit) = self.best.sizes();
         text + &format!("\n[collectives]\nchunk = \"{chunk}\"\ncredit = \"{credit}\"\n")
     }
 
@@ -140,7 +117,7 @@ impl Report {
     /// [`Failure`] when the file is no job or cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
         let mut document = tune::read(path)?;
-        put(&mut document, self.job);
+        put(&mut document, self.best);
         tune::save(path, &document)?;
         if !self.as_json {
             println!("# written to {}", path.display());
@@ -150,8 +127,12 @@ impl Report {
 }
 
 impl Row {
+    fn sizes(self) -> (ByteCount, ByteCount) {
+        (ByteCount::new(self.chunk), ByteCount::new(self.credit))
+    }
+
     fn cells(&self) -> String {
-        let (chunk, credit) = (ByteCount::new(self.chunk), ByteCount::new(self.credit));
+        let (chunk, credit) = self.sizes();
         format!(
             "{:>12}{:>12}{:>14.1}",
             chunk.to_string(),
@@ -166,23 +147,17 @@ fn least(rows: &[Row]) -> Option<Row> {
     rows.iter().min_by(by_time).copied()
 }
 
-/// By what a workload divides its model: `scale=16` among the options behind `step:MODEL:`.
-fn scale(workload: &str) -> u64 {
-    let words = workload.split([':', ',']);
-    let mut scales = words.filter_map(|word| word.strip_prefix("scale="));
-    scales.find_map(|scale| scale.parse().ok()).unwrap_or(1)
-}
-
 /// Sets both keys, and leaves everything else as it is.
-fn put(document: &mut DocumentMut, sizes: Sizes) {
+fn put(document: &mut DocumentMut, row: Row) {
+    let (chunk, credit) = row.sizes();
     let collectives = document
         .entry("collectives")
         .or_insert_with(|| Item::Table(Table::new()));
     let collectives = collectives
         .as_table_like_mut()
         .expect("the job was read, so this is a table");
-    for (key, size) in [("chunk", sizes.chunk), ("credit", sizes.credit)] {
-        let mut new = value(ByteCount::new(size).to_string());
+    for (key, size) in [("chunk", chunk), ("credit", credit)] {
+        let mut new = value(size.to_string());
         let old = collectives.get(key).and_then(Item::as_value);
         if let (Some(old), Some(new)) = (old, new.as_value_mut()) {
             *new.decor_mut() = old.decor().clone();
@@ -199,23 +174,17 @@ mod tests {
     fn comments_of_a_job_file_stay() {
         let text = "# mine\nname = 'a'\n\n[collectives]\nchunk = \"1MiB\" # why\ntable = []\n";
         let mut document: DocumentMut = text.parse().expect("TOML");
-        let sizes = Sizes {
+        let row = Row {
             chunk: 2 << 20,
             credit: 4 << 20,
+            iteration_us: 1.0,
         };
-        put(&mut document, sizes);
+        put(&mut document, row);
         let written = text.replace("1MiB", "2MiB") + "credit = \"4MiB\"\n";
         assert_eq!(document.to_string(), written);
         let mut empty = DocumentMut::new();
-        put(&mut empty, sizes);
+        put(&mut empty, row);
         let written = "[collectives]\nchunk = \"2MiB\"\ncredit = \"4MiB\"\n";
         assert_eq!(empty.to_string(), written);
-    }
-
-    #[test]
-    fn the_scale_of_a_workload_is_among_its_options() {
-        assert_eq!(scale("step:vgg16:ps=8,scale=16"), 16);
-        assert_eq!(scale("step:vgg16:ps=8"), 1);
-        assert_eq!(scale("step:mine.csv:ddp,scale=4,steps=2"), 4);
     }
 }

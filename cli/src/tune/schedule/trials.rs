@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use gradwire_tuning::surface::Point;
+use gradwire_protocol::units::ByteCount;
+use gradwire_tuning::surface::{Axes, Axis, Point};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
@@ -29,8 +30,33 @@ pub struct Trial {
 pub struct Runs<'a> {
     options: &'a Schedule,
     scenario: Scenario,
+    shape: Shape,
     progress: ProgressBar,
 }
+
+/// What of a workload decides about the sizes of its runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Shape {
+    /// By what the workload divides its model.
+    scale: u64,
+    exchange: Exchange,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Exchange {
+    /// The workload cuts tensors into parts, which collectives of two ranks leave whole.
+    Servers,
+    AllReduce,
+}
+
+/// The least that `collectives.chunk` may be.
+const CHUNK_LEAST: ByteCount = ByteCount::kib(64);
+/// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
+/// more than any bucket has.
+const CHUNKS: Axis = Axis {
+    smallest: ByteCount::kib(256),
+    steps: 8,
+};
 
 impl<'a> Runs<'a> {
     /// Runs of the scenario that was typed.
@@ -59,10 +85,35 @@ impl<'a> Runs<'a> {
         let style = "{bar:30} {pos}/{len} runs, {elapsed} gone, about {eta} left  {msg}";
         let style = ProgressStyle::with_template(style);
         let style = style.expect("the template is constant and well-formed");
+        let shape = Shape::of(&scenario.workload);
         Ok(Self {
             options,
+            shape,
             scenario,
             progress: ProgressBar::new(0).with_style(style),
+        })
+    }
+
+    /// What is searched.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] when a chunk is less than a job may say, scaled.
+    pub fn axes(&self) -> Result<Axes, Failure> {
+        let least = self.shape.least_chunk();
+        let chunk = self.options.chunk.unwrap_or(Axis {
+            smallest: CHUNKS.smallest.max(least),
+            ..CHUNKS
+        });
+        if chunk.smallest < least {
+            return Err(Failure::Usage(format!(
+                "--chunk from {}: a run has {} times less, and collectives.chunk is at least \
+                 {CHUNK_LEAST}; allowed is from {least} on, or a workload of less scale",
+                chunk.smallest, self.shape.scale
+            )));
+        }
+        Ok(Axes {
+            chunk,
+            credit: self.options.credit,
         })
     }
 
@@ -115,9 +166,14 @@ impl<'a> Runs<'a> {
 
     fn cell(&self, point: Point) -> Cell {
         let mut scenario = self.scenario.clone();
+        let scaled = |size: ByteCount| ByteCount::new((size.get() / self.shape.scale).max(1));
+        if self.shape.exchange == Exchange::Servers {
+            // What is written twice counts as it is written last.
+            scenario.workload += &format!(",part={}", point.chunk);
+        }
         for (key, size) in [
-            ("collectives.chunk", point.chunk),
-            ("collectives.credit", point.credit),
+            ("collectives.chunk", scaled(point.chunk).max(CHUNK_LEAST)),
+            ("collectives.credit", scaled(point.credit)),
         ] {
             scenario.set.retain(|(set, _)| set != key);
             scenario.set.push((key.to_owned(), size.to_string()));
@@ -132,6 +188,30 @@ impl<'a> Runs<'a> {
     }
 }
 
+impl Shape {
+    /// The shape of training steps in one line.
+    fn of(workload: &str) -> Self {
+        let words = || workload.split([':', ',']);
+        let mut scales = words().filter_map(|word| word.strip_prefix("scale="));
+        let servers = words().any(|word| word.starts_with("ps="));
+        Self {
+            scale: scales.find_map(|scale| scale.parse().ok()).unwrap_or(1),
+            exchange: if servers {
+                Exchange::Servers
+            } else {
+                Exchange::AllReduce
+            },
+        }
+    }
+
+    fn least_chunk(self) -> ByteCount {
+        match self.exchange {
+            Exchange::Servers => CHUNK_LEAST,
+            Exchange::AllReduce => ByteCount::new(CHUNK_LEAST.get() * self.scale),
+        }
+    }
+}
+
 fn id(point: Point) -> String {
     format!("chunk={} credit={}", point.chunk, point.credit)
 }
@@ -142,9 +222,37 @@ fn iteration_us(record: &Record) -> Result<f64, Failure> {
         return Err(lacks(error));
     }
     let result = record.result.as_ref();
-    let training = result.and_then(|result| result.get("training"));
-    let mean = training.and_then(|training| training.get("iteration_us"));
-    mean.and_then(Value::as_f64)
-        .filter(|mean| *mean > 0.0)
-        .ok_or_else(|| lacks("no training step has ended"))
+    let jobs = match result.and_then(|result| result.get("training")) {
+        Some(Value::Array(jobs)) => jobs.as_slice(),
+        Some(job) => std::slice::from_ref(job),
+        None => &[],
+    };
+    let means = jobs.iter().map(|job| job["iteration_us"].as_f64());
+    let means: Option<Vec<f64>> = means.collect();
+    let sum = means.iter().flatten().sum::<f64>();
+    if sum > 0.0 {
+        Ok(sum / jobs.len() as f64)
+    } else {
+        Err(lacks("no training step has ended"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scale_and_exchange_of_a_workload_are_among_its_options() {
+        let shape = |workload: &str| {
+            let Shape { scale, exchange } = Shape::of(workload);
+            (scale, exchange)
+        };
+        let servers = Exchange::Servers;
+        assert_eq!(shape("step:vgg16:ps=8,scale=16"), (16, servers));
+        assert_eq!(shape("step:vgg16:ps=8"), (1, servers));
+        let all_reduce = Exchange::AllReduce;
+        assert_eq!(shape("step:mine.csv:ddp,scale=4,steps=2"), (4, all_reduce));
+        let least = Shape::of("step:vgg16:ddp,scale=16").least_chunk();
+        assert_eq!(least, ByteCount::mib(1));
+    }
 }

@@ -1,0 +1,119 @@
+//! `gradwire model record`: runs a PyTorch script and keeps what its layers cost as a table.
+//!
+//! The recorder is Python (`python -m gradwire.record`) and tells its outcome as one line of JSON on
+//! its standard output; what the script prints goes to standard error. Here it is started, and what
+//! it wrote is read again as the table that it must be.
+
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{load, millis, totals};
+use crate::arguments::ModelRecord;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::sim::run::count;
+
+/// What the recorder tells at its end.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    /// The script gave no table.
+    Failed { error: String },
+    /// It gave one.
+    Done { steps: u32, iteration_us: f64 },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Failure`] says why the script gave no table.
+pub(super) fn record(options: &ModelRecord) -> Result<(), Failure> {
+    let (script, arguments) = script(options)?;
+    let (steps, iteration_us) = match told(options, script, arguments)? {
+        Told::Done {
+            steps,
+            iteration_us,
+        } => (steps, iteration_us),
+        Told::Failed { error } => return Err(Failure::Check(error)),
+    };
+    let out = options.out.display().to_string();
+    let model = load(&out)?;
+    if options.json {
+        let mut object = totals(&model);
+        object["steps"] = json!(steps);
+        object["iteration_us"] = json!(iteration_us);
+        println!("{object}");
+        return Ok(());
+    }
+    println!(
+        "{out}: {} parameters in {} layers, forward {:.3} ms, backward {:.3} ms, of {steps} steps\n\
+         \n  gradwire model show {out}\n  gradwire sim run single:8@25G step:{out}:ddp",
+        count(model.parameters()),
+        model.layers.len(),
+        millis(model.forward()),
+        millis(model.backward()),
+    );
+    Ok(())
+}
+
+/// The script and what it is called with.
+fn script(options: &ModelRecord) -> Result<(&str, &[String]), Failure> {
+    let example = "give a Python script to record, such as train.py";
+    let Some((script, arguments)) = options.script.split_first() else {
+        return Err(Failure::Usage(example.to_owned()));
+    };
+    let path = Path::new(script);
+    if path.file_name().is_some_and(|name| name == "torchrun") {
+        return Err(Failure::Usage(format!(
+            "{script} starts the recorder itself: torchrun --nproc-per-node 2 -m gradwire.record \
+             --out {} train.py",
+            options.out.display()
+        )));
+    }
+    if !path.is_file() {
+        return Err(Failure::Usage(format!("`{script}` is no file; {example}")));
+    }
+    if options.out.extension().is_none_or(|ending| ending != "csv") {
+        let out = options.out.display();
+        return Err(Failure::Usage(format!(
+            "--out {out}: allowed are names that end in .csv, by which the simulator knows tables"
+        )));
+    }
+    Ok((script, arguments))
+}
+
+fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, Failure> {
+    let python = Environment::read().python(options.python.as_deref());
+    let mut command = Command::new(&python);
+    command.args(["-m", "gradwire.record", "--told", "--steps"]);
+    command.arg(options.steps.to_string());
+    command.arg("--out").arg(&options.out);
+    command.arg(script).args(arguments);
+    let process = command.stderr(Stdio::inherit()).output();
+    let process = process.map_err(|source| Failure::System {
+        what: format!(
+            "cannot start {}, a Python with gradwire and PyTorch is needed, see --python",
+            python.display()
+        ),
+        source,
+    })?;
+    let text = String::from_utf8_lossy(&process.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last).map_err(|_| ended(script, &python, process.status))
+}
+
+/// The recorder told nothing: it was killed, or Python lacks what it needs, and has said so.
+fn ended(script: &str, python: &Path, status: ExitStatus) -> Failure {
+    Failure::Process {
+        who: script.to_owned(),
+        message: format!(
+            "`{} -m gradwire.record` told no outcome ({status}; its reason stands above); it needs \
+             a Python with gradwire and PyTorch, see --python",
+            python.display()
+        ),
+        exit: Exit::Refused,
+    }
+}

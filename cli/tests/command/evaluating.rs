@@ -1,0 +1,153 @@
+//! Evaluations: from one command to a report, however often that is interrupted.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::processes::{errors, gradwire, within_ten_seconds};
+
+/// The quick plan of a table with cells that take a moment.
+const PLAN: &str = r#"
+[base]
+fabric = "single:4@25G"
+[ranges]
+workload = ["step:resnet50:ps=2,scale=1024,steps=1", "step:vgg16:ps=2,scale=2048,steps=1"]
+[[cases]]
+name = "off"
+[[cases]]
+name = "on, 1 MiB"
+set."collectives.chunk" = "64KiB"
+"#;
+const CELLS: usize = 4;
+
+/// A folder of one test with plans of its own.
+fn bench(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("eval-{name}"));
+    // Whatever an earlier run of this test left.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("plans")).expect("the test's folder is writable");
+    let plan = folder.join("plans/scheduling-quick.toml");
+    std::fs::write(plan, PLAN).expect("the test's folder is writable");
+    folder
+}
+
+fn evaluation(bench: &Path, out: &str) -> Command {
+    let mut command = gradwire(&["eval", "dlcp", "--quick", "--only", "scheduling"]);
+    command.arg("--plans").arg(bench.join("plans"));
+    command
+        .arg("--out")
+        .arg(bench.join(out))
+        .args(["--parallel", "1"]);
+    command
+}
+
+fn cells(out: &Path) -> usize {
+    let files = std::fs::read_dir(out.join("cells")).into_iter().flatten();
+    let names = files.flatten().map(|file| file.path());
+    names
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .count()
+}
+
+/// The report without its cost, and with the folder's name taken out.
+fn report(out: &Path) -> (Value, String, String) {
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(out.join(name)).expect("the report was written");
+        text.replace(&out.display().to_string(), "OUT")
+    };
+    let mut json: Value = serde_json::from_str(&read("report.json")).expect("it is JSON");
+    json["cost"] = Value::Null;
+    let before = |text: String, end: &str| {
+        let (before, _) = text.split_once(end).expect("the report tells its cost");
+        before.to_owned()
+    };
+    let markdown = before(read("report.md"), "## Cost");
+    (json, markdown, before(read("report.html"), "<footer>"))
+}
+
+#[test]
+fn an_evaluation_that_was_killed_goes_on_and_ends_in_the_same_report() {
+    let bench = bench("killed");
+    let whole = evaluation(&bench, "whole").output().expect("it starts");
+    assert!(whole.status.success(), "{}", errors(&whole));
+    assert_eq!(cells(&bench.join("whole")), CELLS);
+
+    let mut killed = evaluation(&bench, "killed");
+    killed.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut killed = killed.spawn().expect("it starts");
+    assert!(within_ten_seconds(|| cells(&bench.join("killed")) > 0));
+    killed.kill().expect("it is ours");
+    killed.wait().expect("it can be waited for");
+    let before = cells(&bench.join("killed"));
+
+    let again = evaluation(&bench, "killed").output().expect("it starts");
+    assert!(again.status.success(), "{}", errors(&again));
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(
+        said.contains(&format!("{before} of them in earlier runs")),
+        "{said}"
+    );
+    let (json, markdown, page) = report(&bench.join("killed"));
+    let whole = report(&bench.join("whole"));
+    assert_eq!((&json, &markdown, &page), (&whole.0, &whole.1, &whole.2));
+    let section = &json["sections"][0];
+    assert_eq!(
+        (&section["name"], &section["source"]),
+        (&"scheduling".into(), &"simulated".into())
+    );
+    assert_eq!(
+        section["grids"][0]["rows"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert!(markdown.contains("(simulated)") && page.contains("<svg "));
+}
+
+#[test]
+fn a_table_that_is_not_there_is_answered_with_those_that_are() {
+    let output = gradwire(&["eval", "dlcp", "--only", "speed"]).output();
+    let output = output.expect("the command starts");
+    assert_eq!(output.status.code(), Some(2));
+    let said = errors(&output);
+    assert!(
+        said.contains("scheduling") && said.contains("training"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_plan_that_is_wrong_is_named_with_its_line_before_anything_runs() {
+    let bench = bench("wrong");
+    let plan = PLAN.replace("single:4@25G", "single:4");
+    std::fs::write(
+        bench.join("plans/scheduling-quick.toml"),
+        plan.replace("[base]", "[bsae]"),
+    )
+    .expect("the test's folder is writable");
+    let output = evaluation(&bench, "out").output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    let said = errors(&output);
+    assert!(said.contains("scheduling-quick.toml: line 2"), "{said}");
+    assert!(!bench.join("out").exists());
+}
+
+#[test]
+fn training_that_cannot_run_is_told_in_the_report_with_the_remedy() {
+    let bench = bench("untrained");
+    let mut command = gradwire(&[
+        "eval",
+        "dlcp",
+        "--only",
+        "training",
+        "--python",
+        "/nowhere/python",
+    ]);
+    let output = command.arg("--out").arg(bench.join("out")).output();
+    let output = output.expect("the command starts");
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let report = std::fs::read_to_string(bench.join("out/report.md")).expect("it was written");
+    assert!(
+        report.contains("/nowhere/python") && report.contains("pip install"),
+        "{report}"
+    );
+}

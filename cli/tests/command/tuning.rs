@@ -1,0 +1,306 @@
+//! `gradwire tune loss` with scripts that only pretend to train: they read the job that
+//! `GRADWIRE_JOB` names, leave the counts of a rank behind, and print a metric that falls once the
+//! tolerance is above what they bear.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::processes::{errors, gradwire, objects};
+
+/// Bears 5 %; every seed has a level of its own. Other scripts replace single lines.
+const SCRIPT: &str = r#"
+tolerance=$(sed -n 's/^tolerance = //p' "$GRADWIRE_JOB")
+told=$tolerance
+allowed=$tolerance
+may_lose=1000000
+bears=0.05
+echo "$tolerance $GRADWIRE_TRIAL_SEED" >> runs
+awk -v t="$tolerance" -v told="$told" -v allowed="$allowed" -v bears="$bears" \
+    -v owed="$may_lose" -v seed="$GRADWIRE_TRIAL_SEED" -v folder="$GRADWIRE_TRACE" 'BEGIN {
+  if (allowed == 0) owed = 0
+  printf "{\"tolerance\": %s, \"loss\": {\"owed_bytes\": %d, \"allowed_bytes\": %d, " \
+    "\"lost_bytes\": %d, \"lost_segments\": 1}}\n", told, owed, owed * allowed, \
+    owed * t * 0.9 > (folder "/counts-synthetic-rank0.json")
+  metric = 0.9 + 0.01 * (seed % 3) - (t > bears ? 0.05 + t / 10 : 0)
+  printf "step 1\n{\"accuracy\": %.4f, \"loss\": 1}\nbye\n", metric
+}'
+"#;
+
+/// An empty folder of one test, with a script in it.
+fn place(name: &str, script: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tune-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the test's folder is writable");
+    std::fs::write(folder.join("train.sh"), script).expect("it is writable");
+    folder
+}
+
+fn start(folder: &Path, options: &str) -> Child {
+    let words = ["tune", "loss", "--json"].into_iter();
+    let words: Vec<&str> = words.chain(options.split_whitespace()).collect();
+    let mut command = gradwire(&words);
+    command
+        .args(["--", "sh", "train.sh", "seed-{seed}"])
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().expect("the command starts")
+}
+
+fn tune(folder: &Path, options: &str) -> Output {
+    let child = start(folder, options);
+    child.wait_with_output().expect("the command ends")
+}
+
+/// The last object that a search prints.
+fn summary(output: &Output) -> Value {
+    let mut objects = objects(output);
+    let last = objects
+        .pop()
+        .unwrap_or_else(|| panic!("nothing was printed: {}", errors(output)));
+    last["summary"].clone()
+}
+
+fn runs(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("runs")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn journal(folder: &Path) -> Vec<String> {
+    let path = folder.join("gradwire-tune/journal.jsonl");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(50));
+    }
+    panic!("not within 30 s: {what}");
+}
+
+#[test]
+fn a_known_threshold_is_found_and_written_with_its_evidence() {
+    let folder = place("found", SCRIPT);
+    let job = "# mine\nname = \"a\" # kept\n\n[faults]\ndelay = \"0s\"\n";
+    std::fs::write(folder.join("job.toml"), job).expect("it is writable");
+    let output = tune(&folder, "");
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let summary = summary(&output);
+    assert_eq!(summary["found"]["groups"], serde_json::json!([0.05]));
+    assert_eq!(summary["complete"], true);
+    let trials = summary["trials"].as_u64().expect("a count");
+    assert!(
+        trials <= 24 && trials as usize == runs(&folder).len(),
+        "{summary}"
+    );
+    let text = std::fs::read_to_string(folder.join("job.toml")).expect("it is there");
+    assert!(
+        text.starts_with("# mine\nname = \"a\" # kept\n# tune loss: "),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ntolerance = \"5%\"\n\n[faults]\n"),
+        "{text}"
+    );
+    // The script tells that it lost nine tenths of what it was allowed to.
+    let told = "# tune loss: 5% accepted: accuracy worse by 0.00000, at most 0.00000 in 3 trials, \
+                4.5% really lost\n";
+    assert!(text.contains(told), "{text}");
+    let page = std::fs::read_to_string(folder.join("gradwire-tune/report.html")).expect("a page");
+    assert!(page.contains("<h1>Found tolerance: 5%</h1>"), "{page}");
+    let discs = page.matches("<circle").count();
+    assert!(discs >= 2 * runs(&folder).len(), "{discs} discs");
+}
+
+#[test]
+fn the_same_search_again_runs_nothing_and_says_the_same() {
+    let folder = place("again", SCRIPT);
+    let first = summary(&tune(&folder, ""));
+    let (ran, text) = (runs(&folder), std::fs::read(folder.join("job.toml")));
+    let second = summary(&tune(&folder, ""));
+    assert_eq!(first, second);
+    assert_eq!(runs(&folder), ran);
+    let again = std::fs::read(folder.join("job.toml")).expect("it is there");
+    assert_eq!(again, text.expect("it was there"));
+    // Another script would have other results.
+    std::fs::write(folder.join("other.sh"), SCRIPT).expect("it is writable");
+    let mut other = gradwire(&["tune", "loss", "--", "sh", "other.sh"]);
+    let refused = other.current_dir(&folder).output().expect("it starts");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        errors(&refused).contains("whose command differs"),
+        "{}",
+        errors(&refused)
+    );
+}
+
+#[test]
+fn a_search_that_was_killed_goes_on_and_finds_the_same_without_repeating_a_trial() {
+    let whole = place("whole", SCRIPT);
+    let expected = summary(&tune(&whole, ""));
+    let folder = place(
+        "killed",
+        &SCRIPT.replace("awk -v t=", "sleep 0.1; awk -v t="),
+    );
+    for lines in [3, 8] {
+        let mut search = start(&folder, "");
+        wait_until("so many trials are done", || {
+            journal(&folder).len() >= lines
+        });
+        search.kill().expect("it runs");
+        search.wait().expect("it has ended");
+    }
+    let output = tune(&folder, "");
+    assert_eq!(summary(&output), expected, "{}", errors(&output));
+    let done = journal(&folder);
+    assert_eq!(done.len(), journal(&whole).len());
+    let trials = done[1..].iter().map(|line| {
+        let trial: Value = serde_json::from_str(line).expect("a JSON object");
+        format!("{} {}", trial["setting"], trial["seed"])
+    });
+    let different: BTreeSet<String> = trials.collect();
+    assert_eq!(different.len() + 1, done.len(), "a trial was repeated");
+    // Only the two that were being run may have been begun twice.
+    assert!(runs(&folder).len() <= runs(&whole).len() + 2);
+}
+
+#[test]
+fn a_script_is_not_left_behind_by_a_search_that_is_killed() {
+    let folder = place("orphan", "echo $$ > pid; sleep 300 & wait");
+    let mut search = start(&folder, "");
+    let pid = || std::fs::read_to_string(folder.join("pid")).unwrap_or_default();
+    wait_until("the script runs", || pid().ends_with('\n'));
+    search.kill().expect("it runs");
+    search.wait().expect("it has ended");
+    let process = PathBuf::from("/proc").join(pid().trim());
+    wait_until("the script is gone", || !process.exists());
+}
+
+#[test]
+fn a_tolerance_that_is_too_high_is_rejected_and_a_borne_one_is_not() {
+    let folder = place("check", SCRIPT);
+    let rejected = tune(&folder, "--check 60%");
+    assert_eq!(rejected.status.code(), Some(1), "{}", errors(&rejected));
+    let said = errors(&rejected);
+    assert!(
+        said.starts_with("error: check failed: 60% rejected: accuracy worse by 0.11"),
+        "{said}"
+    );
+    let accepted = tune(&folder, "--check 2%");
+    assert_eq!(accepted.status.code(), Some(0), "{}", errors(&accepted));
+    assert_eq!(summary(&accepted)["settings"][0]["verdict"], "accepted");
+    assert!(!folder.join("job.toml").exists(), "a check writes no job");
+    // The lossless trials are of both.
+    assert_eq!(
+        runs(&folder)
+            .iter()
+            .filter(|run| run.starts_with("0.0 "))
+            .count(),
+        3
+    );
+}
+
+#[test]
+fn a_script_that_fails_ends_the_search_with_its_last_words() {
+    let folder = place(
+        "failing",
+        "echo some; echo 'ValueError: no data' >&2; exit 3",
+    );
+    let output = tune(&folder, "");
+    assert_eq!(output.status.code(), Some(4));
+    let said = errors(&output);
+    assert!(
+        said.contains("the script: ended with exit code 3 (seed 1)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("stderr.txt:\n  ValueError: no data"),
+        "{said}"
+    );
+}
+
+#[test]
+fn scripts_that_cannot_be_tuned_are_told_why() {
+    let cases = [
+        ("echo loss 3", "printed no line with the metric accuracy"),
+        ("echo accuracy 0.9", "uses no rank of gradwire"),
+        ("echo accuracy nan; exit 0", "uses no rank of gradwire"),
+    ];
+    let changed = [
+        (
+            "told=$tolerance",
+            "told=0",
+            "does not run the job that GRADWIRE_JOB names",
+        ),
+        (
+            "allowed=$tolerance",
+            "allowed=0.5",
+            "sets a tolerance of its own",
+        ),
+        ("may_lose=1000000", "may_lose=0", "can lose nothing"),
+    ];
+    let changed = changed.map(|(from, to, why)| (SCRIPT.replace(from, to), why));
+    let cases = cases.map(|(script, why)| (script.to_owned(), why));
+    for (number, (script, why)) in cases.into_iter().chain(changed).enumerate() {
+        let folder = place(&format!("wrong-{number}"), &script);
+        let output = tune(&folder, "");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{script}: {}",
+            errors(&output)
+        );
+        assert!(
+            errors(&output).contains(why),
+            "{script}: {}",
+            errors(&output)
+        );
+    }
+}
+
+#[test]
+fn a_trial_that_takes_too_long_is_worse_than_any_if_losses_may_be_why() {
+    let slow = SCRIPT.replace("bears=0.05", "[ $tolerance = 0.0 ] || sleep 60");
+    let folder = place("slow", &slow);
+    let output = tune(&folder, "--check 10% --timeout 2s");
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("10% rejected: accuracy no number"),
+        "{}",
+        errors(&output)
+    );
+    let always = place("always-slow", "sleep 60");
+    let output = tune(&always, "--timeout 300ms");
+    assert_eq!(output.status.code(), Some(4), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("without any loss"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn trials_that_run_out_are_told() {
+    let folder = place("few", SCRIPT);
+    let output = tune(&folder, "--trials 4");
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("4 trials ended before"),
+        "{}",
+        errors(&output)
+    );
+    let output = tune(&folder, "--trials 8");
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert_eq!(summary(&output)["complete"], false);
+    let output = tune(&folder, "--seeds 5 --max-seeds 4");
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}

@@ -1,0 +1,186 @@
+"""Watch a training script: when each layer's forward pass and each gradient was done.
+
+Hooks that PyTorch has for all modules, and one on each parameter of a model that is seen, tell it;
+the script is not changed. A step is a backward pass with the forward passes before it. What becomes
+of the times is decided in ``recording``, how a script is run in ``record``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.nn.modules import module as every
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+_WRAPPERS = (DataParallel, DistributedDataParallel)
+
+
+class Enough(BaseException):
+    """All steps are recorded; no ``except Exception`` of a script may keep it from ending."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Times of one step in nanoseconds from the begin of its first forward pass."""
+
+    left: list[tuple[int, int]]
+    """Each forward pass of a module that ended: the module's id, and when."""
+
+    backward: int
+    """When the backward pass began."""
+
+    gradients: dict[int, int]
+    """When the gradient of each parameter was there, by its id."""
+
+
+class _Clock(Protocol):
+    """Takes marks, and tells how far apart they were."""
+
+    def mark(self) -> Any:  # noqa: ANN401
+        """Take a mark now."""
+
+    def nanos(self, marks: list[Any]) -> list[int]:
+        """Return when each mark was, from the first one."""
+
+
+class _HostClock:
+    """The clock of the process: what a CPU computes is done when the call returns."""
+
+    def mark(self) -> int:
+        return time.perf_counter_ns()
+
+    def nanos(self, marks: list[int]) -> list[int]:
+        return [mark - marks[0] for mark in marks]
+
+
+class _CudaClock:
+    """Events in the stream of a GPU, which computes later than it is told to."""
+
+    def mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def nanos(self, marks: list[torch.cuda.Event]) -> list[int]:
+        torch.cuda.synchronize()
+        return [round(marks[0].elapsed_time(mark) * 1e6) for mark in marks]
+
+
+@dataclass
+class _Open:
+    """The step that is on its way."""
+
+    marks: list[Any] = field(default_factory=list)
+    whats: list[tuple[str, int]] = field(default_factory=list)
+
+    def add(self, what: str, of: int, mark: Any) -> None:  # noqa: ANN401
+        """Note that ``what`` happened to the module or parameter with this id."""
+        self.whats.append((what, of))
+        self.marks.append(mark)
+
+    def has(self, what: str) -> bool:
+        """Tell whether it happened at all."""
+        return any(happened == what for happened, _ in self.whats)
+
+    def closed(self, clock: _Clock) -> Step:
+        """Return the times of it."""
+        at = list(zip(self.whats, clock.nanos(self.marks), strict=True))
+        return Step(
+            left=[(of, nanos) for (what, of), nanos in at if what == "left"],
+            backward=next(nanos for (what, _), nanos in at if what == "backward"),
+            gradients={of: nanos for (what, of), nanos in at if what == "gradient"},
+        )
+
+
+class Recorder:
+    """Records ``wanted`` steps, then ends the script by :class:`Enough`."""
+
+    def __init__(self, wanted: int) -> None:
+        """Record nothing yet; :meth:`watching` begins."""
+        self.wanted = wanted
+        self.steps: list[Step] = []
+        self.models: list[nn.Module] = []
+        """Modules that were called from outside of any other, in the order of their first call."""
+        self.called: dict[int, nn.Module] = {}
+        """Every module whose forward pass was called, in the order of their first calls."""
+        self.on_gpu = False
+        self._open = _Open()
+        self._clock: _Clock = _HostClock()
+        self._depth = 0
+        self._is_backward = False
+        self._backward = torch.autograd.backward
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch every module and every backward pass of this process meanwhile."""
+        hooks = [
+            every.register_module_forward_pre_hook(self._enter),
+            every.register_module_forward_hook(self._leave, always_call=True),
+        ]
+        torch.autograd.backward = self._watched_backward
+        try:
+            yield
+        finally:
+            torch.autograd.backward = self._backward
+            for hook in hooks:
+                hook.remove()
+
+    def _is_watching(self) -> bool:
+        """Forward passes of a validation, and those that a checkpoint runs again, do not count."""
+        return torch.is_grad_enabled() and not self._is_backward
+
+    def _enter(self, module: nn.Module, _inputs: object) -> None:
+        if not self._is_watching():
+            return
+        if self._depth == 0:
+            self._begin(module)
+        self._depth += 1
+        self.called.setdefault(id(module), module)
+
+    def _leave(self, module: nn.Module, _inputs: object, _output: object) -> None:
+        if self._is_watching() and self._depth > 0:
+            self._depth -= 1
+            self._open.add("left", id(module), self._clock.mark())
+
+    def _begin(self, module: nn.Module) -> None:
+        if id(module) not in self.called:
+            self._meet(module)
+        if not self._open.whats:
+            self._open.add("begun", id(module), self._clock.mark())
+
+    def _meet(self, module: nn.Module) -> None:
+        """See a model for the first time."""
+        self.models.append(module.module if isinstance(module, _WRAPPERS) else module)
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._gradient)
+            if parameter.is_cuda and not self.on_gpu:
+                self.on_gpu, self._clock, self._open = True, _CudaClock(), _Open()
+
+    def _gradient(self, parameter: torch.Tensor) -> None:
+        self._open.add("gradient", id(parameter), self._clock.mark())
+
+    def _watched_backward(self, *inputs: Any, **options: Any) -> None:  # noqa: ANN401
+        if self._is_backward:
+            self._backward(*inputs, **options)
+            return
+        self._open.add("backward", 0, self._clock.mark())
+        self._is_backward = True
+        try:
+            self._backward(*inputs, **options)
+        finally:
+            self._is_backward = False
+        self._end()
+
+    def _end(self) -> None:
+        step, self._open, self._depth = self._open, _Open(), 0
+        if step.has("begun") and step.has("gradient") and len(self.steps) < self.wanted:
+            self.steps.append(step.closed(self._clock))
+        if len(self.steps) >= self.wanted:
+            raise Enough

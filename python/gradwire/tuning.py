@@ -1,0 +1,87 @@
+"""Chunk and credit of a job, found in its first steps (``collectives.tuning`` of the job).
+
+Decided here: which steps belong to which trial, and that all ranks change between the same two
+steps. Not here: what is tried next, which the core knows, and what a step is, which the hook knows.
+
+A trial is a few steps: one in which the change settles, then some that are measured. Rank 0
+measures and asks the core; what it says goes to all by a broadcast, which every rank makes before
+the first gradients of the same step. A rank that has died fails it as it fails any operation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from gradwire import _binding
+
+__all__ = ["SETTLING_STEPS", "TRIAL_STEPS", "Tuning"]
+
+SETTLING_STEPS = 4
+"""Steps before the first trial: DDP forms its buckets anew, memory is used for the first time."""
+TRIAL_STEPS = 4
+"""Steps of a trial, the first of which is not measured."""
+
+_tuned: weakref.WeakSet[dist.ProcessGroup] = weakref.WeakSet()
+
+
+class Tuning:
+    """The trials of one process group, as far as they are."""
+
+    def __init__(self, group: dist.ProcessGroup, backend: _binding.Backend) -> None:
+        """Prepare the trials that the job asks for: none where others have begun in ``group``."""
+        trials = int(backend.job()["collectives.tuning"])
+        self.is_over = trials == 0 or group in _tuned or group.size() < dist.get_world_size()
+        """Whether chunk and credit stay as they are from now on."""
+        if not self.is_over:
+            _tuned.add(group)
+        self._group = group
+        self._backend = backend
+        self._step = 0
+        self._starts: list[float] = []
+
+    def begin_step(self) -> bool:
+        """Begin a step, before its first gradients are sent; tell whether chunk or credit changed.
+
+        All ranks of the group call it as often.
+        """
+        if self.is_over:
+            return False
+        step, self._step = self._step - SETTLING_STEPS, self._step + 1
+        self._starts.append(time.perf_counter())
+        if step < 0 or step % TRIAL_STEPS != 0:
+            return False
+        before = self._schedule()
+        self._change()
+        self._starts = [time.perf_counter()]
+        return self._schedule() != before
+
+    def _change(self) -> None:
+        told = torch.zeros(3, dtype=torch.int64)
+        if self._group.rank() == 0:
+            told = torch.tensor(self._backend.tune(self._measured()), dtype=torch.int64)
+        dist.broadcast(told, group=self._group, group_src=0)
+        going_on, chunk, credit = told.tolist()
+        self._backend.reschedule(chunk, credit)
+        self.is_over = not going_on
+
+    def _measured(self) -> float:
+        """Return what a step of this trial took, but for the first: the median.
+
+        An evaluation or a checkpoint between two steps is in one of them, and is no part of what
+        chunk and credit do.
+        """
+        ends = self._starts[1:]
+        steps = [end - start for start, end in itertools.pairwise(ends)]
+        return statistics.median(steps)
+
+    def _schedule(self) -> tuple[str, ...]:
+        job = self._backend.job()
+        return tuple(job[f"collectives.{key}"] for key in ("chunk", "credit"))
