@@ -337,7 +337,7 @@ impl Real for f32 {
 impl Real for f64 {
     #[inline(always)]
     fn inverse_power(exponent: u32) -> Self {
-        1.0 / f64::from(1_u32 << exponent)
+        1.0 / Self::from(1_u32 << exponent)
     }
 
     #[inline(always)]
