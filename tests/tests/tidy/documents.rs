@@ -9,7 +9,7 @@ use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -17,6 +17,7 @@ const DOCUMENTS: [&str; 9] = [
     "benches/README.md",
     "docs/faults.md",
     "docs/from-gloo-or-nccl.md",
+    "docs/models.md",
     "docs/parameter-server.md",
     "docs/switches.md",
 ];
