@@ -7,7 +7,8 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::kernels::{Ratio, accumulate, mean_abs, scale};
+use gradwire_collectives::hadamard::Mixing;
+use gradwire_collectives::kernels::{Ratio, accumulate, mean_abs, scale, sum_squares};
 
 /// Two of them fit into an L2 cache; two of them fit into no cache.
 const SIZES: [(&str, usize); 2] = [("hot", 256 << 10), ("memory", 64 << 20)];
@@ -64,8 +65,35 @@ fn passes(criterion: &mut Criterion) {
         group.bench_function("mean_abs", |bencher| {
             bencher.iter(|| mean_abs(dtype, black_box(&target)));
         });
+        group.bench_function("sum_squares", |bencher| {
+            bencher.iter(|| sum_squares(dtype, black_box(&target)));
+        });
     }
 }
 
-criterion_group!(kernels, reductions, passes);
+/// A message of segments as a path of 1,500 bytes has them is mixed in place, and unmixed.
+fn transforms(criterion: &mut Criterion) {
+    for (place, bytes) in SIZES {
+        let mut group = criterion.benchmark_group(format!("hadamard/{place}"));
+        group
+            .throughput(Throughput::Bytes(bytes as u64))
+            .sample_size(20);
+        let mut target = values(bytes);
+        for dtype in TYPES.into_iter().filter(|dtype| dtype.is_float()) {
+            let mixing = Mixing {
+                dtype,
+                segment_bytes: 1360,
+                seed: 1,
+            };
+            group.bench_function(BenchmarkId::from_parameter(dtype), |bencher| {
+                bencher.iter(|| {
+                    mixing.mix(black_box(&mut target));
+                    mixing.unmix(black_box(&mut target));
+                });
+            });
+        }
+    }
+}
+
+criterion_group!(kernels, reductions, passes, transforms);
 criterion_main!(kernels);

@@ -70,6 +70,7 @@ impl Pair {
                 step,
                 bytes,
                 tolerance,
+                urgency: None,
             },
         );
         let outgoing = Outgoing {

@@ -103,6 +103,8 @@ or ps=8 (parameter servers on the first 8 hosts). Options behind it, with commas
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own
   algorithm=ring  of all-reduces; without it, as the job says
+  part=1MiB       a gradient is cut into parts of so many bytes for parameter servers; whole: not
+                  at all, but shared by the servers from a million elements on
   scale=16        a 16th of all sizes and times, which takes a 16th of the run
 
 Exit code 1, with the table of what ended, when flows or tasks have not ended at --limit.

@@ -145,7 +145,7 @@ fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Fa
             (
                 trained.found,
                 Source::Trained,
-                vec![trained.command],
+                trained.commands,
                 trained.missing,
             )
         }

@@ -91,7 +91,13 @@ impl fmt::Display for Mismatch {
                 None => write!(f, ", which expects no such message)")?,
             }
         }
+        let transforms = self.theirs.map(|theirs| theirs.transform);
+        let mixed_by_one = transforms.is_some_and(|theirs| theirs != call.transform);
         f.write_str(match (call.collective, self.lengths) {
+            _ if mixed_by_one => {
+                ": whether an operation is transformed follows from its tolerance and layers, which \
+                 must be the same on all ranks"
+            }
             (Collective::AllToAll, Some(_)) => {
                 ": what is split off for a rank must be as long as what that rank expects"
             }
@@ -114,13 +120,14 @@ struct Known {
 }
 
 impl Known {
-    fn of(operation: &Operation) -> Self {
-        Self {
-            label: operation.label(),
-            ranks: Arc::clone(&operation.group.ranks),
-        }
+    fn of((operation, label): Called<'_>) -> Self {
+        let ranks = Arc::clone(&operation.group.ranks);
+        Self { label, ranks }
     }
 }
+
+/// A running operation, and its name.
+pub(crate) type Called<'a> = (&'a Operation, Label);
 
 /// A message of an operation that this rank has not submitted.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +177,7 @@ impl Agreement {
     /// `expects` says whether there is to be a message of a rank and a part.
     pub(crate) fn enter(
         &mut self,
-        (operation, label): (&Operation, Label),
+        (operation, label): Called<'_>,
         expects: impl Fn(Rank, u16) -> bool,
     ) -> Option<Mismatch> {
         self.entered.insert(label.group, label);
@@ -189,7 +196,7 @@ impl Agreement {
             !is_its
         });
         let wrong = wrong?;
-        let ours = Known::of(operation);
+        let ours = Known::of((operation, label));
         Some(Mismatch::between(
             (self.me, wrong.from),
             &ours,
@@ -198,12 +205,11 @@ impl Agreement {
     }
 
     /// A collective has completed here.
-    pub(crate) fn complete(&mut self, operation: &Operation, label: Label) {
+    pub(crate) fn complete(&mut self, called: Called<'_>) {
         if self.completed.len() == COMPLETED_KEPT {
             self.completed.pop_front();
         }
-        let ranks = Arc::clone(&operation.group.ranks);
-        self.completed.push_back(Known { label, ranks });
+        self.completed.push_back(Known::of(called));
     }
 
     /// A message has come that was not posted. `running` is the operation with its tag, if it runs:
@@ -212,14 +218,14 @@ impl Agreement {
         &mut self,
         (from, tag): (Rank, Tag),
         outline: Outline,
-        running: Option<&Operation>,
+        running: Option<Called<'_>>,
     ) -> Option<Mismatch> {
         let (group, sequence, part) = tag.parts();
         if part >= PARTS {
             return None;
         }
-        if let Some(operation) = running {
-            let ours = Known::of(operation);
+        if let Some(called) = running {
+            let ours = Known::of(called);
             return Some(Mismatch::between((self.me, from), &ours, (outline, None)));
         }
         let is_new = |label: &Label| label.sequence < sequence;
@@ -232,14 +238,14 @@ impl Agreement {
         None
     }
 
-    /// A message has come of which another was posted for `operation`.
+    /// A message has come of which another was posted for an operation.
     pub(crate) fn contradicts(
         &self,
         from: Rank,
-        operation: &Operation,
+        called: Called<'_>,
         (ours, theirs): (Outline, Outline),
     ) -> Mismatch {
-        let known = Known::of(operation);
+        let known = Known::of(called);
         Mismatch::between((self.me, from), &known, (theirs, Some(ours.bytes)))
     }
 

@@ -1,7 +1,8 @@
 //! What a call of an operation has to be on every rank: its signature in packets, and in words.
 //!
 //! ```text
-//!  bit  0   kind        4 bits, 1.. in the order of `Call::signature`; 0: not a collective
+//!  bit  0   kind        4 bits, 1.. in the order of `Call::signature`; 0: not a collective;
+//!                       10 to 12: an all-reduce, reduce-scatter, reduce that is transformed
 //!       4   reduction   4 bits, its number + 1; 0: none
 //!       8   dtype       5 bits, its number + 1; 0: none
 //!      13   root        11 bits, the lowest of its rank
@@ -12,6 +13,7 @@
 
 use std::fmt;
 
+use gradwire_protocol::job::Transform;
 use gradwire_protocol::units::{Rank, Signature};
 
 use crate::dtype::{DType, ReduceOp};
@@ -31,6 +33,8 @@ pub struct Call {
     pub dtype: Option<DType>,
     /// How many elements this rank gives; `None` when packets told, which do not say.
     pub elements: Option<usize>,
+    /// What contributions go through on their way.
+    pub transform: Transform,
 }
 
 impl Call {
@@ -43,6 +47,7 @@ impl Call {
             op: collective.reduces().then_some(operation.op),
             dtype: has_elements.then_some(dtype),
             elements: has_elements.then(|| operation.given_bytes() / dtype.bytes()),
+            transform: Transform::None,
         }
     }
 
@@ -58,12 +63,17 @@ impl Call {
             op: None,
             dtype: None,
             elements: None,
+            transform: Transform::None,
         }
     }
 
     /// What its packets say.
     pub fn signature(&self) -> Signature {
+        let is_mixed = self.transform == Transform::Hadamard;
         let (kind, root) = match self.collective {
+            Collective::AllReduce if is_mixed => (10, None),
+            Collective::ReduceScatter if is_mixed => (11, None),
+            Collective::Reduce { root } if is_mixed => (12, Some(root)),
             Collective::AllReduce => (1, None),
             Collective::Broadcast { root } => (2, Some(root)),
             Collective::AllGather => (3, None),
@@ -95,11 +105,11 @@ impl Call {
             .find(|rank| u32::from(rank.0) & ROOT_MASK == low);
         let root = root.unwrap_or(Rank(low as u16));
         let collective = match bits & 15 {
-            1 => Collective::AllReduce,
+            1 | 10 => Collective::AllReduce,
             2 => Collective::Broadcast { root },
             3 => Collective::AllGather,
-            4 => Collective::ReduceScatter,
-            5 => Collective::Reduce { root },
+            4 | 11 => Collective::ReduceScatter,
+            5 | 12 => Collective::Reduce { root },
             6 => Collective::Gather { root },
             7 => Collective::Scatter { root },
             8 => Collective::AllToAll,
@@ -113,16 +123,25 @@ impl Call {
             op: op.and_then(ReduceOp::from_number),
             dtype: dtype.and_then(DType::from_number),
             elements: None,
+            transform: if matches!(bits & 15, 10..=12) {
+                Transform::Hadamard
+            } else {
+                Transform::None
+            },
         })
     }
 }
 
-/// "all_reduce(sum) of 1000 f32", "broadcast of f32 from rank 1", "barrier".
+/// "all_reduce(sum) of 1000 f32", "reduce_scatter(avg, hadamard) of 9 f16", "broadcast of f32 from
+/// rank 1", "barrier".
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.collective.name())?;
         if let Some(op) = self.op {
-            write!(f, "({op})")?;
+            match self.transform {
+                Transform::None => write!(f, "({op})")?,
+                Transform::Hadamard => write!(f, "({op}, hadamard)")?,
+            }
         }
         match (self.elements, self.dtype) {
             (Some(elements), Some(dtype)) => write!(f, " of {elements} {dtype}")?,
@@ -159,6 +178,7 @@ mod tests {
                     op,
                     dtype,
                     elements: None,
+                    transform: Transform::None,
                 })
             })
         })
@@ -171,6 +191,15 @@ mod tests {
         }
         let signatures: std::collections::BTreeSet<_> = calls().map(|c| c.signature()).collect();
         assert_eq!(signatures.len(), calls().count());
+        let mixed = calls().filter(|call| call.collective.reduces());
+        let mixed = mixed.map(|call| Call {
+            transform: Transform::Hadamard,
+            ..call
+        });
+        for call in mixed {
+            assert_eq!(Call::read(call.signature(), &[]), Some(call));
+            assert!(!signatures.contains(&call.signature()), "{call}");
+        }
     }
 
     #[test]
@@ -180,6 +209,7 @@ mod tests {
             op: None,
             dtype: Some(DType::F32),
             elements: Some(3),
+            transform: Transform::None,
         };
         let told = Call::read(call.signature(), &[Rank(1), Rank(5000)]);
         let collective = told.map(|told| told.collective);

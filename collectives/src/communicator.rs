@@ -15,15 +15,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, Transform};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
+use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::{Outline, Placement, Posting};
 use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
 use gradwire_protocol::wire::Kind;
 
 use crate::agreement::{Agreement, Mismatch};
 use crate::buffer::Region;
+use crate::departures::Departures;
 use crate::holes::{Residual, Residuals};
 use crate::matching::Matching;
 use crate::operation::{Completion, Operation, OperationError, OperationId, Progress, SubmitError};
@@ -40,6 +42,7 @@ use crate::table::{Found, Table};
 pub struct Communicator {
     endpoint: Endpoint,
     policy: Policy,
+    transform: Transform,
     preference: Preference,
     plans: Plans,
     memory: Memory,
@@ -48,6 +51,7 @@ pub struct Communicator {
     agreement: Agreement,
     patience: Patience,
     matching: Matching,
+    departures: Departures,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, Tag), Vec<u8>>,
@@ -64,6 +68,7 @@ impl Communicator {
         Self {
             endpoint,
             policy: job.policy(),
+            transform: job.loss.transform,
             preference: Preference::of(job),
             plans: Plans::default(),
             memory: Memory::of(job),
@@ -71,6 +76,7 @@ impl Communicator {
             table: Table::default(),
             agreement,
             matching: Matching::default(),
+            departures: Departures::new(job.collectives.credit),
             next_deadline: None,
             patience: Patience::default(),
             promised: BTreeMap::new(),
@@ -112,6 +118,13 @@ impl Communicator {
     pub fn set_chunk(&mut self, chunk: ByteCount) {
         self.preference = self.preference.clone().with_chunk(chunk);
         self.plans = Plans::default();
+    }
+
+    /// Lets so many bytes of gradients be on their way at once from now on, zero for any number;
+    /// each rank may have its own.
+    pub fn set_credit(&mut self, now: Instant, credit: ByteCount) {
+        self.departures.set_credit(credit);
+        self.let_go(now);
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
@@ -158,12 +171,11 @@ impl Communicator {
     /// This rank has come as far as a collective; tells what contradicts it.
     fn enter(&mut self, slot: usize) -> Option<Mismatch> {
         let running = self.table.get(slot)?;
-        let operation = &running.operation;
-        if operation.collective.is_point_to_point() {
+        if running.operation.collective.is_point_to_point() {
             return None;
         }
         let expects = |from, part| running.inbound(from, part).is_some();
-        self.agreement.enter((operation, running.label), expects)
+        self.agreement.enter(running.called(), expects)
     }
 
     fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
@@ -172,6 +184,7 @@ impl Communicator {
             min_lossy: self.preference.min_lossy_bytes(),
             segment_bytes: self.endpoint.segment_bytes(),
             cap: self.memory.phases.cap(&operation),
+            transform: self.transform_of(&operation),
         };
         let running = Running::new(id, operation, plan, terms);
         let slot = self.table.insert(running);
@@ -180,6 +193,22 @@ impl Communicator {
             return;
         }
         self.advance(now, slot, |running, stash, desk| running.start(stash, desk));
+    }
+
+    /// What the contributions of an operation that may lose go through. Where all ranks share a
+    /// host nothing is lost, and where a layer of the tensor must be whole its bits are kept.
+    fn transform_of(&self, operation: &Operation) -> Transform {
+        let (me, layers) = (self.me(), &operation.layers);
+        let within = layers.within(0..operation.tensor_bytes());
+        let within = within.map(|(_, layer)| layer);
+        let least = (self.policy).tolerance(operation.loss.tolerance, within, layers.count);
+        let is_remote = |&rank: &Rank| rank != me && self.endpoint.reach(rank) == Reach::Network;
+        let loses = operation.collective.reduces() && operation.may_lose() && !least.is_none();
+        if loses && operation.group.ranks.iter().any(is_remote) {
+            self.transform
+        } else {
+            Transform::None
+        }
     }
 
     /// Starts receives from any rank for which there is a message.
@@ -270,6 +299,7 @@ impl Communicator {
             },
         );
         self.promised.retain(|&(to, _), _| to != rank);
+        self.departures.forget(rank);
     }
 
     /// Fails every operation and refuses later ones. Nothing is sent or taken any more.
@@ -431,7 +461,7 @@ impl Communicator {
         }
         let operation = &running.operation;
         if result.is_ok() && !operation.collective.is_point_to_point() {
-            self.agreement.complete(operation, running.label);
+            self.agreement.complete(running.called());
         }
         let had_deadline = operation.deadline.is_some();
         let completion = running.into_completion(result, &mut self.memory);
@@ -489,9 +519,15 @@ impl Communicator {
                     running.on_received(message, holes.as_ref(), desk);
                 });
             }
+            Event::StandsStill { to, tag } => {
+                self.departures.finished(to, tag);
+                self.let_go(now);
+            }
             Event::Sent { to, tag, missing } => {
+                self.departures.finished(to, tag);
                 let Some(Found { slot, message }) = self.table.find_out(to, tag) else {
                     self.promised.remove(&(to, tag));
+                    self.let_go(now);
                     return;
                 };
                 self.advance(now, slot, |running, _, desk| {
@@ -510,8 +546,8 @@ impl Communicator {
                 let Some(running) = self.table.get(slot) else {
                     return;
                 };
-                let operation = &running.operation;
-                let mismatch = (self.agreement).contradicts(from, operation, (ours, theirs));
+                let called = running.called();
+                let mismatch = (self.agreement).contradicts(from, called, (ours, theirs));
                 self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
             Event::PeerSilent { rank, silent } => {
@@ -526,6 +562,7 @@ impl Communicator {
             return;
         }
         let (slot, running) = self.table.collective(tag).unzip();
+        let running = running.map(Running::called);
         let Some(mismatch) = self.agreement.announce((from, tag), outline, running) else {
             return;
         };
@@ -550,10 +587,36 @@ impl Communicator {
             endpoint: &mut self.endpoint,
             memory: &mut self.memory,
             policy: &self.policy,
+            departures: &mut self.departures,
         };
         happen(running, &mut self.stash, &mut desk);
         if running.is_complete() {
             self.end(slot, Ok(()));
+        }
+        self.let_go(now);
+    }
+
+    /// Sends what waits and whose turn has come.
+    fn let_go(&mut self, now: Instant) {
+        while let Some((to, tag)) = self.departures.next() {
+            let found = self.table.find_out(to, tag);
+            let running = found.and_then(|found| self.table.get_mut(found.slot));
+            let (Some(found), Some(running)) = (found, running) else {
+                // Its operation has failed.
+                self.departures.finished(to, tag);
+                continue;
+            };
+            let mut desk = Desk {
+                now,
+                endpoint: &mut self.endpoint,
+                memory: &mut self.memory,
+                policy: &self.policy,
+                departures: &mut self.departures,
+            };
+            running.depart(found.message, &mut desk);
+            if running.is_complete() {
+                self.end(found.slot, Ok(()));
+            }
         }
     }
 

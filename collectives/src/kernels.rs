@@ -7,7 +7,7 @@
 //! Half-precision types are computed in f32 and rounded once per reduction; their conversions are
 //! in `halves`. What is reduced with what, and when, is [`crate::operation`]'s to say.
 
-mod halves;
+pub(crate) mod halves;
 
 use half::{bf16, f16};
 use pulp::{Arch, Simd, WithSimd};

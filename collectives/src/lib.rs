@@ -15,9 +15,10 @@
 //! - `plans`: plans that were made before.
 //! - `matching`: which send answers which receive.
 //! - [`scheduler`]: which message leaves next, and how many are on their way at once.
+//! - `departures`: what of a rank's gradients waits, and what has left.
 //! - `running`: executes a plan on the bytes of one operation.
-//! - [`holes`]: what stands in for a segment that was lost within the tolerance. `phases`: when
-//!   less is tolerated.
+//! - [`holes`]: what stands in for a segment that was lost within the tolerance. [`hadamard`]: what
+//!   spreads it over others. `phases`: when less is tolerated.
 //! - [`dtype`], [`kernels`], [`magnitude`]: element types and the loops over them.
 //!
 //! What is not here: packets, loss and repair (`gradwire-protocol`), sockets and clocks
@@ -31,9 +32,11 @@ mod broadcast;
 pub mod buffer;
 pub mod call;
 pub mod communicator;
+mod departures;
 mod direct;
 pub mod dtype;
 mod gather;
+pub mod hadamard;
 mod halving_doubling;
 mod hierarchical;
 pub mod holes;

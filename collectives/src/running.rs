@@ -1,9 +1,12 @@
 //! One operation on its way: executes its plan on its bytes.
 //!
 //! Segments land straight in the result buffer, copied or reduced from the packet they came in.
-//! What leaves is read from the buffers when a packet is made, with one exception: under error
-//! feedback a contribution is copied first, because what of it was lost is only known later.
+//! What leaves is read from the buffers when a packet is made, with two exceptions: under error
+//! feedback a contribution is copied first, because what of it was lost is only known later; and
+//! where contributions are transformed, those of others are summed apart, as coefficients, and a
+//! copy is transformed of what is still needed as it is.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,16 +14,20 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, Transform};
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::priority::{Policy, Shape, Tags};
+use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, Layer, Rank, Share, Signature, Tag};
+use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Share, Signature, Tag};
 
+use crate::agreement::Called;
 use crate::buffer::{Buffer, Place, Region};
+use crate::departures::Departures;
+use crate::dtype::ReduceOp;
+use crate::hadamard::Mixing;
 use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::magnitude::RunningMeans;
@@ -30,6 +37,7 @@ use crate::operation::{
 };
 use crate::phases::Phases;
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
+use crate::scheduler::Post;
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
@@ -64,6 +72,17 @@ pub(crate) struct Terms {
     pub(crate) segment_bytes: u32,
     /// No message tolerates more.
     pub(crate) cap: Share,
+    /// What contributions that may lose go through.
+    pub(crate) transform: Transform,
+}
+
+/// What others contributed to a region, as coefficients: apart from the own contribution, which may
+/// not be there yet when the first of them comes.
+#[derive(Debug)]
+struct Coefficients {
+    mixing: Mixing,
+    /// Their sum; nothing until something has come.
+    sum: Vec<u8>,
 }
 
 /// Scratches of short operations that have ended, for those to come.
@@ -105,6 +124,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) memory: &'a mut Memory,
     pub(crate) policy: &'a Policy,
+    pub(crate) departures: &'a mut Departures,
 }
 
 /// Where a message out stands.
@@ -140,6 +160,8 @@ pub(crate) struct Running {
     holes: BTreeMap<GateId, Vec<u16>>,
     /// Contributions as they were sent, by message out.
     copies: BTreeMap<usize, Vec<u8>>,
+    /// By the gate that finishes their region.
+    coefficients: BTreeMap<GateId, Coefficients>,
     received_bytes: u64,
     /// What was not received of messages that are no contributions to a sum.
     unfilled: Vec<Hole>,
@@ -159,10 +181,12 @@ impl Running {
             min_lossy,
             segment_bytes,
             cap,
+            transform,
         } = terms;
         let contributors = operation.group.ranks.len() as u16;
         let lossy_from = operation.may_lose().then_some(min_lossy);
-        let label = operation.label();
+        let mut label = operation.label();
+        label.call.transform = transform;
         Self {
             id,
             contributors,
@@ -177,6 +201,7 @@ impl Running {
             open: plan.inbounds.len() + plan.outbounds.len(),
             holes: BTreeMap::new(),
             copies: BTreeMap::new(),
+            coefficients: BTreeMap::new(),
             received_bytes: 0,
             unfilled: Vec::new(),
             begun: Instant::START,
@@ -199,6 +224,7 @@ impl Running {
             let cut = cut(inbound.region, inbound.from, desk.endpoint);
             self.outcome.expected_segments += u64::from(cut.segments());
             let tag = self.tag(inbound.part);
+            self.expect_coefficients(&inbound);
             let incoming = Incoming {
                 tag,
                 signature: self.signature,
@@ -210,6 +236,7 @@ impl Running {
                     }
                     _ => Share::NONE,
                 },
+                urgency: self.urgency(inbound.region, desk.policy),
             };
             if let Some(early) = stash.take(inbound.from, tag) {
                 for (placement, payload) in early.segments() {
@@ -245,6 +272,31 @@ impl Running {
         }
     }
 
+    fn expect_coefficients(&mut self, inbound: &Inbound) {
+        let mixing = self.mixing(inbound.region, inbound.reliability, inbound.part);
+        if let (Some(mixing), Landing::Reduce) = (mixing, inbound.landing) {
+            let fresh = || Coefficients {
+                mixing,
+                sum: Vec::new(),
+            };
+            self.coefficients.entry(inbound.gate).or_insert_with(fresh);
+        }
+    }
+
+    /// How contributions to a region are transformed, if they are. The same on all ranks, whose tags
+    /// agree.
+    fn mixing(&self, region: Region, reliability: Reliability, part: u16) -> Option<Mixing> {
+        let is_long = self.lossy_from.is_some_and(|least| region.bytes >= least);
+        let is_mixed = self.label.call.transform == Transform::Hadamard
+            && is_long
+            && reliability == Reliability::Tolerant;
+        is_mixed.then(|| Mixing {
+            dtype: self.operation.dtype,
+            segment_bytes: self.segment_bytes as usize,
+            seed: self.tag(part).0,
+        })
+    }
+
     fn tag(&self, part: u16) -> Tag {
         Tag::new(self.operation.group.id, self.operation.sequence, part)
     }
@@ -271,6 +323,11 @@ impl Running {
         block + region.offset
     }
 
+    /// What was called.
+    pub(crate) fn called(&self) -> Called<'_> {
+        (&self.operation, self.label)
+    }
+
     /// The number of the message in with this sender and part.
     pub(crate) fn inbound(&self, from: Rank, part: u16) -> Option<usize> {
         self.plan.inbound(from, part)
@@ -284,7 +341,10 @@ impl Running {
     /// Puts a segment where it belongs.
     pub(crate) fn place(&mut self, inbound: usize, offset: u32, payload: Payload<'_>) {
         let Inbound {
-            region, landing, ..
+            region,
+            landing,
+            gate,
+            ..
         } = self.plan.inbounds[inbound];
         let length = payload.len();
         if offset as usize + length > region.bytes {
@@ -301,8 +361,14 @@ impl Running {
         let bytes = payload
             .bytes()
             .expect("buffers of bytes are filled by drivers with bytes");
-        let at = region.offset + offset as usize;
-        let target = &mut memory[at..at + length];
+        let memory = match self.coefficients.get_mut(&gate) {
+            Some(coefficients) if landing == Landing::Reduce => {
+                coefficients.sum.resize(region.bytes, 0);
+                &mut coefficients.sum
+            }
+            _ => &mut memory[region.offset..region.offset + region.bytes],
+        };
+        let target = &mut memory[offset as usize..offset as usize + length];
         match landing {
             Landing::Copy => target.copy_from_slice(bytes),
             Landing::Reduce => accumulate(self.operation.dtype, self.operation.op, target, bytes),
@@ -383,15 +449,34 @@ impl Running {
         let Some(missing) = missing else { return };
         self.outcome.missed_segments += u64::from(missing.ones());
         let Some(copy) = copy else { return };
-        let region = self.plan.outbounds[at].region;
-        for segment in missing.iter_ones() {
-            let offset = segment as usize * self.segment_bytes as usize;
-            let end = copy.len().min(offset + self.segment_bytes as usize);
-            let (key, shape) = (self.operation.tensor_key, self.shape());
-            memory
-                .residuals
-                .keep(key, shape, region.offset + offset, &copy[offset..end]);
+        if self.operation.loss.holes == Holes::ErrorFeedback {
+            self.keep_residual(at, &copy, missing, memory);
         }
+    }
+
+    /// Keeps what was missing of a contribution, as values.
+    fn keep_residual(&self, at: usize, copy: &[u8], missing: &Bitmap, memory: &mut Memory) {
+        let outbound = self.plan.outbounds[at];
+        let (key, shape) = (self.operation.tensor_key, self.shape());
+        let segment_bytes = self.segment_bytes as usize;
+        let range = |segment: u32| {
+            let offset = segment as usize * segment_bytes;
+            offset..copy.len().min(offset + segment_bytes)
+        };
+        let mut keep = |offset, values: &[u8]| {
+            let offset = outbound.region.offset + offset;
+            memory.residuals.keep(key, shape, offset, values);
+        };
+        let missing = missing.iter_ones().map(range);
+        let Some(mixing) = self.mixing(outbound.region, outbound.reliability, outbound.part) else {
+            return missing.for_each(|lost| keep(lost.start, &copy[lost]));
+        };
+        let mut values = vec![0; copy.len()];
+        for lost in missing {
+            values[lost.clone()].copy_from_slice(&copy[lost]);
+        }
+        mixing.unmix(&mut values);
+        keep(0, &values);
     }
 
     /// Whether every message in and out is done, or all that is left can go on without this.
@@ -428,7 +513,7 @@ impl Running {
                 self.finish(gate, *region, desk);
             }
             for &at in opens {
-                self.send(at, desk);
+                self.ready(at, desk);
             }
             for &next in next {
                 if self.waits_no_more(next) {
@@ -468,6 +553,22 @@ impl Running {
         };
         let sum = &mut buffer[region.offset..region.offset + region.bytes];
         let key = operation.tensor_key;
+        let previous = memory.previous.get(key, region.offset, region.bytes);
+        let mut previous = previous.filter(|_| keeps).map(Cow::Borrowed);
+        let coefficients = self.coefficients.remove(&gate);
+        if let Some(Coefficients {
+            mixing,
+            sum: others,
+        }) = &coefficients
+        {
+            mixing.mix(sum);
+            if !others.is_empty() {
+                accumulate(operation.dtype, ReduceOp::Sum, sum, others);
+            }
+            if let (Some(previous), Some(_)) = (&mut previous, &missing) {
+                mixing.mix(previous.to_mut());
+            }
+        }
         let settlement = Settlement {
             dtype: operation.dtype,
             op: operation.op,
@@ -475,14 +576,48 @@ impl Running {
             contributors: self.contributors,
             segment_bytes: self.segment_bytes as usize,
             missing: missing.as_deref(),
-            previous: memory
-                .previous
-                .get(key, region.offset, region.bytes)
-                .filter(|_| keeps),
+            previous: previous.as_deref(),
         };
         settlement.settle(sum);
+        if let Some(Coefficients { mixing, .. }) = coefficients {
+            mixing.unmix(sum);
+        }
         if keeps {
             memory.previous.keep(key, region.offset, sum);
+        }
+    }
+
+    /// A message out may be sent: when its turn comes, if its layers are known.
+    fn ready(&mut self, at: usize, desk: &mut Desk<'_>) {
+        let outbound = self.plan.outbounds[at];
+        let urgency = match desk.endpoint.reach(outbound.to) {
+            Reach::Network => self.urgency(outbound.region, desk.policy),
+            Reach::Host => None,
+        };
+        let Some(urgency) = urgency else {
+            self.send(at, desk);
+            return;
+        };
+        let post = Post {
+            step: self.operation.step,
+            urgency,
+            bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
+        };
+        let tag = self.tag(outbound.part);
+        desk.departures.post(post, outbound.to, tag);
+    }
+
+    /// How soon a message is needed; `None` when its layers are not known.
+    fn urgency(&self, region: Region, policy: &Policy) -> Option<Urgency> {
+        let layers = &self.operation.layers;
+        let of_region = layers.within(region.offset..region.offset + region.bytes);
+        policy.urgency(of_region.map(|(_, layer)| layer), layers.count)
+    }
+
+    /// Sends a message out whose turn has come, unless it was sent.
+    pub(crate) fn depart(&mut self, at: usize, desk: &mut Desk<'_>) {
+        if self.stages[at] == Stage::Waiting {
+            self.send(at, desk);
         }
     }
 
@@ -497,6 +632,7 @@ impl Running {
         if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
             self.copy_with_residual(at, &mut desk.memory.residuals);
         }
+        self.mix_contribution(at);
         let cut = cut(outbound.region, outbound.to, desk.endpoint);
         self.stages[at] = Stage::Started;
         self.outcome.sent_segments += u64::from(cut.segments());
@@ -551,6 +687,28 @@ impl Running {
         let offset = self.plan.outbounds[at].region.offset;
         residuals.add_to(self.operation.tensor_key, self.shape(), offset, &mut copy);
         self.copies.insert(at, copy);
+    }
+
+    /// Transforms a contribution that is sent next, where contributions are transformed: in its place
+    /// where the result comes to later anyway, else in a copy.
+    fn mix_contribution(&mut self, at: usize) {
+        let outbound = self.plan.outbounds[at];
+        let region = outbound.region;
+        let Some(mixing) = self.mixing(region, outbound.reliability, outbound.part) else {
+            return;
+        };
+        if let Some(copy) = self.copies.get_mut(&at) {
+            return mixing.mix(copy);
+        }
+        let is_overwritten =
+            self.operation.collective == Collective::AllReduce && region.place == Place::Buffer;
+        if is_overwritten && let Some(buffer) = self.operation.buffer.bytes_mut() {
+            return mixing.mix(&mut buffer[region.offset..region.offset + region.bytes]);
+        }
+        if let Some(mut copy) = self.source(at).bytes().map(<[u8]>::to_vec) {
+            mixing.mix(&mut copy);
+            self.copies.insert(at, copy);
+        }
     }
 
     fn shape(&self) -> TensorShape {

@@ -52,6 +52,11 @@ impl<Ticket> Scheduler<Ticket> {
         }
     }
 
+    /// Another credit, zero for unbounded, for what is let go from now on.
+    pub fn set_credit(&mut self, credit: ByteCount) {
+        self.credit = credit;
+    }
+
     /// A message is ready to leave.
     pub fn post(&mut self, post: Post, ticket: Ticket) {
         let turn = (post.step, post.urgency, self.arrivals);
@@ -139,6 +144,22 @@ mod tests {
         assert_eq!(all(&mut scheduler), [2]);
         scheduler.finished(ByteCount::new(140));
         assert_eq!(all(&mut scheduler), [3]);
+    }
+
+    #[test]
+    fn another_credit_counts_for_what_waits() {
+        let mut scheduler = Scheduler::new(ByteCount::new(10));
+        for ticket in 0..6 {
+            scheduler.post(post(0, 0, 10), ticket);
+        }
+        assert_eq!(all(&mut scheduler), [0]);
+        scheduler.set_credit(ByteCount::new(30));
+        assert_eq!(all(&mut scheduler), [1, 2]);
+        scheduler.set_credit(ByteCount::new(10));
+        scheduler.finished(ByteCount::new(20));
+        assert_eq!(all(&mut scheduler), []);
+        scheduler.set_credit(ByteCount::new(0));
+        assert_eq!(all(&mut scheduler), [3, 4, 5]);
     }
 
     #[test]

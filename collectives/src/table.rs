@@ -150,9 +150,9 @@ impl Table {
     }
 
     /// The collective that runs with this tag: its slot, and it.
-    pub(crate) fn collective(&self, tag: Tag) -> Option<(usize, &Operation)> {
+    pub(crate) fn collective(&self, tag: Tag) -> Option<(usize, &Running)> {
         let slot = self.slot_of(tag, Lane::Collective)?;
-        Some((slot, &self.slots[slot].as_ref()?.operation))
+        Some((slot, self.slots[slot].as_ref()?))
     }
 
     /// The running operations and their slots.

@@ -60,6 +60,7 @@ impl Scene {
             step: Step(0),
             bytes,
             tolerance,
+            urgency: None,
         };
         self.allowed_bytes += tolerance.of(bytes.into());
         self.endpoint.expect(self.now, Rank(1), incoming);

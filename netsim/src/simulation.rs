@@ -34,6 +34,8 @@ use crate::workload::{Over, Workload, WorkloadError};
 pub(crate) const REFERENCE_HEADER: u32 = 64;
 /// IPv6 and UDP headers, which a job's MTU includes and a fabric's does not.
 const IP_AND_UDP: u32 = 48;
+/// To how many a sender is thought to send at once, where it sends to several.
+const OVERCOMMITMENT: u64 = 8;
 /// Events between two glances at a run.
 const GLANCE_EVENTS: u64 = 1 << 18;
 /// A thread with fewer events in a window than this waits more than it works.
@@ -192,6 +194,10 @@ pub enum SetupError {
 /// A message may begin with two packets before its receiver grants more where many hosts may send
 /// to one unannounced (flows, and reductions to a root); where ranks send in turns, as in the
 /// other collectives, with a whole bandwidth-delay product.
+///
+/// A rank grants more than its link takes where those who send to it have several such receivers,
+/// as workers have servers: what was granted waits for its turn at the sender then (Homa's
+/// overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4).
 pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: &Workload) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
@@ -224,7 +230,12 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
         };
     }
     if open("transport.grant_window") {
-        transport.grant_window = GrantWindow::Bytes(of_bdp(6, 16 << 10));
+        let receivers = if workload.has_roots() {
+            OVERCOMMITMENT
+        } else {
+            1
+        };
+        transport.grant_window = GrantWindow::Bytes(of_bdp(6 * receivers, 16 << 10));
     }
     if open("transport.spray_burst") {
         transport.spray_burst = 1;

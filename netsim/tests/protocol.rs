@@ -133,7 +133,7 @@ impl Recorder {
                 Event::Sent { to, tag, missing } => {
                     assert_eq!(self.sent.insert((to, tag), missing), None, "sent twice");
                 }
-                Event::Announced { .. } => {}
+                Event::Announced { .. } | Event::StandsStill { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }
@@ -320,6 +320,7 @@ impl Scenario {
                     step: message.outgoing.step,
                     bytes,
                     tolerance,
+                    urgency: None,
                 };
                 network.command(message.to, |host, now| {
                     host.endpoint.expect(now, message.from, incoming);
@@ -517,6 +518,7 @@ fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
         step,
         bytes,
         tolerance,
+        urgency: None,
     };
     network.command(Rank(1), |host, now| {
         host.endpoint.expect(now, Rank(0), incoming);

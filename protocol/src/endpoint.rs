@@ -5,25 +5,28 @@
 //! a message means is the collectives' business; what may be lost is decided in
 //! [`crate::receiver`], what goes again in [`crate::sender`].
 
+mod event;
 mod metrics;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
+use crate::grants::Granted;
 use crate::incoming::Wants;
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
 use crate::metrics::{MessageTimes, Standing, Traffic};
 use crate::priority::{CONTROL, Policy};
 use crate::reach::{Common, Near, Reach};
-use crate::receiver::{After, Arrived, Incoming, Outline, Placement, Receiver, ReceiverCounters};
+use crate::receiver::{After, Arrived, Incoming, Placement, Receiver, ReceiverCounters};
 use crate::rtt::Rtt;
 use crate::segment;
 use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
-use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span, Tag};
+use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span};
 use crate::wire::{Header, Kind, Report};
+
+pub use event::Event;
 
 /// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
@@ -119,56 +122,6 @@ impl Settings {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
         filled * ACKS_PER_WINDOW > self.window.get()
     }
-}
-
-/// What happened, for whoever gave the commands.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Event {
-    /// A message that is not posted has begun to arrive: as much of it as is unscheduled.
-    Announced {
-        /// Its sender.
-        from: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// What it says of itself.
-        outline: Outline,
-    },
-    /// A posted message is complete.
-    Received {
-        /// Its sender.
-        from: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// The segments that it lacks, if any.
-        holes: Option<Bitmap>,
-    },
-    /// A message was received, as far as it ever will be: its bytes may be reused.
-    Sent {
-        /// Its receiver.
-        to: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// The segments that the receiver did without, if any.
-        missing: Option<Bitmap>,
-    },
-    /// A message came that is not the posted one.
-    Mismatch {
-        /// Its sender.
-        from: Rank,
-        /// Its tag.
-        tag: Tag,
-        /// What was posted.
-        ours: Outline,
-        /// What came.
-        theirs: Outline,
-    },
-    /// A peer that has messages of ours to acknowledge said nothing for too long.
-    PeerSilent {
-        /// The peer.
-        rank: Rank,
-        /// For how long.
-        silent: Span,
-    },
 }
 
 /// Counts over all peers.
@@ -359,12 +312,14 @@ impl Endpoint {
 
     /// Grants as much as may be on its way.
     fn grant(&mut self, now: Instant) {
-        while let Some((place, message, most)) = self.common.grants.take() {
-            let at = place as usize;
+        while let Some(next) = self.common.grants.take() {
+            let at = next.place as usize;
             let peer = &mut self.peers[at];
             let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
-            if peer.receiver.grant(message, most, &mut scene) == Wants::More {
-                self.common.grants.wait(place, message);
+            let wants = peer.receiver.grant(next.message, next.most, &mut scene);
+            if wants == Wants::More {
+                let Granted { turn, place, .. } = next;
+                self.common.grants.wait(turn, place, next.message);
             }
             self.touch(now, at);
         }
@@ -390,7 +345,8 @@ impl Endpoint {
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
-        self.common.grants.settle(peer.receiver.expected());
+        let expected = peer.receiver.expected();
+        self.common.grants.settle(at as u32, expected);
         let mut lost = Peer {
             standing: Standing::Failed,
             talks: peer.talks,
@@ -519,7 +475,7 @@ impl Endpoint {
                 },
             });
         }
-        if peer.sender.has_sent() {
+        if peer.sender.has_news() {
             self.collect_sent(at);
         }
     }
@@ -599,6 +555,9 @@ impl Endpoint {
                 }
                 let control = peer.sender.poll_control(now, &peer.rtt, settings, body);
                 if let Some(header) = control {
+                    if peer.sender.has_news() {
+                        self.collect_sent(at);
+                    }
                     return Some((at, header));
                 }
             }
@@ -611,14 +570,16 @@ impl Endpoint {
 
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
         header.source = self.common.network.identity.rank;
-        header.class = CONTROL;
+        if header.kind != Kind::Probe {
+            header.class = CONTROL;
+        }
         header.checksum = 0;
         let peer = &mut self.peers[at];
         header.entropy = peer.sender.take_entropy();
         let transmit = Transmit {
             to: peer.rank,
-            class: CONTROL,
-            dscp: self.common.network.policy.dscp_of(CONTROL, Ecn::Ect),
+            class: header.class,
+            dscp: (self.common.network.policy).dscp_of(header.class, Ecn::Ect),
             ecn: Ecn::Ect,
             entropy: header.entropy,
             template: header,

@@ -5,34 +5,60 @@
 //! granted and has not arrived is less than the grant window, the next message in turn is granted
 //! another quantum (receiver-driven, as in NDP, Handley et al., SIGCOMM 2017, and Homa, Montazeri
 //! et al., SIGCOMM 2018). What a sender has found lost is no longer on its way.
+//!
+//! What is needed first is granted first, since what shares a link ends together, and late. Of what
+//! is needed as soon, peers are granted something in turn, and each peer's messages one after the
+//! other: to serve one peer before the others would leave the links of those idle. Messages whose
+//! urgency is not known come first, those of one peer in turn, too. No peer is granted more than
+//! its window lets it have in flight: what others have can come meanwhile.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::units::{Instant, MessageId, Span};
+use crate::priority::Urgency;
+use crate::units::{Instant, MessageId, Span, Step};
 
+/// So many peers and turns are looked at for one that has room.
+const LOOKED_AT_MAX: usize = 64;
 /// A window is granted in this many parts: fewer control packets, a little more burst.
 const QUANTA_PER_WINDOW: u64 = 6;
+
+/// When a message is granted something, compared with others; the least first. `None` when its
+/// urgency is not known.
+pub type Turn = Option<(Step, Urgency)>;
 
 /// The messages that wait for grants, and what is on its way.
 #[derive(Clone, Debug)]
 pub struct Grants {
     window: u64,
     quantum: u64,
+    /// Segments that one peer may have on their way.
+    each: u64,
     expected: u64,
-    waiting: VecDeque<(u32, MessageId)>,
+    /// By the peer's place.
+    expected_of: Vec<u64>,
+    /// The messages of each peer that wait, by turn; of one turn, by the number behind.
+    queues: BTreeMap<(Turn, u32), BTreeSet<(u64, MessageId)>>,
+    /// The peers that have messages of a turn, each once.
+    rounds: BTreeMap<Turn, VecDeque<u32>>,
+    arrivals: u64,
     /// When a segment arrived last.
     arrived: Instant,
 }
 
 impl Grants {
-    /// Grants of a window of `window` segments; `None`: everything is granted at once.
-    pub fn new(window: Option<u64>) -> Self {
+    /// Grants of a window of `window` segments, of which one peer has `each` at most; `None`:
+    /// everything is granted at once.
+    pub fn new(window: Option<u64>, each: u64) -> Self {
         let window = window.unwrap_or(u64::MAX);
         Self {
             window,
             quantum: (window / QUANTA_PER_WINDOW).clamp(1, 8),
+            each: each.max(1),
             expected: 0,
-            waiting: VecDeque::new(),
+            expected_of: Vec::new(),
+            queues: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            arrivals: 0,
             arrived: Instant::START,
         }
     }
@@ -45,13 +71,14 @@ impl Grants {
     /// When nothing will have arrived for `gap`, although something is on its way and messages
     /// wait: then it is lost.
     pub fn idle_at(&self, gap: Span) -> Option<Instant> {
-        let waits = self.expected > 0 && !self.waiting.is_empty();
+        let waits = self.expected > 0 && !self.rounds.is_empty();
         waits.then(|| self.arrived + gap)
     }
 
     /// What was on its way is lost: grants go on without it, and are waited for as long.
     pub fn give_up(&mut self, now: Instant) {
         self.expected = 0;
+        self.expected_of.fill(0);
         self.arrived = now;
     }
 
@@ -60,28 +87,170 @@ impl Grants {
         self.window == u64::MAX
     }
 
-    /// So many segments more are on their way.
-    pub fn expect(&mut self, segments: u32) {
+    /// So many segments more are on their way from the peer at this place.
+    pub fn expect(&mut self, place: u32, segments: u32) {
+        if self.is_unlimited() {
+            return;
+        }
+        let at = place as usize;
+        if at >= self.expected_of.len() {
+            self.expected_of.resize(at + 1, 0);
+        }
+        self.expected_of[at] += u64::from(segments);
         self.expected += u64::from(segments);
     }
 
     /// So many segments are on their way no more.
-    pub fn settle(&mut self, segments: u32) {
-        self.expected = self.expected.saturating_sub(u64::from(segments));
+    pub fn settle(&mut self, place: u32, segments: u32) {
+        let segments = u64::from(segments);
+        if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
+            *of_peer = of_peer.saturating_sub(segments);
+        }
+        self.expected = self.expected.saturating_sub(segments);
     }
 
     /// A message of the peer at this place needs more than it was granted.
-    pub fn wait(&mut self, place: u32, message: MessageId) {
-        self.waiting.push_back((place, message));
+    pub fn wait(&mut self, turn: Turn, place: u32, message: MessageId) {
+        self.arrivals += 1;
+        let number = match turn {
+            Some(_) => u64::from(message.0),
+            None => self.arrivals,
+        };
+        let queue = self.queues.entry((turn, place)).or_default();
+        if queue.is_empty() {
+            self.rounds.entry(turn).or_default().push_back(place);
+        }
+        queue.insert((number, message));
     }
 
     /// The message that is granted something next, and how many segments at most.
-    pub fn take(&mut self) -> Option<(u32, MessageId, u32)> {
+    pub fn take(&mut self) -> Option<Granted> {
         let room = self.window.saturating_sub(self.expected);
         if room < self.quantum {
             return None;
         }
-        let (place, message) = self.waiting.pop_front()?;
-        Some((place, message, self.quantum as u32))
+        let (turn, at) = self.next_with_room()?;
+        let round = self.rounds.get_mut(&turn)?;
+        let place = round.remove(at)?;
+        let queue = self.queues.get_mut(&(turn, place))?;
+        let (_, message) = queue.pop_first()?;
+        if !queue.is_empty() {
+            round.push_back(place);
+        } else {
+            self.queues.remove(&(turn, place));
+            if round.is_empty() {
+                self.rounds.remove(&turn);
+            }
+        }
+        Some(Granted {
+            turn,
+            place,
+            message,
+            most: self.quantum as u32,
+        })
+    }
+}
+
+impl Grants {
+    /// The first peer that may have more on its way: its turn, and where it is in the round.
+    fn next_with_room(&self) -> Option<(Turn, usize)> {
+        let all = self.rounds.iter().flat_map(|(&turn, round)| {
+            let numbered = round.iter().enumerate();
+            numbered.map(move |(at, &place)| (turn, at, place))
+        });
+        let has_room = |&(_, _, place): &(Turn, usize, u32)| {
+            let expected = self.expected_of.get(place as usize);
+            expected.is_none_or(|&expected| expected + self.quantum <= self.each)
+        };
+        let (turn, at, _) = all.take(LOOKED_AT_MAX).find(has_room)?;
+        Some((turn, at))
+    }
+}
+
+/// What is granted next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Granted {
+    /// When it was its turn.
+    pub turn: Turn,
+    /// The peer that sends it.
+    pub place: u32,
+    /// The message.
+    pub message: MessageId,
+    /// How many segments at most.
+    pub most: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Layer;
+
+    fn turn(step: u32, layer: u16) -> Turn {
+        Some((Step(step), Urgency::of(Layer(layer))))
+    }
+
+    /// Which messages are granted something until nobody waits, if each needs two quanta.
+    fn order(waiting: &[(Turn, u32, u32)]) -> Vec<(u32, u32)> {
+        let mut grants = Grants::new(Some(64), 64);
+        for &(turn, place, message) in waiting {
+            grants.wait(turn, place, MessageId(message));
+        }
+        let mut granted: Vec<(u32, u32)> = Vec::new();
+        while let Some(next) = grants.take() {
+            let one = (next.place, next.message.0);
+            if !granted.contains(&one) {
+                grants.wait(next.turn, next.place, next.message);
+            }
+            granted.push(one);
+        }
+        assert_eq!(grants.idle_at(Span::ZERO), None, "nobody waits");
+        granted
+    }
+
+    #[test]
+    fn older_steps_and_front_layers_are_granted_first() {
+        let waiting = [(turn(1, 0), 1, 1), (turn(0, 5), 2, 2), (turn(0, 3), 1, 3)];
+        let expected = [(1, 3), (1, 3), (2, 2), (2, 2), (1, 1), (1, 1)];
+        assert_eq!(order(&waiting), expected);
+    }
+
+    #[test]
+    fn equal_peers_are_granted_in_turn_and_the_messages_of_each_one_after_the_other() {
+        let same = turn(0, 3);
+        let waiting = [(same, 1, 1), (same, 1, 2), (same, 2, 1)];
+        let expected = [(1, 1), (2, 1), (1, 1), (2, 1), (1, 2), (1, 2)];
+        assert_eq!(order(&waiting), expected);
+    }
+
+    #[test]
+    fn a_peer_that_has_its_window_on_its_way_leaves_the_rest_to_less_urgent_ones() {
+        let mut grants = Grants::new(Some(60), 24);
+        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 9), 2, MessageId(1));
+        let mut granted = Vec::new();
+        while let Some(next) = grants.take() {
+            granted.push(next.place);
+            grants.expect(next.place, next.most);
+            grants.wait(next.turn, next.place, next.message);
+        }
+        assert_eq!(granted, [1, 1, 1, 2, 2, 2]);
+        grants.settle(1, 8);
+        assert_eq!(grants.take().map(|next| next.place), Some(1));
+    }
+
+    #[test]
+    fn messages_of_unknown_urgency_are_granted_in_turn_before_all_others() {
+        let waiting = [(turn(0, 0), 3, 9), (None, 1, 1), (None, 1, 2), (None, 2, 1)];
+        let expected = [
+            (1, 1),
+            (2, 1),
+            (1, 2),
+            (2, 1),
+            (1, 1),
+            (1, 2),
+            (3, 9),
+            (3, 9),
+        ];
+        assert_eq!(order(&waiting), expected);
     }
 }

@@ -5,7 +5,8 @@ use crate::endpoint::Settings;
 use crate::priority::CONTROL;
 use crate::receiver::Outline;
 use crate::segment::Segmentation;
-use crate::units::{Instant, MessageId, Share, Signature, Span, Step, Tag};
+use crate::sender::after;
+use crate::units::{Class, Instant, MessageId, Share, Signature, Span, Step, Tag};
 use crate::wire::{Flags, Header, Kind, REPORT_BYTES, Report};
 
 /// What a receiver has to say about a message.
@@ -39,6 +40,25 @@ pub(crate) enum Wants {
     Nothing,
 }
 
+/// A packet that has arrived, as reports echo it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Echo {
+    sent_at: u32,
+    class: Class,
+    arrived: Instant,
+}
+
+impl Echo {
+    /// The one that was sent first.
+    pub(crate) fn older(self, other: Self) -> Self {
+        if after(self.sent_at, other.sent_at) {
+            other
+        } else {
+            self
+        }
+    }
+}
+
 /// A message that has not been closed.
 #[derive(Debug)]
 pub(crate) struct Receiving {
@@ -65,6 +85,8 @@ pub(crate) struct Receiving {
     ce_entropies: u64,
     unreported: u32,
     lowest_unreported: u32,
+    /// The first packet of those.
+    first_unreported: Option<Echo>,
     /// Segments, in sending order, that its sender may send.
     granted: u32,
     /// Of these, how many are still on their way as far as is known.
@@ -97,6 +119,7 @@ impl Receiving {
             ce_entropies: 0,
             unreported: 0,
             lowest_unreported: u32::MAX,
+            first_unreported: None,
             granted: settings.unscheduled_segments().min(cut.segments()),
             expected: settings.unscheduled_segments().min(cut.segments()),
             lost: None,
@@ -187,6 +210,9 @@ impl Receiving {
             self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
         }
         self.note_newest(now, header);
+        if self.unreported == 0 {
+            self.first_unreported = Some(self.newest());
+        }
         self.unreported += 1;
         self.lowest_unreported = self.lowest_unreported.min(header.segment);
         new
@@ -196,6 +222,19 @@ impl Receiving {
     fn note_newest(&mut self, now: Instant, header: &Header) {
         (self.newest.sent_at, self.newest.class) = (header.sent_at, header.class);
         self.newest_at = now;
+    }
+
+    fn newest(&self) -> Echo {
+        Echo {
+            sent_at: self.newest.sent_at,
+            class: self.newest.class,
+            arrived: self.newest_at,
+        }
+    }
+
+    /// The first of the packets that no report has told yet.
+    pub(crate) fn first_unreported(&self) -> Option<Echo> {
+        self.first_unreported
     }
 
     /// A packet of the message came with CE.
@@ -289,10 +328,12 @@ impl Receiving {
 
     /// Writes the next report into `body` and gives its header; `None` when nothing is due.
     ///
-    /// `room` is the most bytes that the body may have.
+    /// `room` is the most bytes that the body may have. Nothing that was sent after `untold` is
+    /// echoed: it has arrived and is another report's to tell.
     pub(crate) fn poll_report(
         &mut self,
         now: Instant,
+        untold: Option<Echo>,
         room: usize,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
@@ -311,9 +352,11 @@ impl Receiving {
         body.clear();
         body.resize(REPORT_BYTES, 0);
         let bits = self.received.encode(first, room - REPORT_BYTES, body);
+        let newest = self.newest();
+        let echo = untold.map_or(newest, |untold| newest.older(untold));
         let report = Report {
-            echo: self.newest.sent_at,
-            held: (now - self.newest_at).as_micros() as u32,
+            echo: echo.sent_at,
+            held: (now - echo.arrived).as_micros() as u32,
             ce: self.ce,
             received: self.received.ones(),
             granted: self.granted,
@@ -321,7 +364,7 @@ impl Receiving {
             cumulative,
             first,
             bits,
-            echo_class: self.newest.class,
+            echo_class: echo.class,
         };
         body[..REPORT_BYTES].copy_from_slice(&report.encoded());
         let end = first + bits;
@@ -333,6 +376,7 @@ impl Receiving {
         self.ce_entropies = 0;
         self.unreported = 0;
         self.lowest_unreported = u32::MAX;
+        self.first_unreported = None;
         let length = body.len() as u16;
         let (class, flags) = (CONTROL, Flags::NONE);
         Some(Header {

@@ -9,7 +9,7 @@ pub mod notation;
 
 use std::collections::BTreeMap;
 
-use crate::priority::Policy;
+use crate::priority::{Order, Policy};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
@@ -241,6 +241,10 @@ pub struct Collectives {
     pub chunk: ByteCount,
     /// Trials by which a job finds its chunk and its credit in its first steps; 0: none.
     pub tuning: u16,
+    /// Which gradients leave first.
+    pub order: Order,
+    /// Bytes of a rank's gradient messages that are on their way at once; zero: any number.
+    pub credit: ByteCount,
 }
 
 /// Where ranks tell what they have counted.
@@ -421,6 +425,7 @@ impl Job {
             droppable_dscps: self.priority.droppable_dscps.clone(),
             protected_share: self.loss.protected_share,
             protected_back_layers: self.loss.protected_back_layers,
+            order: self.collectives.order,
         }
     }
 
@@ -475,6 +480,8 @@ impl Default for Job {
                 table: Vec::new(),
                 chunk: ByteCount::mib(4),
                 tuning: 0,
+                order: Order::Layers,
+                credit: ByteCount::new(0),
             },
             metrics: Metrics {
                 port: 0,

@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::bitmap::Bitmap;
 use crate::endpoint::Settings;
 use crate::machine::{Ecn, Run};
-use crate::priority::{Tags, Turn};
+use crate::priority::{Policy, Tags, Turn};
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
@@ -52,7 +52,11 @@ pub(crate) struct Sending {
     pub(crate) marks: u32,
     /// Probes since the last report.
     pub(crate) unanswered: u32,
+    /// When the first of them was sent.
+    pub(crate) asked: Instant,
     said_all_sent: bool,
+    /// Whether it was told that it stands still.
+    pub(crate) told_still: bool,
     /// How many holes the last probe named.
     said_holes: u32,
     pub(crate) probe_at: Instant,
@@ -103,7 +107,9 @@ impl Sending {
             acked: Bitmap::new(segments),
             marks: 0,
             unanswered: 0,
+            asked: now,
             said_all_sent: false,
+            told_still: false,
             said_holes: 0,
             probe_at: now,
             begun: now,
@@ -176,10 +182,24 @@ impl Sending {
         sent_all_granted && !self.all_sent() && self.in_flight.ones() == 0
     }
 
-    /// A probe goes out; the next one is due at `next`. Writes into `body` which segments are lost
-    /// and not repaired, if any is, in at most `room` bytes.
-    pub(crate) fn on_probe(&mut self, next: Instant, room: usize, body: &mut Vec<u8>) {
+    /// The lowest class of what was sent so far.
+    pub(crate) fn lowest_class(&self, policy: &Policy) -> Class {
+        let last = self.tags.at(self.next.saturating_sub(1));
+        self.tags.class_and_ecn(policy, last).0
+    }
+
+    /// A probe goes out now; the next one is due at `next`. Writes into `body` which segments are
+    /// lost and not repaired, if any is, in at most `room` bytes.
+    pub(crate) fn on_probe(
+        &mut self,
+        (now, next): (Instant, Instant),
+        room: usize,
+        body: &mut Vec<u8>,
+    ) {
         self.said_all_sent |= self.all_sent();
+        if self.unanswered == 0 {
+            self.asked = now;
+        }
         self.unanswered += 1;
         self.probe_at = next;
         body.clear();
@@ -199,12 +219,20 @@ impl Sending {
         body.extend_from_slice(&window);
     }
 
+    /// Whether nothing of it is on its way and nothing could be, until its receiver says more: it
+    /// is not posted there, or other messages are granted before it.
+    pub(crate) fn stands_still(&self) -> bool {
+        let sent_all_granted = self.next == self.granted.min(self.segments());
+        sent_all_granted && self.in_flight.ones() == 0 && self.repairs.is_empty()
+    }
+
     /// The turn of what would be sent next; `None` when there is nothing to send.
     pub(crate) fn next_turn(&mut self, settings: &Settings) -> Option<Turn> {
         while let Some(&segment) = self.repairs.front() {
             if !self.acked.has(segment) {
-                let (class, _) = self.tags.class_and_ecn(&settings.policy, segment);
-                return Some(self.tags.turn(class, segment));
+                let policy = &settings.policy;
+                let (class, _) = self.tags.class_and_ecn(policy, segment);
+                return Some(self.tags.turn(policy, class, segment));
             }
             self.repairs.pop_front();
             self.repair_queued.remove(segment);
@@ -212,7 +240,8 @@ impl Sending {
         let ready = self.next < self.segments().min(self.granted);
         ready.then(|| {
             let class = self.tags.lanes()[self.lane].class;
-            self.tags.turn(class, self.tags.at(self.next))
+            let segment = self.tags.at(self.next);
+            self.tags.turn(&settings.policy, class, segment)
         })
     }
 

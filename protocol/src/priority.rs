@@ -7,7 +7,8 @@
 //! the same queue drops them (Wang et al., DLCP, arXiv 2008.08445; front layers tolerate more loss
 //! than back layers, small gradients more than large ones).
 //!
-//! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them.
+//! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them. Only
+//! a PROBE rides where its message's data rides: what has not come by then is lost, and not late.
 
 use smallvec::SmallVec;
 
@@ -39,12 +40,26 @@ pub struct Policy {
     pub tolerance: Share,
     /// Tolerances of as many equal groups of the layers, front layers first; may be empty.
     pub layer_tolerances: Vec<Share>,
+    /// Which gradients leave first.
+    pub order: Order,
+}
+
+/// Which gradients leave first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Order {
+    /// Those of front layers, in higher classes, too.
+    Layers,
+    /// Those that are there first, all in one class. What may be lost still depends on layers.
+    Arrival,
 }
 
 impl Policy {
     /// The class of a layer: the layers are cut into as many equal groups as there are data
-    /// classes, front layers first.
+    /// classes, front layers first. In order of arrival all have the highest one.
     pub fn class_of(&self, layer: Layer, layer_count: u16) -> Class {
+        if self.order == Order::Arrival {
+            return Class(1);
+        }
         let classes = self.dscps.len() - 1;
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
@@ -76,6 +91,20 @@ impl Policy {
         let droppable = class.checked_sub(1).filter(|_| ecn == Ecn::NotEct);
         let droppable = droppable.and_then(|data| self.droppable_dscps.get(data));
         droppable.copied().unwrap_or(self.dscps[class])
+    }
+
+    /// How soon something is needed that holds these layers of so many: as soon as the first of
+    /// them. `None` when layers are not known.
+    pub fn urgency(
+        &self,
+        layers: impl IntoIterator<Item = Layer>,
+        layer_count: u16,
+    ) -> Option<Urgency> {
+        let first = layers.into_iter().min().filter(|_| layer_count > 0)?;
+        Some(match self.order {
+            Order::Layers => Urgency::of(first),
+            Order::Arrival => Urgency::default(),
+        })
     }
 
     fn is_back_layer(&self, layer: Layer, layer_count: u16) -> bool {
@@ -200,14 +229,6 @@ impl Tags {
             .map_or(Layer(0), |index| self.spans[index].1)
     }
 
-    /// How soon the message is needed: as soon as the first of its layers. `None` when layers are
-    /// not known.
-    pub fn urgency(&self) -> Option<Urgency> {
-        let layers = self.spans.iter().map(|&(_, layer)| layer);
-        let first = layers.min().filter(|_| self.layer_count > 0);
-        first.map(Urgency::of)
-    }
-
     /// The magnitude of a segment; 0 when it is not known.
     pub fn magnitude(&self, segment: u32) -> Magnitude {
         self.magnitudes
@@ -241,8 +262,11 @@ impl Tags {
     }
 
     /// When a segment is sent that rides in `class`.
-    pub fn turn(&self, class: Class, segment: u32) -> Turn {
-        let layer = self.layer(segment);
+    pub fn turn(&self, policy: &Policy, class: Class, segment: u32) -> Turn {
+        let layer = match policy.order {
+            Order::Layers => self.layer(segment),
+            Order::Arrival => Layer(0),
+        };
         Turn { class, layer }
     }
 
@@ -327,6 +351,7 @@ mod tests {
             protected_back_layers: share(0.1),
             tolerance: share(0.05),
             layer_tolerances: Vec::new(),
+            order: Order::Layers,
         }
     }
 
@@ -369,6 +394,31 @@ mod tests {
             .map(|layer| policy().class_of(Layer(layer), 9).0)
             .collect();
         assert_eq!(classes, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
+    }
+
+    #[test]
+    fn in_order_of_arrival_layers_decide_neither_class_nor_turn_but_what_is_protected() {
+        let arrival = Policy {
+            order: Order::Arrival,
+            ..policy()
+        };
+        let (front, back) = ([Layer(7), Layer(2)], [Layer(9)]);
+        assert_eq!(policy().urgency(front, 10), Some(Urgency::of(Layer(2))));
+        assert_eq!(arrival.urgency(front, 10), arrival.urgency(back, 10));
+        assert_eq!(arrival.urgency(front, 0), None, "no layers are known");
+        let shape = Shape {
+            segments: 8,
+            layer_count: 10,
+        };
+        let tags = arrival.lossy(shape, &[(0, Layer(0)), (6, Layer(9))], Vec::new());
+        let (first, last) = (
+            tags.class_and_ecn(&arrival, 0),
+            tags.class_and_ecn(&arrival, 7),
+        );
+        assert_eq!(first, (Class(1), Ecn::NotEct));
+        assert_eq!(last, (Class(1), Ecn::Ect));
+        let turn = |segment| tags.turn(&arrival, Class(1), segment);
+        assert_eq!(turn(0), turn(7));
     }
 
     #[test]

@@ -48,7 +48,10 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(network: Settings, ledger: Ledger) -> Self {
         Self {
-            grants: Grants::new(network.grant_segments),
+            grants: Grants::new(
+                network.grant_segments,
+                network.window.get() / u64::from(network.segment_bytes),
+            ),
             network,
             host: None,
             near: Vec::new(),

@@ -12,9 +12,10 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::bitmap::Bitmap;
 use crate::budget::{Ledger, Verdict};
 use crate::endpoint::Settings;
-use crate::grants::Grants;
-use crate::incoming::{Due, Receiving, State, Wants};
+use crate::grants::{Grants, Turn};
+use crate::incoming::{Due, Echo, Receiving, State, Wants};
 use crate::machine::Ecn;
+use crate::priority::Urgency;
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, Rank, Share, Signature, Span, Step, Tag};
 use crate::wire::{Header, Kind, Report};
@@ -44,9 +45,15 @@ pub struct Incoming {
     pub bytes: u32,
     /// The share that may be missing.
     pub tolerance: Share,
+    /// How soon it is needed; `None` when that is not known.
+    pub urgency: Option<Urgency>,
 }
 
 impl Incoming {
+    fn turn(&self) -> Turn {
+        self.urgency.map(|urgency| (self.step, urgency))
+    }
+
     fn outline(&self) -> Outline {
         Outline {
             bytes: self.bytes,
@@ -289,7 +296,8 @@ impl Receiver {
         if scene.grants.is_unlimited() {
             receiving.grant(scene.now, u32::MAX);
         } else {
-            scene.grants.wait(scene.place, receiving.id);
+            let turn = incoming.turn();
+            scene.grants.wait(turn, scene.place, receiving.id);
         }
         self.complete_if_whole(at, scene);
         self.note(at);
@@ -317,7 +325,7 @@ impl Receiver {
             return Wants::Nothing;
         }
         let (more, wants) = receiving.grant(scene.now, most);
-        scene.grants.expect(more);
+        scene.grants.expect(scene.place, more);
         self.note(at);
         wants
     }
@@ -362,7 +370,7 @@ impl Receiver {
         };
         if let Some((report, lost)) = Report::decode(body) {
             let less = self.messages[at].on_lost(&report, lost);
-            scene.grants.settle(less);
+            scene.grants.settle(scene.place, less);
         }
         self.on_probe(at, header, scene);
         self.end_gap_if_settled(at, scene.now);
@@ -423,7 +431,7 @@ impl Receiver {
             // Its sender would not probe if what it sent before were on its way.
             receiving.settle();
         }
-        scene.grants.expect(receiving.expected());
+        scene.grants.expect(scene.place, receiving.expected());
         self.messages.push(receiving);
         let at = self.messages.len() - 1;
         if let Some(posted) = posted {
@@ -470,7 +478,7 @@ impl Receiver {
             return None;
         }
         self.counters.received_segments += 1;
-        scene.grants.settle(receiving.settle_one());
+        scene.grants.settle(scene.place, receiving.settle_one());
         receiving.restart_gap(scene.now, scene.gap);
         let posting = if receiving.state == State::Early {
             Posting::Early
@@ -521,7 +529,7 @@ impl Receiver {
             return;
         }
         receiving.complete(scene.now, scene.gap);
-        scene.grants.settle(receiving.settle());
+        scene.grants.settle(scene.place, receiving.settle());
         let (tag, id) = (receiving.tag, receiving.id);
         self.arrived
             .push_back(Arrived::Complete { tag, holes: None });
@@ -580,7 +588,7 @@ impl Receiver {
             holes.insert(segment);
         }
         receiving.complete(scene.now, scene.gap);
-        scene.grants.settle(receiving.settle());
+        scene.grants.settle(scene.place, receiving.settle());
         let (tag, id) = (receiving.tag, receiving.id);
         self.counters.lost_segments += u64::from(missing);
         self.arrived.push_back(Arrived::Complete {
@@ -601,8 +609,9 @@ impl Receiver {
 
     /// Writes the next report that is due into `body` and gives its header.
     ///
-    /// When one message has something to say, all do, older ones first: a sender takes a segment
-    /// for lost when later ones are known to have arrived, and those may be another message's.
+    /// When one message has something to say, all do, and none echoes a packet that was sent after
+    /// one of which another one has yet to tell: a sender takes a segment for lost when later ones
+    /// are known to have arrived, and those may be another message's.
     pub fn poll_report(
         &mut self,
         now: Instant,
@@ -617,9 +626,12 @@ impl Receiver {
             return None;
         }
         let room = settings.segment_bytes as usize;
-        self.messages
-            .iter_mut()
-            .find_map(|receiving| receiving.poll_report(now, room, body))
+        let says = |receiving: &Receiving| receiving.due != Due::Nothing;
+        let at = self.messages.iter().position(says)?;
+        let others = self.messages[at + 1..].iter();
+        let untold = others.filter_map(Receiving::first_unreported);
+        let untold = untold.reduce(Echo::older);
+        self.messages[at].poll_report(now, untold, room, body)
     }
 
     /// Takes CLOSE: the sender heard STOP.

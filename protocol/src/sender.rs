@@ -2,11 +2,14 @@
 //!
 //! A segment is in flight from its sending until it is acknowledged or found lost. It is lost when
 //! a packet sent clearly later has arrived (by time, not by count: sprayed packets overtake each
-//! other), or when a BITMAP that answers a later PROBE shows it missing. What is lost is repaired
+//! other), or when a BITMAP that answers a later PROBE shows it missing. Either says something of
+//! packets of the same class and of higher ones only: what waits in a lower class, for as long as
+//! the higher ones have something to send, is late and not lost. What is lost is repaired
 //! at once if the message tolerates no loss, if the segment is protected, or if more is lost than
 //! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP.
 //!
-//! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes.
+//! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes: in the
+//! class of the message's data, so that the PROBE waits in queues as long as they do.
 
 use std::collections::VecDeque;
 
@@ -16,7 +19,7 @@ use crate::endpoint::Settings;
 use crate::entropy::Spray;
 use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
-use crate::priority::{CONTROL, Tags};
+use crate::priority::{CONTROL, Policy, Tags};
 use crate::rtt::Rtt;
 use crate::units::{
     ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Signature, Span, Step, Tag,
@@ -107,7 +110,7 @@ impl SenderCounters {
     }
 }
 
-/// The packets of one class on their way to one peer.
+/// The packets of one class on their way to one peer, probes included.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     /// In the order of sending; those that have landed stay until they are first.
@@ -122,8 +125,8 @@ pub struct Sender {
     messages: Vec<Sending>,
     /// By class: packets of one class stay behind each other in queues, others overtake them.
     lanes: Vec<Lane>,
-    /// The stamp of the newest probe that is known to have arrived.
-    newest_probe: Option<u32>,
+    /// When the peer reported last, of whatever message.
+    heard: Instant,
     in_flight: u64,
     window: Window,
     spray: Spray,
@@ -132,6 +135,8 @@ pub struct Sender {
     probe_due: Option<Instant>,
     closes: Vec<Header>,
     sent: VecDeque<Sent>,
+    /// Messages that stand still and were not told yet.
+    still: Vec<Tag>,
     counters: SenderCounters,
 }
 
@@ -147,7 +152,7 @@ impl Sender {
         Self {
             messages: Vec::new(),
             lanes: vec![Lane::default(); settings.policy.dscps.len()],
-            newest_probe: None,
+            heard: Instant::START,
             in_flight: 0,
             window: Window::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
@@ -155,6 +160,7 @@ impl Sender {
             probe_due: None,
             closes: Vec::new(),
             sent: VecDeque::new(),
+            still: Vec::new(),
             counters: SenderCounters::default(),
         }
     }
@@ -193,9 +199,16 @@ impl Sender {
         self.counters.add(before);
     }
 
-    /// Whether a message has ended since the last [`Sender::take_sent`].
-    pub fn has_sent(&self) -> bool {
-        !self.sent.is_empty()
+    /// Whether a message has ended since the last [`Sender::take_sent`], or stands still since the
+    /// last [`Sender::take_still`].
+    pub fn has_news(&self) -> bool {
+        !self.sent.is_empty() || !self.still.is_empty()
+    }
+
+    /// A message of which all that its receiver takes was sent and has arrived a while ago, and
+    /// that its receiver has not completed; told once.
+    pub fn take_still(&mut self) -> Option<Tag> {
+        self.still.pop()
     }
 
     /// A message that has ended since the last call.
@@ -245,9 +258,14 @@ impl Sender {
         let wait = rtt.probe_wait(settings.gap);
         let doubled = wait * (1 << sending.unanswered.min(6));
         let next = now + doubled.min(PROBE_WAIT_MAX.max(wait));
-        sending.on_probe(next, settings.segment_bytes as usize, body);
+        sending.on_probe((now, next), settings.segment_bytes as usize, body);
         self.counters.probes += 1;
-        if sending.unanswered == SILENT_PROBES && self.in_flight > 0 {
+        if sending.stands_still() && !sending.told_still {
+            sending.told_still = true;
+            self.still.push(sending.tag());
+        }
+        let silent = sending.unanswered == SILENT_PROBES && self.heard < sending.asked;
+        if silent && self.in_flight > 0 {
             self.window.on_silence();
         }
         let flags = if sending.all_sent() {
@@ -257,6 +275,7 @@ impl Sender {
         };
         Some(Header {
             kind: Kind::Probe,
+            class: sending.lowest_class(&settings.policy),
             flags,
             length: body.len() as u16,
             ..sending.template(now)
@@ -356,6 +375,7 @@ impl Sender {
         settings: &Settings,
     ) {
         let header = packet.header;
+        self.heard = now;
         let Some(at) = self.position(header.message) else {
             if header.kind == Kind::Stop {
                 self.closes.push(close_of(header, now));
@@ -364,7 +384,7 @@ impl Sender {
         };
         let report = &packet.report;
         let news = report.echo != 0 && self.note_echo(report);
-        if news && (report.echo_class != CONTROL || !rtt.is_known()) {
+        if news {
             let micros = now
                 .wire_micros()
                 .wrapping_sub(report.echo)
@@ -380,7 +400,7 @@ impl Sender {
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == Kind::Bitmap {
-            self.repair_missing(at, packet);
+            self.repair_missing(at, packet, &settings.policy);
         }
         let acked = ByteCount::new(acked_bytes);
         let lost = self.find_lost(now, rtt, settings.gap);
@@ -411,25 +431,25 @@ impl Sender {
     /// Remembers the stamp of the newest packet of a class that is known to have arrived; tells
     /// whether this one is newer.
     fn note_echo(&mut self, report: &Report) -> bool {
-        let newest = match self.lanes.get_mut(usize::from(report.echo_class.0)) {
-            _ if report.echo_class == CONTROL => &mut self.newest_probe,
-            Some(lane) => &mut lane.newest,
-            None => return false,
+        let Some(lane) = self.lanes.get_mut(usize::from(report.echo_class.0)) else {
+            return false;
         };
-        let newer = newest.is_none_or(|newest| after(report.echo, newest));
+        let newer = lane.newest.is_none_or(|newest| after(report.echo, newest));
         if newer {
-            *newest = Some(report.echo);
+            lane.newest = Some(report.echo);
         }
         newer
     }
 
-    /// The receiver asks for what it lacks; of that, everything sent before the probe that it
-    /// answers is lost.
-    fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>) {
+    /// The receiver asks for what it lacks; of that, everything sent before the packet that it
+    /// echoes is lost, unless it may wait behind that one's class.
+    fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
         let sending = &mut self.messages[at];
-        let missing = missing_in_window(&packet.report, packet.bitmap, sending.segments());
+        let (report, segments) = (&packet.report, sending.segments());
+        let missing = missing_in_window(report, packet.bitmap, segments);
         for segment in missing.iter_ones() {
-            if after(sending.sent_at(segment), packet.report.echo) {
+            let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
+            if waits || after(sending.sent_at(segment), report.echo) {
                 continue;
             }
             self.in_flight -= sending.land(segment);
@@ -437,8 +457,8 @@ impl Sender {
         }
     }
 
-    /// Finds segments that are lost because clearly later packets have arrived: of their own class,
-    /// or a probe, which overtakes whatever waits in queues.
+    /// Finds segments that are lost because clearly later packets have arrived, of their own class
+    /// or a lower one, which no queue lets overtake them.
     ///
     /// What is repaired anyway is found after a round trip with its deviation; a mistake costs a
     /// duplicate. What the receiver would do without is found after the job's gap at least, since a
@@ -447,14 +467,12 @@ impl Sender {
         let micros = |span: Span| span.as_micros() as u32;
         let sooner = micros(rtt.reordering());
         let waits = [sooner, sooner.max(micros(gap))];
-        let mut lost = 0;
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].flights.is_empty() {
-                continue;
-            }
-            let later = |a: u32, b: u32| if after(a, b) { a } else { b };
-            let newest = self.lanes[lane].newest.into_iter();
-            if let Some(newest) = newest.chain(self.newest_probe).reduce(later) {
+        let later = |a: u32, b: u32| if after(a, b) { a } else { b };
+        let (mut lost, mut newest) = (0, None);
+        for lane in (0..self.lanes.len()).rev() {
+            let of_lane = self.lanes[lane].newest;
+            newest = of_lane.into_iter().chain(newest).reduce(later);
+            if let Some(newest) = newest.filter(|_| !self.lanes[lane].flights.is_empty()) {
                 let horizons = waits.map(|wait| newest.wrapping_sub(wait));
                 lost += self.find_lost_before(now, lane, horizons);
             }

@@ -59,6 +59,7 @@ fn busy_endpoint() -> Endpoint {
                 step,
                 bytes,
                 tolerance,
+                urgency: None,
             },
         );
     }
@@ -182,6 +183,7 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
             step,
             bytes,
             tolerance,
+            urgency: None,
         };
         right.expect(now, Rank(0), incoming);
         let tags = left.settings().policy.lossless(shape, &[(0, Layer(0))]);

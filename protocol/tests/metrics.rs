@@ -44,6 +44,7 @@ fn transfer(ends: &mut [Endpoint; 2]) {
         step,
         bytes: BYTES,
         tolerance,
+        urgency: None,
     };
     ends[1].expect(now, Rank(0), incoming);
     let outgoing = Outgoing {

@@ -84,4 +84,4 @@ class Tuning:
 
     def _schedule(self) -> tuple[str, ...]:
         job = self._backend.job()
-        return tuple(job.get(f"collectives.{key}", "") for key in ("chunk", "credit"))
+        return tuple(job[f"collectives.{key}"] for key in ("chunk", "credit"))

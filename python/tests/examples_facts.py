@@ -15,7 +15,10 @@ from launching import Launch
 from programs.variants import VARIANTS
 
 WAYS = [f"{v.__name__} {way}" for v in VARIANTS for way in ("plain", "hooked")]
-EXAMPLES = ["data_parallel plain", "data_parallel hooked", "fsdp2", "tensor parallel"]
+HOOKED = [
+    f"{name} {way}" for name in ("data_parallel", "shakespeare") for way in ("plain", "hooked")
+]
+EXAMPLES = [*HOOKED, "fsdp2", "tensor parallel"]
 OF_FOUR = [*EXAMPLES, "two dimensions", "pipeline"]
 
 _Losses = list[dict[str, list[float]]]

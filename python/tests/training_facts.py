@@ -9,7 +9,8 @@ from launching import Launch
 from programs.training import STEPS
 
 DROPS = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "2%"\n'
-TOLERANT = 'tolerance = "20%"\n[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
+FAULTS = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
+TOLERANT = 'tolerance = "20%"\n' + FAULTS
 
 
 def _trained(backend: str, way: str, job: str = "") -> list[dict[str, Any]]:
@@ -38,6 +39,27 @@ def replicas_stay_identical_when_segments_are_lost() -> None:
     ranks = _trained("gradwire", "hook", TOLERANT)
     assert sum(rank["counters"]["lost_segments"] for rank in ranks) > 0
     assert ranks[0]["hash"] == ranks[1]["hash"]
+
+
+@pytest.mark.parametrize("transform", ["none", "hadamard"])
+def layers_may_lose_what_the_job_says_of_them_however_it_is_spread(transform: str) -> None:
+    loss = f'[loss]\nlayer_tolerances = ["20%", 0]\ntransform = "{transform}"\n'
+    ranks = _trained("gradwire", "hook", loss + FAULTS)
+    assert sum(rank["counters"]["lost_segments"] for rank in ranks) > 0
+    assert ranks[0]["hash"] == ranks[1]["hash"]
+
+
+def _lost(loss: str) -> int:
+    ranks = _trained("gradwire", "hook", f'tolerance = "20%"\n[loss]\n{loss}\n{FAULTS}')
+    return sum(rank["counters"]["lost_segments"] for rank in ranks)
+
+
+def nothing_is_lost_where_no_layer_may_lose() -> None:
+    assert _lost("layer_tolerances = [0]") == 0
+
+
+def only_the_second_step_loses_where_every_change_is_one_of_phase() -> None:
+    assert 0 < _lost("tight_tolerance = 0\ntight_change = 0") < _lost("") / 3
 
 
 def the_loss_budget_is_kept_by_steps() -> None:

@@ -266,7 +266,11 @@ impl LocalRank {
         let schedule = self.schedule.lock();
         *schedule.unwrap_or_else(PoisonError::into_inner) = point;
         self.inbox.with(|link| {
-            let change = move |seat: &mut Seat, _| seat.communicator_mut().set_chunk(point.chunk);
+            let change = move |seat: &mut Seat, now| {
+                let communicator = seat.communicator_mut();
+                communicator.set_chunk(point.chunk);
+                communicator.set_credit(now, point.credit);
+            };
             let _ = link.submit(Box::new(change));
         });
     }

@@ -71,7 +71,7 @@ impl Tuner {
     pub(crate) fn own_point(job: &Job) -> Point {
         Point {
             chunk: job.collectives.chunk,
-            credit: ByteCount::new(0),
+            credit: job.collectives.credit,
         }
     }
 

@@ -145,6 +145,7 @@ impl Victim {
                     step,
                     bytes,
                     tolerance,
+                    urgency: None,
                 },
             );
             endpoint.send(

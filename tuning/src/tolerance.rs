@@ -44,6 +44,11 @@ impl Setting {
         self.groups.iter().copied().fold(0.0, f64::max)
     }
 
+    /// The smallest share of any group: what is borne by messages whose layers are not known.
+    pub fn least(&self) -> f64 {
+        self.groups.iter().copied().fold(self.largest(), f64::min)
+    }
+
     /// Whether this is the baseline.
     pub fn is_lossless(&self) -> bool {
         self.largest() == 0.0

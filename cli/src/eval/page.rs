@@ -1,7 +1,7 @@
 //! A report as one HTML file with its pictures.
 
 use super::report::Report;
-use super::section::{Chart, Goal, Grid, Section, Shape, Source, State, Value};
+use super::section::{Chart, Goal, Grid, Section, Shape, Source, State};
 use crate::sim::html::{cell, document, figure, heads, row};
 use crate::sim::plot::{self, SERIES};
 use crate::sim::svg::escaped;
@@ -37,7 +37,12 @@ fn label(source: Source) -> String {
 }
 
 fn goals(goals: &[&Goal]) -> String {
-    let mut text = heads(&["goal", "found", ""]);
+    let names = [
+        "<th>goal</th>",
+        "<th class=\"told\">found</th>",
+        "<th></th>",
+    ];
+    let mut text = row(&names.map(str::to_owned));
     for goal in goals {
         let (mark, class) = match goal.state {
             State::Met => ("✓", "met"),
@@ -85,12 +90,7 @@ fn table(grid: &Grid, source: Source) -> String {
     let names: Vec<String> = grid.columns.iter().map(|name| escaped(name)).collect();
     let mut text = heads(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for values in &grid.rows {
-        let cells = values.iter().map(|value| match value {
-            Value::Change(percents) if *percents < 0.0 => {
-                format!("<td class=\"less\">{}</td>", escaped(&value.shown()))
-            }
-            value => cell(&escaped(&value.shown())),
-        });
+        let cells = values.iter().map(|value| cell(&escaped(&value.shown())));
         text += &row(&cells.collect::<Vec<_>>());
     }
     let caption = escaped(&grid.caption);

@@ -32,6 +32,10 @@ macro_rules! plan {
 pub const SCHEDULING: Plan = plan!("scheduling.toml", 4.0);
 /// Two models at two rates.
 pub const SCHEDULING_QUICK: Plan = plan!("scheduling-quick.toml", 1.0);
+/// Every chunk with every credit.
+pub const SEARCH: Plan = plan!("search.toml", 0.6);
+/// A small grid.
+pub const SEARCH_QUICK: Plan = plan!("search-quick.toml", 0.3);
 /// All models by all transports on 144 hosts.
 pub const FABRIC: Plan = plan!("fabric.toml", 8.0);
 /// One model by all transports.

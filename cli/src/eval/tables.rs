@@ -8,13 +8,14 @@ pub mod fabric;
 pub mod scheduling;
 pub mod search;
 pub mod steps;
+pub mod tolerance;
 
 use clap::builder::PossibleValuesParser;
 
 use super::evidence::Evidence;
 use super::plans::{self, Plan};
 use super::section::{Chart, Goal, Grid};
-use super::training::{self, Study};
+use super::training::Study;
 
 /// Mean time of a step in a result, in microseconds.
 pub const ITERATION: &str = "/training/iteration_us";
@@ -55,7 +56,7 @@ pub struct Found {
 }
 
 /// All tables, in the order of the report.
-pub const TABLES: [Table; 4] = [
+pub const TABLES: [Table; 6] = [
     Table {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
@@ -64,6 +65,11 @@ pub const TABLES: [Table; 4] = [
             &[plans::SCHEDULING],
             scheduling::found,
         ),
+    },
+    Table {
+        name: "search",
+        title: "Chunk and credit by few trials",
+        content: Content::Simulated(&[plans::SEARCH_QUICK], &[plans::SEARCH], search::found),
     },
     Table {
         name: "fabric",
@@ -78,7 +84,12 @@ pub const TABLES: [Table; 4] = [
     Table {
         name: "training",
         title: "Accuracy under loss",
-        content: Content::Trained(&training::ACCURACY),
+        content: Content::Trained(&accuracy::STUDY),
+    },
+    Table {
+        name: "tolerance",
+        title: "Tolerances found by trials",
+        content: Content::Trained(&tolerance::STUDY),
     },
 ];
 

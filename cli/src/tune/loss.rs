@@ -1,5 +1,5 @@
-//! `gradwire tune loss`: runs a training script again and again under losses, until it is known what
-//! its metric bears.
+//! `gradwire tune loss`: runs a training script again and again under losses, until it is known
+//! what its metric bears.
 //!
 //! Start here:
 //! - [`run`]: asks `gradwire_tuning` for the next trial, runs it, keeps it, and tells the result.
@@ -16,7 +16,7 @@ pub mod page;
 pub mod told;
 pub mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu, Wire};
@@ -122,13 +122,15 @@ fn job_path(options: &Loss) -> PathBuf {
 const PACKET: u32 = 1_500;
 
 /// The job in a file, if there is one, without what a trial sets.
-fn base(path: &PathBuf) -> Result<Job, Failure> {
+fn base(path: &Path) -> Result<Job, Failure> {
     let mut job = match path.exists() {
         true => job::read(path)?,
         false => Job::default(),
     };
     let default = Job::default();
     job.tolerance = Share::NONE;
+    job.loss.layer_tolerances = default.loss.layer_tolerances;
+    job.loss.tight_tolerance = default.loss.tight_tolerance;
     job.faults.drop = default.faults.drop;
     job.faults.burst = default.faults.burst;
     job.faults.seed = default.faults.seed;

@@ -11,6 +11,7 @@ mod models;
 mod namespaces;
 mod probing;
 mod processes;
+mod schedules;
 mod sim;
 mod sweep;
 mod switch;

@@ -246,3 +246,36 @@ fn steps_that_cannot_be_are_refused_with_one_line() {
     ];
     assert_eq!(run(&dctcp).status.code(), Some(2));
 }
+
+#[test]
+fn jobs_side_by_side_are_measured_each_and_their_background_is_cut_off() {
+    let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
+    let path = file("jobs.csv", table);
+    let path = path.to_str().expect("a plain path");
+    let jobs = [
+        format!("step:{path}:ddp,steps=2@hosts=0-3"),
+        format!("step:{path}:ps=1,steps=3@hosts=3-7"),
+    ];
+    let line = jobs.join(" + ");
+    let words = ["sim", "run", "single:8@100G", &line, "--json"];
+    let background = "poisson:websearch@0.1:1s + incast:2x20KB,every=100us,for=1s";
+    let beside = ["--background", background, "--transport"];
+    for transport in ["gradwire", "dctcp", "pfabric", "ndp", "roce"] {
+        let words = [&words[..], &beside[..], &[transport]].concat();
+        let summary = objects(&run(&words)).remove(0);
+        let training = [&summary["training"], &summary["training_beside"][0]];
+        for (training, (job, steps)) in training.into_iter().zip(jobs.iter().zip([2, 3])) {
+            assert_eq!(training["job"], job.as_str(), "{transport}");
+            let ended = training["iterations_us"].as_array().map(Vec::len);
+            assert_eq!(ended, Some(steps), "{transport}: {training}");
+            let mean = training["fct_us"]["mean"].as_f64();
+            assert!(
+                mean.is_some_and(|mean| mean > 1.0),
+                "{transport}: {training}"
+            );
+        }
+        let flows = |key: &str| summary[key].as_u64().expect("it is a count");
+        assert!(flows("background_finished") < flows("background_flows"));
+        assert!(flows("background_finished") > 0, "{transport}");
+    }
+}

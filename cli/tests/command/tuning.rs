@@ -122,6 +122,22 @@ fn a_known_threshold_is_found_and_written_with_its_evidence() {
 }
 
 #[test]
+fn groups_are_searched_and_written_beside_the_strictest_tolerance() {
+    // All layers bear 2 %, those at the front 10 %.
+    let front = "front=$(sed -n 's/^layer_tolerances = .\\([0-9.]*\\).*/\\1/p' \"$GRADWIRE_JOB\")";
+    let bears = "awk \"BEGIN { exit !(${front:-0} > 0.1) }\" && bears=0";
+    let script = SCRIPT.replace("bears=0.05", &format!("{front}\nbears=0.02\n{bears}"));
+    let folder = place("groups", &script);
+    let output = tune(&folder, "--groups 2 --trials 60");
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let found = &summary(&output)["found"]["groups"];
+    assert_eq!(*found, serde_json::json!([0.1, 0.02]));
+    let text = std::fs::read_to_string(folder.join("job.toml")).expect("it is there");
+    let expected = "\ntolerance = \"2%\"\n\n[loss]\nlayer_tolerances = [\"10%\", \"2%\"]\n";
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[test]
 fn the_same_search_again_runs_nothing_and_says_the_same() {
     let folder = place("again", SCRIPT);
     let first = summary(&tune(&folder, ""));

@@ -20,7 +20,7 @@ const INFINITY: u32 = 0xff << 23;
 
 /// The f16 with these bytes.
 #[inline(always)]
-pub(super) fn f16_at(bytes: [u8; 2]) -> f32 {
+pub(crate) fn f16_at(bytes: [u8; 2]) -> f32 {
     let bits = u32::from(u16::from_le_bytes(bytes));
     let (sign, size) = ((bits & 0x8000) << 16, (bits & 0x7fff) << SHIFT);
     let normal = size + REBIAS;
@@ -37,7 +37,7 @@ pub(super) fn f16_at(bytes: [u8; 2]) -> f32 {
 
 /// The bytes of the f16 nearest to a value.
 #[inline(always)]
-pub(super) fn to_f16(value: f32) -> [u8; 2] {
+pub(crate) fn to_f16(value: f32) -> [u8; 2] {
     let bits = value.to_bits();
     let (sign, size) = (bits & 0x8000_0000, bits & 0x7fff_ffff);
     let odd = size >> SHIFT & 1;
@@ -56,13 +56,13 @@ pub(super) fn to_f16(value: f32) -> [u8; 2] {
 
 /// The bf16 with these bytes.
 #[inline(always)]
-pub(super) fn bf16_at(bytes: [u8; 2]) -> f32 {
+pub(crate) fn bf16_at(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
 
 /// The bytes of the bf16 nearest to a value.
 #[inline(always)]
-pub(super) fn to_bf16(value: f32) -> [u8; 2] {
+pub(crate) fn to_bf16(value: f32) -> [u8; 2] {
     let bits = value.to_bits();
     let nearest_even = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     let quiet_nan = bits | 0x40_0000;

@@ -314,7 +314,7 @@ impl Messages {
                 self.on_received(tag, lost);
             }
             Event::Sent { tag, .. } => self.on_sent(tag),
-            Event::Mismatch { .. } | Event::PeerSilent { .. } => {}
+            Event::StandsStill { .. } | Event::Mismatch { .. } | Event::PeerSilent { .. } => {}
         }
     }
 
@@ -327,6 +327,7 @@ impl Messages {
             step: Step(0),
             bytes,
             tolerance: self.tolerance_of(bytes),
+            urgency: None,
         };
         self.endpoint.expect(now, from, incoming);
     }

@@ -30,6 +30,8 @@ pub struct Training {
     pub model: Model,
     /// How gradients are exchanged.
     pub exchange: Exchange,
+    /// How they are cut for servers, where there are some.
+    pub parts: Parts,
     /// What a forward pass waits for.
     pub update: Update,
     /// How many steps, at least one.
@@ -53,10 +55,28 @@ pub enum Exchange {
     Buckets,
     /// An all-reduce for each gradient.
     Tensors,
-    /// So many parameter servers, the first hosts; gradients are cut into parts of 4,096,000 bytes
-    /// at most (BytePS's default, `docs/env.md`), each for the server that has least so far. A
-    /// worker exchanges with each server in a group of two, as gradwire's own workers do.
+    /// So many parameter servers, the first hosts; gradients are cut into [`Parts`], each for the
+    /// server that has least so far. A worker exchanges with each server in a group of two, as
+    /// gradwire's own workers do.
     Servers(u32),
+}
+
+/// How a gradient is cut for parameter servers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Parts {
+    /// Equal parts of so many bytes at most.
+    OfBytes(u64),
+    /// Not at all, but for gradients of a million elements or more, of which every server has an
+    /// equal share, so that none has more to carry than others (MXNet's `MXNET_KVSTORE_BIGARRAY_BOUND`,
+    /// `env_var.md`).
+    Whole,
+}
+
+impl Default for Parts {
+    /// 4,096,000 bytes: BytePS's default (`docs/env.md`).
+    fn default() -> Self {
+        Self::OfBytes(4_096_000)
+    }
 }
 
 /// What the forward pass of a layer waits for, besides the layer before it.

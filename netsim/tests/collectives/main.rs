@@ -10,6 +10,8 @@ mod mismatch;
 mod points;
 mod results;
 mod rooted;
+mod scheduling;
+mod transform;
 mod uneven;
 mod world;
 

@@ -2,10 +2,10 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Operation};
+use gradwire_collectives::operation::{Collective, Completion, Layers, Operation};
 use gradwire_netsim::link::Profile;
 use gradwire_protocol::job::Algorithm;
-use gradwire_protocol::units::{ByteCount, Rank, Span};
+use gradwire_protocol::units::{ByteCount, Layer, Rank, Span};
 
 use crate::world::{World, all_reduce, reduction, rough, small_job, tensor, value, values};
 
@@ -46,6 +46,51 @@ fn every_all_reduce_equals_the_naive_one_whatever_the_network_does() {
                     assert_eq!(outcome.lost_segments + outcome.missed_segments, 0, "{case}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() {
+    // Longer than what is sent whole in one step.
+    const LONG: usize = 12_001;
+    let chunks = [8000, 1600, 32_000, 8000, 800_000, 2400];
+    for algorithm in REDUCTIONS {
+        let mut job = small_job();
+        job.collectives.algorithm = algorithm;
+        let mut world = World::new(3, &job, rough(0.03), 11);
+        // Every rank is done with submitting before the first operation ends anywhere.
+        for rank in 0..3 {
+            for (sequence, chunk) in (0..).zip(chunks) {
+                world.network.command(Rank(rank), |communicator, now| {
+                    communicator.set_chunk(ByteCount::new(chunk));
+                    communicator.set_credit(now, ByteCount::new(chunk / 2));
+                });
+                let buffer = tensor(DType::F32, values(rank, LONG));
+                let mut operation = all_reduce(3, sequence, buffer);
+                operation.layers = Layers {
+                    count: 9,
+                    spans: vec![(0, Layer(sequence as u16))],
+                };
+                world.submit(rank, operation).expect("a valid operation");
+            }
+        }
+        world.run();
+        let naive = reduction(DType::F32, ReduceOp::Sum, 3, LONG);
+        for rank in 0..3 {
+            let ends = std::iter::from_fn(|| world.completion(rank));
+            let mut ends: Vec<Completion> = ends.collect();
+            ends.sort_by_key(|end| end.id);
+            let segments = ends.iter().map(|end| {
+                assert!(end.buffer.bytes() == Some(&naive[..]), "{algorithm:?}");
+                end.result.as_ref().expect("it succeeded").expected_segments
+            });
+            let segments: Vec<u64> = segments.collect();
+            assert_eq!(segments[0], segments[3], "{algorithm:?}: {segments:?}");
+            assert!(
+                segments[1] > segments[0] && segments[0] > segments[4],
+                "{algorithm:?}: {segments:?}"
+            );
         }
     }
 }

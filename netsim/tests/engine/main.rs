@@ -12,6 +12,7 @@ mod programs;
 mod published;
 mod queueing;
 mod repeatable;
+mod scheduling;
 mod sharing;
 mod small_tensors;
 mod switch;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gradwire_netsim::workload::{CollectiveKind, Hosts, Start, Trigger, Work, Workload};
 use gradwire_protocol::job::Algorithm;
-use gradwire_protocol::units::{ByteCount, Rate};
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use proptest::prelude::*;
 
 fn hosts(count: u32) -> Hosts {
@@ -75,6 +75,23 @@ fn an_incast_has_distinct_senders_and_one_receiver() {
     }
     let all = workload("incast:15x2MB", 16, 3);
     assert!(all.flows.iter().all(|flow| flow.destination == 0));
+}
+
+#[test]
+fn incasts_again_and_again_come_in_time_each_into_a_drawn_host() {
+    let bursts = workload("incast:3x64KB,every=100us,for=1ms", 16, 5);
+    assert_eq!(bursts.flows.len(), 30);
+    let mut receivers = BTreeSet::new();
+    for (burst, flows) in (0..).zip(bursts.flows.chunks(3)) {
+        let start = Start::At(Instant::START + Span::from_micros(100) * burst);
+        assert!(flows.iter().all(|flow| flow.start == start));
+        let sources: BTreeSet<u32> = flows.iter().map(|flow| flow.source).collect();
+        let receiver = flows[0].destination;
+        assert!(sources.len() == 3 && !sources.contains(&receiver));
+        assert!(flows.iter().all(|flow| flow.destination == receiver));
+        receivers.insert(receiver);
+    }
+    assert!(receivers.len() > 3, "{receivers:?}");
 }
 
 #[test]
@@ -177,6 +194,21 @@ fn wrong_patterns_say_what_would_be_right() {
         refusal("incast:8x2MB", 8),
         "`incast:8x2MB` needs 9 hosts or more; there are 8"
     );
+    for (options, said) in [
+        ("every=1ms", "every=TIME and for=TIME go together"),
+        (
+            "every=0ms,for=1ms",
+            "every=`0ms`: it needs a time such as 1ms",
+        ),
+        (
+            "every=1ms,fro=1ms",
+            "unknown key `fro`; known are every and for",
+        ),
+        ("every=1ps,for=1s", "at most 100000000 flows in all"),
+    ] {
+        let refused = refusal(&format!("incast:2x1KB,{options}"), 8);
+        assert!(refused.contains(said), "{refused}");
+    }
     assert!(refusal("ring:64XB", 8).contains("`64XB` is no size"));
     assert!(refusal("ring", 8).contains("`` is no size"));
     assert!(refusal("all-to-all:1KB,paralel=2", 8).contains("`paralel=2` is not `parallel=`"));

@@ -38,13 +38,17 @@ impl Endpoint {
         times.map(|_| Box::default())
     }
 
-    /// Tells which messages have ended. Once per message, and not in the way of every packet.
+    /// Tells which messages have ended, and which stand still. Once per message, and not in the way of every packet.
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
+        let to = self.peers[at].rank;
+        while let Some(tag) = self.peers[at].sender.take_still() {
+            self.events.push_back(Event::StandsStill { to, tag });
+        }
         while let Some(sent) = self.peers[at].sender.take_sent() {
             self.note_sent(at, &sent);
             self.events.push_back(Event::Sent {
-                to: self.peers[at].rank,
+                to,
                 tag: sent.tag,
                 missing: sent.missing,
             });

@@ -12,6 +12,7 @@ use toml::{Table, Value};
 use super::notation::{self, ALGORITHMS, show_share, show_size, show_span};
 use super::{Checksum, Choice, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
 use super::{Transform, Watchers, Wire};
+use crate::priority::Order;
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
@@ -102,6 +103,10 @@ pub(super) const KEYS: &[Key] = keys! {
         "What \"auto\" takes for groups and tensors up to a size; the first that matches.";
     "collectives.chunk": collectives.chunk = Size(ByteCount::kib(64)..=GIB),
         "Bytes of a tensor that are reduced at a time.";
+    "collectives.order": collectives.order = OneOf(ORDERS),
+        "Which gradients leave first: those of front layers, or those that are there first.";
+    "collectives.credit": collectives.credit = Size(ByteCount::new(0)..=GIB),
+        "Bytes of gradients of a rank on their way at once; the rest waits. 0 is unbounded.";
     "collectives.tuning": collectives.tuning = whole::<u16>(0..=1000),
         "Trials by which the first steps find chunk and credit, under DDP's hook; 0 is off.";
     "metrics.port": metrics.port = whole::<u16>(0..=65_535),
@@ -130,6 +135,7 @@ const HOLES: &[(&str, Holes)] = &[
 ];
 const TRANSFORMS: &[(&str, Transform)] =
     &[("none", Transform::None), ("hadamard", Transform::Hadamard)];
+const ORDERS: &[(&str, Order)] = &[("layers", Order::Layers), ("arrival", Order::Arrival)];
 const SECURITY: &[(&str, Security)] = &[("aead", Security::Aead), ("none", Security::None)];
 const WIRES: &[(&str, Wire)] = &[
     ("auto", Wire::Auto),

@@ -1,12 +1,18 @@
-"""The command ``python -m gradwire.study``: choose cells, run those that are missing, table all."""
+"""The command ``python -m gradwire.study``: choose cells, run those that are missing, table all.
+
+Each finished cell is a file in the folder of the records and is not run again; what came out is
+printed, and kept beside them as findings.md and findings.json.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,7 +31,7 @@ def main() -> int:
     if arguments.list:
         _list(chosen, records, arguments.json)
         return 0
-    failed = _run([cell for cell in chosen if not records.has(cell)], len(chosen), records)
+    failed = _run(chosen, records, time.monotonic() + arguments.minutes * 60)
     if arguments.cell and arguments.json:
         for record in records.read(chosen):
             print(json.dumps(record))
@@ -35,10 +41,15 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m gradwire.study", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m gradwire.study", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the records ({OUT})")
     parser.add_argument("--quick", action="store_true", help="a handful of cells, in a minute")
     parser.add_argument("--cell", action="append", metavar="ID", help="this cell; may be repeated")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no cell after so many minutes"
+    )
     parser.add_argument("--list", action="store_true", help="list the cells and run nothing")
     parser.add_argument("--json", action="store_true", help="JSON instead of Markdown")
     return parser.parse_args()
@@ -66,18 +77,24 @@ def _list(chosen: list[Cell], records: Records, as_json: bool) -> None:
             print(f"{cell.id}{'  finished' if finished else ''}")
 
 
-def _run(missing: list[Cell], every: int, records: Records) -> int:
-    """Run cells one after the other; return how many have failed."""
+def _run(chosen: list[Cell], records: Records, until: float) -> int:
+    """Run those of ``chosen`` that are not finished, in turn; return how many have failed."""
+    missing = [cell for cell in chosen if not records.has(cell)]
     if not missing:
         return 0
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch is imported
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    from gradwire import build
     from gradwire.study import ranks, tasks
     from gradwire.study.progress import Progress
 
-    told, failed = Progress(every, len(missing)), 0
+    build.load()  # compiled here, once, if it is not yet: ranks inherit it
+    told, failed = Progress(len(chosen), len(missing)), 0
     made = tasks.made({cell.task for cell in missing})
     for cell in missing:
+        if time.monotonic() > until:
+            told.stopped()
+            break
         try:
             record = ranks.run(cell, made[cell.task])
         except ranks.CellError as error:
@@ -94,11 +111,12 @@ def _tell(chosen: list[Cell], records: Records, as_json: bool) -> None:
 
     found = findings.groups_of(records.read(chosen), tasks.PLANS)
     judged = expectations.verdicts(found, tasks.PLANS)
-    if as_json:
-        groups = [asdict(group) for group in found]
-        print(json.dumps({"groups": groups, "expected": [asdict(v) for v in judged]}))
-    else:
-        print(table.markdown(found, tasks.PLANS, judged))
+    groups = [group.told() for group in found]
+    whole = json.dumps({"groups": groups, "expected": [asdict(verdict) for verdict in judged]})
+    text = table.markdown(found, tasks.PLANS, judged)
+    records.put("findings.json", whole + "\n")
+    records.put("findings.md", text + "\n")
+    print(whole if as_json else text)
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ class Cell:
 
 
 def grid() -> list[Cell]:
-    """List every cell, those first that others are compared with."""
-    return sorted(_all(), key=lambda cell: (cell.drop > 0.0, cell.part != "all"))
+    """List every cell: those first that others are compared with, then seed by seed."""
+    return sorted(_all(), key=lambda cell: (cell.drop > 0.0, cell.seed, cell.part != "all"))
 
 
 def quick() -> list[Cell]:

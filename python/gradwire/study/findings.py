@@ -5,9 +5,11 @@ Not here: what is expected of them (``expectations``), how they are shown (``tab
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from gradwire.study.records import Record
 from gradwire.study.task import Plan
@@ -42,6 +44,12 @@ class Group:
 
     accepted: dict[int, float] = field(default_factory=dict)
     """Share of gradients that stayed missing."""
+
+    def told(self) -> dict[str, Any]:
+        """Return it for JSON, which knows no infinity: there, never is ``null``."""
+        steps = {seed: n if math.isfinite(n) else None for seed, n in self.steps.items()}
+        kind = asdict(self.kind)
+        return {**kind, "final": self.final, "steps": steps, "accepted": self.accepted}
 
 
 def groups_of(records: Iterable[Record], plans: dict[str, Plan]) -> list[Group]:

@@ -30,6 +30,11 @@ class Progress:
         """Tell of one cell that has failed."""
         self._step(f"FAILED: {error}")
 
+    def stopped(self) -> None:
+        """Tell that the time is up."""
+        left = self._missing - self._done
+        self._tell(f"the time is up: {left} cells are left; the same command runs them")
+
     def _step(self, text: str) -> None:
         self._done += 1
         left = self._missing - self._done

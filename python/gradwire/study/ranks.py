@@ -1,7 +1,7 @@
 """Runs a cell: forks its ranks from this process, which has read PyTorch and the data already.
 
-To import PyTorch takes a rank seconds, to be forked milliseconds. A rank is a process of its own all
-the same: one that dies or hangs spoils its own cell only.
+To import PyTorch takes a rank seconds, to be forked milliseconds. A rank is a process of its own
+all the same: one that dies or hangs spoils its own cell only.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from gradwire.study.task import Task
 
 LIMIT_S = 180.0
 """Time after which the ranks of a cell are killed."""
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class CellError(RuntimeError):
@@ -54,9 +56,12 @@ def run(cell: Cell, task: Task) -> dict[str, Any]:
 
 
 def _fork(cell: Cell, task: Task, rank: int, folder: Path) -> int:
+    # A signal whose exception came up in what Python does around a fork would be lost.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     process = os.fork()
     if process == 0:
         _become(cell, task, rank, folder)
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
     return process
 
 
@@ -64,7 +69,9 @@ def _become(cell: Cell, task: Task, rank: int, folder: Path) -> NoReturn:
     """Be a rank, and nothing else: what this process was to do at its end is the parent's."""
     code = 1
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         errors = os.open(folder / f"errors{rank}.txt", os.O_WRONLY | os.O_CREAT, 0o600)
         os.dup2(errors, 1)
         os.dup2(errors, 2)

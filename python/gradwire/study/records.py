@@ -17,7 +17,7 @@ class Records:
     """The finished cells of one folder."""
 
     def __init__(self, out: Path) -> None:
-        """Keep records in ``out / "cells"``, which is made at the first of them."""
+        """Keep records in ``out / "cells"``, and what is made of them in ``out``."""
         self._folder = out / "cells"
 
     def has(self, cell: Cell) -> bool:
@@ -26,10 +26,11 @@ class Records:
 
     def keep(self, cell: Cell, record: Record) -> None:
         """Write the record of ``cell``."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        part = self._path(cell).with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(record, indent=1) + "\n")
-        part.replace(self._path(cell))
+        _write(self._path(cell), json.dumps(record) + "\n")
+
+    def put(self, name: str, text: str) -> None:
+        """Write what was made of the records."""
+        _write(self._folder.parent / name, text)
 
     def read(self, cells: Iterable[Cell]) -> list[Record]:
         """Read those of ``cells`` that are finished, in their order."""
@@ -37,3 +38,10 @@ class Records:
 
     def _path(self, cell: Cell) -> Path:
         return self._folder / f"{cell.id}.json"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -9,7 +9,7 @@ from gradwire.study.expectations import Verdict
 from gradwire.study.findings import Group, Kind, mean_and_spread
 from gradwire.study.task import Plan
 
-_SIGNS = {True: "holds", False: "DOES NOT HOLD", None: "not run"}
+_SIGNS = {True: "holds", False: "DOES NOT HOLD", None: "cannot be told yet"}
 
 
 def markdown(groups: list[Group], plans: dict[str, Plan], found: list[Verdict]) -> str:

@@ -3,6 +3,7 @@
 Argument after the report's path: the backend.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -18,9 +19,11 @@ import train_accelerate
 import train_fsdp2
 import train_mnist
 import train_pipeline
+import train_shakespeare
 import train_tensor_parallel
 
 STEPS = 50
+FEW_STEPS = 20
 
 
 def data_parallel(hooked: bool) -> list[float]:
@@ -38,6 +41,17 @@ def data_parallel(hooked: bool) -> list[float]:
     return train_mnist.train(model, digits, list(chosen))[0]
 
 
+def shakespeare(hooked: bool) -> list[float]:
+    """Train as train_shakespeare.py does."""
+    model = DistributedDataParallel(train_shakespeare.transformer(1), bucket_cap_mb=1)
+    if hooked:
+        import gradwire.ddp
+
+        gradwire.ddp.register(model)
+    chosen = argparse.Namespace(steps=FEW_STEPS, batch=8, seed=1)
+    return [*train_shakespeare.train(model, chosen), train_shakespeare.validated(model.module)]
+
+
 def main() -> None:
     """Run everything and report it by name."""
     path, backend = sys.argv[1:]
@@ -49,7 +63,7 @@ def main() -> None:
         torch.set_default_dtype(torch.float64)
     losses = {
         f"{function.__name__} {'hooked' if hooked else 'plain'}": function(hooked)
-        for function in [data_parallel, *(variants.VARIANTS if few else [])]
+        for function in [data_parallel, shakespeare, *(variants.VARIANTS if few else [])]
         for hooked in ways
     }
     losses["fsdp2"] = train_fsdp2.train(STEPS)

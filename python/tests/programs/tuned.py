@@ -53,7 +53,7 @@ def main() -> None:
             begun = time.monotonic()
             train(model, data)
             job = backend.job()
-            report["schedules"].append([job["collectives.chunk"], job.get("collectives.credit")])
+            report["schedules"].append([job["collectives.chunk"], job["collectives.credit"]])
     except RuntimeError as error:
         report.update(error=str(error), kind=type(error).__name__)
         report["seconds"] = time.monotonic() - begun

@@ -15,6 +15,7 @@ const DOCUMENTS: [&str; 10] = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "benches/README.md",
+    "docs/evaluation.md",
     "docs/faults.md",
     "docs/from-gloo-or-nccl.md",
     "docs/models.md",

@@ -184,6 +184,7 @@ impl Member {
             step: Step(0),
             bytes: message.bytes,
             tolerance: message.tolerance,
+            urgency: None,
         };
         self.command(move |endpoint, now| endpoint.expect(now, from, incoming));
     }

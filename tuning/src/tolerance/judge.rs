@@ -80,8 +80,8 @@ pub struct Looks {
 
 impl Looks {
     /// Looks after each number of trials in `trials`, whose begin is at least 2. Of settings that
-    /// lie at the margin, at most one minus `confidence` are accepted; it is in (0.5, 1). Takes some
-    /// milliseconds.
+    /// lie at the margin, at most one minus `confidence` are accepted; it is in (0.5, 1). Takes
+    /// some milliseconds.
     pub fn new(trials: RangeInclusive<usize>, confidence: f64) -> Self {
         assert!(*trials.start() >= 2, "one difference has no spread");
         assert!(!trials.is_empty(), "there is a look");

@@ -1,5 +1,5 @@
-//! A scheduler on and off: how much faster steps are in which gradients of front layers leave first,
-//! in parts, within a credit.
+//! A scheduler on and off: how much faster steps are in which gradients of front layers leave
+//! first, in parts, within a credit.
 
 use super::super::evidence::{Evidence, Exchange, Point, faster};
 use super::super::published::{BYTE_SCHEDULER, flow_model};

@@ -24,8 +24,8 @@ const ABOUT: [&str; 2] = [
     "Every chunk with every credit is simulated, in powers of two. The search (a Gaussian process, \
      expected improvement) sees only the cells that it asks for, 15 at most, and its best is \
      compared with the best of all.",
-    "A ring of 8 workers behind one switch, sizes and times divided by 16: a chunk or a credit of \
-     64 KiB stands for one of 1 MiB. Published (ByteScheduler, SOSP'19): a search of 15 steps, 10 \
+    "A ring of 8 workers behind one switch, sizes and times divided by 32: a chunk or a credit of \
+     64 KiB stands for one of 2 MiB. Published (ByteScheduler, SOSP'19): a search of 15 steps, 10 \
      of them drawn at random.",
 ];
 

@@ -5,9 +5,9 @@ use super::super::section::{Chart, Grid, Shape, Value};
 use super::{Found, ITERATION, named};
 
 const ABOUT: [&str; 2] = [
-    "The fabric and the traffic of the table before. Each case has one part more than the one above \
-     it; the first is gradwire with one path, one class, nothing lost and gradients in the order in \
-     which they are made.",
+    "The fabric and the traffic of the table before. Each case has one part more than the one \
+     above it; the first is gradwire with one path, one class, nothing lost and gradients in the \
+     order in which they are made.",
     "Speed is compared with the case above, and with the first.",
 ];
 

@@ -110,7 +110,7 @@ impl Evidence<'_> {
             warnings.push("the trials ended before the search: more may be borne".to_owned());
         }
         let lost = self.lost(found);
-        if !found.is_lossless() && found.groups.len() == 1 && lost < 0.5 * found.largest() {
+        if !found.is_lossless() && found.groups.len() == 1 && 3.0 * lost < found.largest() {
             warnings.push(format!(
                 "only {}% was really lost of {}% allowed: the tolerance is shown for that share \
                  only; messages may be too short for more",
@@ -132,7 +132,7 @@ impl Evidence<'_> {
     /// The keys that were found and their values, as TOML.
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let found = &self.finding.found;
-        let mut values = vec![("tolerance", share(overall(found)).to_string())];
+        let mut values = vec![("tolerance", share(found.least()).to_string())];
         if found.groups.len() > 1 {
             values.push(("loss.layer_tolerances", groups(found).to_string()));
         }
@@ -153,11 +153,6 @@ pub fn verdict(verdict: Verdict) -> &'static str {
         Verdict::NotShown => "not shown",
         Verdict::Open => "open",
     }
-}
-
-/// The tolerance beside those of groups: the strictest of these.
-fn overall(setting: &Setting) -> f64 {
-    setting.groups.iter().copied().fold(f64::MAX, f64::min)
 }
 
 fn share(share: f64) -> toml_edit::Value {
@@ -203,7 +198,7 @@ pub fn write(
 
 /// Sets the keys and leaves everything else as it is, but for earlier evidence.
 fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
-    put(document.as_table_mut(), "tolerance", share(overall(found)));
+    put(document.as_table_mut(), "tolerance", share(found.least()));
     let mut key = document.key_mut("tolerance").expect("it has just been put");
     let decor = key.leaf_decor_mut();
     let before = decor.prefix().and_then(|prefix| prefix.as_str());
@@ -266,8 +261,8 @@ mod tests {
 
     #[test]
     fn comments_of_the_user_stay_and_earlier_evidence_goes() {
-        let text = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: old\ntolerance = 0.01 # x\n\
-                    \n[loss]\nmin_message = 0\n";
+        let text = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: old\n\
+                    tolerance = 0.01 # x\n\n[loss]\nmin_message = 0\n";
         let expected = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: new\n# tune loss: 2\n\
                         tolerance = \"3%\" # x\n\n[loss]\nmin_message = 0\n";
         assert_eq!(

@@ -63,7 +63,12 @@ pub struct Loss {
     )]
     pub confidence: f64,
     /// Test this tolerance only, and exit with 1 if it is rejected; nothing is written to the job.
-    #[arg(long, value_parser = tolerance, value_name = "SHARE", conflicts_with_all = ["groups", "phases"])]
+    #[arg(
+        long,
+        value_parser = tolerance,
+        conflicts_with_all = ["groups", "phases"],
+        value_name = "SHARE"
+    )]
     pub check: Option<f64>,
     /// Search a tolerance for each of so many groups of layers, too, the front first.
     #[arg(
@@ -103,8 +108,8 @@ pub struct Loss {
     /// The longest that a trial may take; a lossy one that takes longer counts as worse than any.
     #[arg(long, default_value = "3600s", value_parser = span, value_name = "SPAN")]
     pub timeout: Span,
-    /// The job that the script runs with, into which the result is written; without it, GRADWIRE_JOB,
-    /// else job.toml.
+    /// The job that the script runs with, into which the result is written; without it,
+    /// GRADWIRE_JOB, else job.toml.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Folder of the journal, of what the trials printed, and of the page.

@@ -3,6 +3,7 @@
 
 use gradwire_tuning::tolerance::Setting;
 use gradwire_tuning::tolerance::judge::{Verdict, mean_and_deviation};
+use gradwire_tuning::tolerance::search::Cell;
 
 use super::evidence::{Evidence, verdict};
 use super::journal::Record;
@@ -24,7 +25,9 @@ const BASELINE: &str = "#8a94a0";
 
 const CURVE: &str = "Each disc is a trial, at the share of its droppable bytes that its ranks \
     really did without; each dark mark the mean of a tolerance, with one standard deviation over \
-    seeds. Hollow marks were not accepted. Values outside of a picture lie at its edge.";
+    seeds. Hollow marks were not accepted. On the right, what the seed alone does is taken out: \
+    trials are moved by how far the lossless trial of their seed is from the mean. Values outside \
+    of a picture lie at its edge.";
 const TABLE: &str = "Worse by: mean difference from the lossless trials of the same seeds; at \
     most: its one-sided bound, as strict as looking after each trial asks for. Accepted is what \
     has its bound within the margin. Several tolerances are those of groups of layers, the front \
@@ -38,8 +41,8 @@ pub fn page(evidence: &Evidence<'_>) -> String {
     for line in evidence.lines().iter().take(2) {
         body += &format!("<p>{}</p>\n", escaped(line));
     }
-    let pictures = figure("All trials", &curve(evidence, &whole(evidence)))
-        + &figure("Around the margin", &curve(evidence, &near(evidence)));
+    let pictures = figure("All trials", &curve(evidence, Level::OfEachSeed))
+        + &figure("Around the margin", &curve(evidence, Level::TakenOut));
     let pair = format!("<div class=\"pair\">\n{pictures}</div>\n{}", legend());
     body += &section(&format!("{metric} over loss"), CURVE, &pair);
     body += &section("Tolerances", TABLE, &table(evidence));
@@ -63,6 +66,29 @@ fn found(evidence: &Evidence<'_>) -> String {
     }
 }
 
+/// What is drawn of what a seed does by itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Level {
+    /// All: the metric as it was.
+    OfEachSeed,
+    /// Nothing: differences from the lossless trial of the same seed, about the baseline's mean.
+    TakenOut,
+}
+
+impl Level {
+    /// The metric of a trial as it is drawn.
+    fn metric(self, evidence: &Evidence<'_>, record: &Record) -> Option<f64> {
+        let metric = record.trial.metric?;
+        if self == Self::OfEachSeed {
+            return Some(metric);
+        }
+        let trials = evidence.records.iter().map(|record| &record.trial);
+        let mut lossless = trials.filter(|trial| trial.setting.is_lossless());
+        let lossless = lossless.find(|trial| trial.seed == record.trial.seed)?;
+        Some(evidence.baseline().0 + metric - lossless.metric?)
+    }
+}
+
 /// Values along the upright axis.
 type Range = (f64, f64);
 
@@ -80,8 +106,7 @@ fn whole(evidence: &Evidence<'_>) -> Range {
 }
 
 fn near(evidence: &Evidence<'_>) -> Range {
-    let (mean, deviation) = evidence.baseline();
-    let reach = (3.0 * evidence.finding.margin).max(3.0 * deviation);
+    let (mean, reach) = (evidence.baseline().0, 3.0 * evidence.finding.margin);
     (mean - reach, mean + reach)
 }
 
@@ -102,8 +127,12 @@ fn losses(evidence: &Evidence<'_>) -> Range {
     }
 }
 
-fn curve(evidence: &Evidence<'_>, range: &Range) -> String {
+fn curve(evidence: &Evidence<'_>, level: Level) -> String {
     let (low, high) = losses(evidence);
+    let range = match level {
+        Level::OfEachSeed => whole(evidence),
+        Level::TakenOut => near(evidence),
+    };
     let mut plot = Plot::new(
         SIZE,
         Axis {
@@ -112,7 +141,7 @@ fn curve(evidence: &Evidence<'_>, range: &Range) -> String {
         },
         Axis {
             title: &evidence.options.metric,
-            scale: Scale::linear(*range, upwards(SIZE.1)),
+            scale: Scale::linear(range, upwards(SIZE.1)),
         },
     );
     let mean = evidence.baseline().0;
@@ -128,13 +157,15 @@ fn curve(evidence: &Evidence<'_>, range: &Range) -> String {
         plot.curve(&[(at, range.0), (at, range.1)], &stroke(FOUND));
     }
     for record in evidence.records {
-        disc(&mut plot, record, low);
+        if let Some(metric) = level.metric(evidence, record) {
+            disc(&mut plot, record, (low, metric));
+        }
     }
     let mut means: Vec<(f64, f64)> = evidence
         .finding
         .cells
         .iter()
-        .filter_map(|cell| mark(&mut plot, evidence, (&cell.setting, cell.judgement.verdict)))
+        .filter_map(|cell| mark(&mut plot, (evidence, level), cell))
         .collect();
     means.sort_by(|a, b| a.0.total_cmp(&b.0));
     plot.curve(&means, &format!(r#"stroke="{MEAN}" stroke-width="1""#));
@@ -142,10 +173,7 @@ fn curve(evidence: &Evidence<'_>, range: &Range) -> String {
         .element("the metric of all trials over the loss that was accepted")
 }
 
-fn disc(plot: &mut Plot, record: &Record, least: f64) {
-    let Some(metric) = record.trial.metric else {
-        return;
-    };
+fn disc(plot: &mut Plot, record: &Record, (least, metric): (f64, f64)) {
     let (lossless, lost) = (record.trial.setting.is_lossless(), record.accepted.share());
     let colour = match (lossless, record.burst > 1.0) {
         (true, _) => BASELINE,
@@ -167,10 +195,15 @@ fn disc(plot: &mut Plot, record: &Record, least: f64) {
 /// The mean of a setting and its spread; gives where it is.
 fn mark(
     plot: &mut Plot,
-    evidence: &Evidence<'_>,
-    (setting, verdict): (&Setting, Verdict),
+    (evidence, level): (&Evidence<'_>, Level),
+    cell: &Cell,
 ) -> Option<(f64, f64)> {
-    let metrics = evidence.metrics(setting);
+    let setting = &cell.setting;
+    let trials = evidence.records.iter();
+    let trials = trials.filter(|record| record.trial.setting == *setting);
+    let metrics: Vec<f64> = trials
+        .filter_map(|record| level.metric(evidence, record))
+        .collect();
     if metrics.is_empty() {
         return None;
     }
@@ -180,7 +213,7 @@ fn mark(
         &[(lost, mean - deviation), (lost, mean + deviation)],
         &stroke(MEAN),
     );
-    let fill = match verdict {
+    let fill = match cell.judgement.verdict {
         Verdict::Accepted => MEAN,
         _ => "#fff",
     };

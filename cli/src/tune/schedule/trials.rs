@@ -100,8 +100,8 @@ impl<'a> Runs<'a> {
     /// [`Failure::Usage`] when a chunk is less than a job may say, scaled.
     pub fn axes(&self) -> Result<Axes, Failure> {
         let least = self.shape.least_chunk();
-        let chunk = self.options.chunk.unwrap_or(Axis {
-            smallest: CHUNKS.smallest.beyond(least),
+        let chunk = self.options.chunk.unwrap_or_else(|| Axis {
+            smallest: CHUNKS.smallest.max(least),
             ..CHUNKS
         });
         if chunk.smallest < least {
@@ -172,7 +172,7 @@ impl<'a> Runs<'a> {
             scenario.workload += &format!(",part={}", point.chunk);
         }
         for (key, size) in [
-            ("collectives.chunk", scaled(point.chunk).beyond(CHUNK_LEAST)),
+            ("collectives.chunk", scaled(point.chunk).max(CHUNK_LEAST)),
             ("collectives.credit", scaled(point.credit)),
         ] {
             scenario.set.retain(|(set, _)| set != key);
@@ -222,11 +222,19 @@ fn iteration_us(record: &Record) -> Result<f64, Failure> {
         return Err(lacks(error));
     }
     let result = record.result.as_ref();
-    let training = result.and_then(|result| result.get("training"));
-    let mean = training.and_then(|training| training.get("iteration_us"));
-    mean.and_then(Value::as_f64)
-        .filter(|mean| *mean > 0.0)
-        .ok_or_else(|| lacks("no training step has ended"))
+    let jobs = match result.and_then(|result| result.get("training")) {
+        Some(Value::Array(jobs)) => jobs.as_slice(),
+        Some(job) => std::slice::from_ref(job),
+        None => &[],
+    };
+    let means = jobs.iter().map(|job| job["iteration_us"].as_f64());
+    let means: Option<Vec<f64>> = means.collect();
+    let sum = means.iter().flatten().sum::<f64>();
+    if sum > 0.0 {
+        Ok(sum / jobs.len() as f64)
+    } else {
+        Err(lacks("no training step has ended"))
+    }
 }
 
 #[cfg(test)]

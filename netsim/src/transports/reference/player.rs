@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gradwire_collectives::outline::{End, Gate, Send};
 use gradwire_collectives::scheduler::{Post, Scheduler};
 use gradwire_protocol::job::Job;
-use gradwire_protocol::priority::Urgency;
+use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{ByteCount, Instant, Step};
 
 use super::manifest::{Itinerary, Manifest};
@@ -33,6 +33,7 @@ pub(crate) struct Player {
     active: BTreeMap<u32, Active>,
     /// Messages in, of tasks that have not started.
     early: BTreeMap<u32, Vec<u32>>,
+    policy: Policy,
     scheduler: Scheduler<Begin>,
     /// Flows that are to begin now.
     begins: VecDeque<Begin>,
@@ -76,7 +77,8 @@ impl Player {
             tasks: Tasks::new(program),
             active: BTreeMap::new(),
             early: BTreeMap::new(),
-            scheduler: Scheduler::new(ByteCount::new(0)),
+            policy: job.policy(),
+            scheduler: Scheduler::new(job.collectives.credit),
             begins: VecDeque::new(),
         }
     }
@@ -232,7 +234,9 @@ impl Player {
         let first = layers.partition_point(|(start, _)| *start <= send.offset);
         let inside = layers[first.saturating_sub(1)..].iter();
         let inside = inside.take_while(|(start, _)| *start < end.max(1));
-        inside.map(|&(_, layer)| layer).min().map(Urgency::of)
+        let known = layers.len() as u16;
+        let urgency = inside.map(|&(_, layer)| layer);
+        self.policy.urgency(urgency, known)
     }
 
     fn end_if_over(&mut self, now: Instant, task: u32) {

@@ -1,17 +1,22 @@
 //! Training steps in one line: `vgg16:ddp,steps=3,slow=1.5`.
 
-use gradwire_protocol::job::Algorithm;
+use std::ops::RangeInclusive;
+
+use gradwire_protocol::job::{Algorithm, notation};
+use gradwire_protocol::units::ByteCount;
 
 use super::{Line, PatternError, STEP};
 use crate::model::Model;
-use crate::workload::training::{Exchange, Training, Update};
+use crate::workload::training::{Exchange, Parts, Training, Update};
 use crate::workload::{Workload, did_you_mean};
 
 const STEPS: u32 = 3;
 const STEPS_MAX: u32 = 100;
 const SCALE_MAX: u32 = 1_000_000;
+/// Least and most bytes of a part.
+const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
-const KEYS: [&str; 5] = ["steps", "slow", "update", "algorithm", "scale"];
+const KEYS: [&str; 6] = ["steps", "slow", "update", "algorithm", "part", "scale"];
 const ALGORITHMS: [(&str, Algorithm); 4] = [
     ("direct", Algorithm::Direct),
     ("ring", Algorithm::Ring),
@@ -39,6 +44,7 @@ impl Line<'_> {
         let mut training = Training {
             exchange: self.exchange(how)?,
             model: self.model(model_of(rest))?,
+            parts: Parts::default(),
             update: Update::Layer,
             steps: STEPS,
             straggling: 1.0,
@@ -99,6 +105,7 @@ impl Line<'_> {
                     }
                 }
             }
+            "part" => training.parts = self.parts(value)?,
             "algorithm" => training.algorithm = Some(self.algorithm(value)?),
             _ => {
                 let (nearest, known) = (did_you_mean(key, KEYS), KEYS.join(", "));
@@ -107,6 +114,20 @@ impl Line<'_> {
             }
         }
         Ok(())
+    }
+
+    fn parts(&self, given: &str) -> Result<Parts, PatternError> {
+        let size = notation::size(given).map(ByteCount::get);
+        let size = size.filter(|bytes| PART_BYTES.contains(bytes));
+        match size {
+            _ if given == "whole" => Ok(Parts::Whole),
+            Some(bytes) => Ok(Parts::OfBytes(bytes)),
+            None => {
+                let what =
+                    format!("part=`{given}`: allowed are whole, and sizes from 4KiB to 1GiB");
+                Err(self.form(STEP, what))
+            }
+        }
     }
 
     fn algorithm(&self, given: &str) -> Result<Algorithm, PatternError> {

@@ -2,13 +2,13 @@
 
 use gradwire_protocol::units::Layer;
 
-use super::Exchange;
-use crate::model::{ELEMENT_BYTES, Gradient, Model};
+use super::{Exchange, Parts, Training};
+use crate::model::{ELEMENT_BYTES, Gradient};
 
 /// Bytes at which the first bucket is closed, and every other.
 const BUCKET_BYTES: [u64; 2] = [1 << 20, 25 << 20];
-/// Most bytes that go to a parameter server in one part.
-const PART_BYTES: u64 = 4_096_000;
+/// Elements from which on a gradient that is cut into no parts is shared by all servers.
+const SHARED_ELEMENTS: u64 = 1_000_000;
 
 /// Gradients, or a part of one, that are exchanged in one piece.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,16 +26,21 @@ pub(super) struct Message {
 
 /// The messages of a step, in the order in which they are complete. What limits a message is
 /// divided by `scale`, as the model has been.
-pub(super) fn messages(model: &Model, exchange: Exchange, scale: u32) -> Vec<Message> {
-    let scaled = |bytes: u64| (bytes / u64::from(scale.max(1))).max(ELEMENT_BYTES);
+pub(super) fn messages(training: &Training) -> Vec<Message> {
+    let Training { model, scale, .. } = training;
+    let scaled = |bytes: u64| (bytes / u64::from(*scale.max(&1))).max(ELEMENT_BYTES);
     let gradients = (0..).zip(&model.gradients);
     let gradients = gradients.filter(|(_, one)| one.parameters > 0);
-    match exchange {
+    match training.exchange {
         Exchange::Buckets => buckets(gradients, BUCKET_BYTES.map(scaled)),
         Exchange::Tensors => gradients.map(|(at, one)| whole(at, one)).collect(),
         Exchange::Servers(servers) => {
-            let most = scaled(PART_BYTES);
-            let parts = gradients.flat_map(|(at, one)| parts(at, one, most));
+            let count = |one: &Gradient| match training.parts {
+                Parts::OfBytes(most) => one.parameters.div_ceil(scaled(most) / ELEMENT_BYTES),
+                Parts::Whole if one.parameters >= scaled(SHARED_ELEMENTS) => u64::from(servers),
+                Parts::Whole => 1,
+            };
+            let parts = gradients.flat_map(|(at, one)| parts(at, one, count(one)));
             shared(parts.collect(), servers)
         }
     }
@@ -78,8 +83,8 @@ fn buckets<'a>(
 }
 
 /// A gradient in equal parts of whole elements.
-fn parts(at: u32, one: &Gradient, most: u64) -> Vec<Message> {
-    let count = one.parameters.div_ceil(most / ELEMENT_BYTES);
+fn parts(at: u32, one: &Gradient, count: u64) -> Vec<Message> {
+    let count = count.clamp(1, one.parameters);
     let end = |part: u64| one.parameters * part / count * ELEMENT_BYTES;
     let parts = (0..count).map(|part| Message {
         bytes: end(part + 1) - end(part),
@@ -103,13 +108,44 @@ fn shared(mut parts: Vec<Message>, servers: u32) -> Vec<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
+    use crate::workload::training::Update;
+
+    fn training(name: &str, exchange: Exchange) -> Training {
+        Training {
+            model: Model::named(name).expect("it is one of the names"),
+            exchange,
+            parts: Parts::default(),
+            update: Update::Layer,
+            steps: 1,
+            straggling: 1.0,
+            algorithm: None,
+            scale: 1,
+        }
+    }
+
+    fn all_of(training: &Training) -> Vec<Message> {
+        let messages = messages(training);
+        let bytes = messages.iter().map(|one| one.bytes).sum::<u64>();
+        assert_eq!(
+            bytes,
+            training.model.bytes().get(),
+            "all gradients are sent"
+        );
+        messages
+    }
 
     fn of(name: &str, exchange: Exchange) -> Vec<Message> {
-        let model = Model::named(name).expect("it is one of the names");
-        let messages = messages(&model, exchange, 1);
-        let bytes = messages.iter().map(|one| one.bytes).sum::<u64>();
-        assert_eq!(bytes, model.bytes().get(), "{name}: all gradients are sent");
-        messages
+        all_of(&training(name, exchange))
+    }
+
+    /// Bytes that each of eight servers takes.
+    fn loads(messages: &[Message]) -> Vec<u64> {
+        let load = |server| {
+            let own = messages.iter().filter(|one| one.server == server);
+            own.map(|one| one.bytes).sum()
+        };
+        (0..8).map(load).collect()
     }
 
     #[test]
@@ -134,8 +170,13 @@ mod tests {
     #[test]
     fn a_scaled_model_has_as_many_messages_as_the_whole_one() {
         for exchange in [Exchange::Buckets, Exchange::Tensors, Exchange::Servers(8)] {
-            let scaled = Model::named("vgg16").expect("it is one of the names");
-            let scaled = messages(&scaled.divided(64), exchange, 64);
+            let whole = training("vgg16", exchange);
+            let scaled = Training {
+                model: whole.model.clone().divided(64),
+                scale: 64,
+                ..whole
+            };
+            let scaled = messages(&scaled);
             assert_eq!(scaled.len(), of("vgg16", exchange).len(), "{exchange:?}");
         }
     }
@@ -165,15 +206,30 @@ mod tests {
         assert!(
             parts
                 .iter()
-                .all(|part| part.bytes <= PART_BYTES && part.bytes % 4 == 0)
+                .all(|part| part.bytes <= 4_096_000 && part.bytes % 4 == 0)
         );
-        let load = |server| {
-            let own = parts.iter().filter(|part| part.server == server);
-            own.map(|part| part.bytes).sum::<u64>()
-        };
-        let loads: Vec<u64> = (0..8).map(load).collect();
+        let loads = loads(&parts);
         let (least, most) = (loads.iter().min(), loads.iter().max());
         let apart = most.zip(least).map(|(most, least)| most - least);
-        assert!(apart.is_some_and(|apart| apart <= PART_BYTES), "{loads:?}");
+        assert!(apart.is_some_and(|apart| apart <= 4_096_000), "{loads:?}");
+    }
+
+    #[test]
+    fn uncut_gradients_are_whole_unless_they_are_large_enough_for_all_servers() {
+        let messages = all_of(&Training {
+            parts: Parts::Whole,
+            ..training("vgg16", Exchange::Servers(8))
+        });
+        let of_layer = |layer| {
+            let own = messages.iter().filter(move |one| one.last == layer);
+            own.map(|one| one.bytes).collect::<Vec<u64>>()
+        };
+        // fc8 has 4,096,000 elements and its bias 1,000.
+        assert_eq!(of_layer(1), [2_048_000; 8]);
+        assert_eq!(of_layer(0), [4_000]);
+        let loads = loads(&messages);
+        let (least, most) = (loads.iter().min(), loads.iter().max());
+        let apart = most.zip(least).map(|(most, least)| most - least);
+        assert!(apart.is_some_and(|apart| apart <= 4_000_000), "{loads:?}");
     }
 }

@@ -13,7 +13,7 @@ const SERVER: u32 = 0;
 
 /// The workload of some steps, whose model is scaled already, on enough hosts.
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
-    let messages = messages(&training.model, training.exchange, training.scale);
+    let messages = messages(training);
     let servers = match training.exchange {
         Exchange::Buckets | Exchange::Tensors => 0,
         Exchange::Servers(servers) => servers,

@@ -1,0 +1,63 @@
+//! What an endpoint tells whoever gave it commands. When it tells what is decided elsewhere.
+
+use crate::bitmap::Bitmap;
+use crate::receiver::Outline;
+use crate::units::{Rank, Span, Tag};
+
+/// What happened, for whoever gave the commands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// A message that is not posted has begun to arrive: as much of it as is unscheduled.
+    Announced {
+        /// Its sender.
+        from: Rank,
+        /// Its tag.
+        tag: Tag,
+        /// What it says of itself.
+        outline: Outline,
+    },
+    /// A posted message is complete.
+    Received {
+        /// Its sender.
+        from: Rank,
+        /// Its tag.
+        tag: Tag,
+        /// The segments that it lacks, if any.
+        holes: Option<Bitmap>,
+    },
+    /// A message was received, as far as it ever will be: its bytes may be reused.
+    Sent {
+        /// Its receiver.
+        to: Rank,
+        /// Its tag.
+        tag: Tag,
+        /// The segments that the receiver did without, if any.
+        missing: Option<Bitmap>,
+    },
+    /// All of a message that its receiver takes so far has arrived, and for a while nothing more
+    /// came of it: the receiver has not posted it, or takes others before it. Told once.
+    StandsStill {
+        /// Its receiver.
+        to: Rank,
+        /// Its tag.
+        tag: Tag,
+    },
+    /// A message came that is not the posted one.
+    Mismatch {
+        /// Its sender.
+        from: Rank,
+        /// Its tag.
+        tag: Tag,
+        /// What was posted.
+        ours: Outline,
+        /// What came.
+        theirs: Outline,
+    },
+    /// A peer that has messages of ours to acknowledge said nothing for too long.
+    PeerSilent {
+        /// The peer.
+        rank: Rank,
+        /// For how long.
+        silent: Span,
+    },
+}
