@@ -25,6 +25,8 @@ pub mod progress;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod step;
+pub mod steps;
 pub mod summary;
 pub mod svg;
 pub mod sweep;

@@ -6,6 +6,7 @@ use super::map::{self, map, several};
 use super::plot::colour;
 use super::report::Run;
 use super::run::{bytes, count, subject};
+use super::steps;
 use super::summary::{Figures, Summary};
 use super::svg::escaped;
 use super::timeline;
@@ -26,6 +27,7 @@ pub fn page(runs: &[Run], command: &str) -> String {
         escaped(command)
     );
     body += &section("Results", RESULTS, &results(runs));
+    body += &steps::steps(runs);
     body += &curves(runs);
     body += &tasks(runs);
     body += &queues(runs);

@@ -18,6 +18,7 @@ const DOCUMENTS: [&str; 10] = [
     "docs/evaluation.md",
     "docs/faults.md",
     "docs/from-gloo-or-nccl.md",
+    "docs/models.md",
     "docs/parameter-server.md",
     "docs/switches.md",
 ];

@@ -15,7 +15,7 @@ const NAMING: [&str; 4] = ["fabric", "workload", "background", "job"];
 pub type Digests = BTreeMap<PathBuf, String>;
 
 /// The files that a scenario names, and those that are read with them: of a trace of rank 0 those
-/// of the other ranks, of training steps the table of their model.
+/// of the other ranks, of training steps the file of their model.
 pub fn files(scenario: &Scenario) -> Vec<PathBuf> {
     let fields = json!(scenario);
     let named = NAMING.iter().filter_map(|field| fields[field].as_str());
@@ -28,9 +28,12 @@ pub fn files(scenario: &Scenario) -> Vec<PathBuf> {
 fn read_with(name: &str) -> Vec<PathBuf> {
     let is_file = |path: &PathBuf| path.is_file();
     let name = Workload::model_of(name).unwrap_or(name);
-    match name.strip_suffix(".0.et") {
-        Some(stem) => (0..)
-            .map(|rank| PathBuf::from(format!("{stem}.{rank}.et")))
+    let endings = ["et", "json"].into_iter();
+    let mut ranks =
+        endings.filter_map(|ending| Some((name.strip_suffix(&format!(".0.{ending}"))?, ending)));
+    match ranks.next() {
+        Some((stem, ending)) => (0..)
+            .map(|rank| PathBuf::from(format!("{stem}.{rank}.{ending}")))
             .take_while(is_file)
             .collect(),
         None => Some(PathBuf::from(name))
