@@ -16,8 +16,8 @@
 //! caller's; how is `ddp` (buckets), `tensors` (an all-reduce for each) or `ps=8` (servers on the
 //! first 8 hosts). Behind it, with commas: `steps=3` (as without it; first to third), `slow=1.5`
 //! (the last worker computes 1.5 times as long), `update=all` (forward waits for all updates and
-//! not for those of its layer), `algorithm=ring`, `part=1MiB` or `part=whole` (how gradients are cut
-//! for servers), `scale=16` (a 16th of all sizes and times).
+//! not for those of its layer), `algorithm=ring`, `part=1MiB` or `part=whole` (how gradients are
+//! cut for servers), `scale=16` (a 16th of all sizes and times).
 //!
 //! `@hosts=0-63` or `@hosts=0,4,8-11` behind any of them puts it on these hosts only.
 

@@ -67,8 +67,8 @@ pub enum Parts {
     /// Equal parts of so many bytes at most.
     OfBytes(u64),
     /// Not at all, but for gradients of a million elements or more, of which every server has an
-    /// equal share, so that none has more to carry than others (MXNet's `MXNET_KVSTORE_BIGARRAY_BOUND`,
-    /// `env_var.md`).
+    /// equal share, so that none has more to carry than others (MXNet's
+    /// `MXNET_KVSTORE_BIGARRAY_BOUND`, `env_var.md`).
     Whole,
 }
 

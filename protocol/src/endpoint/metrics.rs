@@ -38,7 +38,8 @@ impl Endpoint {
         times.map(|_| Box::default())
     }
 
-    /// Tells which messages have ended, and which stand still. Once per message, and not in the way of every packet.
+    /// Tells which messages have ended, and which stand still. Once per message, and not in the way
+    /// of every packet.
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
         let to = self.peers[at].rank;
