@@ -76,8 +76,8 @@ fn a_ring_takes_its_bytes_on_the_wire_on_every_reference() {
 fn a_push_and_a_pull_take_their_bytes_on_the_wire_on_every_reference() {
     for transport in references() {
         let steps = run_steps(&on(transport, 2, step(&FOUR, "ps=1,steps=2", 2)));
-        // Flows share a link evenly, so that the first push ends with the last one. pFabric lets one
-        // go after the other, and pulls hide behind pushes but for the last one.
+        // Flows share a link evenly, so the first push ends with the last one. pFabric lets one go
+        // after the other, and pulls hide behind pushes but for the last one.
         let hidden = match transport {
             Transport::PFabric => ALL_BYTES - 3_000_000.0,
             _ => 0.0,
@@ -98,11 +98,11 @@ fn a_direct_all_reduce_takes_its_bytes_on_the_wire() {
     }
 }
 
-/// ByteScheduler over DCTCP. The back layer is pushed from 200 us on, in parts of 4,096,000 bytes at
-/// most, the front layer from 500 us on. The server's link begins with the first part and is busy
-/// from then on. First come, first served, the front layer's sum comes last, and both forward passes
-/// behind it. By layers, the front layer overtakes the first part on its way to the server, and all
-/// on the way back, and its forward pass hides behind the rest.
+/// ByteScheduler over DCTCP. The back layer is pushed from 200 us on, in parts of 4,096,000 bytes
+/// at most, the front layer from 500 us on. The server's link begins with the first part and is
+/// busy from then on. First come, first served, the front layer's sum comes last, and both forward
+/// passes behind it. By layers, the front layer overtakes the first part on its way to the server,
+/// and all on the way back, and its forward pass hides behind the rest.
 #[test]
 fn with_a_credit_front_layers_overtake_and_hide_their_forward_pass() {
     let layers = [(1_000_000, 100, 300), (10_000_000, 100, 200)];
@@ -182,9 +182,9 @@ fn two_algorithms_in_one_run_are_refused() {
     );
 }
 
-/// The front layer's ring is not hidden. What has waited for the straggler leaves it at once, so that
-/// flows that share its link end late and the ring behind it starts late: with that, at most three
-/// times the ring's own time.
+/// The front layer's ring is not hidden. What has waited for the straggler leaves it at once, so
+/// that flows that share its link end late and the ring behind it starts late: with that, at most
+/// three times the ring's own time.
 #[test]
 fn a_straggler_sets_the_pace_on_every_reference() {
     let ring = on_wire(1_500_000.0);
