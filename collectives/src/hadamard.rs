@@ -27,8 +27,9 @@
 //! Factors are powers of two, so only the additions round: values come back to within a few units
 //! in the last place of the largest of their group, and not exactly. Half-precision types are
 //! computed in f32 and rounded once per direction, to the precision of a typical value of the
-//! group: small values beside large ones lose digits. A coefficient can be up to 8 times the largest value
-//! of its group, which f16 must have room for. One NaN or infinity becomes NaNs in its whole group.
+//! group: small values beside large ones lose digits. A coefficient can be up to 8 times the
+//! largest value of its group, which f16 must have room for. One NaN or infinity becomes NaNs in
+//! its whole group.
 //!
 //! The transform is linear: contributions are transformed, summed, settled where some are missing,
 //! and the sum is transformed back. Who does that, and when, is `running`'s to say; what is missing
@@ -401,7 +402,8 @@ mod tests {
     }
 
     /// Half a unit in the last place of 1, and how many of these a value moves by at most on its
-    /// way there and back, of the largest one: a few for each addition of two passes, or two roundings.
+    /// way there and back, of the largest one: a few for each addition of two passes, or two
+    /// roundings.
     const PRECISIONS: [(DType, f64, f64); 4] = [
         (DType::F64, f64::EPSILON / 2.0, 24.0),
         (DType::F32, f32::EPSILON as f64 / 2.0, 24.0),
