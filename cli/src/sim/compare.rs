@@ -23,7 +23,7 @@ struct Metric {
     of: fn(&Summary) -> Option<f64>,
 }
 
-const METRICS: [Metric; 4] = [
+const METRICS: [Metric; 5] = [
     Metric {
         title: "FCT p50 us",
         key: "fct_p50_us",
@@ -38,6 +38,15 @@ const METRICS: [Metric; 4] = [
         title: "FCT max us",
         key: "fct_max_us",
         of: |summary| all_ended(summary).map(|figures| figures.max),
+    },
+    Metric {
+        title: "iteration us",
+        key: "iteration_us",
+        of: |summary| {
+            let ended = summary.unfinished().is_ok();
+            let first = summary.training.first().filter(|_| ended);
+            first.and_then(|training| training.iteration_us)
+        },
     },
     Metric {
         title: "makespan us",
