@@ -95,8 +95,8 @@ impl fmt::Display for Mismatch {
         let mixed_by_one = transforms.is_some_and(|theirs| theirs != call.transform);
         f.write_str(match (call.collective, self.lengths) {
             _ if mixed_by_one => {
-                ": whether an operation is transformed follows from its tolerance and layers, which \
-                 must be the same on all ranks"
+                ": whether an operation is transformed follows from its tolerance and layers, \
+                 which must be the same on all ranks"
             }
             (Collective::AllToAll, Some(_)) => {
                 ": what is split off for a rank must be as long as what that rank expects"

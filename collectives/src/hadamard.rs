@@ -1,7 +1,7 @@
 //! A randomised Hadamard transform that spreads the loss of a segment over the segments around it.
 //!
-//! A lost segment is a hole of a thousand neighbouring values or so. Transformed, it is one of up to
-//! [`ROWS_MAX`] coefficients of each of many more values: all of them are a little off, none is
+//! A lost segment is a hole of a thousand neighbouring values or so. Transformed, it is one of up
+//! to [`ROWS_MAX`] coefficients of each of many more values: all of them are a little off, none is
 //! gone (as in OptiReduce, NSDI 2025, and before it in DRIVE and EDEN, NeurIPS 2021 and ICML 2022).
 //!
 //! # Layout
@@ -20,15 +20,16 @@
 //! The rows of a column are cut into as few groups as have [`ROWS_MAX`] rows or less, each with
 //! every so many-th row, so that a burst of losses meets a group once. Each value gets a random
 //! sign; then the first 2^k rows of a group are transformed, as many as there are, and if some are
-//! left over, the last 2^k rows once more with other signs: the product of two orthogonal transforms
-//! is one, whatever the number of rows. A message of one segment stays as it is.
+//! left over, the last 2^k rows once more with other signs: the product of two orthogonal
+//! transforms is one, whatever the number of rows. A message of one segment stays as it is.
 //!
 //! # What it costs
 //! Factors are powers of two, so only the additions round: values come back to within a few units
 //! in the last place of the largest of their group, and not exactly. Half-precision types are
-//! computed in f32 and rounded once per direction, to the precision of a typical value of the group:
-//! small values beside large ones lose digits. A coefficient can be up to 8 times the largest value
-//! of its group, which f16 must have room for. One NaN or infinity becomes a NaN in its whole group.
+//! computed in f32 and rounded once per direction, to the precision of a typical value of the
+//! group: small values beside large ones lose digits. A coefficient can be up to 8 times the
+//! largest value of its group, which f16 must have room for. One NaN or infinity becomes NaNs in
+//! its whole group.
 //!
 //! The transform is linear: contributions are transformed, summed, settled where some are missing,
 //! and the sum is transformed back. Who does that, and when, is `running`'s to say; what is missing
@@ -268,7 +269,7 @@ fn mix<T: Real>(rows: &mut [[T; LANES]], seed: u64) {
     walsh_hadamard(rows);
 }
 
-/// What [`mix`] did, backwards: the transform is its own inverse but for a factor, and so are signs.
+/// What [`mix`] did, backwards: transform and signs are their own inverses but for a factor.
 #[inline(always)]
 fn unmix<T: Real>(rows: &mut [[T; LANES]], seed: u64) {
     walsh_hadamard(rows);
@@ -400,8 +401,9 @@ mod tests {
         greatest(&apart)
     }
 
-    /// Half a unit in the last place of 1, and how many of these a value moves by at most on its way
-    /// there and back, of the largest one: a few for each addition of two passes, or two roundings.
+    /// Half a unit in the last place of 1, and how many of these a value moves by at most on its
+    /// way there and back, of the largest one: a few for each addition of two passes, or two
+    /// roundings.
     const PRECISIONS: [(DType, f64, f64); 4] = [
         (DType::F64, f64::EPSILON / 2.0, 24.0),
         (DType::F32, f32::EPSILON as f64 / 2.0, 24.0),

@@ -230,8 +230,8 @@ impl Running {
         }
     }
 
-    /// How contributions to a region are transformed, if they are. The same on all ranks, whose tags
-    /// agree.
+    /// How contributions to a region are transformed, if they are. The same on all ranks, whose
+    /// tags agree.
     fn mixing(&self, region: Region, reliability: Reliability, part: u16) -> Option<Mixing> {
         let is_long = self.lossy_from.is_some_and(|least| region.bytes >= least);
         let is_mixed = self.label.call.transform == Transform::Hadamard
@@ -636,8 +636,8 @@ impl Running {
         self.copies.insert(at, copy);
     }
 
-    /// Transforms a contribution that is sent next, where contributions are transformed: in its place
-    /// where the result comes to later anyway, else in a copy.
+    /// Transforms a contribution that is sent next, where contributions are transformed: in its
+    /// place where the result comes to later anyway, else in a copy.
     fn mix_contribution(&mut self, at: usize) {
         let outbound = self.plan.outbounds[at];
         let region = outbound.region;

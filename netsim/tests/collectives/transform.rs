@@ -1,4 +1,4 @@
-//! Contributions that go through a Hadamard transform: the sums that come of them, and their errors.
+//! Contributions that go through a Hadamard transform: what sums come of them, and their errors.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -32,7 +32,7 @@ fn calm() -> Profile {
     }
 }
 
-/// The operation as another one that sums what it sums: of a reduce-scatter, each rank gets a block.
+/// The operation as another one that sums the same: of a reduce-scatter, each rank gets a block.
 fn summed_by(collective: Collective, operation: Operation) -> Operation {
     let ranks = operation.group.ranks.len();
     match (collective, &operation.buffer) {
