@@ -35,7 +35,7 @@ use plans::Written;
 use report::{Cost, Report};
 use section::{Section, Source};
 use tables::{Content, TABLES, Table};
-use work::Work;
+use work::{Form, Work};
 
 /// Missing things that a message names at most.
 const NAMED_MOST: usize = 3;
@@ -62,7 +62,11 @@ pub fn run(command: &EvalCommand) -> Result<(), Failure> {
         work.add(plan)?;
     }
     if options.list {
-        list(&work, &folder, (options.json, cores));
+        let form = match options.json {
+            true => Form::Json,
+            false => Form::Words,
+        };
+        list(&work, &folder, (form, cores));
         return Ok(());
     }
     for plan in &plans {
@@ -113,8 +117,8 @@ fn plans_of(table: &Table, options: &Dlcp) -> Result<Vec<Written>, Failure> {
     plans.iter().map(|plan| plan.read(folder)).collect()
 }
 
-fn list(work: &Work, folder: &Folder, (as_json, cores): (bool, usize)) {
-    print!("{}", work.list(folder, as_json));
+fn list(work: &Work, folder: &Folder, (form, cores): (Form, usize)) {
+    print!("{}", work.list(folder, form));
     let minutes = work.seconds() / 60.0 / cores as f64;
     let cells = work.cells().count();
     eprintln!(

@@ -25,6 +25,15 @@ pub struct Work {
     pub kept: usize,
 }
 
+/// How cells are listed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// For people.
+    Words,
+    /// An object a line.
+    Json,
+}
+
 impl Work {
     /// Adds the cells of a plan that are not there yet.
     ///
@@ -78,10 +87,10 @@ impl Work {
     }
 
     /// One line a cell: its id, whether it is finished, what it is.
-    pub fn list(&self, folder: &Folder, as_json: bool) -> String {
+    pub fn list(&self, folder: &Folder, form: Form) -> String {
         let lines = self.cells().map(|cell| {
             let finished = folder.is_finished(&cell.id);
-            if as_json {
+            if form == Form::Json {
                 let listed = json!({ "id": cell.id, "label": cell.label, "finished": finished });
                 return format!("{listed}\n");
             }

@@ -147,11 +147,14 @@ pub fn bars(
     drawing.element(title)
 }
 
-/// Curves with a dot at each value: name, values in the order of x, colour.
+/// A curve: its name, its values in the order of x, its colour.
+pub type Curve<'a> = (String, Vec<(f64, f64)>, &'a str);
+
+/// Curves with a dot at each value.
 pub fn curves(
     size: (f64, f64),
     (across_title, title): (&str, &str),
-    curves: &[(String, Vec<(f64, f64)>, &str)],
+    curves: &[Curve<'_>],
 ) -> String {
     let of = |pick: fn(&(f64, f64)) -> f64| {
         let values = curves.iter().flat_map(|(_, points, _)| points).map(pick);

@@ -188,7 +188,7 @@ mod tests {
         let findings = serde_json::json!({
             "groups": [
                 {"kind": {"task": "mnist", "part": "all", "transform": "none", "holes": "rescale",
-                          "drop": 0.0}, "final": {"1": 0.9, "2": 0.8}, "steps": {"1": 60, "2": 70}},
+                          "drop": 0.0}, "final": {"1": 1.0, "2": 0.5}, "steps": {"1": 60, "2": 70}},
                 {"kind": {"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
                           "drop": 0.1}, "final": {"1": 0.7}, "steps": {"1": null}},
             ],
@@ -201,14 +201,14 @@ mod tests {
         );
         let shown = |row: &Vec<Value>| row.iter().map(Value::shown).collect::<Vec<_>>().join(" ");
         let rows: Vec<String> = found.grids[0].rows.iter().map(shown).collect();
-        assert_eq!(rows, ["all zero none - 0.7000", "nothing - - 0.8500 -"]);
+        assert_eq!(rows, ["all zero none - 0.7000", "nothing - - 0.7500 -"]);
         assert_eq!(found.goals[0].state, State::Met);
         let Shape::Curves(_, curves) = &found.charts[0].shape else {
             panic!("it is drawn as curves");
         };
         assert_eq!(
             curves[..],
-            [("zero".to_owned(), vec![(0.0, 0.85), (10.0, 0.7)])]
+            [("zero".to_owned(), vec![(0.0, 0.75), (10.0, 0.7)])]
         );
     }
 }
