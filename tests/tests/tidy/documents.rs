@@ -9,7 +9,7 @@ use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
