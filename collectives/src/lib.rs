@@ -43,6 +43,7 @@ pub mod holes;
 pub mod kernels;
 pub mod magnitude;
 mod matching;
+mod memory;
 mod one_step;
 pub mod operation;
 pub mod outline;

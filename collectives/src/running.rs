@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Job, Transform};
+use gradwire_protocol::job::Transform;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
 use gradwire_protocol::reach::Reach;
@@ -28,40 +28,19 @@ use crate::buffer::{Buffer, Place, Region};
 use crate::departures::Departures;
 use crate::dtype::ReduceOp;
 use crate::hadamard::Mixing;
-use crate::holes::{Hole, Holes, PreviousResults, Residuals, Settlement, TensorShape};
+use crate::holes::{Hole, Holes, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
-use crate::magnitude::RunningMeans;
+use crate::memory::{Memory, Spares};
 use crate::operation::{
     Collective, Completion, Label, Operation, OperationError, OperationId, Outcome, Progress,
     TimedOut,
 };
-use crate::phases::Phases;
 use crate::plan::{Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
 use crate::scheduler::Post;
 use crate::stash::Stash;
 
 /// Operations that send no more than this end without waiting for word that it has arrived.
 pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
-
-/// What is kept of tensors between steps.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    pub(crate) residuals: Residuals,
-    pub(crate) previous: PreviousResults,
-    pub(crate) means: RunningMeans,
-    pub(crate) phases: Phases,
-    pub(crate) spares: Spares,
-}
-
-impl Memory {
-    /// Before the first step of a job.
-    pub(crate) fn of(job: &Job) -> Self {
-        Self {
-            phases: Phases::of(job),
-            ..Self::default()
-        }
-    }
-}
 
 /// What holds for an operation from its beginning on.
 #[derive(Clone, Copy, Debug)]
@@ -83,38 +62,6 @@ struct Coefficients {
     mixing: Mixing,
     /// Their sum; nothing until something has come.
     sum: Vec<u8>,
-}
-
-/// Scratches of short operations that have ended, for those to come.
-#[derive(Debug, Default)]
-pub(crate) struct Spares(Vec<Vec<u8>>);
-
-impl Spares {
-    /// As many as short operations are likely to be on their way at once.
-    const KEPT_MAX: usize = 64;
-
-    /// `count` slots as long as `buffer`, of which number `at` has the same bytes; the others have
-    /// any.
-    fn slots_of(&mut self, buffer: &Buffer, at: usize, count: usize) -> Buffer {
-        let whole = buffer.len() * count;
-        let Some(bytes) = buffer.bytes() else {
-            return Buffer::Virtual(whole);
-        };
-        let mut slots = self.0.pop().unwrap_or_default();
-        if slots.len() < whole {
-            slots.resize(whole, 0);
-        }
-        slots[at * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
-        Buffer::Owned(slots)
-    }
-
-    fn keep(&mut self, slots: Buffer) {
-        if let Buffer::Owned(slots) = slots
-            && self.0.len() < Self::KEPT_MAX
-        {
-            self.0.push(slots);
-        }
-    }
 }
 
 /// What an operation works with and does not own.

@@ -44,8 +44,8 @@ const METRICS: [Metric; 5] = [
         key: "iteration_us",
         of: |summary| {
             let ended = summary.unfinished().is_ok();
-            let training = summary.training.as_ref().filter(|_| ended);
-            training.and_then(|training| training.iteration_us)
+            let first = summary.training.first().filter(|_| ended);
+            first.and_then(|training| training.iteration_us)
         },
     },
     Metric {

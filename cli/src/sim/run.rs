@@ -50,7 +50,7 @@ fn table(summary: &Summary, places: &[PlacePair]) -> String {
     let mut text = headline(summary);
     text += &times(summary);
     text += &tasks(summary);
-    for training in summary.training.iter().chain(&summary.training_beside) {
+    for training in &summary.training {
         text += &training.table();
     }
     text += &losses(summary);

@@ -33,7 +33,7 @@ pub fn steps(runs: &[Run]) -> String {
 }
 
 fn jobs(summary: &Summary) -> impl Iterator<Item = &Training> {
-    summary.training.iter().chain(&summary.training_beside)
+    summary.training.iter()
 }
 
 fn swatch(transport: &str) -> String {
@@ -192,7 +192,7 @@ mod tests {
     fn only_the_layers_that_lost_most_are_listed() {
         let mut run = run("step:resnet50:ps=1,scale=2000,steps=1", "0%");
         assert!(losses(std::slice::from_ref(&run)).contains("No layer's gradients lost"));
-        let job = run.summary.training.as_mut().expect("it has steps");
+        let job = run.summary.training.first_mut().expect("it has steps");
         for (place, loss) in job.losses.iter_mut().enumerate() {
             loss.share = place as f64 / 1_000.0;
         }

@@ -60,11 +60,8 @@ pub struct Summary {
     pub goodput_per_receiver_gbps: f64,
     /// Tasks of programs, where there are any.
     pub tasks: Option<Tasks>,
-    /// Training steps of the workload, where it has some: of its first job.
-    pub training: Option<Training>,
-    /// Those of the other jobs.
-    #[serde(default)]
-    pub training_beside: Vec<Training>,
+    /// Steps of each training job of the workload.
+    pub training: Vec<Training>,
     /// From the first start to the last end of all flows and tasks of the workload.
     pub makespan_us: f64,
     /// What ports did with packets of each class, highest class first.
@@ -206,7 +203,6 @@ impl Summary {
         let (flows, background) = outcome.flows.split_at(loaded.flows);
         let goodput = Goodput::of(flows);
         let own_tasks = loaded.own_tasks(outcome);
-        let mut training = Training::of(&setup.workload, &own_tasks).into_iter();
         let over = statistics::makespan(&outcome.flows, &outcome.tasks);
         let places = statistics::by_places(&setup.fabric, &outcome.links, over);
         let counts = &outcome.transport;
@@ -231,8 +227,7 @@ impl Summary {
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
             tasks: tasks(loaded, &own_tasks),
-            training: training.next(),
-            training_beside: training.collect(),
+            training: Training::of(&setup.workload, &own_tasks),
             makespan_us: rounded(micros(statistics::makespan(flows, &own_tasks))),
             drops: drops(outcome),
             marks: counts.marks,

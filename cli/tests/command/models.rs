@@ -68,7 +68,7 @@ fn files_of_other_tools_are_models_and_say_what_they_lack() {
         assert!(printed(&["model", "show", path]).contains(remark));
         let line = format!("step:{path}:ps=1,steps=1");
         let summary = objects(&run(&["sim", "run", "single:4@100G", &line, "--json"])).remove(0);
-        assert_eq!(summary["training"]["workers"], 3, "{summary}");
+        assert_eq!(summary["training"][0]["workers"], 3, "{summary}");
     }
 }
 
@@ -186,7 +186,7 @@ fn steps_of_a_users_table_are_simulated_and_told() {
     let line = format!("step:{path}:tensors,steps=2");
     let words = ["sim", "run", "single:4@100G", &line];
     let summary = objects(&run(&[&words[..], &["--json"]].concat())).remove(0);
-    let training = &summary["training"];
+    let training = &summary["training"][0];
     assert_eq!(training["steps"], 2, "{training}");
     assert_eq!(training["workers"], 4, "{training}");
     assert_eq!(training["compute_us"], 17.001, "{training}");
@@ -263,7 +263,7 @@ fn jobs_side_by_side_are_measured_each_and_their_background_is_cut_off() {
     for transport in ["gradwire", "dctcp", "pfabric", "ndp", "roce"] {
         let words = [&words[..], &beside[..], &[transport]].concat();
         let summary = objects(&run(&words)).remove(0);
-        let training = [&summary["training"], &summary["training_beside"][0]];
+        let training = [&summary["training"][0], &summary["training"][1]];
         for (training, (job, steps)) in training.into_iter().zip(jobs.iter().zip([2, 3])) {
             assert_eq!(training["job"], job.as_str(), "{transport}");
             let ended = training["iterations_us"].as_array().map(Vec::len);

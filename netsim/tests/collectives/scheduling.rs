@@ -32,12 +32,14 @@ fn of_layer(ranks: u16, layer: u16, buffer: Vec<u8>) -> Operation {
     }
 }
 
-/// Numbers whose sums depend on the order of adding, where the algorithm fixes that order.
-fn gradients(rank: u16, layer: u16, exact: bool) -> Vec<u8> {
+/// Numbers whose sums do not depend on the order of adding.
+fn exact(rank: u16, layer: u16) -> Vec<u8> {
+    tensor(DType::F32, values(rank, 150 + 100 * usize::from(layer)))
+}
+
+/// Numbers whose sums do.
+fn inexact(rank: u16, layer: u16) -> Vec<u8> {
     let elements = 150 + 100 * usize::from(layer);
-    if exact {
-        return tensor(DType::F32, values(rank, elements));
-    }
     let thirds = (0..elements).map(|index| value(rank, index) / 3.0 + f64::from(rank) * 1e3);
     tensor(DType::F32, thirds)
 }
@@ -46,13 +48,16 @@ fn gradients(rank: u16, layer: u16, exact: bool) -> Vec<u8> {
 fn results(job: &Job, hosts: &[u16], seed: u64) -> Vec<Vec<u8>> {
     let ranks = hosts.len() as u16;
     // Direct sums, as within a host, are added in order of arrival.
-    let exact = job.collectives.algorithm != Algorithm::Ring;
+    let gradients = match job.collectives.algorithm {
+        Algorithm::Ring => inexact,
+        _ => exact,
+    };
     let mut world = World::on_hosts(hosts, job, rough(0.03), seed);
     for rank in 0..ranks {
         for turn in 0..LAYERS {
             // Every rank begins elsewhere.
             let layer = LAYERS - 1 - (turn + rank) % LAYERS;
-            let operation = of_layer(ranks, layer, gradients(rank, layer, exact));
+            let operation = of_layer(ranks, layer, gradients(rank, layer));
             world.submit(rank, operation).expect("a valid operation");
         }
     }
@@ -103,7 +108,7 @@ fn ranks_that_wait_for_one_sum_before_they_begin_the_next_do_not_wait_for_ever()
     // back layer and does not begin the front one before it has the sum.
     let job = job(Order::Layers, 1);
     let mut world = World::new(2, &job, Profile::perfect(Span::from_micros(10)), 1);
-    let gradients = |rank, layer| of_layer(2, layer, gradients(rank, layer, true));
+    let gradients = |rank, layer| of_layer(2, layer, exact(rank, layer));
     for layer in [0, LAYERS - 1] {
         let submitted = world.submit(0, gradients(0, layer));
         submitted.expect("a valid operation");
@@ -127,7 +132,7 @@ fn no_layer_starves_behind_urgent_ones_that_keep_coming() {
         step: gradwire_protocol::units::Step(step),
         ..Operation {
             sequence: 1_000 + step * 2 + u32::from(layer == 0),
-            ..of_layer(2, layer, gradients(rank, layer, true))
+            ..of_layer(2, layer, exact(rank, layer))
         }
     };
     for step in 0..20 {
@@ -141,7 +146,7 @@ fn no_layer_starves_behind_urgent_ones_that_keep_coming() {
     world.run();
     let lengths = (0..40).map(|_| world.result(0).0.len());
     let lengths: Arc<[usize]> = lengths.collect();
-    let back = gradients(0, LAYERS - 1, true).len();
+    let back = exact(0, LAYERS - 1).len();
     for (step, pair) in lengths.chunks(2).enumerate() {
         assert!(pair.contains(&back), "step {step}: {lengths:?}");
     }

@@ -9,7 +9,8 @@ use gradwire_netsim::statistics::digest;
 use gradwire_netsim::steps::Steps;
 use gradwire_netsim::workload::{Hosts, Workload};
 use gradwire_protocol::job::Algorithm;
-use gradwire_protocol::units::{Rate, Span};
+use gradwire_protocol::priority::Order;
+use gradwire_protocol::units::{ByteCount, Rate, Span};
 
 use crate::training::{each_takes, model};
 use crate::world::{fabric, micros, pattern, run, setup};
@@ -94,6 +95,25 @@ fn a_direct_all_reduce_takes_its_bytes_on_the_wire() {
         let how = "ddp,steps=2,algorithm=direct";
         let steps = run_steps(&on(transport, 4, step(&FOUR, how, 4)));
         each_takes(&steps, 2, on_wire(ALL_BYTES * 1.5), 0.08);
+    }
+}
+
+/// ByteScheduler over DCTCP. The back layer is pushed from 200 us on, in parts of 4,096,000 bytes at
+/// most, the front layer from 500 us on. The server's link begins with the first part and is busy
+/// from then on. First come, first served, the front layer's sum comes last, and both forward passes
+/// behind it. By layers, the front layer overtakes the first part on its way to the server, and all
+/// on the way back, and its forward pass hides behind the rest.
+#[test]
+fn with_a_credit_front_layers_overtake_and_hide_their_forward_pass() {
+    let layers = [(1_000_000, 100, 300), (10_000_000, 100, 200)];
+    let all = on_wire(4_096_000.0 + 11_000_000.0);
+    for (order, behind) in [(Order::Layers, 100.0), (Order::Arrival, 200.0)] {
+        let workload = step(&layers, "ps=1,steps=2", 2);
+        let mut setup = on(Transport::Dctcp, 2, workload);
+        let collectives = &mut setup.job.collectives;
+        collectives.order = order;
+        (collectives.chunk, collectives.credit) = (ByteCount::kib(128), ByteCount::kib(256));
+        each_takes(&run_steps(&setup), 2, 200.0 + all + behind, 0.02);
     }
 }
 

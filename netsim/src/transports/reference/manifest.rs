@@ -22,8 +22,8 @@ pub(crate) struct Manifest {
     shapes: Vec<Shape>,
     /// In the order of the numbers of their messages.
     meetings: Vec<Meeting>,
-    /// Hosts by seat, of groups and of pairs.
-    parties: Vec<Vec<u32>>,
+    /// Groups and pairs.
+    parties: Vec<Members>,
     /// The task of each seat of a meeting, one stretch for each meeting.
     tasks: Vec<u32>,
     /// By host, then task: where it is.
@@ -33,6 +33,14 @@ pub(crate) struct Manifest {
 /// More messages than numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct TooMany(pub(crate) u64);
+
+#[derive(Debug)]
+struct Members {
+    /// Hosts by seat.
+    hosts: Vec<u32>,
+    /// Layers of the model that their messages are of; 0 when they are not known.
+    layer_count: u16,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -74,6 +82,8 @@ pub(crate) struct Itinerary<'m> {
     pub(crate) first: u32,
     /// Hosts by seat.
     pub(crate) hosts: &'m [u32],
+    /// Layers of the model that they are of; 0 when they are not known.
+    pub(crate) layer_count: u16,
 }
 
 /// A message, as one of its ends knows it.
@@ -144,10 +154,12 @@ impl Manifest {
         let place = (*self.places.get(&host)?.get(task as usize)?)?;
         let meeting = &self.meetings[place.meeting as usize];
         let seat = &self.shapes[meeting.shape as usize].seats[place.seat as usize];
+        let members = &self.parties[meeting.party as usize];
         Some(Itinerary {
             outline: &seat.outline,
             first: meeting.first + seat.before,
-            hosts: &self.parties[meeting.party as usize],
+            hosts: &members.hosts,
+            layer_count: members.layer_count,
         })
     }
 
@@ -195,9 +207,12 @@ struct Loading {
 impl Loading {
     /// Takes all meetings of a party, whose tasks are given by seat.
     fn take(&mut self, workload: &Workload, party: Party, seats: &[Vec<u32>]) {
-        let hosts = match party {
-            Party::Group(group) => workload.groups[group as usize].clone(),
-            Party::Pair { from, to, .. } => vec![from, to],
+        let (hosts, layer_count) = match party {
+            Party::Group(group) => {
+                let hosts = workload.groups[group as usize].clone();
+                (hosts, workload.layers_of(group))
+            }
+            Party::Pair { from, to, .. } => (vec![from, to], 0),
         };
         let number = self.manifest.parties.len() as u32;
         let first = workload.programs.iter();
@@ -223,7 +238,7 @@ impl Loading {
             });
             self.next += self.manifest.shapes[shape as usize].messages;
         }
-        self.manifest.parties.push(hosts);
+        self.manifest.parties.push(Members { hosts, layer_count });
     }
 
     fn shape(&mut self, work: &Work, seats: u32) -> u32 {

@@ -13,7 +13,7 @@ use gradwire_collectives::outline::{End, Gate, Send};
 use gradwire_collectives::scheduler::{Post, Scheduler};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::priority::{Policy, Urgency};
-use gradwire_protocol::units::{ByteCount, Instant, Step};
+use gradwire_protocol::units::{ByteCount, Instant, Layer, Step};
 
 use super::manifest::{Itinerary, Manifest};
 use crate::host::{Begin, Progress};
@@ -33,8 +33,8 @@ pub(crate) struct Player {
     active: BTreeMap<u32, Active>,
     /// Messages in, of tasks that have not started.
     early: BTreeMap<u32, Vec<u32>>,
-    policy: Policy,
     scheduler: Scheduler<Begin>,
+    policy: Policy,
     /// Flows that are to begin now.
     begins: VecDeque<Begin>,
 }
@@ -77,8 +77,8 @@ impl Player {
             tasks: Tasks::new(program),
             active: BTreeMap::new(),
             early: BTreeMap::new(),
-            policy: job.policy(),
             scheduler: Scheduler::new(job.collectives.credit),
+            policy: job.policy(),
             begins: VecDeque::new(),
         }
     }
@@ -116,7 +116,7 @@ impl Player {
         let itinerary = manifest.itinerary(self.host, entry.task);
         if let Some(itinerary) = itinerary {
             let send = &itinerary.outline.sends[entry.index as usize];
-            if self.urgency(entry.task, send).is_some() {
+            if self.urgency(entry.task, &itinerary, send).is_some() {
                 self.scheduler.finished(length(send));
                 self.let_go();
             }
@@ -207,7 +207,7 @@ impl Player {
             bytes: length(send),
             layer: (0, 0),
         };
-        match self.urgency(task, send) {
+        match self.urgency(task, itinerary, send) {
             None => self.begins.push_back(begin),
             Some(urgency) => {
                 let post = Post {
@@ -225,18 +225,26 @@ impl Player {
             .extend(std::iter::from_fn(|| self.scheduler.next()));
     }
 
-    /// How soon a message is needed: as soon as the first of the layers that its bytes are of.
-    fn urgency(&self, task: u32, send: &Send) -> Option<Urgency> {
+    /// How soon a message is needed, by the layers that its bytes are of; where nobody knows which
+    /// of the model's they are, by the front one. `None` where no layers are known at all.
+    fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &Send) -> Option<Urgency> {
         let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
             return None;
         };
+        let front = [(0, Layer(0))];
+        let layers = if layers.is_empty() {
+            &front
+        } else {
+            &layers[..]
+        };
         let end = send.offset + u64::from(send.bytes);
         let first = layers.partition_point(|(start, _)| *start <= send.offset);
-        let inside = layers[first.saturating_sub(1)..].iter();
-        let inside = inside.take_while(|(start, _)| *start < end.max(1));
-        let known = layers.len() as u16;
-        let urgency = inside.map(|&(_, layer)| layer);
-        self.policy.urgency(urgency, known)
+        let first = first.saturating_sub(1);
+        let others = layers[first + 1..].iter();
+        let others = others.take_while(|(start, _)| *start < end);
+        let inside = layers[first..=first].iter().chain(others);
+        let inside = inside.map(|&(_, layer)| layer);
+        self.policy.urgency(inside, itinerary.layer_count)
     }
 
     fn end_if_over(&mut self, now: Instant, task: u32) {
