@@ -63,7 +63,8 @@ impl Workload {
     /// programs have ended, those of the background too, and all flows of this workload.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
-        if !self.step_ends.is_empty() {
+        // Of several backgrounds the first one says where the foreground ends.
+        if !self.step_ends.is_empty() && self.over == Over::WithEverything {
             self.over = Over::WithForeground(count(self.flows.len()));
         }
         let background = Self {
