@@ -146,9 +146,11 @@ Examples:
 
 A file NAME.txt is a list of layers of SimAI, AICB or ASTRA-sim 1.0; NAME.et or NAME.json a Chakra
 execution trace of one rank and one step. What such a file lacks or has beyond a model stands in
-the lines that begin with #. A table of your own, NAME.csv, has a first line `layer,parameters,forward_ns,backward_ns` and a line per layer,
-in the order of the forward pass. With a column `tensor`, rows behind each other that name one
-layer are its tensors. Lines that begin with # are left out.
+the lines that begin with #.
+
+A table of your own, NAME.csv, has a first line `layer,parameters,forward_ns,backward_ns` and a line
+per layer, in the order of the forward pass. With a column `tensor`, rows behind each other that
+name one layer are its tensors. Lines that begin with # are left out.
 
   backward us  from the gradient before, or the begin of the backward pass, to this one
   ready ms     from the begin of the backward pass to this gradient

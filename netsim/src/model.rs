@@ -1,10 +1,10 @@
 //! Models that are trained: how large the gradient of each tensor is, and when it is there.
 //!
 //! A [`Model`] is one of [`NAMES`], a user's table ([`Model::from_csv`]), or what a file of another
-//! tool says ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are generated
-//! from the architecture (`vision`, `language`). Their times come from tables that were measured on
-//! a V100 (`measured`), or are estimated from the work of a layer where there is no such table
-//! (`estimated`); [`Model::times`] says which.
+//! tool says ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are
+//! generated from the architecture (`vision`, `language`). Their times come from tables that were
+//! measured on a V100 (`measured`), or are estimated from the work of a layer where there is no
+//! such table (`estimated`); [`Model::times`] says which.
 //!
 //! Forward times were not measured beside the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.

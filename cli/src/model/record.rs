@@ -1,8 +1,8 @@
 //! `gradwire model record`: runs a PyTorch script and keeps what its layers cost as a table.
 //!
-//! The recorder is Python (`python -m gradwire.record`) and tells its outcome as one line of JSON on
-//! its standard output; what the script prints goes to standard error. Here it is started, and what
-//! it wrote is read again as the table that it must be.
+//! The recorder is Python (`python -m gradwire.record`) and tells its outcome as one line of JSON
+//! on its standard output; what the script prints goes to standard error. Here it is started, and
+//! what it wrote is read again as the table that it must be.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};

@@ -236,15 +236,6 @@ fn steps_that_cannot_be_are_refused_with_one_line() {
         assert_eq!(error.lines().count(), 1, "{error}");
         assert!(error.contains(&said), "{error}");
     }
-    let dctcp = [
-        "sim",
-        "run",
-        "single:4@100G",
-        "step:vgg16:ddp",
-        "--transport",
-        "dctcp",
-    ];
-    assert_eq!(run(&dctcp).status.code(), Some(2));
 }
 
 #[test]

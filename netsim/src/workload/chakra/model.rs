@@ -14,8 +14,8 @@ use super::schema::{Entry, Kind};
 use super::{ChakraError, read};
 use crate::model::{FORWARD_SHARE, Model, Row};
 
-const LACKING: &str = "the trace needs all-reduces or reduce-scatters with `comm_size`, behind what \
-                       the backward pass computes";
+const LACKING: &str = "the trace needs all-reduces or reduce-scatters with `comm_size`, behind \
+                       what the backward pass computes";
 const PREFIX: &str = "COMP_NODE_";
 const FORWARD: &str = "_FWD";
 const INPUT: &str = "_BWD_IG";

@@ -11,8 +11,8 @@ use super::file::{Collective, File, Layer, Strategy};
 use crate::model::{Model, Row};
 use crate::workload::CollectiveKind;
 
-const LACKING: &str = "at least one layer needs ALLREDUCE or REDUCESCATTER and its bytes behind the \
-                       compute time of its weight gradient";
+const LACKING: &str = "at least one layer needs ALLREDUCE or REDUCESCATTER and its bytes behind \
+                       the compute time of its weight gradient";
 
 impl Model {
     /// The model in a list of layers of SimAI or ASTRA-sim, see [`crate::workload::layers`]; it is
