@@ -129,8 +129,8 @@ pub enum SetupError {
     Job(#[from] JobError),
     /// More messages of programs than a reference numbers.
     #[error(
-        "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its flows: \
-         take a larger collectives.chunk, fewer steps, or gradwire"
+        "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its \
+         flows: take a larger collectives.chunk, fewer steps, or gradwire"
     )]
     Messages {
         /// The transport.

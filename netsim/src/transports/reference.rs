@@ -6,8 +6,8 @@
 //! - `incoming`: which packets of a flow have arrived, at its receiver.
 //! - `turns`: flows that may send, one packet each in turn.
 //! - `alarms`: one timer per flow, cheap to push back.
-//! - [`programmed`]: a host that runs a program too: `manifest` numbers all messages of all programs
-//!   before the run, `player` lets a host's begin in their turn.
+//! - [`programmed`]: a host that runs a program too: `manifest` numbers all messages of all
+//!   programs before the run, `player` lets a host's begin in their turn.
 //!
 //! Rules of congestion are not here: each transport has its own.
 
