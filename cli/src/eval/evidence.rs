@@ -90,7 +90,7 @@ impl Point {
 }
 
 impl Run {
-    /// The number at a place of the result, such as `/training/iteration_us`.
+    /// The number at a place of the result, such as `/training/0/iteration_us`.
     pub fn number(&self, place: &str) -> Option<f64> {
         self.result.pointer(place)?.as_f64()
     }

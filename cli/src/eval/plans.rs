@@ -28,10 +28,16 @@ macro_rules! plan {
     };
 }
 
-/// All models at all rates, with a scheduler and without.
-pub const SCHEDULING: Plan = plan!("scheduling.toml", 4.0);
-/// Two models at two rates.
-pub const SCHEDULING_QUICK: Plan = plan!("scheduling-quick.toml", 1.0);
+/// All models in a ring at all rates, with a scheduler and without.
+pub const RING: Plan = plan!("ring.toml", 2.0);
+/// The same with servers, without a scheduler.
+pub const SERVERS_OFF: Plan = plan!("servers-off.toml", 2.0);
+/// The same with servers and a scheduler.
+pub const SERVERS_ON: Plan = plan!("servers-on.toml", 2.0);
+/// Three models with servers at one rate, without a scheduler.
+pub const SERVERS_OFF_QUICK: Plan = plan!("servers-off-quick.toml", 1.0);
+/// The same with a scheduler.
+pub const SERVERS_ON_QUICK: Plan = plan!("servers-on-quick.toml", 1.0);
 /// Every chunk with every credit.
 pub const SEARCH: Plan = plan!("search.toml", 0.6);
 /// A small grid.

@@ -18,9 +18,9 @@ use super::section::{Chart, Goal, Grid};
 use super::training::Study;
 
 /// Mean time of a step in a result, in microseconds.
-pub const ITERATION: &str = "/training/iteration_us";
+pub const ITERATION: &str = "/training/0/iteration_us";
 /// The time of each step.
-pub const ITERATIONS: &str = "/training/iterations_us";
+pub const ITERATIONS: &str = "/training/0/iterations_us";
 
 /// One table.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +61,8 @@ pub const TABLES: [Table; 6] = [
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
         content: Content::Simulated(
-            &[plans::SCHEDULING_QUICK],
-            &[plans::SCHEDULING],
+            &[plans::SERVERS_OFF_QUICK, plans::SERVERS_ON_QUICK],
+            &[plans::SERVERS_OFF, plans::SERVERS_ON, plans::RING],
             scheduling::found,
         ),
     },

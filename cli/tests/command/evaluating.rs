@@ -7,18 +7,22 @@ use serde_json::Value;
 
 use crate::processes::{errors, gradwire, within_ten_seconds};
 
-/// The quick plan of a table with cells that take a moment.
+/// The quick plans of a table, with cells that take a moment; without their cases.
 const PLAN: &str = r#"
 [base]
 fabric = "single:4@25G"
 [ranges]
 workload = ["step:resnet50:ps=2,scale=1024,steps=1", "step:vgg16:ps=2,scale=2048,steps=1"]
 [[cases]]
-name = "off"
-[[cases]]
-name = "on, 1 MiB"
-set."collectives.chunk" = "64KiB"
 "#;
+/// Their files, and the case of each.
+const CASES: [(&str, &str); 2] = [
+    ("servers-off-quick.toml", "name = \"off\"\n"),
+    (
+        "servers-on-quick.toml",
+        "name = \"on, 1 MiB\"\nset.\"collectives.chunk\" = \"64KiB\"\n",
+    ),
+];
 const CELLS: usize = 4;
 
 /// A folder of one test with plans of its own.
@@ -27,8 +31,10 @@ fn bench(name: &str) -> PathBuf {
     // Whatever an earlier run of this test left.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("plans")).expect("the test's folder is writable");
-    let plan = folder.join("plans/scheduling-quick.toml");
-    std::fs::write(plan, PLAN).expect("the test's folder is writable");
+    for (name, case) in CASES {
+        let plan = folder.join("plans").join(name);
+        std::fs::write(plan, PLAN.to_owned() + case).expect("the test's folder is writable");
+    }
     folder
 }
 
@@ -118,16 +124,13 @@ fn a_table_that_is_not_there_is_answered_with_those_that_are() {
 #[test]
 fn a_plan_that_is_wrong_is_named_with_its_line_before_anything_runs() {
     let bench = bench("wrong");
-    let plan = PLAN.replace("single:4@25G", "single:4");
-    std::fs::write(
-        bench.join("plans/scheduling-quick.toml"),
-        plan.replace("[base]", "[bsae]"),
-    )
-    .expect("the test's folder is writable");
+    let plan = PLAN.replace("[base]", "[bsae]");
+    std::fs::write(bench.join("plans/servers-on-quick.toml"), plan)
+        .expect("the test's folder is writable");
     let output = evaluation(&bench, "out").output().expect("it starts");
     assert_eq!(output.status.code(), Some(2));
     let said = errors(&output);
-    assert!(said.contains("scheduling-quick.toml: line 2"), "{said}");
+    assert!(said.contains("servers-on-quick.toml: line 2"), "{said}");
     assert!(!bench.join("out").exists());
 }
 

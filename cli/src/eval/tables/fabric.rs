@@ -10,8 +10,8 @@ const OURS: &str = "gradwire";
 /// Ours without any tolerance.
 const LOSSLESS: &str = "gradwire, p = 0";
 /// Completion times of communication tasks, in microseconds.
-const FCT_MEAN: &str = "/training/fct_us/mean";
-const FCT_P99: &str = "/training/fct_us/p99";
+const FCT_MEAN: &str = "/training/0/fct_us/mean";
+const FCT_P99: &str = "/training/0/fct_us/p99";
 
 const ABOUT: [&str; 3] = [
     "Leaf-spine of 144 hosts (9 leaves with 16 each, 4 spines), all links 100 Gb/s, switches with \

@@ -6,7 +6,6 @@ use std::time::Duration;
 use gradwire_protocol::units::ByteCount;
 use gradwire_tuning::surface::{Axes, Axis, Point};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 
 use super::options::Schedule;
 use crate::environment::Environment;
@@ -222,11 +221,8 @@ fn iteration_us(record: &Record) -> Result<f64, Failure> {
         return Err(lacks(error));
     }
     let result = record.result.as_ref();
-    let jobs = match result.and_then(|result| result.get("training")) {
-        Some(Value::Array(jobs)) => jobs.as_slice(),
-        Some(job) => std::slice::from_ref(job),
-        None => &[],
-    };
+    let jobs = result.and_then(|result| result.get("training")?.as_array());
+    let jobs = jobs.map_or(&[][..], Vec::as_slice);
     let means = jobs.iter().map(|job| job["iteration_us"].as_f64());
     let means: Option<Vec<f64>> = means.collect();
     let sum = means.iter().flatten().sum::<f64>();
