@@ -1,6 +1,6 @@
 //! A rank that runs a program: tasks that wait for each other, on the `Communicator` that ships.
 //!
-//! When a task's turn comes is decided in [`super::tasks`]. Buffers are lengths without bytes.
+//! When a task's turn comes is decided in `tasks`. Buffers are lengths without bytes.
 
 use std::collections::BTreeMap;
 
