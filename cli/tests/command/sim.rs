@@ -230,10 +230,6 @@ fn what_is_wrong_is_said_in_one_line() {
             "single:4@25G permutation:1KB --set a.b=1",
             &["unknown key `a`"],
         ),
-        (
-            "single:4@25G all-reduce:1MiB --transport ndp",
-            &["ndp", "take gradwire"],
-        ),
     ] {
         refused(&sim("run", options), words);
     }
