@@ -106,7 +106,9 @@ fn check_totals(rank: &LocalRank, snapshot: &Snapshot) {
         .filter(|class| class.class > 0)
         .map(|class| class.sent_packets)
         .sum();
-    assert_eq!(data, total.sent_segments + total.repaired_segments);
+    // PROBEs ride behind the data that they ask for, in its class.
+    let segments = total.sent_segments + total.repaired_segments;
+    assert!(data >= segments, "{data} packets of {segments} segments");
 }
 
 #[test]

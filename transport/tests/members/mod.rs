@@ -219,10 +219,14 @@ pub(crate) fn await_whole([left, right]: &[Member; 2], tag: Tag) {
             holes: None
         }
     );
-    let sent = left
-        .events
-        .recv_timeout(WAIT)
-        .expect("the sender hears of it");
+    let heard = || {
+        let event = left.events.recv_timeout(WAIT);
+        event.expect("the sender hears of it")
+    };
+    // It may have stood still before.
+    let sent = std::iter::repeat_with(heard)
+        .find(|event| !matches!(event, Event::StandsStill { .. }))
+        .expect("it is asked until it does");
     assert_eq!(
         sent,
         Event::Sent {
