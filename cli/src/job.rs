@@ -1,5 +1,7 @@
 //! Jobs on the command line: read, changed by options, printed.
 
+pub(crate) mod document;
+
 use std::path::{Path, PathBuf};
 
 use gradwire_protocol::job::{Job, describe};

@@ -7,7 +7,7 @@ use gradwire_protocol::job::{Algorithm, Job};
 use gradwire_protocol::units::{ByteCount, Share};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
-use toml_edit::{Array, DocumentMut, Item, Table};
+use toml_edit::{Array, DocumentMut, Item};
 
 use super::kind::Kind;
 use super::launcher::Crew;
@@ -17,7 +17,7 @@ use super::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
 use super::table::{Format, rounded};
 use super::{job_on, passed, progress_bar, refuse_spinning, sizes, verdict};
 use crate::exit::Failure;
-use crate::job;
+use crate::job::document;
 
 /// What is measured, the simplest first. Ranks of one host have no second level for a hierarchy.
 const ALGORITHMS: [(&str, Algorithm); 3] = [
@@ -40,7 +40,7 @@ pub fn run(options: &Tune) -> Result<(), Failure> {
     refuse_spinning(&job)?;
     // The table is for what is lossless; what may be lost is always done directly.
     job.tolerance = Share::NONE;
-    let document = options.out.as_deref().map(read).transpose()?;
+    let document = options.out.as_deref().map(document::read).transpose()?;
     let format = options.ground.format();
     let mut worlds = options.ranks.clone();
     worlds.sort_unstable();
@@ -244,36 +244,9 @@ fn entries(lines: &[Line]) -> Vec<String> {
     entries
 }
 
-/// A job file for changing, checked first; an empty one when there is none.
-///
-/// # Errors
-/// [`Failure`] when it cannot be read, or is no job.
-pub(crate) fn read(path: &Path) -> Result<DocumentMut, Failure> {
-    if !path.exists() {
-        return Ok(DocumentMut::new());
-    }
-    job::read(path)?;
-    let text = std::fs::read_to_string(path).map_err(|source| Failure::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(text.parse().expect("it has just been read as TOML"))
-}
-
 fn write(path: &Path, mut document: DocumentMut, entries: &[String]) -> Result<(), Failure> {
     set_table(&mut document, entries);
-    save(path, &document)
-}
-
-/// Writes a job file that was changed.
-///
-/// # Errors
-/// [`Failure::System`].
-pub(crate) fn save(path: &Path, document: &DocumentMut) -> Result<(), Failure> {
-    std::fs::write(path, document.to_string()).map_err(|source| Failure::System {
-        what: format!("writing {}", path.display()),
-        source,
-    })
+    document::save(path, &document)
 }
 
 /// Sets `collectives.table`, an entry a line, and leaves everything else as it is.
@@ -287,13 +260,7 @@ fn set_table(document: &mut DocumentMut, entries: &[String]) {
     }
     array.set_trailing("\n");
     array.set_trailing_comma(true);
-    let collectives = document
-        .entry("collectives")
-        .or_insert_with(|| Item::Table(Table::new()));
-    let collectives = collectives
-        .as_table_like_mut()
-        .expect("the job was read, so this is a table");
-    collectives.insert("table", Item::Value(array.into()));
+    document::table(document, "collectives").insert("table", Item::Value(array.into()));
 }
 
 fn tell(format: Format, entries: &[String], out: Option<&Path>) {

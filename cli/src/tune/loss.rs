@@ -27,7 +27,7 @@ use gradwire_tuning::tolerance::{Setting, Trial};
 
 use crate::environment::Environment;
 use crate::exit::Failure;
-use crate::job;
+use crate::job::{self, document};
 use crate::sim::output::WholeFile;
 use evidence::Evidence;
 use journal::{Heading, Journal};
@@ -43,7 +43,7 @@ use trial::Bench;
 pub fn run(options: &Loss) -> Result<(), Failure> {
     let search = search_of(options)?;
     let path = job_path(options);
-    let document = evidence::read(&path)?;
+    let document = document::read(&path)?;
     let job = base(&path)?;
     let heading = Heading::new(&options.command, &options.metric, job.to_toml());
     let mut journal = Journal::open(&options.out, &heading)?;

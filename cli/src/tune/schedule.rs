@@ -30,7 +30,7 @@ pub fn run(options: &Schedule) -> Result<(), Failure> {
     let runs = Runs::of(options)?;
     if let Some(path) = &options.write {
         // What cannot be written is better known now.
-        crate::perf::tune::read(path)?;
+        crate::job::document::read(path)?;
     }
     let axes = runs.axes()?;
     let search = Search::new(axes, usize::from(options.trials), options.scenario.seed);

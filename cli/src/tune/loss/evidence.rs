@@ -5,14 +5,14 @@ use std::path::Path;
 use gradwire_tuning::tolerance::Setting;
 use gradwire_tuning::tolerance::judge::{Margin, Verdict, mean_and_deviation};
 use gradwire_tuning::tolerance::search::{Cell, Finding};
-use toml_edit::{Array, DocumentMut, Item, Table, value};
+use toml_edit::{Array, DocumentMut, Item};
 
 use super::journal::{Accepted, Record};
 use super::options::Loss;
 use super::told::{number_text, of};
 use super::trial::percent;
 use crate::exit::Failure;
-use crate::job;
+use crate::job::document;
 use crate::sim::output::WholeFile;
 
 /// How lines of evidence begin in a job file: those are replaced, all other comments stay.
@@ -167,22 +167,6 @@ fn groups(setting: &Setting) -> toml_edit::Value {
     shares.collect::<Array>().into()
 }
 
-/// A job file for changing, checked first; an empty one when there is none.
-///
-/// # Errors
-/// [`Failure`] names what is wrong with the file.
-pub fn read(path: &Path) -> Result<DocumentMut, Failure> {
-    if !path.exists() {
-        return Ok(DocumentMut::new());
-    }
-    job::read(path)?;
-    let text = std::fs::read_to_string(path).map_err(|source| Failure::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(text.parse().expect("it has just been read as TOML"))
-}
-
 /// Writes what was found into the job file, with its evidence as comments.
 ///
 /// # Errors
@@ -198,7 +182,7 @@ pub fn write(
 
 /// Sets the keys and leaves everything else as it is, but for earlier evidence.
 fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
-    put(document.as_table_mut(), "tolerance", share(found.least()));
+    document::put(document.as_table_mut(), "tolerance", share(found.least()));
     let mut key = document.key_mut("tolerance").expect("it has just been put");
     let decor = key.leaf_decor_mut();
     let before = decor.prefix().and_then(|prefix| prefix.as_str());
@@ -211,12 +195,7 @@ fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
     if found.groups.len() < 2 && found.tight.is_none() && !document.contains_key("loss") {
         return;
     }
-    let loss = document
-        .entry("loss")
-        .or_insert_with(|| Item::Table(Table::new()));
-    let loss = loss
-        .as_table_like_mut()
-        .expect("the job was read, so this is a table");
+    let loss = document::table(document, "loss");
     // What an earlier search has found for groups and phases does not belong to this one.
     match found.groups.len() {
         0 | 1 => loss.remove("layer_tolerances"),
@@ -226,20 +205,6 @@ fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
         None => loss.remove("tight_tolerance"),
         Some(tight) => loss.insert("tight_tolerance", Item::Value(share(tight))),
     };
-}
-
-/// Sets a value; what stands around it stays.
-fn put(table: &mut Table, key: &str, new: toml_edit::Value) {
-    match table.get_mut(key).and_then(Item::as_value_mut) {
-        Some(old) => {
-            let decor = old.decor().clone();
-            *old = new;
-            *old.decor_mut() = decor;
-        }
-        None => {
-            table.insert(key, value(new));
-        }
-    }
 }
 
 #[cfg(test)]

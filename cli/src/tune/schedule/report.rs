@@ -5,13 +5,13 @@ use std::path::Path;
 use gradwire_protocol::units::ByteCount;
 use gradwire_tuning::surface::Point;
 use serde::Serialize;
-use toml_edit::{DocumentMut, Item, Table, value};
+use toml_edit::DocumentMut;
 
 use super::Found;
 use super::options::Schedule;
 use super::trials::Trial;
 use crate::exit::Failure;
-use crate::perf::tune;
+use crate::job::document;
 use crate::sim::run::json;
 
 /// What was found, as JSON shows it. Sizes are bytes.
@@ -116,9 +116,9 @@ impl Report {
     /// # Errors
     /// [`Failure`] when the file is no job or cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let mut document = tune::read(path)?;
+        let mut document = document::read(path)?;
         put(&mut document, self.best);
-        tune::save(path, &document)?;
+        document::save(path, &document)?;
         if !self.as_json {
             println!("# written to {}", path.display());
         }
@@ -150,19 +150,9 @@ fn least(rows: &[Row]) -> Option<Row> {
 /// Sets both keys, and leaves everything else as it is.
 fn put(document: &mut DocumentMut, row: Row) {
     let (chunk, credit) = row.sizes();
-    let collectives = document
-        .entry("collectives")
-        .or_insert_with(|| Item::Table(Table::new()));
-    let collectives = collectives
-        .as_table_like_mut()
-        .expect("the job was read, so this is a table");
+    let collectives = document::table(document, "collectives");
     for (key, size) in [("chunk", chunk), ("credit", credit)] {
-        let mut new = value(size.to_string());
-        let old = collectives.get(key).and_then(Item::as_value);
-        if let (Some(old), Some(new)) = (old, new.as_value_mut()) {
-            *new.decor_mut() = old.decor().clone();
-        }
-        collectives.insert(key, new);
+        document::put(collectives, key, size.to_string().into());
     }
 }
 
