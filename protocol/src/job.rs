@@ -13,7 +13,7 @@ use crate::priority::{Order, Policy};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
-pub use keys::describe;
+pub use keys::{CHUNKS, describe};
 
 /// A resolved job: what all ranks of a job must agree on.
 #[derive(Clone, Debug, PartialEq)]

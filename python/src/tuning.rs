@@ -10,6 +10,7 @@
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
+use gradwire_protocol::job::CHUNKS;
 use gradwire_protocol::units::ByteCount;
 use gradwire_runtime::tuner::{Advice, Point};
 
@@ -24,9 +25,6 @@ pub struct GwSchedule {
     /// `collectives.credit` in bytes, 0 for unbounded.
     pub credit: u64,
 }
-
-/// Chunks that a job may have.
-const CHUNKS: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 30;
 
 /// See `gw_tune` in the header.
 #[unsafe(no_mangle)]
@@ -76,8 +74,8 @@ pub unsafe extern "C" fn gw_reschedule(
         // SAFETY: the header asks for a valid rank, and for null or a valid schedule.
         let (rank, schedule) = unsafe { (joined(rank)?, schedule.as_ref()) };
         let GwSchedule { chunk, credit } = *schedule.ok_or("the schedule is null")?;
-        if !CHUNKS.contains(&chunk) {
-            let (least, most) = (CHUNKS.start(), CHUNKS.end());
+        if !CHUNKS.contains(&ByteCount::new(chunk)) {
+            let (least, most) = (CHUNKS.start().get(), CHUNKS.end().get());
             return Err(format!(
                 "a chunk of {chunk} bytes: allowed are {least} to {most}"
             ));

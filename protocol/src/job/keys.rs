@@ -101,7 +101,7 @@ pub(super) const KEYS: &[Key] = keys! {
         "How an all-reduce or a reduce-scatter is done.";
     "collectives.table": collectives.table = Choices,
         "What \"auto\" takes for groups and tensors up to a size; the first that matches.";
-    "collectives.chunk": collectives.chunk = Size(ByteCount::kib(64)..=GIB),
+    "collectives.chunk": collectives.chunk = Size(CHUNKS),
         "Bytes of a tensor that are reduced at a time.";
     "collectives.order": collectives.order = OneOf(ORDERS),
         "Which gradients leave first: those of front layers, or those that are there first.";
@@ -126,6 +126,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "faults.one_way": faults.one_way = Pairs, "Pairs of ranks between which nothing arrives.";
 };
 
+/// What `collectives.chunk` may be.
+pub const CHUNKS: RangeInclusive<ByteCount> = ByteCount::kib(64)..=GIB;
 const GIB: ByteCount = ByteCount::mib(1024);
 const HOLES: &[(&str, Holes)] = &[
     ("rescale", Holes::Rescale),

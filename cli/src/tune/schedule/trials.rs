@@ -49,7 +49,7 @@ enum Exchange {
 }
 
 /// The least that `collectives.chunk` may be.
-const CHUNK_LEAST: ByteCount = ByteCount::kib(64);
+const CHUNK_LEAST: ByteCount = *gradwire_protocol::job::CHUNKS.start();
 /// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
 /// more than any bucket has.
 const CHUNKS: Axis = Axis {
