@@ -50,6 +50,12 @@ pub fn fabric(given: &str) -> Result<Fabric, Failure> {
 
 /// What stands between workloads that run side by side.
 const BESIDE: &str = " + ";
+
+/// The workloads that a text has side by side.
+pub fn beside(given: &str) -> impl Iterator<Item = &str> {
+    given.split(BESIDE).map(str::trim)
+}
+
 /// Sets the draws of workloads side by side apart.
 const BESIDE_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -59,7 +65,7 @@ const BESIDE_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 /// # Errors
 /// [`Failure`] names the file, its line where there is one, and what would be right.
 pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, Failure> {
-    let mut parts = given.split(BESIDE).map(str::trim).zip(0..);
+    let mut parts = beside(given).zip(0..);
     let (first, _) = parts.next().expect("a text has a first part");
     let mut all = one_workload(first, fabric, seed)?;
     for (part, number) in parts {

@@ -196,8 +196,7 @@ impl Scenario {
 
     /// The workloads of the background, one by one.
     pub fn backgrounds(&self) -> impl Iterator<Item = &str> {
-        let all = self.background.iter();
-        all.flat_map(|text| text.split(" + ")).map(str::trim)
+        self.background.iter().flat_map(|text| files::beside(text))
     }
 
     /// Runs what was loaded. A run that was stopped at its limit is no error here: its summary says

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use gradwire_netsim::workload::Workload;
 use serde_json::json;
 
+use super::super::files::beside;
 use super::super::scenario::Scenario;
 
 /// Fields of a scenario in which a file may be named.
@@ -19,10 +20,7 @@ pub type Digests = BTreeMap<PathBuf, String>;
 pub fn files(scenario: &Scenario) -> Vec<PathBuf> {
     let fields = json!(scenario);
     let named = NAMING.iter().filter_map(|field| fields[field].as_str());
-    named
-        .flat_map(|name| name.split(" + "))
-        .flat_map(read_with)
-        .collect()
+    named.flat_map(beside).flat_map(read_with).collect()
 }
 
 fn read_with(name: &str) -> Vec<PathBuf> {
