@@ -6,7 +6,9 @@
 //! packets of the same class and of higher ones only: what waits in a lower class, for as long as
 //! the higher ones have something to send, is late and not lost. What is lost is repaired
 //! at once if the message tolerates no loss, if the segment is protected, or if more is lost than
-//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP.
+//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP. A
+//! BITMAP shows what its receiver does without as if it were there; what is found lost from then on
+//! is repaired at once. What really was missing says STOP.
 //!
 //! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes: in the
 //! class of the message's data, so that the PROBE waits in queues as long as they do.
@@ -445,6 +447,7 @@ impl Sender {
     /// echoes is lost, unless it may wait behind that one's class.
     fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
         let sending = &mut self.messages[at];
+        sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
         let missing = missing_in_window(report, packet.bitmap, segments);
         for segment in missing.iter_ones() {
