@@ -277,22 +277,22 @@ impl Receiving {
     }
 
     /// Does without as many of the missing segments as the message tolerates and its step bears,
-    /// those that are needed least. What its sender has found lost goes before what may be late,
-    /// and alone as long as a protected segment is missing, since a receiver cannot tell which.
+    /// those that are needed least: what its sender has found lost goes before what may be late or
+    /// protected, which a receiver cannot tell. The sender repairs what is protected all the same.
     pub(crate) fn accept_holes(&mut self, ledger: &mut Ledger) {
         let State::Posted(tolerance) = self.state else {
             return;
         };
         let segments = self.cut.segments();
         let mut accepted = (self.accepted.take()).unwrap_or_else(|| Bitmap::new(segments));
-        let room = self.cut.holes_allowed(tolerance) - accepted.ones();
+        let unprotected = self.received.zeros().saturating_sub(self.protected_missing);
+        let most = self.cut.holes_allowed(tolerance).min(unprotected);
+        let room = most.saturating_sub(accepted.ones());
         let is_lost = |segment| self.lost.as_ref().is_some_and(|lost| lost.has(segment));
-        let may_be_protected = self.protected_missing > 0;
         let lot = Lot::of(self.newest.source, self.id);
         let mut holes: Vec<(bool, Need, u32)> = (self.received.iter_zeros())
             .filter(|&segment| room > 0 && !accepted.has(segment))
             .map(|segment| (!is_lost(segment), Need::unknown(lot, segment), segment))
-            .filter(|&(may_come, ..)| !(may_come && may_be_protected))
             .collect();
         holes.sort_unstable();
         for (.., segment) in holes.into_iter().take(room as usize) {

@@ -362,6 +362,19 @@ impl Sending {
         (bytes, new)
     }
 
+    /// As [`Sending::on_acked`], but segments that are protected may have been shown without cause.
+    pub(crate) fn on_shown(&mut self, segments: Range<u32>) -> (u64, u32) {
+        let (mut bytes, mut new) = (0, 0);
+        for segment in segments.start..segments.end.min(self.segments()) {
+            if !self.tags.is_protected(segment) {
+                let (landed, one) = self.on_acked(segment..segment + 1);
+                bytes += landed;
+                new += one;
+            }
+        }
+        (bytes, new)
+    }
+
     /// Nothing of the message is in flight any more; gives back the bytes that were.
     pub(crate) fn land_all(&mut self) -> u64 {
         if self.in_flight.ones() == 0 {
