@@ -387,8 +387,9 @@ fn a_job_that_tolerates_less_has_the_rest_repaired() {
     let Some(out) = written() else { return };
     let (ends, queues) = job(out, "lossy");
     assert!(queues[1].early > 0 && queues[1].marked > 0, "{queues:?}");
+    // Each message rounds down: 4 of 98 are 4.1 %.
     let (lost, tolerated) = lost_and_tolerated(&ends, 0.05);
-    assert!(lost <= tolerated, "{ends:?}");
+    assert!(lost <= tolerated && 4 * lost >= 3 * tolerated, "{ends:?}");
     assert!(number(&ends[0], "repaired_segments") > 0, "{ends:?}");
 }
 

@@ -20,10 +20,10 @@ use super::metric;
 use crate::exit::{Exit, Failure};
 
 /// Mean length of bursts, and how many times the tolerance is dropped. Of what is dropped about a
-/// quarter is protected and repaired; but where a message has lost more than it tolerates, all of
-/// its holes are repaired, so that dropping much more leaves fewer.
-const INDEPENDENT: (f64, f64) = (1.0, 1.1);
-const BURSTS: (f64, f64) = (8.0, 1.25);
+/// quarter is protected and repaired, and losses are not the same in every message, least in
+/// bursts: what one message has lost beyond its tolerance is repaired, and no other may lose it.
+const INDEPENDENT: (f64, f64) = (1.0, 1.25);
+const BURSTS: (f64, f64) = (8.0, 1.5);
 /// More than this is never dropped: nothing would ever arrive.
 const DROP_MAX: f64 = 0.9;
 /// How often one looks whether a script has ended.
