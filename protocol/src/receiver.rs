@@ -3,10 +3,11 @@
 //! A message is complete when all of it is there. With holes it is complete only when it is posted
 //! and tolerates them, its sender has said "all sent", every protected segment is there, the
 //! step's budget bears the holes, and nothing of it has arrived for a gap that is longer than
-//! packets overtake each other by. Of more holes than that so many are accepted, once and for all,
-//! and BITMAP asks for the others; with the last of those the message is complete. So loss is accepted and never created: on a path that loses
-//! nothing, nothing is lost. Nor is what this host's own kernel dropped: while it may have made a
-//! hole, the hole is repaired.
+//! packets overtake each other by. Of more holes than that so many are accepted, and BITMAP asks
+//! for the others: with the last of those the message is complete. What is accepted is never asked
+//! for; where it comes all the same it is taken. So loss is accepted and never created: on a path
+//! that loses nothing, nothing is lost. Nor is what this host's own kernel dropped: while it may
+//! have made a hole, the hole is repaired.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -181,8 +181,9 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
         ),
         (
             shaped("buffer = \"1MiB/port*0\""),
-            "line 2: buffer = \"1MiB/port*0\": allowed are 1KiB to 64GiB of every port, such as 512KiB, \
-             or with a factor from 0.001 to 1000, such as 512KiB/port*1.0, or shared, such as 16MiB*1.0",
+            "line 2: buffer = \"1MiB/port*0\": allowed are 1KiB to 64GiB of every port, \
+             such as 512KiB, or with a factor from 0.001 to 1000, such as 512KiB/port*1.0, or \
+             shared, such as 16MiB*1.0",
         ),
         (
             shaped("[[link]]\nends = [\"host 0\", \"edge 0\"]"),
