@@ -439,8 +439,8 @@ impl Receiving {
         })
     }
 
-    /// What a report shows as arrived: a BITMAP, which asks for all else, shows what is done without,
-    /// too.
+    /// What a report shows as arrived: a BITMAP, which asks for all else, shows what is done
+    /// without, too.
     fn shown(&self, kind: Kind) -> Cow<'_, Bitmap> {
         match &self.accepted {
             Some(accepted) if kind == Kind::Bitmap => {
