@@ -179,7 +179,8 @@ impl Running {
                 bytes: cut.bytes(),
                 tolerance: match (desk.endpoint.reach(inbound.from), inbound.reliability) {
                     (Reach::Network, Reliability::Tolerant) => {
-                        self.tolerance(inbound.region, desk.policy).min(self.cap)
+                        let tolerance = self.tolerance(inbound.region, desk.policy);
+                        cut.usable(tolerance.min(self.cap))
                     }
                     _ => Share::NONE,
                 },
@@ -581,6 +582,7 @@ impl Running {
         }
         self.mix_contribution(at);
         let cut = cut(outbound.region, outbound.to, desk.endpoint);
+        let tolerance = cut.usable(tolerance);
         self.stages[at] = Stage::Started;
         self.outcome.sent_segments += u64::from(cut.segments());
         let shape = Shape {

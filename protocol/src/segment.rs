@@ -73,6 +73,15 @@ impl Segmentation {
     pub fn holes_allowed(self, tolerance: Share) -> u32 {
         tolerance.of(u64::from(self.bytes)) as u32 / self.segment_bytes
     }
+
+    /// What a message of this length can use of `tolerance`: nothing where it is too short to miss
+    /// one segment. Its packets are then better not droppable: each of them would be repaired.
+    pub fn usable(self, tolerance: Share) -> Share {
+        match self.holes_allowed(tolerance) {
+            0 => Share::NONE,
+            _ => tolerance,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -111,5 +120,12 @@ mod tests {
         let cut = Segmentation::new(10_000, 1000);
         assert_eq!(cut.holes_allowed(tolerance), 1);
         assert_eq!(Segmentation::new(9_999, 1000).holes_allowed(tolerance), 0);
+    }
+
+    #[test]
+    fn a_message_too_short_to_miss_a_segment_can_use_no_tolerance() {
+        let tolerance = Share::new(0.1).expect("within 0 to 1");
+        let usable = |bytes| Segmentation::new(bytes, 1000).usable(tolerance);
+        assert_eq!((usable(9_999), usable(10_000)), (Share::NONE, tolerance));
     }
 }

@@ -261,7 +261,7 @@ impl Messages {
         if u64::from(bytes) < self.min_lossy.get() {
             Share::NONE
         } else {
-            self.tolerance
+            Segmentation::new(bytes, self.endpoint.segment_bytes()).usable(self.tolerance)
         }
     }
 
