@@ -153,9 +153,10 @@ impl Receiving {
         (more, wants)
     }
 
-    /// It was announced by a PROBE: what its sender has sent, if anything, is lost.
-    pub(crate) fn announce(&mut self) {
-        (self.granted, self.expected) = (0, 0);
+    /// It is known by a PROBE: the segments that its sender has sent, if any, are lost, and what
+    /// was not sent waits for a grant.
+    pub(crate) fn announce(&mut self, sent: u32) {
+        (self.granted, self.expected) = (self.granted.min(sent), 0);
     }
 
     /// Nothing more is on its way; tells how much had been thought to be.

@@ -179,6 +179,11 @@ impl Sending {
         self.next == 0 && !self.probed
     }
 
+    /// Segments that were sent at least once.
+    pub(crate) fn sent(&self) -> u32 {
+        self.next
+    }
+
     /// Its receiver knows of it: nothing is kept for it any more. Tells how much had been.
     pub(crate) fn release(&mut self) -> u32 {
         std::mem::take(&mut self.reserved)

@@ -30,8 +30,9 @@ use crate::units::{
 };
 use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
 
-/// A probe's wait doubles with every unanswered one, up to this.
+/// A probe's wait doubles with every unanswered one, up to this, and to so many of the job's gaps.
 const PROBE_WAIT_MAX: Span = Span::from_millis(20);
+const GAPS_UNANSWERED: u64 = 32;
 /// Unanswered probes of one message after which the window starts over.
 const SILENT_PROBES: u32 = 3;
 
@@ -285,7 +286,8 @@ impl Sender {
         let sending = &mut self.messages[at];
         let wait = rtt.probe_wait(settings.gap);
         let doubled = wait * (1 << sending.unanswered.min(6));
-        let next = now + doubled.min(PROBE_WAIT_MAX.max(wait));
+        let most = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED);
+        let next = now + doubled.min(most.max(wait));
         let is_news = sending.is_news();
         sending.on_probe((now, next), settings.segment_bytes as usize, body);
         self.counters.probes += 1;
@@ -306,6 +308,7 @@ impl Sender {
             kind: Kind::Probe,
             class: sending.lowest_class(&settings.policy),
             flags,
+            segment: sending.sent().min(sending.segments() - 1),
             length: body.len() as u16,
             ..sending.template(now)
         })
@@ -334,7 +337,9 @@ impl Sender {
     /// The turn of what would be sent next, if the window allowed it.
     pub(crate) fn next_turn(&mut self, settings: &Settings) -> Option<Turn> {
         let messages = self.messages.iter_mut();
-        messages.filter_map(|sending| sending.next_turn(settings)).min()
+        messages
+            .filter_map(|sending| sending.next_turn(settings))
+            .min()
     }
 
     /// The next run of segments that the window allows: of the message whose turn comes first, and

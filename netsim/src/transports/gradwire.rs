@@ -173,7 +173,13 @@ impl Host for Gradwire {
             self.waiting.push_back((envelope, std::mem::take(cargo)));
             let rest = self.rest.drain(..).map(|(header, envelope)| {
                 let header = Some(header);
-                (envelope, Cargo { header, ..Cargo::default() })
+                (
+                    envelope,
+                    Cargo {
+                        header,
+                        ..Cargo::default()
+                    },
+                )
             });
             self.waiting.extend(rest);
         }
