@@ -143,8 +143,12 @@ build() {
 run() {
     local folder=$1 out=$2 scratch qemu newer
     shift 2
+    # Runs beside each other build once.
+    exec 9>"$PLACE/lock"
+    flock 9
     newer=$(find "$HERE" -maxdepth 1 -type f -newer "$PLACE/initramfs.gz" 2>/dev/null || echo all)
     [ -z "$newer" ] || build
+    exec 9>&-
     qemu=$PLACE/qemu/usr/bin/qemu-system-x86_64
     [ -x "$qemu" ] || qemu=$(command -v qemu-system-x86_64) || cannot "no qemu-system-x86_64"
     scratch=$(mktemp -d -p "$PLACE")
