@@ -9,7 +9,7 @@ PATH=$PATH:/test
 OUT=/test/out
 modprobe -a veth bridge sch_htb sch_prio sch_red cls_u32
 modprobe -a crc32_generic rdma_rxe ib_uverbs
-PLAN="--platform linux:lab --ports s1 --rtt 20ms /test/job.toml /test/fabric.toml"
+PLAN="--platform linux:lab --ports s1 --rtt 10ms /test/job.toml /test/fabric.toml"
 on() { ip netns exec "$@"; }
 
 ip netns add S
