@@ -347,7 +347,7 @@ pub struct JobOptions {
     /// Largest IP packet in bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=65_535), value_name = "BYTES")]
     pub mtu: Option<u32>,
-    /// What carries packets: auto, udp, uring or shm.
+    /// What carries packets: auto, udp, uring, shm or rdma.
     #[arg(long, value_name = "WIRE")]
     pub wire: Option<String>,
     /// Protection of packets: aead or none.
