@@ -147,6 +147,11 @@ impl Receiving {
         (more, wants)
     }
 
+    /// It was announced by a PROBE: what its sender has sent, if anything, is lost.
+    pub(crate) fn announce(&mut self) {
+        (self.granted, self.expected) = (0, 0);
+    }
+
     /// Nothing more is on its way; tells how much had been thought to be.
     pub(crate) fn settle(&mut self) -> u32 {
         std::mem::take(&mut self.expected)

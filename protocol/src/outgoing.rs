@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::bitmap::Bitmap;
 use crate::endpoint::Settings;
 use crate::machine::{Ecn, Run};
-use crate::priority::{Policy, Tags, Turn};
+use crate::priority::{CONTROL, Policy, Tags, Turn};
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
@@ -21,7 +21,7 @@ use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report, SEGME
 const UNSAID_HOLES_MAX: u32 = 8;
 
 /// A message that only waits for a grant is probed this much later: the grant may have been lost.
-const GRANT_WAITS: u64 = 16;
+const GRANT_WAITS: u64 = 3;
 
 /// A segment on its way. It is current as long as the segment was not sent again and has not
 /// landed.
@@ -45,6 +45,10 @@ pub(crate) struct Taken {
 pub(crate) struct Sending {
     pub(crate) id: MessageId,
     pub(crate) tags: Tags,
+    /// Whether a PROBE tells its receiver of it, which then grants all of it.
+    announced: bool,
+    /// Segments of what may go to its receiver unscheduled that are kept for it.
+    reserved: u32,
     /// Segments, in sending order, that the receiver is ready to take.
     pub(crate) granted: u32,
     pub(crate) acked: Bitmap,
@@ -55,6 +59,8 @@ pub(crate) struct Sending {
     /// When the first of them was sent.
     pub(crate) asked: Instant,
     said_all_sent: bool,
+    /// Whether it was probed for.
+    probed: bool,
     /// Whether it was told that it stands still.
     pub(crate) told_still: bool,
     /// How many holes the last probe named.
@@ -86,10 +92,12 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    /// A message of which so many segments may be sent before its receiver says anything; if none,
+    /// it is announced now.
     pub(crate) fn new(
         id: MessageId,
         outgoing: Outgoing,
-        settings: &Settings,
+        (settings, unscheduled): (&Settings, u32),
         now: Instant,
     ) -> Self {
         let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
@@ -103,12 +111,15 @@ impl Sending {
         Self {
             id,
             tags: outgoing.tags,
-            granted: settings.unscheduled_segments(),
+            announced: unscheduled == 0,
+            reserved: unscheduled.min(segments),
+            granted: unscheduled,
             acked: Bitmap::new(segments),
             marks: 0,
             unanswered: 0,
             asked: now,
             said_all_sent: false,
+            probed: false,
             told_still: false,
             said_holes: 0,
             probe_at: now,
@@ -151,10 +162,20 @@ impl Sending {
         self.next == self.segments() && self.repairs.is_empty()
     }
 
-    /// Whether anything of the message was sent. Before, it waits for the window and needs no
-    /// probe.
-    pub(crate) fn has_started(&self) -> bool {
-        self.next > 0
+    /// Whether anything of the message was sent, or is to be: before, it waits for the window and
+    /// needs no probe. One that is announced is probed for its grants.
+    pub(crate) fn is_told(&self) -> bool {
+        self.next > 0 || self.announced
+    }
+
+    /// Whether its next PROBE is the first that its receiver hears of it.
+    pub(crate) fn is_news(&self) -> bool {
+        self.next == 0 && !self.probed
+    }
+
+    /// Its receiver knows of it: nothing is kept for it any more. Tells how much had been.
+    pub(crate) fn release(&mut self) -> u32 {
+        std::mem::take(&mut self.reserved)
     }
 
     /// When to probe if nothing is heard. A message that tolerates loss is probed as soon as all
@@ -182,9 +203,12 @@ impl Sending {
         sent_all_granted && !self.all_sent() && self.in_flight.ones() == 0
     }
 
-    /// The lowest class of what was sent so far.
+    /// The lowest class of what was sent so far: a PROBE must not overtake it.
     pub(crate) fn lowest_class(&self, policy: &Policy) -> Class {
-        let last = self.tags.at(self.next.saturating_sub(1));
+        if self.next == 0 {
+            return CONTROL;
+        }
+        let last = self.tags.at(self.next - 1);
         self.tags.class_and_ecn(policy, last).0
     }
 
@@ -197,6 +221,7 @@ impl Sending {
         body: &mut Vec<u8>,
     ) {
         self.said_all_sent |= self.all_sent();
+        self.probed = true;
         if self.unanswered == 0 {
             self.asked = now;
         }

@@ -429,7 +429,7 @@ impl Receiver {
         self.early_segments += segments;
         if header.kind == Kind::Probe {
             // Its sender would not probe if what it sent before were on its way.
-            receiving.settle();
+            receiving.announce();
         }
         scene.grants.expect(scene.place, receiving.expected());
         self.messages.push(receiving);

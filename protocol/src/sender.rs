@@ -21,6 +21,7 @@ use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
 use crate::priority::{CONTROL, Policy, Tags};
 use crate::rtt::Rtt;
+use crate::segment::Segmentation;
 use crate::units::{
     ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Signature, Span, Step, Tag,
 };
@@ -128,6 +129,8 @@ pub struct Sender {
     /// When the peer reported last, of whatever message.
     heard: Instant,
     in_flight: u64,
+    /// Segments of unscheduled starts that the peer is not known to have heard of.
+    unscheduled: u32,
     window: Window,
     spray: Spray,
     next_id: u32,
@@ -154,6 +157,7 @@ impl Sender {
             lanes: vec![Lane::default(); settings.policy.dscps.len()],
             heard: Instant::START,
             in_flight: 0,
+            unscheduled: 0,
             window: Window::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next_id: 1,
@@ -169,9 +173,30 @@ impl Sender {
     pub fn send(&mut self, now: Instant, outgoing: Outgoing, settings: &Settings) {
         let id = MessageId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1).max(1);
-        let mut sending = Sending::new(id, outgoing, settings, now);
+        let unscheduled = self.unscheduled_for(&outgoing, settings);
+        let mut sending = Sending::new(id, outgoing, (settings, unscheduled), now);
         sending.probe_at = now + PROBE_WAIT_MAX;
+        if sending.is_told() {
+            sending.probe_at = now;
+            self.note_probe(now);
+        }
         self.messages.push(sending);
+    }
+
+    /// How many segments of a new message may be sent before its receiver grants any. Where it
+    /// grants, it knows nothing of what comes unscheduled until that is there, so all messages to
+    /// one peer share the unscheduled start of one: however small they are, many peers that begin
+    /// many messages at once must not overrun its link. The first one always has it.
+    fn unscheduled_for(&mut self, outgoing: &Outgoing, settings: &Settings) -> u32 {
+        let most = settings.unscheduled_segments();
+        let segments = Segmentation::new(outgoing.bytes, settings.segment_bytes).segments();
+        let reserved = self.unscheduled + most.min(segments);
+        let is_granted = settings.grant_segments.is_some();
+        if is_granted && self.unscheduled > 0 && reserved > most {
+            return 0;
+        }
+        self.unscheduled = reserved;
+        most
     }
 
     /// Bytes in flight, headers included.
@@ -248,19 +273,20 @@ impl Sender {
         if self.probe_due.is_none_or(|due| due > now) {
             return None;
         }
-        let due = |sending: &Sending| sending.has_started() && sending.probe_at <= now;
+        let due = |sending: &Sending| sending.is_told() && sending.probe_at <= now;
         let Some(at) = self.messages.iter().position(due) else {
-            let started = self.messages.iter().filter(|sending| sending.has_started());
-            self.probe_due = started.map(|sending| sending.probe_at).min();
+            let told = self.messages.iter().filter(|sending| sending.is_told());
+            self.probe_due = told.map(|sending| sending.probe_at).min();
             return None;
         };
         let sending = &mut self.messages[at];
         let wait = rtt.probe_wait(settings.gap);
         let doubled = wait * (1 << sending.unanswered.min(6));
         let next = now + doubled.min(PROBE_WAIT_MAX.max(wait));
+        let is_news = sending.is_news();
         sending.on_probe((now, next), settings.segment_bytes as usize, body);
         self.counters.probes += 1;
-        if sending.stands_still() && !sending.told_still {
+        if sending.stands_still() && !sending.told_still && !is_news {
             sending.told_still = true;
             self.still.push(sending.tag());
         }
@@ -393,6 +419,7 @@ impl Sender {
         }
         let sending = &mut self.messages[at];
         sending.granted = sending.granted.max(report.granted);
+        self.unscheduled -= sending.release();
         let (acked_bytes, segments) = acknowledge(sending, report, packet.bitmap);
         self.in_flight -= acked_bytes;
         let marks = report.ce.saturating_sub(sending.marks);
@@ -515,6 +542,7 @@ impl Sender {
     fn end(&mut self, at: usize, now: Instant) {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
+        self.unscheduled -= sending.release();
         let (tag, message) = (sending.tag(), sending.id);
         let missing = sending.missing.take().filter(|missing| missing.ones() > 0);
         self.sent.push_back(Sent {
