@@ -414,7 +414,8 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-fn shown(gid: Ipv6Addr) -> String {
+/// A GID as people write it.
+pub(super) fn shown(gid: Ipv6Addr) -> String {
     gid.to_ipv4_mapped()
         .map_or_else(|| gid.to_string(), |address| address.to_string())
 }

@@ -157,6 +157,22 @@ pub enum RdmaError {
         /// Why, and what helps.
         cause: String,
     },
+    /// No packet gets from one GID to the other.
+    #[error(
+        "RDMA device {device} has no way from its GID {from} to a peer's {to} ({source}): both must \
+         be IPv4, or both IPv6, and one must reach the other; look at `ip route get`, and choose \
+         others by transport.rdma_gid or the rank's address"
+    )]
+    NoWay {
+        /// The device.
+        device: String,
+        /// The own GID.
+        from: String,
+        /// The peer's.
+        to: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A verb failed.
     #[error(
         "RDMA device {device}: {what} failed ({source}); `dmesg` may tell more, and transport.wire \

@@ -16,7 +16,7 @@ use super::abi::{
     CHANGE_PLACE, CHANGE_SEND_NUMBER, CHANGE_STATE, Channel, Completion, Cq, Handle, KIND_DATAGRAM,
     Part, Qp, QpChange, QpWish, SEND_INLINE, SEND_SIGNALLED, STATES, Send, Way,
 };
-use super::device::{Device, Link, checked, nothing};
+use super::device::{Device, Link, checked, nothing, shown};
 use super::error::RdmaError;
 use super::memory::Registered;
 use super::owned::Owned;
@@ -275,7 +275,12 @@ impl Sending {
             let raw = (device.library.make_handle)(device.domain(), &raw mut way);
             Owned::new(raw, device.library.end_handle)
         };
-        let handle = handle.map_err(|source| device.failed("making an address handle", source))?;
+        let handle = handle.map_err(|source| RdmaError::NoWay {
+            device: device.name.clone(),
+            from: shown(place.gid),
+            to: shown(route.gid),
+            source,
+        })?;
         let raw = handle.raw();
         self.handles.insert(route, handle);
         Ok(raw)

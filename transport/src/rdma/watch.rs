@@ -42,6 +42,12 @@ impl Watch {
         })
     }
 
+    /// Lets a port be down for that long.
+    #[cfg(test)]
+    pub(super) fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// What can be read when something has happened.
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd
