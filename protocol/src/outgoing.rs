@@ -1,6 +1,6 @@
 //! One message on its way out: what was sent, what landed, what must go again.
 
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::bitmap::Bitmap;
 use crate::endpoint::Settings;
 use crate::machine::{Ecn, Run};
-use crate::priority::{Policy, Tags, Turn};
+use crate::priority::{CONTROL, Lot, Need, Policy, Tags, Turn};
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
@@ -21,7 +21,7 @@ use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report, SEGME
 const UNSAID_HOLES_MAX: u32 = 8;
 
 /// A message that only waits for a grant is probed this much later: the grant may have been lost.
-const GRANT_WAITS: u64 = 16;
+const GRANT_WAITS: u64 = 3;
 
 /// A segment on its way. It is current as long as the segment was not sent again and has not
 /// landed.
@@ -45,6 +45,10 @@ pub(crate) struct Taken {
 pub(crate) struct Sending {
     pub(crate) id: MessageId,
     pub(crate) tags: Tags,
+    /// Whether a PROBE tells its receiver of it, which then grants all of it.
+    announced: bool,
+    /// Segments of what may go to its receiver unscheduled that are kept for it.
+    reserved: u32,
     /// Segments, in sending order, that the receiver is ready to take.
     pub(crate) granted: u32,
     pub(crate) acked: Bitmap,
@@ -55,6 +59,8 @@ pub(crate) struct Sending {
     /// When the first of them was sent.
     pub(crate) asked: Instant,
     said_all_sent: bool,
+    /// Whether it was probed for.
+    probed: bool,
     /// Whether it was told that it stands still.
     pub(crate) told_still: bool,
     /// How many holes the last probe named.
@@ -82,14 +88,20 @@ pub(crate) struct Sending {
     repair_queued: Bitmap,
     /// Lost, neither acknowledged nor queued for repair: tolerated so far.
     holes: Bitmap,
+    /// What was ever a hole, the most needed first. What is no hole any more is passed over.
+    by_need: BinaryHeap<(Need, u32)>,
+    /// Whether the receiver has chosen what it does without: it needs all else.
+    is_chosen: bool,
     stop_heard: u32,
 }
 
 impl Sending {
+    /// A message of which so many segments may be sent before its receiver says anything; if none,
+    /// it is announced now.
     pub(crate) fn new(
         id: MessageId,
         outgoing: Outgoing,
-        settings: &Settings,
+        (settings, unscheduled): (&Settings, u32),
         now: Instant,
     ) -> Self {
         let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
@@ -103,12 +115,15 @@ impl Sending {
         Self {
             id,
             tags: outgoing.tags,
-            granted: settings.unscheduled_segments(),
+            announced: unscheduled == 0,
+            reserved: unscheduled.min(segments),
+            granted: unscheduled,
             acked: Bitmap::new(segments),
             marks: 0,
             unanswered: 0,
             asked: now,
             said_all_sent: false,
+            probed: false,
             told_still: false,
             said_holes: 0,
             probe_at: now,
@@ -130,6 +145,8 @@ impl Sending {
             repairs: VecDeque::new(),
             repair_queued: Bitmap::new(segments),
             holes: Bitmap::new(segments),
+            by_need: BinaryHeap::new(),
+            is_chosen: false,
             stop_heard: 0,
         }
     }
@@ -151,10 +168,20 @@ impl Sending {
         self.next == self.segments() && self.repairs.is_empty()
     }
 
-    /// Whether anything of the message was sent. Before, it waits for the window and needs no
-    /// probe.
-    pub(crate) fn has_started(&self) -> bool {
-        self.next > 0
+    /// Whether anything of the message was sent, or is to be: before, it waits for the window and
+    /// needs no probe. One that is announced is probed for its grants.
+    pub(crate) fn is_told(&self) -> bool {
+        self.next > 0 || self.announced
+    }
+
+    /// Whether its next PROBE is the first that its receiver hears of it.
+    pub(crate) fn is_news(&self) -> bool {
+        self.next == 0 && !self.probed
+    }
+
+    /// Its receiver knows of it: nothing is kept for it any more. Tells how much had been.
+    pub(crate) fn release(&mut self) -> u32 {
+        std::mem::take(&mut self.reserved)
     }
 
     /// When to probe if nothing is heard. A message that tolerates loss is probed as soon as all
@@ -182,9 +209,12 @@ impl Sending {
         sent_all_granted && !self.all_sent() && self.in_flight.ones() == 0
     }
 
-    /// The lowest class of what was sent so far.
+    /// The lowest class of what was sent so far: a PROBE must not overtake it.
     pub(crate) fn lowest_class(&self, policy: &Policy) -> Class {
-        let last = self.tags.at(self.next.saturating_sub(1));
+        if self.next == 0 {
+            return CONTROL;
+        }
+        let last = self.tags.at(self.next - 1);
         self.tags.class_and_ecn(policy, last).0
     }
 
@@ -197,6 +227,7 @@ impl Sending {
         body: &mut Vec<u8>,
     ) {
         self.said_all_sent |= self.all_sent();
+        self.probed = true;
         if self.unanswered == 0 {
             self.asked = now;
         }
@@ -356,6 +387,19 @@ impl Sending {
         (bytes, new)
     }
 
+    /// As [`Sending::on_acked`], but segments that are protected may have been shown without cause.
+    pub(crate) fn on_shown(&mut self, segments: Range<u32>) -> (u64, u32) {
+        let (mut bytes, mut new) = (0, 0);
+        for segment in segments.start..segments.end.min(self.segments()) {
+            if !self.tags.is_protected(segment) {
+                let (landed, one) = self.on_acked(segment..segment + 1);
+                bytes += landed;
+                new += one;
+            }
+        }
+        (bytes, new)
+    }
+
     /// Nothing of the message is in flight any more; gives back the bytes that were.
     pub(crate) fn land_all(&mut self) -> u64 {
         if self.in_flight.ones() == 0 {
@@ -374,19 +418,32 @@ impl Sending {
 
     /// Whether the receiver may do without a segment.
     pub(crate) fn may_miss(&self, segment: u32) -> bool {
-        !self.tolerance.is_none() && !self.tags.is_protected(segment)
+        !self.tolerance.is_none() && !self.is_chosen && !self.tags.is_protected(segment)
     }
 
     /// A segment was lost: repairs it, or leaves it a hole as long as the message tolerates it.
+    /// Of too many holes those are repaired that are needed most.
     pub(crate) fn on_lost(&mut self, segment: u32) {
-        self.holes.insert(segment);
-        let tolerated = self.cut.holes_allowed(self.tolerance);
-        if self.tolerance.is_none() || self.tags.is_protected(segment) {
+        if !self.may_miss(segment) {
             self.queue_repair(segment);
-        } else if self.holes.ones() > tolerated {
-            let first = self.holes.first_one(0);
-            self.queue_repair(first);
+            return;
         }
+        if self.holes.insert(segment) {
+            let lot = Lot::of(self.source, self.id);
+            self.by_need.push((self.tags.need(lot, segment), segment));
+        }
+        let tolerated = self.cut.holes_allowed(self.tolerance);
+        while self.holes.ones() > tolerated {
+            let (_, most) = self.by_need.pop().expect("every hole was pushed");
+            if self.holes.has(most) {
+                self.queue_repair(most);
+            }
+        }
+    }
+
+    /// The receiver has chosen what it does without, and asks for all else.
+    pub(crate) fn on_chosen(&mut self) {
+        self.is_chosen = true;
     }
 
     /// Queues a segment to be sent again, unless it arrived or is queued.

@@ -6,12 +6,15 @@
 //! packets of the same class and of higher ones only: what waits in a lower class, for as long as
 //! the higher ones have something to send, is late and not lost. What is lost is repaired
 //! at once if the message tolerates no loss, if the segment is protected, or if more is lost than
-//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP.
+//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP. A
+//! BITMAP shows what its receiver does without as if it were there; what is found lost from then on
+//! is repaired at once. What really was missing says STOP.
 //!
 //! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes: in the
 //! class of the message's data, so that the PROBE waits in queues as long as they do.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{Feedback, Limits, Window};
@@ -21,6 +24,7 @@ use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
 use crate::priority::{CONTROL, Policy, Tags};
 use crate::rtt::Rtt;
+use crate::segment::Segmentation;
 use crate::units::{
     ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Signature, Span, Step, Tag,
 };
@@ -128,6 +132,8 @@ pub struct Sender {
     /// When the peer reported last, of whatever message.
     heard: Instant,
     in_flight: u64,
+    /// Segments of unscheduled starts that the peer is not known to have heard of.
+    unscheduled: u32,
     window: Window,
     spray: Spray,
     next_id: u32,
@@ -154,6 +160,7 @@ impl Sender {
             lanes: vec![Lane::default(); settings.policy.dscps.len()],
             heard: Instant::START,
             in_flight: 0,
+            unscheduled: 0,
             window: Window::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next_id: 1,
@@ -169,9 +176,30 @@ impl Sender {
     pub fn send(&mut self, now: Instant, outgoing: Outgoing, settings: &Settings) {
         let id = MessageId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1).max(1);
-        let mut sending = Sending::new(id, outgoing, settings, now);
+        let unscheduled = self.unscheduled_for(&outgoing, settings);
+        let mut sending = Sending::new(id, outgoing, (settings, unscheduled), now);
         sending.probe_at = now + PROBE_WAIT_MAX;
+        if sending.is_told() {
+            sending.probe_at = now;
+            self.note_probe(now);
+        }
         self.messages.push(sending);
+    }
+
+    /// How many segments of a new message may be sent before its receiver grants any. Where it
+    /// grants, it knows nothing of what comes unscheduled until that is there, so all messages to
+    /// one peer share the unscheduled start of one: however small they are, many peers that begin
+    /// many messages at once must not overrun its link. The first one always has it.
+    fn unscheduled_for(&mut self, outgoing: &Outgoing, settings: &Settings) -> u32 {
+        let most = settings.unscheduled_segments();
+        let segments = Segmentation::new(outgoing.bytes, settings.segment_bytes).segments();
+        let reserved = self.unscheduled + most.min(segments);
+        let is_granted = settings.grant_segments.is_some();
+        if is_granted && self.unscheduled > 0 && reserved > most {
+            return 0;
+        }
+        self.unscheduled = reserved;
+        most
     }
 
     /// Bytes in flight, headers included.
@@ -248,19 +276,20 @@ impl Sender {
         if self.probe_due.is_none_or(|due| due > now) {
             return None;
         }
-        let due = |sending: &Sending| sending.has_started() && sending.probe_at <= now;
+        let due = |sending: &Sending| sending.is_told() && sending.probe_at <= now;
         let Some(at) = self.messages.iter().position(due) else {
-            let started = self.messages.iter().filter(|sending| sending.has_started());
-            self.probe_due = started.map(|sending| sending.probe_at).min();
+            let told = self.messages.iter().filter(|sending| sending.is_told());
+            self.probe_due = told.map(|sending| sending.probe_at).min();
             return None;
         };
         let sending = &mut self.messages[at];
         let wait = rtt.probe_wait(settings.gap);
         let doubled = wait * (1 << sending.unanswered.min(6));
         let next = now + doubled.min(PROBE_WAIT_MAX.max(wait));
+        let is_news = sending.is_news();
         sending.on_probe((now, next), settings.segment_bytes as usize, body);
         self.counters.probes += 1;
-        if sending.stands_still() && !sending.told_still {
+        if sending.stands_still() && !sending.told_still && !is_news {
             sending.told_still = true;
             self.still.push(sending.tag());
         }
@@ -393,7 +422,8 @@ impl Sender {
         }
         let sending = &mut self.messages[at];
         sending.granted = sending.granted.max(report.granted);
-        let (acked_bytes, segments) = acknowledge(sending, report, packet.bitmap);
+        self.unscheduled -= sending.release();
+        let (acked_bytes, segments) = acknowledge(sending, packet);
         self.in_flight -= acked_bytes;
         let marks = report.ce.saturating_sub(sending.marks);
         sending.marks += marks;
@@ -445,6 +475,7 @@ impl Sender {
     /// echoes is lost, unless it may wait behind that one's class.
     fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
         let sending = &mut self.messages[at];
+        sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
         let missing = missing_in_window(report, packet.bitmap, segments);
         for segment in missing.iter_ones() {
@@ -515,6 +546,7 @@ impl Sender {
     fn end(&mut self, at: usize, now: Instant) {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
+        self.unscheduled -= sending.release();
         let (tag, message) = (sending.tag(), sending.id);
         let missing = sending.missing.take().filter(|missing| missing.ones() > 0);
         self.sent.push_back(Sent {
@@ -555,14 +587,25 @@ fn close_of(stop: &Header, now: Instant) -> Header {
     }
 }
 
-fn acknowledge(sending: &mut Sending, report: &Report, encoded: &[u8]) -> (u64, u32) {
+/// Takes what a report shows as arrived; gives the bytes that were in flight, and how many segments
+/// are new. A BITMAP may show protected segments as done without, since its receiver does not know
+/// which they are: of these it says nothing.
+fn acknowledge(sending: &mut Sending, packet: &ReportPacket<'_>) -> (u64, u32) {
+    let (report, may_be_absent) = (&packet.report, packet.header.kind == Kind::Bitmap);
     let prefix = sending.acked.first_zero(0);
-    let (mut bytes, mut segments) = sending.on_acked(prefix..report.cumulative);
-    bitmap::decode_runs(encoded, report.bits, |at, run| {
-        let first = report.first.saturating_add(at);
-        let (landed, new) = sending.on_acked(first..first.saturating_add(run));
+    let (mut bytes, mut segments) = (0, 0);
+    let mut take = |range: Range<u32>| {
+        let (landed, new) = match may_be_absent {
+            true => sending.on_shown(range),
+            false => sending.on_acked(range),
+        };
         bytes += landed;
         segments += new;
+    };
+    take(prefix..report.cumulative);
+    bitmap::decode_runs(packet.bitmap, report.bits, |at, run| {
+        let first = report.first.saturating_add(at);
+        take(first..first.saturating_add(run));
     });
     (bytes, segments)
 }

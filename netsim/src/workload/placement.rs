@@ -1,5 +1,7 @@
 //! On which hosts a workload runs, and what runs beside it.
 
+use gradwire_protocol::units::Layer;
+
 use super::{Flow, Over, Program, Start, Task, TriggerId, Work, Workload};
 
 /// Why a workload cannot be put on hosts.
@@ -60,17 +62,23 @@ impl Workload {
     /// This workload with another one beside it that loads the fabric.
     ///
     /// Training steps are measured of this workload only; where it has some, a run is over when all
-    /// programs have ended, those of the background too, and all flows of this workload.
+    /// programs have ended, those of the background too, and all flows of this workload. Flows of a
+    /// background without layers share the last class, whose DSCP is 0 in a job that writes none:
+    /// so do packets that nobody has tagged.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
         // Of several backgrounds the first one says where the foreground ends.
         if !self.step_ends.is_empty() && self.over == Over::WithEverything {
             self.over = Over::WithForeground(count(self.flows.len()));
         }
-        let background = Self {
+        let mut background = Self {
             step_ends: Vec::new(),
             ..background
         };
+        if background.layer_count == 0 {
+            let last = Layer(self.layer_count.saturating_sub(1));
+            background.flows.iter_mut().for_each(|flow| flow.layer = last);
+        }
         self.and(background)
     }
 
