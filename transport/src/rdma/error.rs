@@ -56,6 +56,17 @@ pub enum RdmaError {
         /// What the system said.
         source: io::Error,
     },
+    /// Its file is missing.
+    #[error(
+        "RDMA device {device} cannot be opened ({source}): there is no /dev/infiniband/uverbs* for \
+         it; `modprobe ib_uverbs`, or start the container with `--device /dev/infiniband`"
+    )]
+    NoFile {
+        /// The device.
+        device: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// No device has the rank's address.
     #[error(
         "no RDMA device has the address {address} as a RoCE v2 GID: there are {there}; bind the \

@@ -253,7 +253,7 @@ fn every_refusal_names_cause_and_mend() {
 
 type Broken = (fn(&mut Library), &'static str, &'static str);
 
-const BROKEN: [Broken; 5] = [
+const BROKEN: [Broken; 6] = [
     (
         |library| library.list = lists_nothing,
         "no RDMA device",
@@ -268,6 +268,11 @@ const BROKEN: [Broken; 5] = [
         |library| library.open = is_forbidden,
         "/dev/infiniband/uverbs*",
         "mode or group",
+    ),
+    (
+        |library| library.open = is_missing,
+        "there is no /dev/infiniband/uverbs*",
+        "--device /dev/infiniband",
     ),
     (
         |library| library.port = is_down,
@@ -297,6 +302,11 @@ unsafe extern "C" fn cannot_list(_: *mut c_int) -> *mut *mut Listed {
 
 unsafe extern "C" fn is_forbidden(_: *mut Listed) -> *mut OpenDevice {
     set_errno(libc::EACCES);
+    nothing()
+}
+
+unsafe extern "C" fn is_missing(_: *mut Listed) -> *mut OpenDevice {
+    set_errno(libc::ENOENT);
     nothing()
 }
 
