@@ -33,6 +33,8 @@ pub struct Limits {
     pub trims_above: u64,
     /// Bytes that the port may hold.
     pub bytes: u64,
+    /// Of a port's own memory: how many times what is free a data queue may hold.
+    pub alpha: Option<f64>,
 }
 
 impl Limits {
@@ -48,7 +50,11 @@ impl Limits {
             },
             bytes: match buffer {
                 Buffer::PerPort(bytes) => bytes.get(),
-                Buffer::Shared { bytes, .. } => bytes.get(),
+                Buffer::Divided { bytes, .. } | Buffer::Shared { bytes, .. } => bytes.get(),
+            },
+            alpha: match buffer {
+                Buffer::Divided { alpha, .. } => Some(alpha),
+                Buffer::PerPort(_) | Buffer::Shared { .. } => None,
             },
         }
     }
@@ -59,6 +65,7 @@ impl Limits {
             marks_above: [u64::MAX; QUEUES],
             trims_above: u64::MAX,
             bytes: u64::MAX,
+            alpha: None,
         }
     }
 }
@@ -193,9 +200,13 @@ impl Port {
         }
     }
 
-    /// Bytes in one queue.
-    pub fn depth(&self, queue: u8) -> u64 {
-        u64::from(self.fifos[usize::from(queue)].bytes)
+    /// Bytes that a queue may still take of `free`, of which it may hold `alpha` times as much
+    /// (Choudhury and Hahne, IEEE/ACM ToN 1998).
+    #[inline]
+    pub fn room_of(&self, queue: u8, free: u64, alpha: f64) -> u64 {
+        let threshold = (free as f64 * alpha) as u64;
+        let depth = u64::from(self.fifos[usize::from(queue)].bytes);
+        threshold.saturating_sub(depth).min(free)
     }
 
     /// Puts a packet at the end of its queue.

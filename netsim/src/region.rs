@@ -350,13 +350,15 @@ impl<'w, H: Host> Region<'w, H> {
             return u64::MAX;
         }
         let (Some((bytes, alpha)), Device::Switch(switch)) = (self.wiring.shared, wire.from) else {
-            return self.wiring.limits[usize::from(wire.limits)]
-                .bytes
-                .saturating_sub(state.waiting);
+            let limits = &self.wiring.limits[usize::from(wire.limits)];
+            let free = limits.bytes.saturating_sub(state.waiting);
+            return match limits.alpha {
+                Some(alpha) if queue > 0 => state.room_of(queue, free, alpha),
+                _ => free,
+            };
         };
         let free = bytes.saturating_sub(self.held[switch as usize]);
-        let threshold = (free as f64 * alpha) as u64;
-        threshold.saturating_sub(state.depth(queue)).min(free)
+        state.room_of(queue, free, alpha)
     }
 
     fn trim(&mut self, port: u32, index: u32) {

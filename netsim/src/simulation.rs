@@ -4,6 +4,7 @@
 //! transport, [`run`] the rest. The same setup and seed give the same outcome, on any number of
 //! threads.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu, Security};
 use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
-use gradwire_switch_config::policy::{Balance, Order, Pause, QosPolicy};
+use gradwire_switch_config::policy::{Balance, Buffer, Order, Pause, QosPolicy};
 
 use crate::fabric::{Fabric, FabricError};
 use crate::fabric::{Packets, Paths};
@@ -294,6 +295,20 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     policy
 }
 
+/// The fabric as a transport's switches divide its memory: references have one data queue that may
+/// fill a port, as in their papers.
+fn switched(setup: &Setup) -> Cow<'_, Fabric> {
+    match (setup.transport, setup.fabric.buffer) {
+        (Transport::Gradwire, _) | (_, Buffer::PerPort(_) | Buffer::Shared { .. }) => {
+            Cow::Borrowed(&setup.fabric)
+        }
+        (_, Buffer::Divided { bytes, .. }) => Cow::Owned(Fabric {
+            buffer: Buffer::PerPort(bytes),
+            ..setup.fabric.clone()
+        }),
+    }
+}
+
 /// What a job asks of the switches of a fabric.
 pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
     let mut policy = QosPolicy::of_job(job, round_trip(fabric));
@@ -413,7 +428,7 @@ fn simulate<H: Host + Send>(
     watch: &mut dyn FnMut(Glance),
     host: impl Fn(u32) -> H,
 ) -> Result<Outcome, SetupError> {
-    let wiring = Wiring::new(&setup.fabric, &policy(setup), setup.threads, setup.seed);
+    let wiring = Wiring::new(&switched(setup), &policy(setup), setup.threads, setup.seed);
     check_threads(setup, &wiring)?;
     let gap = event_gap(&setup.fabric) * setup.threads as u64;
     let mut regions: Vec<Region<'_, H>> = (0..setup.threads)

@@ -88,7 +88,7 @@ impl Wiring {
             host_region: regions_of_hosts(fabric, &switch_region),
             switches: fabric.switches.len() as u32,
             shared: match fabric.buffer {
-                Buffer::PerPort(_) => None,
+                Buffer::PerPort(_) | Buffer::Divided { .. } => None,
                 Buffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
             },
             queue_of_dscp: policy.queue_of_dscp(),

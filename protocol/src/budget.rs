@@ -2,7 +2,9 @@
 //!
 //! A message's own tolerance bounds its holes; this ledger bounds their sum over a step and counts
 //! them. Bytes become available as messages are posted, so that a step's first message cannot
-//! spend what later ones would have brought.
+//! spend what later ones would have brought. A hole is [reserved](Ledger::reserve) when its message
+//! decides to do without, and [lost](Ledger::lose) when the message is complete; what arrives in
+//! between is [released](Ledger::release).
 //!
 //! What this host's own kernel dropped is no loss of the network: the ledger remembers when that
 //! was, and [tells](Ledger::blames_host) which messages' holes may come from it.
@@ -24,6 +26,8 @@ pub struct Account {
     pub owed_bytes: u64,
     /// Bytes of these that may be lost: each message's tolerance, capped by the step's.
     pub allowed_bytes: u64,
+    /// Bytes that messages which are not complete do without.
+    pub reserved_bytes: u64,
     /// Bytes accepted as lost.
     pub lost_bytes: u64,
     /// Segments accepted as lost.
@@ -79,19 +83,39 @@ impl Ledger {
         }
     }
 
-    /// Books holes of a message in `step`, if the step can bear them; otherwise books nothing.
-    pub fn accept(&mut self, step: Step, segments: u32, bytes: u64) -> Verdict {
+    /// Reserves a hole of a message in `step`, if the step can bear it; otherwise nothing.
+    pub fn reserve(&mut self, step: Step, bytes: u64) -> Verdict {
         let Some(account) = self.steps.get_mut(&step) else {
             return Verdict::Refused;
         };
-        if account.lost_bytes + bytes > account.allowed_bytes {
+        if account.lost_bytes + account.reserved_bytes + bytes > account.allowed_bytes {
             return Verdict::Refused;
         }
-        for account in [account, &mut self.total] {
+        account.reserved_bytes += bytes;
+        self.total.reserved_bytes += bytes;
+        Verdict::Accepted
+    }
+
+    /// A hole that was reserved has arrived after all.
+    pub fn release(&mut self, step: Step, bytes: u64) {
+        for account in self.accounts(step) {
+            account.reserved_bytes -= bytes;
+        }
+    }
+
+    /// So many reserved holes of together so many bytes are lost for good.
+    pub fn lose(&mut self, step: Step, segments: u32, bytes: u64) {
+        for account in self.accounts(step) {
+            account.reserved_bytes -= bytes;
             account.lost_bytes += bytes;
             account.lost_segments += u64::from(segments);
         }
-        Verdict::Accepted
+    }
+
+    /// Of a step, if it is recent, and of all.
+    fn accounts(&mut self, step: Step) -> impl Iterator<Item = &mut Account> {
+        let account = self.steps.get_mut(&step);
+        account.into_iter().chain([&mut self.total])
     }
 
     /// The account of a step, if it is recent.
@@ -108,7 +132,7 @@ impl Ledger {
 /// Whether holes fit the budget.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// They fit and are booked.
+    /// They fit and are reserved.
     Accepted,
     /// They do not fit: they must be repaired.
     Refused,
@@ -122,11 +146,44 @@ mod tests {
     fn a_step_never_loses_more_than_its_share() {
         let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
         ledger.owe(Step(1), 1000, Share::ALL);
-        assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Accepted);
-        assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Refused);
+        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Accepted);
+        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Refused);
         ledger.owe(Step(1), 200, Share::ALL);
-        assert_eq!(ledger.accept(Step(1), 1, 60), Verdict::Accepted);
-        assert_eq!(ledger.total().lost_bytes, 120);
+        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Accepted);
+        ledger.lose(Step(1), 2, 120);
+        assert_eq!(ledger.reserve(Step(1), 1), Verdict::Refused);
+        let Account {
+            lost_bytes,
+            reserved_bytes,
+            ..
+        } = ledger.total();
+        assert_eq!((lost_bytes, reserved_bytes), (120, 0));
+    }
+
+    #[test]
+    fn what_arrives_after_all_can_be_lost_elsewhere() {
+        let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
+        ledger.owe(Step(1), 1000, Share::ALL);
+        assert_eq!(ledger.reserve(Step(1), 100), Verdict::Accepted);
+        ledger.release(Step(1), 60);
+        assert_eq!(ledger.reserve(Step(1), 61), Verdict::Refused);
+        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Accepted);
+        assert_eq!(ledger.total().lost_bytes, 0);
+    }
+
+    #[test]
+    fn a_step_that_is_old_keeps_its_reservations_in_the_totals() {
+        let mut ledger = Ledger::new(Share::ALL);
+        ledger.owe(Step(0), 100, Share::ALL);
+        assert_eq!(ledger.reserve(Step(0), 30), Verdict::Accepted);
+        for step in 1..=STEPS_KEPT as u32 {
+            ledger.owe(Step(step), 100, Share::ALL);
+        }
+        assert_eq!(ledger.step(Step(0)), None);
+        ledger.release(Step(0), 10);
+        ledger.lose(Step(0), 1, 20);
+        let total = ledger.total();
+        assert_eq!((total.reserved_bytes, total.lost_bytes), (0, 20));
     }
 
     #[test]
@@ -142,6 +199,6 @@ mod tests {
     #[test]
     fn a_step_that_owes_nothing_accepts_nothing() {
         let mut ledger = Ledger::new(Share::ALL);
-        assert_eq!(ledger.accept(Step(1), 1, 1), Verdict::Refused);
+        assert_eq!(ledger.reserve(Step(1), 1), Verdict::Refused);
     }
 }

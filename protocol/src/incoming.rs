@@ -1,8 +1,11 @@
 //! One message on its way in: what arrived, when it is complete, what to tell its sender.
 
+use std::borrow::Cow;
+
 use crate::bitmap::{self, Bitmap};
+use crate::budget::{Ledger, Verdict};
 use crate::endpoint::Settings;
-use crate::priority::CONTROL;
+use crate::priority::{CONTROL, Lot, Need};
 use crate::receiver::Outline;
 use crate::segment::Segmentation;
 use crate::sender::after;
@@ -93,6 +96,8 @@ pub(crate) struct Receiving {
     expected: u32,
     /// What its sender has found lost and does not repair unasked.
     lost: Option<Bitmap>,
+    /// What is missing and is done without: reserved in the ledger, and never asked for.
+    accepted: Option<Bitmap>,
 }
 
 impl Receiving {
@@ -123,6 +128,7 @@ impl Receiving {
             granted: settings.unscheduled_segments().min(cut.segments()),
             expected: settings.unscheduled_segments().min(cut.segments()),
             lost: None,
+            accepted: None,
         }
     }
 
@@ -208,9 +214,10 @@ impl Receiving {
     }
 
     /// Takes a segment; tells whether it is new.
-    pub(crate) fn on_data(&mut self, now: Instant, header: &Header) -> bool {
+    pub(crate) fn on_data(&mut self, now: Instant, header: &Header, ledger: &mut Ledger) -> bool {
         let new = self.received.insert(header.segment);
         if new {
+            self.take_back(header.segment, ledger);
             let protected = header.flags.has(Flags::PROTECTED);
             self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
         }
@@ -261,7 +268,7 @@ impl Receiving {
         self.gap_ends = waits.then(|| now + gap * (1 << self.gaps.min(4)));
     }
 
-    /// The gap is over and the holes are too many: the sender is asked to repair.
+    /// The gap is over and not all holes are accepted: the sender is asked to repair the others.
     pub(crate) fn ask_repair(&mut self, now: Instant, gap: Span) {
         self.gaps += 1;
         self.lost = None;
@@ -274,20 +281,57 @@ impl Receiving {
         self.gap_ends = Some(now);
     }
 
-    /// Whether the holes are within the message's own tolerance and none is protected.
-    pub(crate) fn holes_tolerable(&self) -> bool {
+    /// Does without as many of the missing segments as the message tolerates and its step bears,
+    /// those that are needed least: what its sender has found lost goes before what may be late or
+    /// protected, which a receiver cannot tell. The sender repairs what is protected all the same.
+    pub(crate) fn accept_holes(&mut self, ledger: &mut Ledger) {
         let State::Posted(tolerance) = self.state else {
-            return false;
+            return;
         };
-        self.protected_missing == 0 && self.received.zeros() <= self.cut.holes_allowed(tolerance)
+        let segments = self.cut.segments();
+        let mut accepted = (self.accepted.take()).unwrap_or_else(|| Bitmap::new(segments));
+        let unprotected = self.received.zeros().saturating_sub(self.protected_missing);
+        let most = self.cut.holes_allowed(tolerance).min(unprotected);
+        let room = most.saturating_sub(accepted.ones());
+        let is_lost = |segment| self.lost.as_ref().is_some_and(|lost| lost.has(segment));
+        let lot = Lot::of(self.newest.source, self.id);
+        let mut holes: Vec<(bool, Need, u32)> = (self.received.iter_zeros())
+            .filter(|&segment| room > 0 && !accepted.has(segment))
+            .map(|segment| (!is_lost(segment), Need::unknown(lot, segment), segment))
+            .collect();
+        holes.sort_unstable();
+        for (.., segment) in holes.into_iter().take(room as usize) {
+            let bytes = u64::from(self.cut.length(segment));
+            if ledger.reserve(self.step, bytes) == Verdict::Refused {
+                break;
+            }
+            accepted.insert(segment);
+        }
+        self.accepted = Some(accepted);
     }
 
-    /// Bytes of the segments that are missing.
-    pub(crate) fn missing_bytes(&self) -> u64 {
-        self.received
-            .iter_zeros()
-            .map(|segment| u64::from(self.cut.length(segment)))
-            .sum()
+    /// A segment that was accepted as a hole has arrived.
+    fn take_back(&mut self, segment: u32, ledger: &mut Ledger) {
+        let was_accepted = (self.accepted.as_mut()).is_some_and(|holes| holes.remove(segment));
+        if was_accepted {
+            ledger.release(self.step, u64::from(self.cut.length(segment)));
+        }
+    }
+
+    /// Whether nothing is missing but what was accepted.
+    pub(crate) fn needs_nothing(&self) -> bool {
+        let accepted = self.accepted.as_ref().map_or(0, Bitmap::ones);
+        let missing = self.received.zeros();
+        missing == accepted && (missing == 0 || self.protected_missing == 0)
+    }
+
+    /// Takes the holes that were accepted, and books them as lost.
+    pub(crate) fn take_holes(&mut self, ledger: &mut Ledger) -> Option<Bitmap> {
+        let holes = self.accepted.take().filter(|holes| holes.ones() > 0)?;
+        let bytes = |segment| u64::from(self.cut.length(segment));
+        let missing_bytes = holes.iter_ones().map(bytes).sum();
+        ledger.lose(self.step, holes.ones(), missing_bytes);
+        Some(holes)
     }
 
     /// Nothing more is needed; or the sender asks again, and has not heard so.
@@ -351,12 +395,13 @@ impl Receiving {
             ),
             Due::Whole(kind, first) => (kind, first, true),
         };
-        let cumulative = self.received.first_zero(0);
+        let shown = self.shown(kind);
+        let cumulative = shown.first_zero(0);
         let first = first.max(cumulative);
         let segments = self.cut.segments();
         body.clear();
         body.resize(REPORT_BYTES, 0);
-        let bits = self.received.encode(first, room - REPORT_BYTES, body);
+        let bits = shown.encode(first, room - REPORT_BYTES, body);
         let newest = self.newest();
         let echo = untold.map_or(newest, |untold| newest.older(untold));
         let report = Report {
@@ -392,5 +437,19 @@ impl Receiving {
             sent_at: now.wire_micros().max(1),
             ..self.newest
         })
+    }
+
+    /// What a report shows as arrived: a BITMAP, which asks for all else, also what is done without.
+    fn shown(&self, kind: Kind) -> Cow<'_, Bitmap> {
+        match &self.accepted {
+            Some(accepted) if kind == Kind::Bitmap => {
+                let mut shown = self.received.clone();
+                for segment in accepted.iter_ones() {
+                    shown.insert(segment);
+                }
+                Cow::Owned(shown)
+            }
+            _ => Cow::Borrowed(&self.received),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! One message on its way out: what was sent, what landed, what must go again.
 
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::bitmap::Bitmap;
 use crate::endpoint::Settings;
 use crate::machine::{Ecn, Run};
-use crate::priority::{CONTROL, Policy, Tags, Turn};
+use crate::priority::{CONTROL, Lot, Need, Policy, Tags, Turn};
 use crate::segment::Segmentation;
 use crate::sender::{Outgoing, missing_in_window};
 use crate::units::{
@@ -88,6 +88,10 @@ pub(crate) struct Sending {
     repair_queued: Bitmap,
     /// Lost, neither acknowledged nor queued for repair: tolerated so far.
     holes: Bitmap,
+    /// What was ever a hole, the most needed first. What is no hole any more is passed over.
+    by_need: BinaryHeap<(Need, u32)>,
+    /// Whether the receiver has chosen what it does without: it needs all else.
+    is_chosen: bool,
     stop_heard: u32,
 }
 
@@ -141,6 +145,8 @@ impl Sending {
             repairs: VecDeque::new(),
             repair_queued: Bitmap::new(segments),
             holes: Bitmap::new(segments),
+            by_need: BinaryHeap::new(),
+            is_chosen: false,
             stop_heard: 0,
         }
     }
@@ -381,6 +387,19 @@ impl Sending {
         (bytes, new)
     }
 
+    /// As [`Sending::on_acked`], but segments that are protected may have been shown without cause.
+    pub(crate) fn on_shown(&mut self, segments: Range<u32>) -> (u64, u32) {
+        let (mut bytes, mut new) = (0, 0);
+        for segment in segments.start..segments.end.min(self.segments()) {
+            if !self.tags.is_protected(segment) {
+                let (landed, one) = self.on_acked(segment..segment + 1);
+                bytes += landed;
+                new += one;
+            }
+        }
+        (bytes, new)
+    }
+
     /// Nothing of the message is in flight any more; gives back the bytes that were.
     pub(crate) fn land_all(&mut self) -> u64 {
         if self.in_flight.ones() == 0 {
@@ -399,19 +418,32 @@ impl Sending {
 
     /// Whether the receiver may do without a segment.
     pub(crate) fn may_miss(&self, segment: u32) -> bool {
-        !self.tolerance.is_none() && !self.tags.is_protected(segment)
+        !self.tolerance.is_none() && !self.is_chosen && !self.tags.is_protected(segment)
     }
 
     /// A segment was lost: repairs it, or leaves it a hole as long as the message tolerates it.
+    /// Of too many holes those are repaired that are needed most.
     pub(crate) fn on_lost(&mut self, segment: u32) {
-        self.holes.insert(segment);
-        let tolerated = self.cut.holes_allowed(self.tolerance);
-        if self.tolerance.is_none() || self.tags.is_protected(segment) {
+        if !self.may_miss(segment) {
             self.queue_repair(segment);
-        } else if self.holes.ones() > tolerated {
-            let first = self.holes.first_one(0);
-            self.queue_repair(first);
+            return;
         }
+        if self.holes.insert(segment) {
+            let lot = Lot::of(self.source, self.id);
+            self.by_need.push((self.tags.need(lot, segment), segment));
+        }
+        let tolerated = self.cut.holes_allowed(self.tolerance);
+        while self.holes.ones() > tolerated {
+            let (_, most) = self.by_need.pop().expect("every hole was pushed");
+            if self.holes.has(most) {
+                self.queue_repair(most);
+            }
+        }
+    }
+
+    /// The receiver has chosen what it does without, and asks for all else.
+    pub(crate) fn on_chosen(&mut self) {
+        self.is_chosen = true;
     }
 
     /// Queues a segment to be sent again, unless it arrived or is queued.

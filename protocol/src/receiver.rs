@@ -3,14 +3,15 @@
 //! A message is complete when all of it is there. With holes it is complete only when it is posted
 //! and tolerates them, its sender has said "all sent", every protected segment is there, the
 //! step's budget bears the holes, and nothing of it has arrived for a gap that is longer than
-//! packets overtake each other by. So loss is accepted and never created: on a path that loses
+//! packets overtake each other by. Of more holes than that so many are accepted, once and for all,
+//! and BITMAP asks for the others; with the last of those the message is complete. So loss is accepted and never created: on a path that loses
 //! nothing, nothing is lost. Nor is what this host's own kernel dropped: while it may have made a
 //! hole, the hole is repaired.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::bitmap::Bitmap;
-use crate::budget::{Ledger, Verdict};
+use crate::budget::Ledger;
 use crate::endpoint::Settings;
 use crate::grants::{Grants, Turn};
 use crate::incoming::{Due, Echo, Receiving, State, Wants};
@@ -299,7 +300,7 @@ impl Receiver {
             let turn = incoming.turn();
             scene.grants.wait(turn, scene.place, receiving.id);
         }
-        self.complete_if_whole(at, scene);
+        self.complete_if_done(at, scene);
         self.note(at);
     }
 
@@ -464,7 +465,7 @@ impl Receiver {
             receiving.due = Due::Whole(Kind::Stop, 0);
             return None;
         }
-        let new = receiving.on_data(scene.now, header);
+        let new = receiving.on_data(scene.now, header, scene.ledger);
         let ready = scene.settings.is_worth_an_ack(receiving.unreported());
         receiving.due = match receiving.due {
             Due::Whole(kind, first) => Due::Whole(kind, first),
@@ -495,7 +496,7 @@ impl Receiver {
             posting,
         };
         self.end_gap_if_settled(at, scene.now);
-        self.complete_if_whole(at, scene);
+        self.complete_if_done(at, scene);
         Some(placement)
     }
 
@@ -523,16 +524,18 @@ impl Receiver {
         }
     }
 
-    fn complete_if_whole(&mut self, at: usize, scene: &mut Scene<'_>) {
+    /// Ends a posted message that needs nothing more.
+    fn complete_if_done(&mut self, at: usize, scene: &mut Scene<'_>) {
         let receiving = &mut self.messages[at];
-        if receiving.received.zeros() > 0 || !matches!(receiving.state, State::Posted(_)) {
+        if !receiving.needs_nothing() || !matches!(receiving.state, State::Posted(_)) {
             return;
         }
         receiving.complete(scene.now, scene.gap);
         scene.grants.settle(scene.place, receiving.settle());
+        let holes = receiving.take_holes(scene.ledger);
         let (tag, id) = (receiving.tag, receiving.id);
-        self.arrived
-            .push_back(Arrived::Complete { tag, holes: None });
+        self.counters.lost_segments += u64::from(holes.as_ref().map_or(0, Bitmap::ones));
+        self.arrived.push_back(Arrived::Complete { tag, holes });
         self.remember_complete(id);
     }
 
@@ -572,30 +575,14 @@ impl Receiver {
             }
             return;
         }
-        let missing = receiving.received.zeros();
-        let acceptable = receiving.holes_tolerable()
-            && !scene.ledger.blames_host(receiving.begun)
-            && scene
-                .ledger
-                .accept(receiving.step, missing, receiving.missing_bytes())
-                == Verdict::Accepted;
-        if !acceptable {
+        if !scene.ledger.blames_host(receiving.begun) {
+            receiving.accept_holes(scene.ledger);
+        }
+        if receiving.needs_nothing() {
+            self.complete_if_done(at, scene);
+        } else {
             receiving.ask_repair(scene.now, scene.gap);
-            return;
         }
-        let mut holes = Bitmap::new(receiving.cut.segments());
-        for segment in receiving.received.iter_zeros() {
-            holes.insert(segment);
-        }
-        receiving.complete(scene.now, scene.gap);
-        scene.grants.settle(scene.place, receiving.settle());
-        let (tag, id) = (receiving.tag, receiving.id);
-        self.counters.lost_segments += u64::from(missing);
-        self.arrived.push_back(Arrived::Complete {
-            tag,
-            holes: Some(holes),
-        });
-        self.remember_complete(id);
     }
 
     /// Whether a report may be to be sent now, and the earliest that the next report or the end of

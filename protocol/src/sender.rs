@@ -6,12 +6,15 @@
 //! packets of the same class and of higher ones only: what waits in a lower class, for as long as
 //! the higher ones have something to send, is late and not lost. What is lost is repaired
 //! at once if the message tolerates no loss, if the segment is protected, or if more is lost than
-//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP.
+//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP. A
+//! BITMAP shows what its receiver does without as if it were there; what is found lost from then on
+//! is repaired at once. What really was missing says STOP.
 //!
 //! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes: in the
 //! class of the message's data, so that the PROBE waits in queues as long as they do.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{Feedback, Limits, Window};
@@ -420,7 +423,7 @@ impl Sender {
         let sending = &mut self.messages[at];
         sending.granted = sending.granted.max(report.granted);
         self.unscheduled -= sending.release();
-        let (acked_bytes, segments) = acknowledge(sending, report, packet.bitmap);
+        let (acked_bytes, segments) = acknowledge(sending, packet);
         self.in_flight -= acked_bytes;
         let marks = report.ce.saturating_sub(sending.marks);
         sending.marks += marks;
@@ -472,6 +475,7 @@ impl Sender {
     /// echoes is lost, unless it may wait behind that one's class.
     fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
         let sending = &mut self.messages[at];
+        sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
         let missing = missing_in_window(report, packet.bitmap, segments);
         for segment in missing.iter_ones() {
@@ -583,14 +587,25 @@ fn close_of(stop: &Header, now: Instant) -> Header {
     }
 }
 
-fn acknowledge(sending: &mut Sending, report: &Report, encoded: &[u8]) -> (u64, u32) {
+/// Takes what a report shows as arrived; gives the bytes that were in flight, and how many segments
+/// are new. A BITMAP may show protected segments as done without, since its receiver does not know
+/// which they are: of these it says nothing.
+fn acknowledge(sending: &mut Sending, packet: &ReportPacket<'_>) -> (u64, u32) {
+    let (report, may_be_absent) = (&packet.report, packet.header.kind == Kind::Bitmap);
     let prefix = sending.acked.first_zero(0);
-    let (mut bytes, mut segments) = sending.on_acked(prefix..report.cumulative);
-    bitmap::decode_runs(encoded, report.bits, |at, run| {
-        let first = report.first.saturating_add(at);
-        let (landed, new) = sending.on_acked(first..first.saturating_add(run));
+    let (mut bytes, mut segments) = (0, 0);
+    let mut take = |range: Range<u32>| {
+        let (landed, new) = match may_be_absent {
+            true => sending.on_shown(range),
+            false => sending.on_acked(range),
+        };
         bytes += landed;
         segments += new;
+    };
+    take(prefix..report.cumulative);
+    bitmap::decode_runs(packet.bitmap, report.bits, |at, run| {
+        let first = report.first.saturating_add(at);
+        take(first..first.saturating_add(run));
     });
     (bytes, segments)
 }

@@ -165,8 +165,8 @@ impl LocalRank {
         self.rank
     }
 
-    /// What carries packets to the other ranks: "udp", "uring", "shm", or "shm+udp" where some
-    /// ranks share memory with this one.
+    /// What carries packets to the other ranks: "udp", "uring", "rdma", "shm", or "shm+udp" where
+    /// some ranks share memory with this one.
     pub fn wire(&self) -> &'static str {
         self.wire
     }

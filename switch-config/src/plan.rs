@@ -242,14 +242,14 @@ impl Plan {
     }
 
     fn add_alpha(&mut self, limits: &Limits) -> Result<(), PlanError> {
-        let Buffer::Shared { alpha, .. } = self.site.buffer else {
+        let Some(alpha) = self.site.buffer.alpha() else {
             return Ok(());
         };
         let Some(range) = limits.alphas.value else {
             self.note(
                 NoteKind::Warning,
                 format!(
-                    "the dynamic threshold {alpha} of shared memory is not written: {}",
+                    "the dynamic threshold {alpha} of memory is not written: {}",
                     limits.alphas.source
                 ),
             );

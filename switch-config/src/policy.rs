@@ -43,6 +43,14 @@ impl Balance {
 pub enum Buffer {
     /// Every port has this much of its own.
     PerPort(ByteCount),
+    /// Every port has this much of its own; of it a data queue may take at most `alpha` times what
+    /// is still free, so that a full low class leaves room for the higher ones.
+    Divided {
+        /// Bytes of a port.
+        bytes: ByteCount,
+        /// Dynamic threshold factor.
+        alpha: f64,
+    },
     /// All ports of a switch share `bytes`; a queue may take at most `alpha` times what is still
     /// free (Choudhury and Hahne, IEEE/ACM ToN 1998).
     Shared {
@@ -54,14 +62,22 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// What one port can hold: its own memory, or a shared one's share when it is the only busy
-    /// one.
+    /// What one port can hold: its own memory, or the share of a queue that is the only busy one
+    /// where queues have a dynamic threshold.
     pub fn port_bytes(self) -> ByteCount {
         match self {
             Self::PerPort(bytes) => bytes,
-            Self::Shared { bytes, alpha } => {
+            Self::Divided { bytes, alpha } | Self::Shared { bytes, alpha } => {
                 ByteCount::new((bytes.get() as f64 * alpha / (1.0 + alpha)) as u64)
             }
+        }
+    }
+
+    /// The dynamic threshold factor of its data queues, if they have one.
+    pub fn alpha(self) -> Option<f64> {
+        match self {
+            Self::PerPort(_) => None,
+            Self::Divided { alpha, .. } | Self::Shared { alpha, .. } => Some(alpha),
         }
     }
 }

@@ -25,7 +25,10 @@ mod library;
 mod memory;
 mod owned;
 mod receiving;
+pub mod rehearsal;
 mod sending;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::io;

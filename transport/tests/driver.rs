@@ -11,7 +11,8 @@ use gradwire_protocol::units::{Rank, Share, Span, Tag};
 use gradwire_transport::udp::Sockets;
 
 use members::{
-    LOOPBACK, Member, Message, WAIT, await_whole, job, open, pair_on, pairs, transfer, wires,
+    LOOPBACK, Member, Message, WAIT, await_whole, job, open, pair_on, pairs, pairs_of_sockets,
+    transfer, wires,
 };
 
 #[test]
@@ -116,7 +117,7 @@ fn late_packets_arrive_late_and_whole() {
 
 #[test]
 fn foreign_datagrams_are_counted_and_ignored() {
-    for members in pairs(&job(1500)) {
+    for members in pairs_of_sockets(&job(1500)) {
         #[expect(clippy::disallowed_methods, reason = "a stranger's socket")]
         let stranger = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
         for n in 0..50_u8 {

@@ -7,7 +7,8 @@
 //! latency = "1us"                  # these five are the options of `shape::options`; a key wins
 //! mtu = 4096                       # over the option of the same name in the shape
 //! framing = 66
-//! buffer = "512KiB"                # of a port, or { shared = "16MiB", alpha = 1.0 } of a switch
+//! buffer = "512KiB"                # of a port; its queues: { port = "512KiB", alpha = 1.0 };
+//!                                  # of a switch: { shared = "16MiB", alpha = 1.0 }
 //! balance = "ecmp"
 //!
 //! [rates]                          # with a shape: rates of some links
@@ -200,7 +201,7 @@ fn read_settings(root: &Section<'_>, settings: &mut Settings) -> Result<(), File
             continue;
         };
         if setting.name == "buffer" && matches!(entry.value, DeValue::Table(_)) {
-            settings.buffer = shared_buffer(&entry)?;
+            settings.buffer = buffer_table(&entry)?;
             continue;
         }
         entry.read(setting.allowed, |text| (setting.set)(settings, text))?;
@@ -208,18 +209,19 @@ fn read_settings(root: &Section<'_>, settings: &mut Settings) -> Result<(), File
     Ok(())
 }
 
-fn shared_buffer(entry: &Entry<'_>) -> Result<Buffer, FileError> {
+fn buffer_table(entry: &Entry<'_>) -> Result<Buffer, FileError> {
     let table = entry.table()?;
-    table.only(&["shared", "alpha"])?;
-    let bytes = table.required("shared", "write shared = \"16MiB\", the memory of a switch")?;
+    let (key, make): (_, fn(_, _) -> _) = match table.get("port") {
+        Some(_) => ("port", settings::divided_buffer),
+        None => ("shared", settings::shared_buffer),
+    };
+    table.only(&[key, "alpha"])?;
+    let what = "write shared = \"16MiB\", the memory of a switch, or port = \"512KiB\", of a port";
+    let bytes = table.required(key, what)?;
     let alpha = table.required("alpha", "write alpha = 1.0, the dynamic threshold factor")?;
-    let factor = alpha.read("0.001 to 1000", |text| {
-        let factor = text.parse().ok()?;
-        settings::shared_buffer("1KiB", factor).map(|_| factor)
-    })?;
-    bytes.read("\"1KiB\" to \"64GiB\"", |text| {
-        settings::shared_buffer(text, factor)
-    })
+    let factor = alpha.read("0.001 to 1000", settings::factor)?;
+    let bytes = bytes.read("\"1KiB\" to \"64GiB\"", settings::memory)?;
+    Ok(make(bytes, factor))
 }
 
 /// How values of a kind are read, and what may be written.

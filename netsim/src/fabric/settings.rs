@@ -110,10 +110,12 @@ pub(crate) const SETTINGS: [Setting; 6] = [
     },
     Setting {
         name: "buffer",
-        doc: "Packet memory: of every port, or shared by the ports of a switch with a dynamic \
-              threshold factor; 512KiB of every port by default.",
-        allowed: "1KiB to 64GiB of every port, such as 512KiB, or shared with a factor from 0.001 \
-                  to 1000, such as 16MiB*1.0",
+        doc: "Packet memory: of every port, first come, first served, or with a dynamic threshold \
+              factor for each data queue (of gradwire's switches: references keep the first); or \
+              shared by the ports of a switch, with such a factor; 512KiB of every port, first \
+              come, first served, by default.",
+        allowed: "1KiB to 64GiB of every port, such as 512KiB, or with a factor from 0.001 to \
+                  1000, such as 512KiB/port*1.0, or shared, such as 16MiB*1.0",
         set: |settings, text| {
             settings.buffer = buffer(text)?;
             Some(())
@@ -182,23 +184,37 @@ pub(crate) fn loss(text: &str) -> Option<Share> {
     (nothing || !share.is_none()).then_some(share)
 }
 
-/// Reads `512KiB`, memory of a port, or `16MiB*1.0`, memory of a switch and its threshold factor.
+/// Reads `512KiB`, memory of a port, `512KiB/port*1.0`, the same with the threshold factor of its
+/// queues, or `16MiB*1.0`, memory of a switch and its factor.
 fn buffer(text: &str) -> Option<Buffer> {
-    match text.split_once('*') {
-        Some((bytes, alpha)) => shared_buffer(bytes, alpha.trim().parse().ok()?),
-        None => Some(Buffer::PerPort(memory(text)?)),
-    }
+    let Some((bytes, alpha)) = text.split_once('*') else {
+        return Some(Buffer::PerPort(memory(text)?));
+    };
+    let alpha = factor(alpha)?;
+    Some(match bytes.trim_end().strip_suffix("/port") {
+        Some(bytes) => divided_buffer(memory(bytes)?, alpha),
+        None => shared_buffer(memory(bytes)?, alpha),
+    })
+}
+
+/// A buffer of a port whose queues have thresholds.
+pub(crate) fn divided_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
+    Buffer::Divided { bytes, alpha }
 }
 
 /// A buffer that the ports of a switch share.
-pub(crate) fn shared_buffer(bytes: &str, alpha: f64) -> Option<Buffer> {
-    let bytes = memory(bytes)?;
-    (0.001..=1000.0)
-        .contains(&alpha)
-        .then_some(Buffer::Shared { bytes, alpha })
+pub(crate) fn shared_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
+    Buffer::Shared { bytes, alpha }
 }
 
-fn memory(text: &str) -> Option<ByteCount> {
+/// Reads a dynamic threshold factor.
+pub(crate) fn factor(text: &str) -> Option<f64> {
+    let factor = text.trim().parse().ok()?;
+    (0.001..=1000.0).contains(&factor).then_some(factor)
+}
+
+/// Reads how much memory a port or a switch has.
+pub(crate) fn memory(text: &str) -> Option<ByteCount> {
     let range = ByteCount::kib(1)..=ByteCount::mib(64 << 10);
     notation::size(text).filter(|bytes| range.contains(bytes))
 }

@@ -77,7 +77,10 @@ impl Workload {
         };
         if background.layer_count == 0 {
             let last = Layer(self.layer_count.saturating_sub(1));
-            background.flows.iter_mut().for_each(|flow| flow.layer = last);
+            background
+                .flows
+                .iter_mut()
+                .for_each(|flow| flow.layer = last);
         }
         self.and(background)
     }

@@ -231,6 +231,67 @@ fn hot_ports_take_the_share_of_memory_that_their_factor_gives_them() {
     }
 }
 
+/// A low class fills its part of a port's memory, and then three hosts send so many packets each in
+/// a high class: more than the link carries, so that the low class stands still.
+fn contended(buffer: &str, packets: u32) -> Talked {
+    let shape = format!("single:14@100G,mark=off,buffer={buffer}");
+    let plan = |sender: u32| match sender {
+        0..10 => burst(Span::ZERO, 200, of_class(LOW, 13, BYTES)),
+        10..13 => {
+            let high = of_class(HIGH, 13, BYTES);
+            burst(Span::from_micros(30), packets, high)
+        }
+        _ => Vec::new(),
+    };
+    let plans = (0..14).map(plan).collect();
+    talk(&fabric(&shape), &policy(None), plans)
+}
+
+/// Choudhury and Hahne, IEEE/ACM ToN 1998, section III, for classes: the first takes
+/// alpha / (1 + alpha) of the memory B, and one above it, while the first stands still, as much of
+/// what is left: together B (1 - 1 / (1 + alpha)^2).
+#[test]
+fn a_low_class_leaves_a_higher_one_its_share_of_a_ports_memory() {
+    let memory = 1 << 20;
+    for alpha in [0.5, 1.0, 2.0, 8.0] {
+        let talked = contended(&format!("1MiB/port*{alpha}"), 400);
+        let peak = talked.port_to(13).record.peak as f64;
+        let expected = f64::from(memory) * (1.0 - 1.0 / (1.0 + alpha) / (1.0 + alpha));
+        let off = (peak - expected).abs();
+        assert!(
+            off < 3.0 * f64::from(BYTES),
+            "{alpha}: {peak} of {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_burst_of_a_high_class_finds_room_only_where_queues_have_thresholds() {
+    for (buffer, finds_room) in [("1MiB", false), ("1MiB/port*1", true)] {
+        let talked = contended(buffer, 20);
+        let dropped = talked.port_to(13).record.classes[1].dropped_full;
+        assert_eq!(dropped == 0, finds_room, "{buffer}: {dropped} dropped");
+    }
+}
+
+#[test]
+fn one_class_alone_holds_the_share_of_a_ports_memory_that_its_factor_gives() {
+    let memory = 1 << 20;
+    for alpha in [0.25, 0.5, 1.0, 2.0, 8.0] {
+        let shape = format!("single:12@100G,mark=off,buffer=1MiB/port*{alpha}");
+        let plan = |sender: u32| match sender {
+            0..10 => burst(Span::ZERO, 400, packet(11, BYTES)),
+            _ => Vec::new(),
+        };
+        let talked = talk(&fabric(&shape), &policy(None), (0..12).map(plan).collect());
+        let record = &talked.port_to(11).record;
+        let expected = f64::from(memory) * alpha / (1.0 + alpha);
+        let off = (record.peak as f64 - expected).abs();
+        assert!(off < 2.0 * f64::from(BYTES), "{alpha}: {}", record.peak);
+        assert!(record.classes[1].dropped_full > 0);
+    }
+}
+
 #[test]
 fn a_port_with_memory_of_its_own_drops_what_does_not_fit() {
     let plans = vec![

@@ -172,6 +172,19 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
             "line 2: [buffer] has no `alpha`; write alpha = 1.0, the dynamic threshold factor",
         ),
         (
+            shaped("buffer = { port = \"1MiB\", shared = \"16MiB\", alpha = 1 }"),
+            "line 2: unknown key `shared` in [buffer]; known keys are port, alpha",
+        ),
+        (
+            shaped("buffer = { port = \"1MiB\", alpha = 0 }"),
+            "line 2: alpha = 0: allowed are 0.001 to 1000",
+        ),
+        (
+            shaped("buffer = \"1MiB/port*0\""),
+            "line 2: buffer = \"1MiB/port*0\": allowed are 1KiB to 64GiB of every port, such as 512KiB, \
+             or with a factor from 0.001 to 1000, such as 512KiB/port*1.0, or shared, such as 16MiB*1.0",
+        ),
+        (
             shaped("[[link]]\nends = [\"host 0\", \"edge 0\"]"),
             "line 2: `link` cannot stand beside `shape`: describe the fabric by one of them",
         ),

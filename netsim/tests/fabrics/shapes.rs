@@ -91,6 +91,11 @@ fn options_stand_behind_the_size_or_the_rate() {
         alpha: 0.5,
     };
     assert_eq!(fabric.buffer, shared);
+    let divided = Buffer::Divided {
+        bytes: ByteCount::kib(512),
+        alpha: 2.0,
+    };
+    assert_eq!(shape("single:4@100G,buffer=512KiB/port*2").buffer, divided);
     let spine = fabric.links.last().expect("there are links");
     assert_eq!(
         (spine.rate, spine.latency),

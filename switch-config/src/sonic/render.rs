@@ -117,7 +117,7 @@ fn buffers(plan: &Plan, root: &mut Value) {
     };
     let ports = plan.site.ports.len() as u64;
     let bytes = match plan.site.buffer {
-        Buffer::PerPort(bytes) => bytes.get() * ports,
+        Buffer::PerPort(bytes) | Buffer::Divided { bytes, .. } => bytes.get() * ports,
         Buffer::Shared { bytes, .. } => bytes.get(),
     };
     let pool = json!({"type": "egress", "mode": "dynamic", "size": bytes.to_string()});

@@ -4,6 +4,8 @@
 //! and offsets below are those of 64-bit systems, and are checked while this is compiled. Posting
 //! and polling are no symbols of the library: each open device has a table of its provider's own.
 
+#![expect(unsafe_code, reason = "requests point to each other")]
+
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 
@@ -124,7 +126,7 @@ pub(super) struct GidEntry {
 
 /// A part of memory (`ibv_sge`).
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) address: u64,
     pub(super) length: u32,
@@ -133,7 +135,7 @@ pub(super) struct Part {
 
 /// What is to be sent (`ibv_send_wr`), as a datagram.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Send {
     pub(super) id: u64,
     pub(super) next: *mut Self,
@@ -241,6 +243,9 @@ pub(super) struct Event {
     pub(super) element: u64,
     pub(super) kind: u32,
 }
+
+// SAFETY: a request is only a description; what it points to is looked at while it is posted.
+unsafe impl std::marker::Send for Send {}
 
 impl Part {
     /// No memory.

@@ -151,6 +151,33 @@ impl Device {
     }
 }
 
+/// Why a device cannot be opened. The library looks in a second place when it may not open a file,
+/// and then says that there is none.
+fn not_opened(device: &str, source: io::Error) -> RdmaError {
+    let device = device.to_owned();
+    let is_forbidden = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+    let is_missing = source.raw_os_error() == Some(libc::ENOENT);
+    if is_forbidden || is_missing && has_forbidden_files() {
+        return RdmaError::NoPermission { device, source };
+    }
+    match is_missing {
+        true => RdmaError::NoFile { device, source },
+        false => failed((&device, "opening it"), source),
+    }
+}
+
+/// Whether there are files of devices that this process may not write.
+fn has_forbidden_files() -> bool {
+    let folder = std::fs::read_dir("/dev/infiniband");
+    let files = folder.into_iter().flatten().flatten();
+    files
+        .filter(|file| file.file_name().as_encoded_bytes().starts_with(b"uverbs"))
+        .any(|file| {
+            let opened = std::fs::OpenOptions::new().write(true).open(file.path());
+            opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        })
+}
+
 fn failed((device, what): (&str, &'static str), source: io::Error) -> RdmaError {
     RdmaError::Verb {
         device: device.to_owned(),
@@ -229,13 +256,7 @@ impl Candidate {
         let (library, name) = (list.library, list.name(index));
         // SAFETY: the device is of the list, which is there.
         let open = unsafe { Owned::new((library.open)(list.device(index)), library.close) };
-        let open = open.map_err(|source| match source.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => RdmaError::NoPermission {
-                device: name.clone(),
-                source,
-            },
-            _ => failed((&name, "opening it"), source),
-        })?;
+        let open = open.map_err(|source| not_opened(&name, source))?;
         // SAFETY: all-zero limits are valid, and the library writes no more than these.
         let mut limits: DeviceLimits = unsafe { std::mem::zeroed() };
         // SAFETY: as said.
@@ -414,7 +435,8 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-fn shown(gid: Ipv6Addr) -> String {
+/// A GID as people write it.
+pub(super) fn shown(gid: Ipv6Addr) -> String {
     gid.to_ipv4_mapped()
         .map_or_else(|| gid.to_string(), |address| address.to_string())
 }

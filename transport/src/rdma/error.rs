@@ -56,6 +56,17 @@ pub enum RdmaError {
         /// What the system said.
         source: io::Error,
     },
+    /// Its file is missing.
+    #[error(
+        "RDMA device {device} cannot be opened ({source}): there is no /dev/infiniband/uverbs* for \
+         it; `modprobe ib_uverbs`, or start the container with `--device /dev/infiniband`"
+    )]
+    NoFile {
+        /// The device.
+        device: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// No device has the rank's address.
     #[error(
         "no RDMA device has the address {address} as a RoCE v2 GID: there are {there}; bind the \
@@ -156,6 +167,22 @@ pub enum RdmaError {
         device: String,
         /// Why, and what helps.
         cause: String,
+    },
+    /// No packet gets from one GID to the other.
+    #[error(
+        "RDMA device {device} has no way from its GID {from} to a peer's {to} ({source}): both must \
+         be IPv4, or both IPv6, and one must reach the other; look at `ip route get`, and choose \
+         others by transport.rdma_gid or the rank's address"
+    )]
+    NoWay {
+        /// The device.
+        device: String,
+        /// The own GID.
+        from: String,
+        /// The peer's.
+        to: String,
+        /// What the system said.
+        source: io::Error,
     },
     /// A verb failed.
     #[error(

@@ -279,14 +279,15 @@ pub(super) fn completion_queue(
 
 /// Appends at most `most` completions; how many there were.
 pub(super) fn poll(cq: &Owned<Cq>, into: &mut Vec<Completion>, most: usize) -> io::Result<usize> {
-    let before = into.len();
-    into.resize(before + most, Completion::default());
-    let (raw, out) = (cq.raw(), into[before..].as_mut_ptr());
+    into.reserve(most);
+    let (raw, out) = (cq.raw(), into.spare_capacity_mut().as_mut_ptr());
     // SAFETY: the queue lives, and there is room for `most`.
-    let polled = unsafe { ((*(*raw).device).poll_cq)(raw, most as c_int, out) };
+    let polled = unsafe { ((*(*raw).device).poll_cq)(raw, most as c_int, out.cast()) };
     let count = usize::try_from(polled).map(|count| count.min(most));
-    into.truncate(before + count.unwrap_or(0));
-    count.map_err(|_| io::Error::other(format!("polling gave {polled}")))
+    let count = count.map_err(|_| io::Error::other(format!("polling gave {polled}")))?;
+    // SAFETY: so many were written.
+    unsafe { into.set_len(into.len() + count) };
+    Ok(count)
 }
 
 /// Asks for a notice of the next completion.

@@ -16,7 +16,7 @@ use super::abi::{
     CHANGE_PLACE, CHANGE_SEND_NUMBER, CHANGE_STATE, Channel, Completion, Cq, Handle, KIND_DATAGRAM,
     Part, Qp, QpChange, QpWish, SEND_INLINE, SEND_SIGNALLED, STATES, Send, Way,
 };
-use super::device::{Device, Link, checked, nothing};
+use super::device::{Device, Link, checked, nothing, shown};
 use super::error::RdmaError;
 use super::memory::Registered;
 use super::owned::Owned;
@@ -47,6 +47,9 @@ pub(super) struct Sending {
     memory: Registered,
     stride: usize,
     ended: Vec<Completion>,
+    /// Room for a list.
+    requests: Vec<Send>,
+    parts: Vec<Part>,
     pub(super) tally: Tally,
 }
 
@@ -110,6 +113,8 @@ impl Sending {
             memory,
             stride,
             ended: Vec::with_capacity(POLLED),
+            requests: vec![Send::EMPTY; CHAIN],
+            parts: vec![Part::NONE; CHAIN],
             tally: Tally::default(),
         })
     }
@@ -165,8 +170,7 @@ impl Sending {
     ) -> Result<usize, RdmaError> {
         let count = run.len();
         let key = self.memory.key();
-        let mut parts = [Part::NONE; CHAIN];
-        let mut requests = [Send::EMPTY; CHAIN];
+        let (requests, parts) = (&mut self.requests[..count], &mut self.parts[..count]);
         let path = &mut self.paths[index];
         for (at, packet) in run.enumerate() {
             let number = path.posted + at as u64;
@@ -197,8 +201,8 @@ impl Sending {
                 ..Send::EMPTY
             };
         }
-        let (requests, mut failed) = (&mut requests[..count], nothing());
-        link(requests, &mut parts);
+        let mut failed = nothing();
+        link(requests, parts);
         // SAFETY: the list ends after `count` requests, and all of it lives until the call returns;
         // the places live as long as the queue pair.
         let code = unsafe {
@@ -275,7 +279,12 @@ impl Sending {
             let raw = (device.library.make_handle)(device.domain(), &raw mut way);
             Owned::new(raw, device.library.end_handle)
         };
-        let handle = handle.map_err(|source| device.failed("making an address handle", source))?;
+        let handle = handle.map_err(|source| RdmaError::NoWay {
+            device: device.name.clone(),
+            from: shown(place.gid),
+            to: shown(route.gid),
+            source,
+        })?;
         let raw = handle.raw();
         self.handles.insert(route, handle);
         Ok(raw)

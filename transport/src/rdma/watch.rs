@@ -3,10 +3,14 @@
 //! A port that is down may come back, as when a cable is moved, and what is lost meanwhile is
 //! repaired; after half of the time after which peers give this rank up it fails by itself, since
 //! then it can still say why.
+//!
+//! A driver that cannot take a device away from who uses it, as that of Soft-RoCE, tells nobody and
+//! waits until they have closed it; but the device has then left `/sys/dev/char`.
 #![expect(unsafe_code, reason = "events are C structures")]
 
 use std::io;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gradwire_protocol::units::Span;
@@ -19,10 +23,16 @@ use super::receiving::unblocked;
 /// Looks for packets between two looks at the device.
 const LOOKS: u32 = 4096;
 
+/// Time between two looks at the list of devices.
+const LIST_EVERY: Duration = Duration::from_millis(100);
+
 /// What is known about a device in use.
 #[derive(Debug)]
 pub(super) struct Watch {
     fd: RawFd,
+    /// Where it is listed, where that is known.
+    listed: Option<PathBuf>,
+    listed_at: Option<Instant>,
     looks: u32,
     down: Option<Instant>,
     patience: Duration,
@@ -34,12 +44,22 @@ impl Watch {
         // SAFETY: the device is open, and its descriptor does not change.
         let fd = unsafe { (*device.raw()).async_fd };
         unblocked(fd).map_err(|source| device.failed("waiting for its events", source))?;
+        // SAFETY: as above.
+        let listed = place_in_list(unsafe { (*device.raw()).command_fd });
         Ok(Self {
             fd,
+            listed: listed.filter(|place| place.exists()),
+            listed_at: None,
             looks: 0,
             down: None,
             patience: Duration::from_nanos(peer_timeout.as_nanos() / 2),
         })
+    }
+
+    /// Lets a port be down for that long.
+    #[cfg(test)]
+    pub(super) fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// What can be read when something has happened.
@@ -63,6 +83,11 @@ impl Watch {
     )]
     pub(super) fn look(&mut self, device: &Device) -> Result<(), RdmaError> {
         let has_changed = self.take_events(device)?;
+        let now = Instant::now();
+        if self.listed_at.is_none_or(|at| now - at > LIST_EVERY) {
+            self.listed_at = Some(now);
+            self.look_at_the_list(device)?;
+        }
         if !has_changed && self.down.is_none() {
             return Ok(());
         }
@@ -70,8 +95,8 @@ impl Watch {
             self.down = None;
             return Ok(());
         }
-        let since = *self.down.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.patience {
+        let since = *self.down.get_or_insert(now);
+        if now - since < self.patience {
             return Ok(());
         }
         Err(RdmaError::PortLost {
@@ -79,6 +104,16 @@ impl Watch {
             port: device.place.port,
             waited_ms: self.patience.as_millis() as u64,
         })
+    }
+
+    fn look_at_the_list(&self, device: &Device) -> Result<(), RdmaError> {
+        match &self.listed {
+            Some(place) if !place.exists() => Err(RdmaError::DeviceGone {
+                device: device.name.clone(),
+                sign: format!("{} is no more", place.display()),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether there were events; some are the end.
@@ -113,5 +148,34 @@ impl Watch {
             };
             return Err(gone(sign.to_owned()));
         }
+    }
+}
+
+/// Where the system lists the device behind a descriptor.
+fn place_in_list(fd: RawFd) -> Option<PathBuf> {
+    // SAFETY: all-zero is a valid answer, and the call writes no more than it.
+    let (code, found) = unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &raw mut found), found)
+    };
+    let is_device = code == 0 && found.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    let (major, minor) = (libc::major(found.st_rdev), libc::minor(found.st_rdev));
+    is_device.then(|| PathBuf::from(format!("/sys/dev/char/{major}:{minor}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn devices_are_listed_and_files_are_not() {
+        let null = std::fs::File::open("/dev/null").expect("every Linux has it");
+        let place = place_in_list(null.as_raw_fd());
+        assert_eq!(place, Some(PathBuf::from("/sys/dev/char/1:3")));
+        let status = std::fs::File::open("/proc/self/status").expect("every Linux has it");
+        assert_eq!(place_in_list(status.as_raw_fd()), None);
+        assert_eq!(place_in_list(-1), None);
     }
 }

@@ -18,6 +18,7 @@ use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
+use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::uring;
@@ -44,7 +45,13 @@ pub(crate) fn open(wire: Wire, address: IpAddr, entropies: u8) -> Result<Wires, 
         entropies,
         ..Transport::default()
     };
-    Wires::open(&transport, address, Rank(0))
+    match wire {
+        Wire::Rdma => {
+            let device = rehearsal::open(&transport, Rank(0))?;
+            Ok(Wires::Rdma(Box::new(device)))
+        }
+        _ => Wires::open(&transport, address, Rank(0)),
+    }
 }
 
 /// Those of addresses that are UDP sockets.
@@ -131,9 +138,21 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
     })
 }
 
-/// A pair for each kind of wire, one after the other.
+/// A pair for each kind of wire, one after the other. The RDMA device is one of this process, and
+/// takes no larger packets than most.
 pub(crate) fn pairs(job: &Job) -> impl Iterator<Item = [Member; 2]> {
-    wires().into_iter().map(|wire| {
+    let fits = matches!(job.transport.mtu, Mtu::Bytes(..=4144));
+    let rdma = fits.then_some(Wire::Rdma);
+    pairs_by(job, wires().into_iter().chain(rdma))
+}
+
+/// A pair for each kind of UDP sockets, one after the other.
+pub(crate) fn pairs_of_sockets(job: &Job) -> impl Iterator<Item = [Member; 2]> {
+    pairs_by(job, wires().into_iter())
+}
+
+fn pairs_by(job: &Job, wires: impl Iterator<Item = Wire>) -> impl Iterator<Item = [Member; 2]> {
+    wires.map(|wire| {
         let mut job = job.clone();
         job.transport.wire = wire;
         pair_on(LOOPBACK, &job, |_| ())

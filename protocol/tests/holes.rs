@@ -1,0 +1,320 @@
+//! Which holes a receiver accepts when a message has more than it tolerates, and what it asks for.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use gradwire_protocol::bitmap::{Bitmap, decode_runs};
+use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::priority::Shape;
+use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::units::{
+    ByteCount, Instant, JobId, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+};
+use gradwire_protocol::wire::{Header, Kind, Report};
+
+const SEGMENTS: u32 = 300;
+const TAG: Tag = Tag::new(0, 1, 0);
+
+fn share(value: f64) -> Share {
+    Share::new(value).expect("a share")
+}
+
+fn job() -> Job {
+    let mut job = Job::default();
+    job.transport.initial_window = ByteCount::mib(1);
+    job.transport.window = ByteCount::mib(1);
+    job.transport.unscheduled = ByteCount::mib(1);
+    job
+}
+
+fn endpoint(rank: u16, job: &Job) -> Endpoint {
+    let identity = Identity {
+        rank: Rank(rank),
+        world_size: 2,
+        job: JobId(1),
+        epoch: 0,
+    };
+    Endpoint::new(identity, job, 1)
+}
+
+/// One message of [`SEGMENTS`] from rank 0 to rank 1, and what was seen of it on the way.
+struct Transfer {
+    ends: [Endpoint; 2],
+    now: Instant,
+    protected: Bitmap,
+    /// How often each segment was sent.
+    sent: Vec<u32>,
+    /// What each BITMAP showed as arrived, as far as it reached.
+    shown: Vec<Vec<(u32, bool)>>,
+    holes: Option<Option<Bitmap>>,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fate {
+    Comes,
+    IsLost,
+}
+
+impl Transfer {
+    fn new(job: &Job, tolerance: Share, magnitudes: Vec<Magnitude>) -> Self {
+        let mut ends = [endpoint(0, job), endpoint(1, job)];
+        let bytes = SEGMENTS * ends[0].segment_bytes();
+        let shape = Shape {
+            segments: SEGMENTS,
+            layer_count: 0,
+        };
+        let tags = ends[0].settings().policy.lossy(shape, &[], magnitudes);
+        let mut protected = Bitmap::new(SEGMENTS);
+        for segment in (0..SEGMENTS).filter(|&segment| tags.is_protected(segment)) {
+            protected.insert(segment);
+        }
+        let incoming = Incoming {
+            tag: TAG,
+            signature: Signature::NONE,
+            step: Step(1),
+            bytes,
+            tolerance,
+            urgency: None,
+        };
+        let outgoing = Outgoing {
+            tag: TAG,
+            signature: Signature::NONE,
+            step: Step(1),
+            bytes,
+            tolerance,
+            contributors: 1,
+            tags,
+        };
+        ends[1].expect(Instant::START, Rank(0), incoming);
+        ends[0].send(Instant::START, Rank(1), outgoing);
+        Self {
+            ends,
+            now: Instant::START,
+            protected,
+            sent: vec![0; SEGMENTS as usize],
+            shown: Vec::new(),
+            holes: None,
+        }
+    }
+
+    /// Goes on until the sender has heard that the message is complete; gives the holes.
+    fn finish(&mut self, mut fate: impl FnMut(&Self, &Header) -> Fate) -> Bitmap {
+        for _ in 0..100_000 {
+            self.turn(&mut fate);
+            let told = std::iter::from_fn(|| self.ends[0].poll_event());
+            let missing = told.filter_map(|event| match event {
+                Event::Sent { missing, .. } => Some(missing),
+                _ => None,
+            });
+            if let Some(missing) = missing.last() {
+                let holes = self.holes.take().expect("it is complete before it is sent");
+                assert_eq!(holes, missing, "both ends know of the same holes");
+                let total = self.ends[1].ledger().total();
+                assert_eq!(total.reserved_bytes, 0);
+                let holes = holes.unwrap_or_else(|| Bitmap::new(SEGMENTS));
+                assert_eq!(total.lost_segments, u64::from(holes.ones()));
+                return holes;
+            }
+        }
+        panic!("the message never ends");
+    }
+
+    /// A tenth of a millisecond: what either end has to say reaches the other or is lost.
+    fn turn(&mut self, fate: &mut impl FnMut(&Self, &Header) -> Fate) {
+        self.now = self.now + Span::from_micros(100);
+        for from in 0..2 {
+            for (header, body) in self.said_by(from) {
+                if fate(self, &header) == Fate::Comes {
+                    self.bring(1 - from, header, &body);
+                }
+            }
+            self.ends[from].handle_timeout(self.now);
+        }
+        while let Some(event) = self.ends[1].poll_event() {
+            if let Event::Received { holes, .. } = event {
+                self.holes = Some(holes);
+            }
+        }
+    }
+
+    fn bring(&mut self, to: usize, header: Header, body: &[u8]) {
+        let payload = match header.kind {
+            Kind::Data => Payload::Length(header.length.into()),
+            _ => Payload::Bytes(body),
+        };
+        let datagram = Datagram {
+            header,
+            payload,
+            ecn: Ecn::Ect,
+        };
+        self.ends[to].accept(self.now, &datagram);
+    }
+
+    fn said_by(&mut self, from: usize) -> Vec<(Header, Vec<u8>)> {
+        let mut said = Vec::new();
+        while let Some(transmit) = self.ends[from].poll_transmit(self.now) {
+            for index in 0..transmit.packets() {
+                let header = transmit.header(index);
+                let body = match header.kind {
+                    Kind::Data => Vec::new(),
+                    _ => (transmit.payload(&header).bytes()).map_or_else(Vec::new, <[u8]>::to_vec),
+                };
+                said.push((header, body));
+            }
+        }
+        for (header, body) in &said {
+            match header.kind {
+                Kind::Data => self.sent[header.segment as usize] += 1,
+                Kind::Bitmap => self.shown.push(shown(body)),
+                _ => {}
+            }
+        }
+        said
+    }
+}
+
+/// Which segments a BITMAP shows, and whether as arrived.
+fn shown(body: &[u8]) -> Vec<(u32, bool)> {
+    let (report, encoded) = Report::decode(body).expect("made by an endpoint");
+    let mut arrived = Bitmap::new(SEGMENTS);
+    arrived.insert_range(0..report.cumulative);
+    decode_runs(encoded, report.bits, |at, run| {
+        arrived.insert_range(report.first + at..report.first + at + run);
+    });
+    let end = report.first + report.bits;
+    let seen = (0..report.cumulative).chain(report.first..end);
+    seen.map(|segment| (segment, arrived.has(segment)))
+        .collect()
+}
+
+fn allowed(tolerance: f64) -> u32 {
+    (f64::from(SEGMENTS) * tolerance + 1e-6) as u32
+}
+
+#[test]
+fn of_too_many_holes_the_excess_is_repaired_once_and_the_rest_not_at_all() {
+    for tolerance in [0.01, 0.033, 0.1, 0.3] {
+        let mut transfer = Transfer::new(&job(), share(tolerance), Vec::new());
+        // Every second segment is lost once, and every ACK: only BITMAP tells the sender.
+        let mut lost = 0;
+        let holes = transfer.finish(|transfer, header| {
+            let first = header.kind == Kind::Data && transfer.sent[header.segment as usize] == 1;
+            let is_lost = header.kind == Kind::Ack || (first && header.segment % 2 == 1);
+            lost += u32::from(is_lost && first);
+            if is_lost { Fate::IsLost } else { Fate::Comes }
+        });
+        assert_eq!((lost, holes.ones()), (SEGMENTS / 2, allowed(tolerance)));
+        for (segment, &times) in (0..).zip(&transfer.sent) {
+            let repaired = segment % 2 == 1 && !holes.has(segment);
+            assert_eq!(times, 1 + u32::from(repaired), "segment {segment}");
+        }
+        assert_eq!(transfer.shown.len(), 1, "it asks once");
+    }
+}
+
+/// A message that both ends say much of in vain; gives its holes.
+fn under_heavy_loss(seed: u64, tolerance: f64, magnitudes: Vec<Magnitude>) -> u32 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let rate = rng.random_range(0.3..0.7);
+    let mut transfer = Transfer::new(&job(), share(tolerance), magnitudes);
+    let holes = transfer.finish(|_, _| match rng.random_bool(rate) {
+        true => Fate::IsLost,
+        false => Fate::Comes,
+    });
+    assert!(holes.ones() <= allowed(tolerance), "seed {seed}");
+    let protected = |hole| transfer.protected.has(hole);
+    assert!(!holes.iter_ones().any(protected), "seed {seed}");
+    let mut arrived = Bitmap::new(SEGMENTS);
+    for (segment, has_arrived) in transfer.shown.into_iter().flatten() {
+        assert!(
+            has_arrived || !arrived.has(segment),
+            "seed {seed}: {segment} was done without and is asked for"
+        );
+        if has_arrived {
+            arrived.insert(segment);
+        }
+    }
+    holes.ones()
+}
+
+#[test]
+fn heavy_loss_is_accepted_up_to_the_tolerance_and_never_asked_for_again() {
+    for seed in 0..40 {
+        let tolerance = [0.0, 0.01, 0.033, 0.1][seed as usize % 4];
+        let holes = under_heavy_loss(seed, tolerance, Vec::new());
+        assert_eq!(holes, allowed(tolerance), "seed {seed}");
+    }
+}
+
+#[test]
+fn protected_segments_always_come_and_cost_little_of_what_may_be_lost() {
+    let (mut holes, mut most) = (0, 0);
+    for seed in 0..40 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let magnitudes = (0..SEGMENTS).map(|_| Magnitude(rng.random())).collect();
+        holes += under_heavy_loss(seed, 0.1, magnitudes);
+        most += allowed(0.1);
+    }
+    assert!(holes * 10 >= most * 9, "{holes} of {most}");
+}
+
+#[test]
+fn of_what_is_lost_the_largest_magnitudes_are_repaired() {
+    let magnitudes: Vec<_> = (0..SEGMENTS)
+        .map(|n| Magnitude((n * 7 % 251) as u8))
+        .collect();
+    let mut transfer = Transfer::new(&job(), share(0.1), magnitudes.clone());
+    let lost = |segment: u32| segment.is_multiple_of(3);
+    let holes = transfer.finish(|transfer, header| {
+        let first = header.kind == Kind::Data && transfer.sent[header.segment as usize] == 1;
+        match first && lost(header.segment) {
+            true => Fate::IsLost,
+            false => Fate::Comes,
+        }
+    });
+    assert_eq!(holes.ones(), allowed(0.1));
+    let of = |segment: u32| magnitudes[segment as usize];
+    let largest = holes.iter_ones().map(of).max().expect("there are holes");
+    let repaired = (0..SEGMENTS).filter(|&segment| lost(segment) && !holes.has(segment));
+    let smallest = repaired.map(of).min().expect("there are repairs");
+    assert!(largest <= smallest, "{largest:?} {smallest:?}");
+}
+
+#[test]
+fn what_was_accepted_and_arrives_before_the_repairs_is_no_hole() {
+    let mut transfer = Transfer::new(&job(), share(0.1), Vec::new());
+    let mut kept: Vec<Header> = Vec::new();
+    // The last 60 are late and every ACK is lost, so that 30 are accepted and 30 asked for.
+    for _ in 0..1000 {
+        transfer.turn(&mut |_, header| match header.kind {
+            Kind::Ack => Fate::IsLost,
+            Kind::Data if header.segment >= SEGMENTS - 60 => {
+                kept.push(*header);
+                Fate::IsLost
+            }
+            _ => Fate::Comes,
+        });
+        if !transfer.shown.is_empty() {
+            break;
+        }
+    }
+    let reserved = transfer.ends[1].ledger().total().reserved_bytes;
+    let segment_bytes = u64::from(transfer.ends[0].segment_bytes());
+    assert_eq!(reserved, 30 * segment_bytes);
+    let asked: Vec<u32> = (transfer.shown[0].iter())
+        .filter_map(|&(segment, arrived)| (!arrived).then_some(segment))
+        .collect();
+    assert_eq!(asked.len(), 30);
+    let accepted = |header: &&Header| !asked.contains(&header.segment);
+    for late in kept.iter().filter(accepted).take(12) {
+        transfer.bring(1, *late, &[]);
+    }
+    let reserved = transfer.ends[1].ledger().total().reserved_bytes;
+    assert_eq!(reserved, 18 * segment_bytes);
+    let holes = transfer.finish(|_, _| Fate::Comes);
+    assert_eq!(holes.ones(), 18);
+}
