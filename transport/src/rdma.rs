@@ -58,7 +58,7 @@ use watch::Watch;
 
 /// Which of the descriptors stands for packets; the other one tells of the device.
 const PACKETS: usize = 0;
-/// What a job's MTU counts besides a packet: IPv6 and UDP headers (`segment_bytes` of the protocol).
+/// What a job's MTU counts besides a packet: IPv6 and UDP headers, as `segment_bytes` says.
 const IP_AND_UDP_BYTES: u32 = 48;
 
 /// A rank's queue pairs.

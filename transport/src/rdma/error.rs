@@ -116,8 +116,8 @@ pub enum RdmaError {
     /// The port went down, and stayed so.
     #[error(
         "port {port} of RDMA device {device} went down and did not come back within \
-         {waited_ms} ms: `ip link set up` its network interface (`rdma link` names it), and look at \
-         cable and switch"
+         {waited_ms} ms: `ip link set up` its network interface (`rdma link` names it), and look \
+         at cable and switch"
     )]
     PortLost {
         /// The device.
@@ -170,9 +170,9 @@ pub enum RdmaError {
     },
     /// No packet gets from one GID to the other.
     #[error(
-        "RDMA device {device} has no way from its GID {from} to a peer's {to} ({source}): both must \
-         be IPv4, or both IPv6, and one must reach the other; look at `ip route get`, and choose \
-         others by transport.rdma_gid or the rank's address"
+        "RDMA device {device} has no way from its GID {from} to a peer's {to} ({source}): both \
+         must be IPv4, or both IPv6, and one must reach the other; look at `ip route get`, and \
+         choose others by transport.rdma_gid or the rank's address"
     )]
     NoWay {
         /// The device.
