@@ -172,7 +172,7 @@ run() {
         -serial stdio -serial file:"$scratch/out.tar" \
         -kernel "$PLACE"/kernel/boot/vmlinuz-* -initrd "$scratch/initramfs" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr ipv6.disable=1" \
-        </dev/null 2>&1 | tr -d '\r' | tee "$scratch/console" || true
+        </dev/null 2>&1 | sed -u 's/\r//g' | tee "$scratch/console" || true
     grep -q BOOTED "$scratch/console" ||
         cannot "QEMU starts no guest: $(tail -n 1 "$scratch/console")"
     tar -x -f "$scratch/out.tar" -C "$out" || true

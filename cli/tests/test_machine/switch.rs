@@ -45,16 +45,16 @@ fn kinds(report: &Value) -> Vec<Kind> {
 
 /// What a queue of the switch counted during a run.
 #[derive(Debug, Default, Eq, PartialEq)]
-struct Queue {
-    sent: u64,
-    marked: u64,
-    early: u64,
-    full: u64,
+pub(crate) struct Queue {
+    pub(crate) sent: u64,
+    pub(crate) marked: u64,
+    pub(crate) early: u64,
+    pub(crate) full: u64,
 }
 
 /// Control and the classes, in the order of the job: of each the counts after a run less those
 /// before.
-fn queues(out: &Path, run: &str) -> Vec<Queue> {
+pub(crate) fn queues(out: &Path, run: &str) -> Vec<Queue> {
     let [before, after] =
         ["before", "after"].map(|when| leaves(out, &format!("{run}-{when}.json")));
     let counts = before.iter().zip(&after).map(|(before, after)| {
