@@ -73,8 +73,8 @@ test-python: $(VENV)/gradwire.stamp  ## the Python tests
 	$(BIN)/python -m pytest
 
 .PHONY: test-vm
-test-vm:  ## the rendered tc on a Linux in QEMU, beside the simulator; a part of the slow tests
-	$(say) 'test: a switch in the test machine'
+test-vm:  ## the rendered tc, and RDMA, on a Linux in QEMU; a part of the slow tests
+	$(say) 'test: a switch and RDMA devices in the test machine'
 	GRADWIRE_SLOW=1 cargo test -p gradwire-cli --locked --test test_machine -- --nocapture
 
 .PHONY: test-torch

@@ -347,7 +347,7 @@ pub struct JobOptions {
     /// Largest IP packet in bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=65_535), value_name = "BYTES")]
     pub mtu: Option<u32>,
-    /// What carries packets: auto, udp, uring or shm.
+    /// What carries packets: auto, udp, uring, shm or rdma.
     #[arg(long, value_name = "WIRE")]
     pub wire: Option<String>,
     /// Protection of packets: aead or none.
@@ -394,6 +394,13 @@ pub struct Rank {
     /// How many all-reduces, the same on all ranks.
     #[arg(long, default_value_t = 1_000, value_name = "COUNT")]
     pub iterations: u32,
+    /// What this rank contributes, 32-bit floats: one all-reduce of them instead of those of a
+    /// pattern. Files of all ranks have the same size.
+    #[arg(long, requires = "result", conflicts_with_all = ["bytes", "iterations"], value_name = "FILE")]
+    pub tensor: Option<PathBuf>,
+    /// Where the sum of the ranks' tensors is written.
+    #[arg(long, requires = "tensor", value_name = "FILE")]
+    pub result: Option<PathBuf>,
     /// How long to wait for the other ranks.
     #[arg(long, default_value = "30s", value_parser = span, value_name = "SPAN")]
     pub join_timeout: Span,

@@ -1,7 +1,7 @@
 //! `gradwire doctor`: what this host and the paths to others lack for a job, what each missing
 //! thing costs, and the command that mends it.
 //!
-//! Start here: [`mod@host`] with [`machine`], and [`pair`] with [`traffic`], judge what
+//! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge what
 //! `gradwire_transport::probe` measures, as findings of [`finding`]; [`mod@job`] lets all
 //! ranks of a job check each other; [`mod@print`] shows it.
 
@@ -11,6 +11,7 @@ pub mod job;
 pub mod machine;
 pub mod pair;
 pub mod print;
+pub mod rdma;
 pub mod traffic;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

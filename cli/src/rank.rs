@@ -1,5 +1,6 @@
 //! `gradwire rank`: one rank in the foreground, for trying a job on several hosts.
 
+use std::path::Path;
 use std::time::Duration;
 
 use gradwire_protocol::units;
@@ -40,25 +41,24 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
     )?;
     println!("{}", json!({ "rank": options.rank, "joined": world }));
     let mut bench = Bench::new(rank, world);
-    let bytes = options.bytes.get() / ELEMENT_BYTES * ELEMENT_BYTES;
-    let measured = bench.round(&Round {
-        kind: Kind::AllReduce,
-        bytes,
-        iterations: options.iterations,
-    })?;
+    let measured = work(options, &mut bench)?;
     let counters = bench.rank().counters();
+    let traffic = bench.rank().metrics().unwrap_or_default();
     bench.rank().close(CLOSE_PATIENCE);
+    let classes = traffic.peers.iter().flat_map(|peer| &peer.classes);
     println!(
         "{}",
         json!({
             "rank": options.rank,
-            "size_bytes": bytes,
+            "size_bytes": measured.bytes,
             "all_reduces": measured.times_us.len(),
             "time_us": median(measured.times_us),
             "wrong": measured.wrong_elements,
             "sent_segments": counters.sent_segments,
             "lost_segments": counters.lost_segments,
             "repaired_segments": counters.repaired_segments,
+            "marked_segments": classes.map(|class| class.marks).sum::<u64>(),
+            "probes": traffic.peers.iter().map(|peer| peer.probes).sum::<u64>(),
             "malformed_packets": counters.malformed_packets,
             "foreign_packets": counters.foreign_packets,
             "old_epoch_packets": counters.old_epoch_packets,
@@ -75,6 +75,53 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
             "{count} elements are no sum of contributions"
         ))),
     }
+}
+
+/// What this rank did.
+struct Work {
+    bytes: u64,
+    times_us: Vec<f64>,
+    wrong_elements: u64,
+}
+
+fn work(options: &Rank, bench: &mut Bench) -> Result<Work, Failure> {
+    if let (Some(tensor), Some(result)) = (&options.tensor, &options.result) {
+        return sum(bench, tensor, result);
+    }
+    let bytes = options.bytes.get() / ELEMENT_BYTES * ELEMENT_BYTES;
+    let measured = bench.round(&Round {
+        kind: Kind::AllReduce,
+        bytes,
+        iterations: options.iterations,
+    })?;
+    Ok(Work {
+        bytes,
+        times_us: measured.times_us,
+        wrong_elements: measured.wrong_elements,
+    })
+}
+
+/// Adds a file's tensor to those of the others.
+fn sum(bench: &mut Bench, tensor: &Path, result: &Path) -> Result<Work, Failure> {
+    let failed = |path: &Path| {
+        let what = path.display().to_string();
+        move |source| Failure::System { what, source }
+    };
+    let contributed = std::fs::read(tensor).map_err(failed(tensor))?;
+    let bytes = contributed.len() as u64;
+    if bytes == 0 || !bytes.is_multiple_of(ELEMENT_BYTES) {
+        return Err(Failure::Usage(format!(
+            "--tensor {}: {bytes} bytes are no 32-bit floats",
+            tensor.display()
+        )));
+    }
+    let (summed, took) = bench.sum(contributed)?;
+    std::fs::write(result, summed).map_err(failed(result))?;
+    Ok(Work {
+        bytes,
+        times_us: vec![took],
+        wrong_elements: 0,
+    })
 }
 
 fn open(options: &Rank) -> Result<OpenRank, Failure> {

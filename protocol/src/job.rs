@@ -93,6 +93,8 @@ pub enum Wire {
     Uring,
     /// Shared memory; all ranks are on one host.
     SharedMemory,
+    /// Unreliable datagrams of an RDMA device, also between ranks of one host.
+    Rdma,
 }
 
 /// What a rank's driver does while it has nothing to do.
@@ -160,6 +162,11 @@ pub struct Choice {
 pub struct Transport {
     /// What carries packets.
     pub wire: Wire,
+    /// The RDMA devices of every host, which its ranks take in turn; none: whichever has the
+    /// rank's address.
+    pub rdma_device: Vec<String>,
+    /// Which GID of its device a rank uses; `None`: one of RoCE v2 with the rank's address.
+    pub rdma_gid: Option<u8>,
     /// What a driver does without work.
     pub idle: Idle,
     /// Largest IP packet.
@@ -497,6 +504,8 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             wire: Wire::Auto,
+            rdma_device: Vec::new(),
+            rdma_gid: None,
             idle: Idle::Adaptive,
             mtu: Mtu::Auto,
             window: ByteCount::mib(1),

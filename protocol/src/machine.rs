@@ -35,6 +35,10 @@ pub trait Machine {
 
     /// When [`Machine::handle_timeout`] wants to be called next; `None`: only after a packet.
     fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Takes that nothing can be sent or received any more, for a reason in words: the last call. A
+    /// machine that nobody waits for need not care.
+    fn handle_end(&mut self, _now: Instant, _reason: &str) {}
 }
 
 /// What follows the header: bytes on a socket, only their number in the simulator.

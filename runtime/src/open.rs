@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu, Wire};
 use gradwire_protocol::units::Rank;
+use gradwire_transport::address::Address;
 use gradwire_transport::control::{CertificateFiles, Certificates, Listener, Membership, Role};
 use gradwire_transport::interface;
 use gradwire_transport::shm::Offer;
@@ -77,10 +78,11 @@ impl OpenRank {
         let listening = (rank == Rank(0)).then(|| Listener::bind(SocketAddr::new(bind, port)));
         let listener = listening.transpose()?;
         let transport = &job.transport;
-        let sockets = Wires::open(transport.wire, bind, transport.entropies)?;
-        let mtu = match job.transport.mtu {
-            Mtu::Auto => interface::mtu(bind).map_err(OpenError::Mtu)?,
-            Mtu::Bytes(bytes) => bytes,
+        let sockets = Wires::open(transport, bind, rank)?;
+        let mtu = match (job.transport.mtu, sockets.mtu()) {
+            (Mtu::Bytes(bytes), _) => bytes,
+            (Mtu::Auto, Some(mtu)) => mtu,
+            (Mtu::Auto, None) => interface::mtu(bind).map_err(OpenError::Mtu)?,
         };
         let offer = shares_memory(&job).then(Offer::new).flatten();
         Ok(Self {
@@ -120,7 +122,7 @@ impl OpenRank {
     }
 
     /// Where this rank takes data packets, one address per entropy.
-    pub fn data_addresses(&self) -> &[SocketAddr] {
+    pub fn data_addresses(&self) -> &[Address] {
         self.sockets.addresses()
     }
 
@@ -167,7 +169,7 @@ fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
         Wire::Auto => !job.faults.any(),
         Wire::SharedMemory => true,
-        Wire::Udp | Wire::Uring => false,
+        Wire::Udp | Wire::Uring | Wire::Rdma => false,
     }
 }
 

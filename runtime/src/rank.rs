@@ -12,6 +12,7 @@ use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, Security};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
+use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
 use gradwire_transport::driver::{self, Command, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
@@ -164,8 +165,8 @@ impl LocalRank {
         self.rank
     }
 
-    /// What carries packets to the other ranks: "udp", "uring", "shm", or "shm+udp" where some
-    /// ranks share memory with this one.
+    /// What carries packets to the other ranks: "udp", "uring", "rdma", "shm", or "shm+udp" where
+    /// some ranks share memory with this one.
     pub fn wire(&self) -> &'static str {
         self.wire
     }
@@ -418,7 +419,7 @@ fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {
     }
 }
 
-fn data_addresses(roster: &[Peer]) -> Vec<Vec<SocketAddr>> {
+fn data_addresses(roster: &[Peer]) -> Vec<Vec<Address>> {
     let addresses = roster.iter().map(|peer| peer.data_addresses.clone());
     addresses.collect()
 }

@@ -336,6 +336,11 @@ impl Machine for Seat {
         let communicator = self.communicator.poll_timeout();
         left.chain(inquiry).chain(communicator).min()
     }
+
+    fn handle_end(&mut self, _now: Instant, reason: &str) {
+        self.fails(|| reason.to_owned());
+        self.communicator.abort(reason);
+    }
 }
 
 /// Whether the other ranks have heard that everything failed here.

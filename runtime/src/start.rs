@@ -33,10 +33,31 @@ pub(crate) fn tell(name: &Name, job: &Job, roster: &[Peer], own: (Rank, &str)) {
     let (rank, wire) = own;
     if rank == Rank(0) {
         log::info!("{}", line(name, job, roster, wire));
+        if wire == "rdma"
+            && let Some(text) = unequal_ports(roster)
+        {
+            log::warn!("{text}");
+        }
     }
     let peer = &roster[usize::from(rank.0)];
     let (addresses, mtu) = (&peer.data_addresses, job.transport.mtu);
     log::debug!("joined over {wire}, data at {addresses:?}, mtu {mtu:?}");
+}
+
+/// What is said of ports of which some take larger packets than others, which an RDMA device would
+/// not say: it drops what is too large.
+fn unequal_ports(roster: &[Peer]) -> Option<String> {
+    let smallest = roster.iter().min_by_key(|peer| peer.mtu)?;
+    let largest = roster.iter().max_by_key(|peer| peer.mtu)?;
+    let told = |peer: &Peer| format!("rank {} on {} {}", peer.rank, peer.host, peer.mtu);
+    (smallest.mtu < largest.mtu).then(|| {
+        format!(
+            "the ranks' RDMA ports take packets of different sizes ({}, {}), so all use the \
+             smallest: set the MTU of their network interfaces alike",
+            told(largest),
+            told(smallest)
+        )
+    })
 }
 
 fn line(name: &Name, job: &Job, roster: &[Peer], wire: &str) -> String {
@@ -102,6 +123,18 @@ mod tests {
         let wanted = "job job (12345678), 3 ranks, 2 hosts, wire udp, security aead, tolerance 0%, \
                       algorithm auto, metrics at port 9400 of loopback";
         assert_eq!(told, Some(wanted));
+    }
+
+    #[test]
+    fn ports_of_different_mtus_are_told() {
+        let mut roster = roster(&["a", "b"]);
+        assert_eq!(unequal_ports(&roster), None);
+        roster[1].mtu = 1072;
+        let told = unequal_ports(&roster).expect("they differ");
+        assert!(
+            told.contains("(rank 0 on a 1500, rank 1 on b 1072)"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -305,9 +305,9 @@ fn sums_stay_exact_in_a_flood_of_garbage() {
     let ranks = [open(0), open(1)];
     let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
     let targets = ranks.iter().flat_map(|rank| rank.data_addresses());
-    let targets = targets.map(|address| match address {
-        SocketAddr::V4(address) => *address,
-        SocketAddr::V6(_) => unreachable!("bound to 127.0.0.1"),
+    let targets = targets.map(|address| match address.socket() {
+        Some(SocketAddr::V4(address)) => address,
+        _ => unreachable!("UDP sockets bound to 127.0.0.1"),
     });
     let deaf = bound();
     let elsewhere = deaf.local_addr().expect("bound");

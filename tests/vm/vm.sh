@@ -24,10 +24,16 @@ mkdir -p "$PLACE"
 PLACE=$(cd "$PLACE" && pwd)
 LIBRARIES=$PLACE/qemu/usr/lib/x86_64-linux-gnu
 
-# What the guest is made of. A new kind of test adds its modules, packages and commands here.
-MODULES=(veth bridge sch_htb sch_prio sch_red cls_u32)
-PACKAGES=(busybox-static kmod iproute2 ethtool)
-COMMANDS=(bin/ip sbin/tc sbin/bridge sbin/ethtool)
+# What the guest is made of. A new kind of test adds its modules, packages, commands and other
+# files here; shared libraries that a command needs come by themselves, the packages' own first.
+# Soft-RoCE (rdma_rxe) asks for its checksum by name, and nothing in the guest answers that.
+MODULES=(veth bridge sch_htb sch_prio sch_red cls_u32 crc32_generic rdma_rxe ib_uverbs)
+PACKAGES=(busybox-static kmod iproute2 ethtool
+    libibverbs1 ibverbs-providers ibverbs-utils libnl-3-200 libnl-route-3-200)
+COMMANDS=(bin/ip sbin/tc sbin/bridge sbin/dcb sbin/ethtool
+    usr/bin/rdma usr/bin/ibv_devices usr/bin/ibv_ud_pingpong)
+# libibverbs finds its provider for Soft-RoCE by these two.
+FILES=(etc/libibverbs.d/rxe.driver usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so)
 
 cannot() {
     echo "no test machine: $*" >&2
@@ -85,14 +91,18 @@ add_modules() {
     "$PLACE/links/depmod" -b "$root" "$version"
 }
 
-# Puts the shared libraries of programs into the root file system.
+# Puts the shared libraries of programs into the root file system, where the loader looks.
 add_libraries() {
-    local root=$1
+    local root=$1 target
     shift
-    for program in "$@"; do ldd "$program" 2>/dev/null || true; done |
+    for program in "$@"; do
+        LD_LIBRARY_PATH=$PLACE/guest/usr/lib/x86_64-linux-gnu:$PLACE/guest/lib/x86_64-linux-gnu \
+            ldd "$program" 2>/dev/null || true
+    done |
         awk '/=> \// {print $3} /^\t\/lib/ {print $1}' | sort -u | while read -r library; do
-        mkdir -p "$root/$(dirname "$library")"
-        cp -L "$library" "$root/$library"
+        target=$root/${library#"$PLACE/guest/"}
+        mkdir -p "$(dirname "$target")"
+        cp -L "$library" "$target"
     done
 }
 
@@ -119,7 +129,11 @@ build() {
     cp "$PLACE/guest/bin/kmod" "$root/bin/"
     ln -s ../bin/kmod "$root/sbin/modprobe"
     for command in "${COMMANDS[@]}"; do cp "$PLACE/guest/$command" "$root/sbin/"; done
-    add_libraries "$root" "$root"/sbin/* "$root"/bin/{kmod,sh}
+    # shellcheck disable=SC2048  # patterns
+    (cd "$PLACE/guest" && cp -L --parents ${FILES[*]} "$root/")
+    # shellcheck disable=SC2046,SC2048  # a list of names
+    add_libraries "$root" "$root"/sbin/* "$root"/bin/{kmod,sh} \
+        $(cd "$PLACE/guest" && printf "$root/%s " ${FILES[*]})
     cp "$HERE/init" "$root/init"
     chmod +x "$root/init"
     archive "$root" | gzip -1 >"$PLACE/new.gz"
@@ -129,8 +143,12 @@ build() {
 run() {
     local folder=$1 out=$2 scratch qemu newer
     shift 2
+    # Runs beside each other build once.
+    exec 9>"$PLACE/lock"
+    flock 9
     newer=$(find "$HERE" -maxdepth 1 -type f -newer "$PLACE/initramfs.gz" 2>/dev/null || echo all)
     [ -z "$newer" ] || build
+    exec 9>&-
     qemu=$PLACE/qemu/usr/bin/qemu-system-x86_64
     [ -x "$qemu" ] || qemu=$(command -v qemu-system-x86_64) || cannot "no qemu-system-x86_64"
     scratch=$(mktemp -d -p "$PLACE")
@@ -154,7 +172,7 @@ run() {
         -serial stdio -serial file:"$scratch/out.tar" \
         -kernel "$PLACE"/kernel/boot/vmlinuz-* -initrd "$scratch/initramfs" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr ipv6.disable=1" \
-        </dev/null 2>&1 | tr -d '\r' | tee "$scratch/console" || true
+        </dev/null 2>&1 | sed -u 's/\r//g' | tee "$scratch/console" || true
     grep -q BOOTED "$scratch/console" ||
         cannot "QEMU starts no guest: $(tail -n 1 "$scratch/console")"
     tar -x -f "$scratch/out.tar" -C "$out" || true

@@ -12,10 +12,10 @@
 //! for a millisecond.
 
 mod counters;
+mod patience;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -28,30 +28,28 @@ use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::units::{Instant, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
 
+use crate::address::Address;
 use crate::faults::{Faults, Verdict};
 use crate::seal::{Refused, Seal};
 use crate::shm::Neighbours;
-use crate::udp::{Arrival, SLOT_BYTES};
-use crate::wake::{self, Bell};
-use crate::wires::{Threads, Wires};
+use crate::slot::Slot;
+use crate::udp::Arrival;
+use crate::wake::Bell;
+use crate::wires::{Arrivals, Threads, Wires};
 
 pub use counters::DriverCounters;
+use patience::{Drained, Patience, Reading};
 
 /// Super-packets read before timeouts and sending get their turn again.
 const ARRIVALS_PER_ROUND: usize = 16;
+/// The same where every packet comes alone.
+const SINGLES_PER_ROUND: usize = 256;
 /// Packets read from a neighbour's ring before the others get their turn again.
 const PACKETS_PER_RING: usize = 16;
 /// Runs sent before the sockets are drained again: acknowledgements open the window.
 const RUNS_PER_ROUND: usize = 16;
 /// Commands that may wait; the next one blocks its thread.
 const COMMANDS_WAITING: usize = 1024;
-/// Time without work before the thread sleeps, at least and at most. Spinning longer steals the
-/// core from the peer when ranks share cores, and gains little when they do not.
-const SPIN_MIN: Span = Span::from_micros(5);
-const SPIN_MAX: Span = Span::from_micros(40);
-/// After reading for this long without seeing all sockets empty, timeouts happen all the same, at
-/// the clock from before the first read: what had arrived by then has been read, in turns.
-const FLOOD: Span = Span::from_millis(20);
 /// How long the driver's thread stays away after a caller has driven.
 const NAP: Duration = Duration::from_millis(1);
 /// Rounds of a rank with neighbours between two looks at its sockets: a look is a system call.
@@ -69,7 +67,7 @@ pub struct Setup {
     /// The rank's sockets.
     pub sockets: Wires,
     /// Data addresses of every rank, one per entropy; this rank's own are not used.
-    pub peers: Vec<Vec<SocketAddr>>,
+    pub peers: Vec<Vec<Address>>,
     /// What protects packets.
     pub seal: Seal,
     /// Faults on purpose, if any.
@@ -149,7 +147,7 @@ pub fn spawn<M: Machine + Send + 'static>(
         bell: Arc::clone(&bell),
         shared: Arc::clone(&shared),
         clock: Clock::start(),
-        slot: vec![0; SLOT_BYTES],
+        slot: Slot::new(),
         reading: Reading::default(),
         rounds: 0,
         tally: DriverCounters::default(),
@@ -211,7 +209,11 @@ fn turn<M: Machine>(
     let result = catch_unwind(AssertUnwindSafe(|| running.run(command, is_over)));
     let reason = match result {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => format!("a socket failed: {error}"),
+        Ok(Err(error)) => {
+            let reason = format!("{} failed: {error}", running.setup.sockets.subject());
+            running.fail(&reason);
+            reason
+        }
         Err(panic) => format!("its machine panicked: {}", panic_text(panic.as_ref())),
     };
     *engine = None;
@@ -333,73 +335,6 @@ impl Clock {
     }
 }
 
-/// How long to spin: longer after work came while spinning, shorter after none did.
-#[derive(Debug)]
-struct Patience {
-    idle: Idle,
-    idle_since: Option<Instant>,
-    span: Span,
-}
-
-impl Patience {
-    fn new(idle: Idle) -> Self {
-        Self {
-            idle,
-            idle_since: None,
-            span: SPIN_MAX,
-        }
-    }
-
-    fn found_work(&mut self) {
-        if self.idle_since.take().is_some() {
-            self.span = (self.span * 2).min(SPIN_MAX);
-        }
-    }
-
-    /// Whether it is time to sleep.
-    fn is_over(&mut self, now: Instant, least: Span) -> bool {
-        match self.idle {
-            Idle::Busy => false,
-            Idle::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span.max(least),
-            Idle::Block => true,
-        }
-    }
-
-    fn slept(&mut self) {
-        self.idle_since = None;
-        self.span = self.span.divided(2).max(SPIN_MIN);
-    }
-}
-
-/// Since when sockets are being read without all having been seen empty.
-#[derive(Default)]
-struct Reading {
-    since: Option<Instant>,
-}
-
-impl Reading {
-    /// A clock by which everything that had arrived has been read, if there is one, after a round
-    /// that began at `now`.
-    fn read_by(&mut self, now: Instant, drained: Drained) -> Option<Instant> {
-        let since = *self.since.get_or_insert(now);
-        let read_by = match drained {
-            Drained::Fully => now,
-            Drained::Partly if now - since > FLOOD => since,
-            Drained::Partly => return None,
-        };
-        self.since = None;
-        Some(read_by)
-    }
-}
-
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Drained {
-    /// All sockets were seen empty.
-    Fully,
-    /// More may wait.
-    Partly,
-}
-
 /// A machine with everything that drives it.
 struct Engine<M> {
     machine: M,
@@ -409,7 +344,7 @@ struct Engine<M> {
     bell: Arc<Bell>,
     shared: Arc<Shared>,
     clock: Clock,
-    slot: Vec<u8>,
+    slot: Slot,
     reading: Reading,
     rounds: u32,
     patience: Patience,
@@ -441,13 +376,13 @@ impl<M: Machine> Engine<M> {
             if self.round()? {
                 self.patience.found_work();
             } else if self.patience.is_over(self.clock.now(), spin) {
-                self.lie_down();
+                self.lie_down()?;
                 // What came before the bells were armed did not ring them.
                 self.rounds = 0;
                 if !self.round()? && !is_over() {
                     self.sleep();
                 }
-                self.get_up();
+                self.get_up()?;
                 self.patience.slept();
             } else {
                 std::hint::spin_loop();
@@ -456,18 +391,20 @@ impl<M: Machine> Engine<M> {
         Ok(())
     }
 
-    fn lie_down(&self) {
+    fn lie_down(&mut self) -> io::Result<()> {
         self.bell.lie_down();
         if let Some(neighbours) = &self.setup.neighbours {
             neighbours.alarm().lie_down();
         }
+        self.setup.sockets.lie_down()
     }
 
-    fn get_up(&self) {
+    fn get_up(&mut self) -> io::Result<()> {
         self.bell.get_up();
         if let Some(neighbours) = &self.setup.neighbours {
             neighbours.alarm().get_up();
         }
+        self.setup.sockets.get_up()
     }
 
     /// Runs the commands that wait; tells whether there were any.
@@ -478,6 +415,16 @@ impl<M: Machine> Engine<M> {
             busy = true;
         }
         busy
+    }
+
+    /// Lets the machine know that it is over, and whoever waits for it.
+    fn fail(&mut self, reason: &str) {
+        self.publish();
+        // The same holds for a machine that panics now.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            self.machine.handle_end(self.clock.now(), reason);
+            (self.progress)(&mut self.machine);
+        }));
     }
 
     /// One round; tells whether it did anything.
@@ -586,7 +533,11 @@ impl<M: Machine> Engine<M> {
     /// without it, and leaves the core to whom it waits for.
     fn drain_sockets(&mut self) -> io::Result<(bool, Drained)> {
         let (mut reads, before) = (0, self.tally.received_packets);
-        while reads < ARRIVALS_PER_ROUND {
+        let most = match self.setup.sockets.arrivals() {
+            Arrivals::Glued => ARRIVALS_PER_ROUND,
+            Arrivals::Single => SINGLES_PER_ROUND,
+        };
+        while reads < most {
             let readable = self.setup.sockets.readable()?;
             if readable.is_empty() {
                 let taken = self.tally.received_packets > before;
@@ -662,7 +613,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Hands one packet to the machine if it is sound. `from` is checked where it is known.
-    fn deliver(&mut self, now: Instant, packet: &mut [u8], ecn: Ecn, from: Option<SocketAddr>) {
+    fn deliver(&mut self, now: Instant, packet: &mut [u8], ecn: Ecn, from: Option<Address>) {
         let header = match self.accept(packet, from) {
             Ok(header) => header,
             Err(refused) => return self.tally.count(refused),
@@ -680,12 +631,13 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Opens a packet, if it is sound; what costs least is looked at first.
-    fn accept(&mut self, packet: &mut [u8], from: Option<SocketAddr>) -> Result<Header, Refused> {
+    fn accept(&mut self, packet: &mut [u8], from: Option<Address>) -> Result<Header, Refused> {
         let header = self.setup.seal.read(packet)?;
         let peer = self.setup.peers.get(usize::from(header.source.0));
         let path = usize::from(header.entropy.0);
         let expected = peer.and_then(|addresses| addresses.get(path % addresses.len().max(1)));
-        if expected.is_none() || from.is_some_and(|from| expected != Some(&from)) {
+        let expected = expected.ok_or(Refused::UnknownSender)?;
+        if from.is_some_and(|from| !expected.is_source(&from)) {
             return Err(Refused::UnknownSender);
         }
         self.setup.seal.open(&header, packet)?;
@@ -721,8 +673,7 @@ impl<M: Machine> Engine<M> {
                     break;
                 }
                 waits += 1;
-                let descriptor = sockets.descriptor(transmit.entropy);
-                wake::wait_writable(descriptor, Span::from_millis(1));
+                sockets.wait_to_send(transmit.entropy, Span::from_millis(1))?;
             }
             self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
         }
@@ -756,42 +707,5 @@ impl<M: Machine> Engine<M> {
         ] {
             counter.store(value, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(micros: u64) -> Instant {
-        Instant::START + Span::from_micros(micros)
-    }
-
-    #[test]
-    fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
-        let mut patience = Patience::new(Idle::Adaptive);
-        assert!(
-            !patience.is_over(at(0), Span::ZERO)
-                && !patience.is_over(at(40), Span::ZERO)
-                && patience.is_over(at(41), Span::ZERO)
-        );
-        for _ in 0..10 {
-            patience.slept();
-        }
-        assert!(!patience.is_over(at(100), Span::ZERO) && patience.is_over(at(106), Span::ZERO));
-        patience.found_work();
-        assert!(!patience.is_over(at(200), Span::ZERO) && !patience.is_over(at(210), Span::ZERO));
-        assert!(patience.is_over(at(211), Span::ZERO));
-    }
-
-    #[test]
-    fn timeouts_wait_for_what_has_arrived_but_a_flood_does_not_stop_time() {
-        let mut reading = Reading::default();
-        assert_eq!(reading.read_by(at(10), Drained::Partly), None);
-        assert_eq!(reading.read_by(at(20), Drained::Fully), Some(at(20)));
-        assert_eq!(reading.read_by(at(30), Drained::Partly), None);
-        assert_eq!(reading.read_by(at(20_030), Drained::Partly), None);
-        assert_eq!(reading.read_by(at(20_031), Drained::Partly), Some(at(30)));
-        assert_eq!(reading.read_by(at(20_032), Drained::Partly), None);
     }
 }

@@ -7,7 +7,8 @@
 //! - [`udp`]: runs of packets out, super-packets in.
 //! - [`shm`]: packets through memory, between ranks of one host.
 //! - [`uring`]: the same by io_uring.
-//! - [`wires`]: which of the two a rank uses.
+//! - [`rdma`]: packets as datagrams of an RDMA device, past the kernel.
+//! - [`wires`]: which of these a rank uses, [`address`]: where it is reached.
 //! - [`faults`]: loss, bursts, reordering and more, on purpose.
 //! - [`interface`]: which interface has an address, and how large a packet it takes.
 //! - [`probe`]: what `gradwire doctor` measures.
@@ -16,6 +17,7 @@
 //!
 //! What is not here: rules of the protocol, and what a message means.
 
+pub mod address;
 pub mod control;
 pub mod driver;
 pub mod faults;
@@ -23,8 +25,10 @@ pub mod http;
 pub mod interface;
 mod message;
 pub mod probe;
+pub mod rdma;
 pub mod seal;
 pub mod shm;
+pub mod slot;
 pub mod udp;
 pub mod uring;
 mod wake;

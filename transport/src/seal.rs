@@ -124,25 +124,34 @@ impl Seal {
 
     /// The packets of a run, one behind the other: at most [`SLOT_BYTES`].
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
-        let tag = self.tag_bytes();
+        let mut staging = std::mem::take(&mut self.staging);
         let mut end = 0;
         for index in packets {
-            let header = transmit.header(index);
-            let length = usize::from(header.length);
-            let packet = &mut self.staging[end..][..HEADER_BYTES + length + tag];
-            end += packet.len();
-            header.encode(packet);
-            let payload = transmit.payload(&header);
-            match &mut self.protection {
-                Protection::Checksum(checksum) => write_plain(packet, payload, *checksum),
-                Protection::Aead(pairs) => {
-                    let pair = pairs[usize::from(transmit.to.0)].as_mut();
-                    let pair = pair.expect("a machine does not send to its own rank");
-                    write_sealed(packet, payload, &mut pair.outbound);
-                }
+            end += self.stage_one(transmit, index, &mut staging[end..]);
+        }
+        self.staging = staging;
+        &self.staging[..end]
+    }
+
+    /// Packet `index` of a run, at the start of `out`; how many bytes it has.
+    ///
+    /// # Panics
+    /// When `out` is shorter than the packet.
+    pub fn stage_one(&mut self, transmit: &Transmit<'_>, index: usize, out: &mut [u8]) -> usize {
+        let header = transmit.header(index);
+        let bytes = HEADER_BYTES + usize::from(header.length) + self.tag_bytes();
+        let packet = &mut out[..bytes];
+        header.encode(packet);
+        let payload = transmit.payload(&header);
+        match &mut self.protection {
+            Protection::Checksum(checksum) => write_plain(packet, payload, *checksum),
+            Protection::Aead(pairs) => {
+                let pair = pairs[usize::from(transmit.to.0)].as_mut();
+                let pair = pair.expect("a machine does not send to its own rank");
+                write_sealed(packet, payload, &mut pair.outbound);
             }
         }
-        &self.staging[..end]
+        bytes
     }
 
     /// Only the headers of a run are written together; payloads stay where they lie in `message`.

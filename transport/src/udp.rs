@@ -18,6 +18,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use gradwire_protocol::machine::{Ecn, Payload, Transmit};
 use gradwire_protocol::units::Entropy;
 
+use crate::address::Address;
 use crate::message::{self, Control, Packets, RING_PACKETS_AT, Received};
 use crate::seal::Seal;
 pub use crate::wake::Readable;
@@ -49,7 +50,7 @@ pub struct Arrival {
     /// The DSCP of all of them.
     pub dscp: u8,
     /// Who sent them.
-    pub from: SocketAddr,
+    pub from: Address,
 }
 
 impl Arrival {
@@ -84,7 +85,7 @@ enum Segmentation {
 #[derive(Debug)]
 pub struct Sockets {
     sockets: Vec<Socket>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Address>,
     readiness: Readiness,
     segmentation: Segmentation,
     /// Drops of each socket so far, and the sockets read since they were last asked for theirs.
@@ -118,9 +119,10 @@ impl Sockets {
         let sockets = sockets.map_err(failed)?;
         let local = |socket: &Socket| {
             let address = socket.local_addr()?.as_socket();
+            let address = address.map(Address::Socket);
             address.ok_or_else(|| io::Error::other("a UDP socket without an IP address"))
         };
-        let addresses: io::Result<Vec<SocketAddr>> = sockets.iter().map(local).collect();
+        let addresses: io::Result<Vec<Address>> = sockets.iter().map(local).collect();
         let addresses = addresses.map_err(failed)?;
         let receive_buffer = sockets[0].recv_buffer_size().map_err(failed)?;
         let readiness = Readiness::of(sockets.iter().map(AsRawFd::as_raw_fd)).map_err(failed)?;
@@ -138,7 +140,7 @@ impl Sockets {
     }
 
     /// Where peers reach this rank, one address per entropy.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
@@ -222,7 +224,7 @@ impl Sockets {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        to: (&[SocketAddr], &mut Seal),
+        to: (&[Address], &mut Seal),
     ) -> io::Result<usize> {
         self.send_by(message::send, (transmit, skip), to)
     }
@@ -232,11 +234,13 @@ impl Sockets {
         &mut self,
         mut hand_over: impl FnMut(RawFd, &libc::msghdr) -> io::Result<()>,
         (transmit, skip): (&Transmit<'_>, usize),
-        (peer, seal): (&[SocketAddr], &mut Seal),
+        (peer, seal): (&[Address], &mut Seal),
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
         let descriptor = self.descriptor(transmit.entropy);
-        let to = SockAddr::from(peer[path % peer.len()]);
+        let to = peer[path % peer.len()].socket();
+        let to = to.ok_or_else(|| io::Error::other("a peer has no UDP sockets"))?;
+        let to = SockAddr::from(to);
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
         let mut done = skip;
         while done < transmit.packets() {
@@ -305,7 +309,7 @@ impl Sockets {
             packet_bytes: received.packet_bytes.unwrap_or(received.bytes).max(1),
             ecn: Ecn::from_bits(received.traffic_class),
             dscp: received.traffic_class >> 2,
-            from: received.from,
+            from: Address::Socket(received.from),
         }
     }
 

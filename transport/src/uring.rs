@@ -21,13 +21,14 @@ mod queue;
 mod slots;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use socket2::SockAddr;
 
 use gradwire_protocol::machine::Transmit;
 use gradwire_protocol::units::{Entropy, Span};
 
+use crate::address::Address;
 use crate::message::{self, Control, Packets, RING_PACKETS_AT};
 use crate::seal::Seal;
 use crate::udp::{Arrival, SLOT_BYTES, Sockets};
@@ -184,7 +185,7 @@ impl Ring {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        to: (&[SocketAddr], &mut Seal),
+        to: (&[Address], &mut Seal),
     ) -> io::Result<usize> {
         let queue = &mut self.queue;
         let hand_over = |descriptor, message: &_| queue.send(descriptor, message);
@@ -195,7 +196,8 @@ impl Ring {
     fn reaches_itself(&mut self, packet: &[u8]) -> io::Result<bool> {
         // Armed before, the receive has to wake up for it.
         self.readable()?;
-        let to = SockAddr::from(self.sockets.addresses()[0]);
+        let own = self.sockets.addresses()[0].socket();
+        let to = SockAddr::from(own.expect("sockets have addresses of sockets"));
         let control = Control {
             packet_bytes: None,
             traffic_class: 0,

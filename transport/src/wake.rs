@@ -150,6 +150,11 @@ pub(crate) fn wait_readable(sockets: &Readiness, most: Span) {
     wait_for(libc::POLLIN, sockets.epoll.as_raw_fd(), most);
 }
 
+/// Waits until `descriptor` can be read, or `most` has passed.
+pub(crate) fn wait_descriptor(descriptor: RawFd, most: Span) {
+    wait_for(libc::POLLIN, descriptor, most);
+}
+
 fn wait_for(events: libc::c_short, fd: RawFd, most: Span) {
     let polled = libc::pollfd {
         fd,

@@ -18,6 +18,7 @@ use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Kind};
+use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DriverCounters, DriverLink, Setup};
 use gradwire_transport::seal::Seal;
@@ -100,7 +101,7 @@ impl Victim {
         };
         let secrets = PairSecrets::try_from("5a".repeat(64)).expect("two secrets");
         let mut peers = vec![Vec::new(), Vec::new()];
-        peers[usize::from(1 - rank)] = other;
+        peers[usize::from(1 - rank)] = other.into_iter().map(Address::from).collect();
         let carrier = Carrier {
             endpoint: Endpoint::new(identity, &job, u64::from(rank)),
             outgoing: tensor(rank),
@@ -321,7 +322,11 @@ impl Scene {
     fn of(attack: Attack) -> Self {
         let open = |_| Sockets::open(LOOPBACK, ENTROPIES).expect("loopback has ports");
         let sockets = [0, 1].map(open);
-        let places = [0, 1].map(|rank: usize| sockets[rank].addresses().to_vec());
+        let place = |rank: usize| {
+            let addresses = sockets[rank].addresses().iter();
+            addresses.filter_map(|address| address.socket()).collect()
+        };
+        let places = [0, 1].map(place);
         let mallory = Mallory::between(places, attack);
         let seen = [0, 1].map(|rank: usize| addresses(&mallory.faces[rank]));
         let [left, right] = sockets;

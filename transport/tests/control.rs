@@ -37,7 +37,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
             ("name".into(), "job".into()),
             ("tolerance".into(), "0%".into()),
         ]),
-        data_addresses: vec![([127, 0, 0, 1], 4000 + rank).into()],
+        data_addresses: vec![SocketAddr::from(([127, 0, 0, 1], 4000 + rank)).into()],
         host: format!("host{rank}"),
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
@@ -276,7 +276,7 @@ fn what_cannot_be_is_refused_before_any_packet() {
     let error = refused(start(Role::Member(address), membership(0, 2), PATIENCE));
     assert!(matches!(error, JoinError::WrongRole { .. }));
     let mut nowhere = membership(0, 1);
-    nowhere.data_addresses = vec![([0, 0, 0, 0], 4000).into()];
+    nowhere.data_addresses = vec![SocketAddr::from(([0, 0, 0, 0], 4000)).into()];
     let error = refused(start(Role::Leader(listener), nowhere, PATIENCE));
     assert!(matches!(error, JoinError::UnreachableData { .. }));
 }

@@ -9,9 +9,11 @@ use std::time::Duration;
 use gradwire_protocol::job::{Job, Security};
 use gradwire_protocol::units::{Rank, Share, Span, Tag};
 use gradwire_transport::udp::Sockets;
-use gradwire_transport::wires::Wires;
 
-use members::{LOOPBACK, Member, Message, WAIT, await_whole, job, pair_on, pairs, transfer, wires};
+use members::{
+    LOOPBACK, Member, Message, WAIT, await_whole, job, open, pair_on, pairs, pairs_of_sockets,
+    transfer, wires,
+};
 
 #[test]
 fn messages_of_any_size_arrive_in_super_packets() {
@@ -62,7 +64,7 @@ fn without_gso_packets_go_one_by_one() {
 fn ipv6_carries_the_same() {
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
     for wire in wires() {
-        if Wires::open(wire, v6, 1).is_err() {
+        if open(wire, v6, 1).is_err() {
             eprintln!("skipped: this host has no IPv6 loopback");
             return;
         }
@@ -115,7 +117,7 @@ fn late_packets_arrive_late_and_whole() {
 
 #[test]
 fn foreign_datagrams_are_counted_and_ignored() {
-    for members in pairs(&job(1500)) {
+    for members in pairs_of_sockets(&job(1500)) {
         #[expect(clippy::disallowed_methods, reason = "a stranger's socket")]
         let stranger = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
         for n in 0..50_u8 {

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "other facts need more of it")]
 mod members;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Identity};
@@ -16,10 +16,10 @@ use gradwire_protocol::units::{
 };
 use gradwire_protocol::wire::{Flags, Header, Kind};
 use gradwire_transport::seal::Seal;
-use gradwire_transport::udp::SLOT_BYTES;
+use gradwire_transport::slot::Slot;
 use gradwire_transport::wires::Wires;
 
-use members::{LOOPBACK, wires};
+use members::{LOOPBACK, open, sockets_of, wires};
 
 /// What arrived of one super-packet: its DSCP, its ECN bits and its packets' headers.
 type Arrived = (u8, u8, Vec<Header>);
@@ -34,7 +34,7 @@ fn identity(rank: u16) -> Identity {
 }
 
 fn arrivals(wires: &mut Wires) -> Vec<Arrived> {
-    let mut slot = vec![0; SLOT_BYTES];
+    let mut slot = Slot::new();
     let mut seal = Seal::none(identity(1), Checksum::On);
     let mut all = Vec::new();
     loop {
@@ -59,17 +59,17 @@ fn arrivals(wires: &mut Wires) -> Vec<Arrived> {
 #[test]
 fn only_sockets_with_packets_are_readable() {
     for wire in wires() {
-        let mut to = Wires::open(wire, LOOPBACK, 12).expect("loopback has ports");
+        let mut to = open(wire, LOOPBACK, 12).expect("loopback has ports");
         assert!(to.readable().expect("sound sockets").is_empty());
         #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
         let from = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
         for index in [11, 3] {
-            let taken = from.send_to(b"noise", to.addresses()[index]);
+            let taken = from.send_to(b"noise", sockets_of(to.addresses())[index]);
             assert_eq!(taken.expect("loopback takes it"), 5);
         }
         let readable = to.readable().expect("sound sockets");
         assert_eq!(readable.collect::<Vec<_>>(), [3, 11]);
-        let mut slot = vec![0; SLOT_BYTES];
+        let mut slot = Slot::new();
         for index in readable {
             let arrival = to.receive(index, &mut slot).expect("a sound socket");
             assert_eq!(arrival.map(|arrival| arrival.bytes), Some(5));
@@ -81,16 +81,17 @@ fn only_sockets_with_packets_are_readable() {
 #[test]
 fn the_last_drops_are_known_although_no_packet_follows_them() {
     for wire in wires() {
-        let mut to = Wires::open(wire, LOOPBACK, 2).expect("loopback has ports");
-        let limited = to.sockets_mut().limit_receive_buffers(1);
+        let mut to = open(wire, LOOPBACK, 2).expect("loopback has ports");
+        let sockets = to.sockets_mut().expect("wires of sockets");
+        let limited = sockets.limit_receive_buffers(1);
         limited.expect("the kernel takes any size");
         #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
         let from = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
         for _ in 0..50 {
-            let taken = from.send_to(&[0; 1000], to.addresses()[1]);
+            let taken = from.send_to(&[0; 1000], sockets_of(to.addresses())[1]);
             assert_eq!(taken.expect("loopback takes it"), 1000);
         }
-        let (mut slot, mut came) = (vec![0; SLOT_BYTES], 0);
+        let (mut slot, mut came) = (Slot::new(), 0);
         while let Some(index) = to.readable().expect("sound sockets").next() {
             let arrival = to.receive(index, &mut slot).expect("a sound socket");
             came += u64::from(arrival.is_some());
@@ -136,9 +137,9 @@ fn runs_arrive_whole(wire: Wire) {
     };
     endpoint.send(Instant::START, Rank(1), outgoing);
 
-    let open = || Wires::open(wire, LOOPBACK, 4).expect("loopback has ports");
-    let (mut from, mut to) = (open(), open());
-    let peer: Vec<SocketAddr> = to.addresses().to_vec();
+    let opened = || open(wire, LOOPBACK, 4).expect("loopback has ports");
+    let (mut from, mut to) = (opened(), opened());
+    let peer = to.addresses().to_vec();
     let mut seal = Seal::none(identity(0), Checksum::On);
     let tensor: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
     while let Some(mut transmit) = endpoint.poll_transmit(Instant::START) {

@@ -10,18 +10,19 @@ use std::net::UdpSocket;
 use gradwire_protocol::endpoint::Event;
 use gradwire_protocol::job::Wire;
 use gradwire_protocol::units::{Rank, Share, Tag};
-use gradwire_transport::udp::SLOT_BYTES;
+use gradwire_transport::address::Address;
+use gradwire_transport::slot::Slot;
 use gradwire_transport::uring;
 use gradwire_transport::wires::{Threads, Wires};
 
-use members::{LOOPBACK, Message, WAIT, job, pair_on, wires};
+use members::{LOOPBACK, Message, WAIT, job, open, pair_on, sockets_of, wires};
 
 fn is_allowed() -> bool {
     wires().contains(&Wire::Uring)
 }
 
-fn open(entropies: u8) -> Wires {
-    Wires::open(Wire::Uring, LOOPBACK, entropies).expect("the probe has found it possible")
+fn ring(entropies: u8) -> Wires {
+    open(Wire::Uring, LOOPBACK, entropies).expect("the probe has found it possible")
 }
 
 #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
@@ -31,7 +32,7 @@ fn stranger() -> UdpSocket {
 
 /// The first bytes of everything that has arrived, in the order in which it is handed over.
 fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
-    let (mut slot, mut all) = (vec![0; SLOT_BYTES], Vec::new());
+    let (mut slot, mut all) = (Slot::new(), Vec::new());
     loop {
         let readable = wires.readable().expect("sound sockets");
         if readable.is_empty() {
@@ -47,7 +48,7 @@ fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
 
 #[test]
 fn the_probe_and_the_opening_agree() {
-    let opened = Wires::open(Wire::Uring, LOOPBACK, 3);
+    let opened = open(Wire::Uring, LOOPBACK, 3);
     match (uring::probe(), opened) {
         (Ok(features), Ok(wires)) => {
             assert!(features.kernel.contains('.'), "{features:?}");
@@ -65,7 +66,7 @@ fn the_probe_and_the_opening_agree() {
 #[test]
 fn wires_are_plain_sockets_unless_the_job_wants_io_uring() {
     for wire in [Wire::Auto, Wire::Udp, Wire::SharedMemory] {
-        let wires = Wires::open(wire, LOOPBACK, 1).expect("loopback has ports");
+        let wires = open(wire, LOOPBACK, 1).expect("loopback has ports");
         assert_eq!((wires.name(), wires.threads()), ("udp", Threads::Any));
     }
 }
@@ -75,11 +76,11 @@ fn slots_that_are_used_up_come_back() {
     if !is_allowed() {
         return;
     }
-    let (mut wires, from) = (open(1), stranger());
+    let (mut wires, from) = (ring(1), stranger());
     for round in 0..20_u8 {
         let sent: Vec<(usize, u8)> = (0..100).map(|n| (0, n ^ round)).collect();
         for (_, byte) in &sent {
-            let taken = from.send_to(&[*byte; 999], wires.addresses()[0]);
+            let taken = from.send_to(&[*byte; 999], sockets_of(wires.addresses())[0]);
             assert_eq!(taken.expect("loopback takes it"), 999);
         }
         assert_eq!(drain(&mut wires), sent, "round {round}");
@@ -92,8 +93,8 @@ fn a_flood_through_one_socket_does_not_starve_another() {
     if !is_allowed() {
         return;
     }
-    let (mut wires, from) = (open(2), stranger());
-    let addresses = wires.addresses().to_vec();
+    let (mut wires, from) = (ring(2), stranger());
+    let addresses = sockets_of(wires.addresses());
     for _ in 0..200 {
         from.send_to(b"flood", addresses[0])
             .expect("loopback takes it");
@@ -111,16 +112,17 @@ fn packets_without_bytes_and_of_the_largest_size_arrive() {
     if !is_allowed() {
         return;
     }
-    let (mut wires, from) = (open(1), stranger());
-    let mut slot = vec![0; SLOT_BYTES];
+    let (mut wires, from) = (ring(1), stranger());
+    let mut slot = Slot::new();
     for bytes in [0, 65_507, 1, 0, 9000] {
         let packet: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
-        from.send_to(&packet, wires.addresses()[0])
+        from.send_to(&packet, sockets_of(wires.addresses())[0])
             .expect("loopback takes it");
         let index = wires.readable().expect("sound sockets").next();
         let arrival = wires.receive(index.expect("it has arrived"), &mut slot);
         let arrival = arrival.expect("a sound socket").expect("it was readable");
-        assert_eq!(arrival.from, from.local_addr().expect("a bound socket"));
+        let own = from.local_addr().expect("a bound socket");
+        assert_eq!(arrival.from, Address::Socket(own));
         let came: Vec<u8> = arrival
             .packets(&mut slot)
             .flatten()

@@ -1,5 +1,5 @@
 //! The checks of this host: what its interfaces and its kernel grant a job. What the machine is
-//! beside its network is in [`machine`].
+//! beside its network is in [`machine`], its RDMA devices in [`rdma`].
 //!
 //! Each check is a measurement and a judgement; the judgements take plain numbers.
 
@@ -13,6 +13,7 @@ use gradwire_transport::probe::{device, offload, system};
 
 use super::finding::Finding;
 use super::machine::{self, mebibytes, number};
+use super::rdma;
 
 /// What the sockets ask for, each.
 const BUFFER_BYTES_MAX: u64 = 8 << 20;
@@ -57,6 +58,7 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
         may_force(),
     ));
     findings.extend(machine::check(wanted));
+    findings.extend(rdma::check(wanted));
     findings
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::{JoinError, OpenError};
+use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, Control, Listener, Membership, Peer, Role};
 use gradwire_transport::interface;
 use gradwire_transport::probe::{Client, Server, system};
@@ -90,8 +91,8 @@ fn paths(control: &Control, (rank, bind): (u16, IpAddr), job: &Job) -> Result<Ve
     let mut pairs = Vec::new();
     for distance in 1..roster.len() {
         let peer = &roster[(usize::from(rank) + distance) % roster.len()];
-        if let Some(server) = peer.data_addresses.first() {
-            let mut pair = pair::check(*server, Some(bind), job);
+        if let Some(server) = server_of(peer) {
+            let mut pair = pair::check(server, Some(bind), job);
             pair.from = format!("rank {rank}");
             pair.to = format!("rank {}", peer.rank);
             pairs.push(pair);
@@ -112,9 +113,16 @@ fn untold(rank: Rank) -> Finding {
     ))
 }
 
+/// Where a rank answers probes.
+fn server_of(peer: &Peer) -> Option<SocketAddr> {
+    peer.data_addresses
+        .first()
+        .and_then(|address| address.socket())
+}
+
 /// What a rank has published, which it does within a turn of its server.
 fn told_by(peer: &Peer, bind: IpAddr) -> Option<Report> {
-    let mut client = Client::connect(*peer.data_addresses.first()?, Some(bind)).ok()?;
+    let mut client = Client::connect(server_of(peer)?, Some(bind)).ok()?;
     let report = (0..REPORT_TRIES).find_map(|_| {
         let report = client.report();
         if report.is_none() {
@@ -147,7 +155,7 @@ fn join(
         world_size: u32::from(options.world.unwrap_or(0)),
         token,
         job: job.flat(),
-        data_addresses: addresses.to_vec(),
+        data_addresses: addresses.iter().copied().map(Address::from).collect(),
         host: super::host_name(),
         mtu: interface::mtu(bind).unwrap_or(0),
         receive_buffer: 0,

@@ -83,6 +83,17 @@ impl Bench {
         Ok(self.counted(measured, before))
     }
 
+    /// The sum of all ranks' tensors of 32-bit floats, and the microseconds that it took.
+    ///
+    /// # Errors
+    /// [`EndError`] when it fails, as it does when the sizes differ.
+    pub fn sum(&mut self, tensor: Vec<u8>) -> Result<(Vec<u8>, f64), EndError> {
+        self.step += 1;
+        let operation = self.collective(Collective::AllReduce, (tensor, None));
+        let (ended, took) = self.timed(operation)?;
+        Ok((bytes_of(ended.buffer), micros(took)))
+    }
+
     /// Does many all-reduces at once, from the last layer to the first, and checks each result.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What can be typed behind `gradwire perf`. Doc comments on options are the help text.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -163,6 +164,15 @@ pub struct Ground {
     /// Give each rank a network namespace of its own, joined by veth links; needs root.
     #[arg(long, help_heading = "Network")]
     pub netns: bool,
+    /// Addresses of this machine, one for each rank, instead of loopback: as for several NICs.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        conflicts_with = "netns",
+        value_name = "ADDRESS",
+        help_heading = "Network"
+    )]
+    pub bind: Vec<IpAddr>,
     /// MTU of the links of --netns.
     #[arg(
         long,

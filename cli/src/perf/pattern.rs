@@ -32,12 +32,10 @@ fn bytes_of(elements: Range<u64>, value: impl Fn(u64) -> f32) -> Vec<u8> {
     let period: Vec<u8> = (elements.start..elements.start + VALUES.min(count))
         .flat_map(|element| value(element).to_le_bytes())
         .collect();
-    period
-        .iter()
-        .copied()
-        .cycle()
-        .take(count as usize * 4)
-        .collect()
+    let periods = count.div_ceil(VALUES);
+    let mut bytes = period.repeat(usize::try_from(periods).expect("it fits in memory"));
+    bytes.truncate(count as usize * 4);
+    bytes
 }
 
 /// What a rank must have after a collective.

@@ -1,5 +1,5 @@
-//! Where the ranks of a measurement are: on this machine as it is, or each in a network namespace
-//! of its own.
+//! Where the ranks of a measurement are: on this machine as it is, at loopback or at addresses that
+//! were named, or each in a network namespace of its own.
 //!
 //! The namespaces have no names. They exist while this process has them open or a rank is in them;
 //! when both are gone, for whatever reason, the kernel removes them, and their links with them. So
@@ -36,6 +36,8 @@ const NETWORK: [u8; 3] = [10, 83, 0];
 pub enum Place {
     /// On this machine, joined by loopback.
     Host,
+    /// On this machine, each at an address of its own.
+    Addresses(Vec<IpAddr>),
     /// In namespaces.
     Lab(Lab),
 }
@@ -44,11 +46,16 @@ impl Place {
     /// The place that options ask for.
     ///
     /// # Errors
-    /// As [`Lab::new`].
+    /// As [`Lab::new`]; [`Failure::Usage`] when there are not as many addresses as ranks.
     pub fn new(ground: &Ground, ranks: u16) -> Result<Self, Failure> {
-        match ground.netns {
-            true => Lab::new(ranks, ground.link_mtu).map(Self::Lab),
-            false => Ok(Self::Host),
+        let bind = &ground.bind;
+        match bind.len() {
+            _ if ground.netns => Lab::new(ranks, ground.link_mtu).map(Self::Lab),
+            0 => Ok(Self::Host),
+            given if given == usize::from(ranks) => Ok(Self::Addresses(bind.clone())),
+            given => Err(Failure::Usage(format!(
+                "--bind names {given} addresses for {ranks} ranks: give one for each rank"
+            ))),
         }
     }
 
@@ -56,6 +63,7 @@ impl Place {
     pub fn address(&self, rank: u16) -> IpAddr {
         match self {
             Self::Host => Ipv4Addr::LOCALHOST.into(),
+            Self::Addresses(addresses) => addresses[usize::from(rank)],
             Self::Lab(_) => {
                 let [a, b, c] = NETWORK;
                 Ipv4Addr::new(a, b, c, host_number(rank)).into()
@@ -63,10 +71,10 @@ impl Place {
         }
     }
 
-    /// The interface that has this address.
+    /// The interface that rivals use.
     pub fn interface(&self) -> &'static str {
         match self {
-            Self::Host => LOOPBACK,
+            Self::Host | Self::Addresses(_) => LOOPBACK,
             Self::Lab(_) => LINK,
         }
     }
@@ -75,6 +83,7 @@ impl Place {
     pub fn network(&self) -> &'static str {
         match self {
             Self::Host => "loopback",
+            Self::Addresses(_) => "addresses of this machine",
             Self::Lab(lab) if lab.bridge.is_some() => "network namespaces, veth and bridge",
             Self::Lab(_) => "network namespaces, veth",
         }
@@ -86,7 +95,7 @@ impl Place {
     /// The system's, when there is no such program.
     pub fn spawn(&self, rank: usize, command: &mut Command) -> io::Result<Child> {
         match self {
-            Self::Host => command.spawn(),
+            Self::Host | Self::Addresses(_) => command.spawn(),
             Self::Lab(lab) => netns::within(&lab.rooms[rank], || command.spawn())?,
         }
     }

@@ -41,7 +41,7 @@ pub fn crew(
             "--against openmpi measures all-reduce, not {kind}"
         ))),
         Rival::Openmpi => match place {
-            Place::Host => open_mpi(ranks),
+            Place::Host | Place::Addresses(_) => open_mpi(ranks),
             Place::Lab(_) => Err(Failure::Usage(
                 "--against openmpi measures shared memory within one host: leave out --netns"
                     .to_owned(),

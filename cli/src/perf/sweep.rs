@@ -120,7 +120,7 @@ impl<'a> Field<'a> {
                     "gloo: the kernel drops {dropped} of its packets where they arrive (tc, BPF), \
                      with segmentation offload off on its links meanwhile"
                 ),
-                Place::Host => {
+                Place::Host | Place::Addresses(_) => {
                     "gloo: none of its packets are dropped, that takes --netns".to_owned()
                 }
             });

@@ -49,6 +49,22 @@ fn nothing_is_lost_on_a_loss_free_path_whatever_the_tolerance() {
 }
 
 #[test]
+fn ranks_of_one_machine_meet_at_the_addresses_that_are_named() {
+    let line = "all-reduce -n 2 -b 64K -e 64K --iterations 2 --wire udp --bind";
+    let (rows, last) = measured(&format!("{line} 127.0.0.2,127.0.0.3"));
+    assert_eq!((rows.len(), sum(&rows, "wrong")), (1, 0.0));
+    assert_eq!(last["summary"]["network"], "addresses of this machine");
+    let few = ["perf", "barrier", "-n", "2", "--bind", "127.0.0.2"];
+    let output = run(&few);
+    assert_eq!(output.status.code(), Some(2));
+    let told = errors(&output);
+    assert!(
+        told.contains("--bind names 1 addresses for 2 ranks"),
+        "{told}"
+    );
+}
+
+#[test]
 fn dropped_packets_are_repaired_when_nothing_may_be_lost() {
     let rows = rows("-n 2 -b 4K -e 1M -f 16 --iterations 5 --drop 1% --seed 3");
     assert_eq!(sum(&rows, "lost_segments"), 0.0);

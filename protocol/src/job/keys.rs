@@ -52,6 +52,10 @@ pub(super) const KEYS: &[Key] = keys! {
         "Protection of packets: AES-128-GCM with keys of the job's own, or none.";
     "transport.wire": transport.wire = OneOf(WIRES),
         "What carries packets; \"auto\" is shared memory within a host, UDP between hosts.";
+    "transport.rdma_device": transport.rdma_device = Devices,
+        "RDMA devices of a host, for ranks in turn; \"auto\" is the one with the rank's address.";
+    "transport.rdma_gid": transport.rdma_gid = AutoIndex,
+        "Index in the device's table of GIDs; \"auto\" is a RoCE v2 one of the rank's address.";
     "transport.idle": transport.idle = OneOf(IDLE),
         "What a rank does while it waits; adaptive sleeps at once if ranks outnumber cores.";
     "transport.mtu": transport.mtu = AutoMtu(576..=65_535), "Largest IP packet in bytes.";
@@ -144,6 +148,7 @@ const WIRES: &[(&str, Wire)] = &[
     ("udp", Wire::Udp),
     ("uring", Wire::Uring),
     ("shm", Wire::SharedMemory),
+    ("rdma", Wire::Rdma),
 ];
 const WATCHERS: &[(&str, Watchers)] = &[("loopback", Watchers::Loopback), ("any", Watchers::Any)];
 const IDLE: &[(&str, Idle)] = &[
@@ -530,6 +535,53 @@ impl Notation for AutoMtu {
     }
     fn allowed(&self) -> String {
         format!("\"auto\", or {} to {} bytes", self.0.start(), self.0.end())
+    }
+}
+
+/// Names with commas between them.
+struct Devices;
+
+impl Notation for Devices {
+    type Value = Vec<String>;
+    fn read(&self, value: &Value) -> Option<Vec<String>> {
+        let text = value.as_str()?;
+        if text == "auto" {
+            return Some(Vec::new());
+        }
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = |name: &String| {
+            let usual = name != "auto" && name.chars().all(plain);
+            usual && (1..=64).contains(&name.len())
+        };
+        names.iter().all(is_name).then_some(names)
+    }
+    fn show(&self, value: &Vec<String>) -> String {
+        match value.as_slice() {
+            [] => quoted("auto"),
+            names => quoted(&names.join(",")),
+        }
+    }
+    fn allowed(&self) -> String {
+        "\"auto\", or names with commas between them".to_owned()
+    }
+}
+
+struct AutoIndex;
+
+impl Notation for AutoIndex {
+    type Value = Option<u8>;
+    fn read(&self, value: &Value) -> Option<Option<u8>> {
+        if value.as_str() == Some("auto") {
+            return Some(None);
+        }
+        u8::try_from(value.as_integer()?).ok().map(Some)
+    }
+    fn show(&self, value: &Option<u8>) -> String {
+        value.map_or_else(|| quoted("auto"), |index| index.to_string())
+    }
+    fn allowed(&self) -> String {
+        "\"auto\", or 0 to 255".to_owned()
     }
 }
 

@@ -30,7 +30,7 @@ while ! [ -s /tmp/serving ]; do sleep 0.1; done
 counters() { on S tc -s -j qdisc show >"$OUT/$1"; }
 
 # Name, rates of control and the three classes. The link carries 9.6 Mb/s of payload. What a run
-# leaves is checked by cli/tests/test_machine.rs.
+# leaves is checked by cli/tests/test_machine/switch.rs.
 probe() {
     counters "$1-before.json"
     on A gradwire switch probe --peer 10.0.0.2:29410 /test/job.toml \

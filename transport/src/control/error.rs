@@ -8,6 +8,8 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use serde::{Deserialize, Serialize};
 
+use crate::address::Address;
+
 /// Why rank 0 cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -69,7 +71,7 @@ pub enum JoinError {
     )]
     UnreachableData {
         /// The data address, as given.
-        address: SocketAddr,
+        address: Address,
     },
     /// Rank 0 decided that the job cannot form, or not with this rank.
     #[error(transparent)]

@@ -61,6 +61,7 @@ pub use error::{Holder, Ranks, Refusal, TurnedAway};
 pub use participant::stall;
 pub use secrets::PairSecrets;
 
+use crate::address::Address;
 use crate::shm::Offer;
 use messages::{Admission, Hello, shortened};
 use participant::Command;
@@ -83,8 +84,8 @@ pub struct Membership {
     pub certificates: Option<Certificates>,
     /// The resolved job, by dotted key; must be equal on all ranks.
     pub job: BTreeMap<String, String>,
-    /// Where peers send data packets to: this rank's UDP sockets, one per entropy.
-    pub data_addresses: Vec<SocketAddr>,
+    /// Where peers send data packets to: this rank's UDP sockets or queue pairs, one per entropy.
+    pub data_addresses: Vec<Address>,
     /// Name of this host, for people and for finding ranks of the same host.
     pub host: String,
     /// The largest IP packet that this rank's interface takes, in bytes.
@@ -183,7 +184,7 @@ pub struct Peer {
     /// The name of its host.
     pub host: String,
     /// Where to send data packets to, one address per entropy.
-    pub data_addresses: Vec<SocketAddr>,
+    pub data_addresses: Vec<Address>,
     /// The largest IP packet that its interface takes, in bytes.
     pub mtu: u32,
     /// Bytes that its kernel keeps in all its data sockets until they are read.
@@ -279,7 +280,7 @@ fn check(role: &Role, membership: &Membership) -> Result<(), JoinError> {
     if (rank == Rank(0)) != matches!(role, Role::Leader(_)) {
         return Err(JoinError::WrongRole { rank });
     }
-    let unreachable = |address: &&SocketAddr| address.ip().is_unspecified() || address.port() == 0;
+    let unreachable = |address: &&Address| !address.is_reachable();
     match membership.data_addresses.iter().find(unreachable) {
         Some(&address) => Err(JoinError::UnreachableData { address }),
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! Which features of an interface are switched on, as `ethtool -k` shows them.
+//! Which features of an interface are switched on, and whether it pauses the whole link, as
+//! `ethtool -k` and `ethtool -a` show them.
 #![expect(unsafe_code, reason = "ioctl takes raw pointers")]
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const GET_SET_SIZES: u32 = 0x37;
 const GET_STRINGS: u32 = 0x1b;
 const GET_FEATURES: u32 = 0x3a;
+const GET_PAUSE: u32 = 0x12;
 /// Features, among the sets of strings.
 const SET_FEATURES: u32 = 4;
 const NAME_BYTES: usize = 32;
@@ -53,6 +55,30 @@ pub fn features(name: &str) -> io::Result<BTreeMap<String, bool>> {
     };
     let all = names.enumerate();
     Ok(all.map(|(index, name)| (name, is_active(index))).collect())
+}
+
+/// Which sides of a link an interface lets be paused as a whole, all priorities together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Pause {
+    /// It stops sending when the other side says so.
+    pub receives: bool,
+    /// It stops the other side when it has no room.
+    pub sends: bool,
+}
+
+/// Whether the interface called `name` takes part in flow control of the whole link.
+///
+/// # Errors
+/// When there is no such interface, or it does not tell.
+pub fn pause(name: &str) -> io::Result<Pause> {
+    let socket = ProbeSocket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))?;
+    // struct ethtool_pauseparam: command, negotiated, received, sent.
+    let mut words = [GET_PAUSE, 0, 0, 0];
+    ethtool(socket.descriptor(), name, &mut words)?;
+    Ok(Pause {
+        receives: words[2] != 0,
+        sends: words[3] != 0,
+    })
 }
 
 fn name_in(words: &[u32]) -> String {
@@ -101,6 +127,7 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_an_error() {
         assert!(features("nowhere0").is_err());
+        assert!(pause("nowhere0").is_err());
         assert!(features("a-name-that-is-too-long").is_err());
     }
 }

@@ -7,6 +7,7 @@
 //! - [`Client`]: reaches a server; `path`, `load` and `tagged` hold what it measures over the path.
 //! - [`offload`]: whether runs of packets stay runs on this host.
 //! - [`device`]: an interface, and which features of it are switched on.
+//! - [`rdma`]: RDMA devices; [`dcb`]: which priorities their interface pauses, and tells by DSCP.
 //! - [`system`]: what the kernel allows this process: locked memory, buffers, time.
 //!
 //! `packet` draws a probe byte by byte; `desk` decides what is answered and `tally` counts what is
@@ -15,12 +16,14 @@
 //! What is not here: what a finding costs and how it is mended (the `doctor` command).
 
 mod client;
+pub mod dcb;
 mod desk;
 pub mod device;
 mod load;
 pub mod offload;
 mod packet;
 mod path;
+pub mod rdma;
 mod server;
 mod socket;
 pub mod system;

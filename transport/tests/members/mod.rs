@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gradwire_protocol::budget::Account;
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event, Identity};
-use gradwire_protocol::job::{Job, Mtu, Security, Wire};
+use gradwire_protocol::job::{Job, Mtu, Security, Transport, Wire};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
@@ -14,13 +14,15 @@ use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Span, Step, Tag,
 };
+use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DriverLink, Setup};
 use gradwire_transport::faults::Faults;
+use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::uring;
-use gradwire_transport::wires::Wires;
+use gradwire_transport::wires::{OpenError, Wires};
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
@@ -34,6 +36,28 @@ pub(crate) fn wires() -> Vec<Wire> {
             vec![Wire::Udp]
         }
     }
+}
+
+/// Wires of that kind on `address`.
+pub(crate) fn open(wire: Wire, address: IpAddr, entropies: u8) -> Result<Wires, OpenError> {
+    let transport = Transport {
+        wire,
+        entropies,
+        ..Transport::default()
+    };
+    match wire {
+        Wire::Rdma => {
+            let device = rehearsal::open(&transport, Rank(0))?;
+            Ok(Wires::Rdma(Box::new(device)))
+        }
+        _ => Wires::open(&transport, address, Rank(0)),
+    }
+}
+
+/// Those of addresses that are UDP sockets.
+pub(crate) fn sockets_of(addresses: &[Address]) -> Vec<SocketAddr> {
+    let addresses = addresses.iter();
+    addresses.filter_map(|address| address.socket()).collect()
 }
 
 /// One end of a pair.
@@ -66,11 +90,11 @@ fn secrets() -> PairSecrets {
 pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> [Member; 2] {
     let wires = [(); 2].map(|()| {
         let (wire, entropies) = (job.transport.wire, job.transport.entropies);
-        let mut wires = Wires::open(wire, address, entropies).expect("loopback has ports");
-        prepare(wires.sockets_mut());
+        let mut wires = open(wire, address, entropies).expect("loopback has ports");
+        wires.sockets_mut().into_iter().for_each(prepare);
         wires
     });
-    let peers: Vec<Vec<SocketAddr>> = wires
+    let peers: Vec<Vec<Address>> = wires
         .iter()
         .map(|wires| wires.addresses().to_vec())
         .collect();
@@ -109,14 +133,26 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
         Member {
             link,
             events,
-            addresses: peers[usize::from(rank)].clone(),
+            addresses: sockets_of(&peers[usize::from(rank)]),
         }
     })
 }
 
-/// A pair for each kind of wire, one after the other.
+/// A pair for each kind of wire, one after the other. The RDMA device is one of this process, and
+/// takes no larger packets than most.
 pub(crate) fn pairs(job: &Job) -> impl Iterator<Item = [Member; 2]> {
-    wires().into_iter().map(|wire| {
+    let fits = matches!(job.transport.mtu, Mtu::Bytes(..=4144));
+    let rdma = fits.then_some(Wire::Rdma);
+    pairs_by(job, wires().into_iter().chain(rdma))
+}
+
+/// A pair for each kind of UDP sockets, one after the other.
+pub(crate) fn pairs_of_sockets(job: &Job) -> impl Iterator<Item = [Member; 2]> {
+    pairs_by(job, wires().into_iter())
+}
+
+fn pairs_by(job: &Job, wires: impl Iterator<Item = Wire>) -> impl Iterator<Item = [Member; 2]> {
+    wires.map(|wire| {
         let mut job = job.clone();
         job.transport.wire = wire;
         pair_on(LOOPBACK, &job, |_| ())

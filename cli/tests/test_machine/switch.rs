@@ -1,104 +1,19 @@
-//! What a real Linux does with the rendered switch configuration, beside what the simulator does.
-//!
-//! `tests/vm` boots a kernel of its own in QEMU, with two hosts and a switch in namespaces; its
-//! `guest.sh` says what happens there. `make test-vm` runs these tests and prints the table of
-//! kernel and simulator; so does `GRADWIRE_SLOW=1`. Where the machine cannot be had, they say why
-//! and do nothing.
+//! What a real Linux does with the rendered switch configuration, beside what the simulator does:
+//! two hosts and a switch in namespaces, and what hosts and switch count.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
+
+use crate::guest::{self, SWITCH, number, object, text};
 
 /// The runs of the probe in the guest: the queue in the middle cannot carry all that is sent, the
 /// last one cannot, the middle one can almost.
 const PROBES: [&str; 3] = ["middle", "last", "edge"];
-/// How `vm.sh` says that this machine cannot have such a guest.
-const CANNOT: i32 = 3;
 
-fn is_slow() -> bool {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a slow test asks GRADWIRE_SLOW, see CONTRIBUTING.md"
-    )]
-    std::env::var_os("GRADWIRE_SLOW").is_some()
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vm")
-}
-
-/// How the one run for all tests went.
-enum Run {
-    /// What the guest wrote lies here.
-    Done(PathBuf),
-    /// This machine cannot have such a guest, or nobody asked for it.
-    Skipped(String),
-    /// The guest's script, or the guest, failed.
-    Failed(String),
-}
-
-/// What the guest wrote; `None`, having said why, when there is no guest.
 fn written() -> Option<&'static Path> {
-    static RUN: OnceLock<Run> = OnceLock::new();
-    match RUN.get_or_init(boot) {
-        Run::Done(out) => Some(out),
-        Run::Skipped(why) => {
-            println!("skipped: {why}");
-            None
-        }
-        Run::Failed(told) => panic!("{told}"),
-    }
-}
-
-fn boot() -> Run {
-    if !is_slow() {
-        return Run::Skipped("GRADWIRE_SLOW=1 or make test-vm boots the test machine".to_owned());
-    }
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("test-machine");
-    let _ = std::fs::remove_dir_all(&out);
-    let ran = Command::new(scripts().join("vm.sh"))
-        .arg("run")
-        .args([&scripts().join("switch"), &out])
-        .arg(env!("CARGO_BIN_EXE_gradwire"))
-        .stdin(Stdio::null())
-        .output();
-    let ran = match ran {
-        Ok(ran) => ran,
-        Err(error) => return Run::Skipped(format!("tests/vm/vm.sh cannot be run: {error}")),
-    };
-    let errors = String::from_utf8_lossy(&ran.stderr);
-    match ran.status.code() {
-        Some(0) => Run::Done(out),
-        Some(CANNOT) => Run::Skipped(
-            errors
-                .trim()
-                .lines()
-                .last()
-                .unwrap_or("no reason")
-                .to_owned(),
-        ),
-        _ => Run::Failed(format!(
-            "{}\n{errors}",
-            String::from_utf8_lossy(&ran.stdout)
-        )),
-    }
-}
-
-fn text(out: &Path, name: &str) -> String {
-    let path = out.join(name);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn object(out: &Path, name: &str) -> Value {
-    let text = text(out, name);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
-}
-
-fn number(value: &Value, key: &str) -> u64 {
-    let number = value[key].as_u64();
-    number.unwrap_or_else(|| panic!("no number `{key}` in {value}"))
+    guest::written(SWITCH)
 }
 
 /// What became of the packets of one kind.
@@ -130,16 +45,16 @@ fn kinds(report: &Value) -> Vec<Kind> {
 
 /// What a queue of the switch counted during a run.
 #[derive(Debug, Default, Eq, PartialEq)]
-struct Queue {
-    sent: u64,
-    marked: u64,
-    early: u64,
-    full: u64,
+pub(crate) struct Queue {
+    pub(crate) sent: u64,
+    pub(crate) marked: u64,
+    pub(crate) early: u64,
+    pub(crate) full: u64,
 }
 
 /// Control and the classes, in the order of the job: of each the counts after a run less those
 /// before.
-fn queues(out: &Path, run: &str) -> Vec<Queue> {
+pub(crate) fn queues(out: &Path, run: &str) -> Vec<Queue> {
     let [before, after] =
         ["before", "after"].map(|when| leaves(out, &format!("{run}-{when}.json")));
     let counts = before.iter().zip(&after).map(|(before, after)| {
@@ -284,7 +199,7 @@ fn simulated(report: &Value) -> Value {
         }
     }
     let rates: Vec<String> = rates.iter().map(|(_, mbps)| format!("{mbps}M")).collect();
-    let folder = scripts().join("switch");
+    let folder = guest::scripts().join(SWITCH);
     let output = Command::new(env!("CARGO_BIN_EXE_gradwire"))
         .args(["switch", "probe", "--json", "--rtt", "20ms", "--simulate"])
         .args([folder.join("fabric.toml"), folder.join("job.toml")])

@@ -1,0 +1,462 @@
+//! Which device, port and GID a rank uses.
+//!
+//! A device that the job names is taken; its ranks of a host take several in turn. Otherwise the
+//! rank's address decides: the device whose port has it as a RoCE v2 GID, so that data and control
+//! plane use the same interface. An InfiniBand port has no such addresses: it is taken when no
+//! device of Ethernet does.
+#![expect(unsafe_code, reason = "the library's functions take raw pointers")]
+
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::ptr;
+
+use super::abi::{
+    DeviceLimits, Domain, GID_ROCE_V2, GidEntry, LINK_ETHERNET, OpenDevice, PORT_ACTIVE, Port,
+    Registration,
+};
+use super::error::RdmaError;
+use super::library::Library;
+use super::owned::Owned;
+
+/// What a rank asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish<'a> {
+    /// The job's devices; none: by address.
+    pub(super) devices: &'a [String],
+    /// The job's index of a GID.
+    pub(super) gid: Option<u8>,
+    /// The rank's address.
+    pub(super) address: IpAddr,
+    /// The rank's number, by which ranks of a host take devices in turn.
+    pub(super) turn: usize,
+}
+
+/// An open device with a port that is up.
+pub(super) struct Device {
+    domain: Owned<Domain>,
+    open: Owned<OpenDevice>,
+    pub(super) library: &'static Library,
+    pub(super) name: String,
+    pub(super) limits: DeviceLimits,
+    pub(super) place: Place,
+}
+
+/// A port and one of its GIDs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) port: u8,
+    pub(super) index: u8,
+    pub(super) gid: Ipv6Addr,
+    pub(super) lid: u16,
+    pub(super) link: Link,
+    /// Bytes of a datagram.
+    pub(super) mtu: u32,
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Link {
+    /// RoCE v2.
+    Ethernet,
+    /// Native InfiniBand.
+    InfiniBand,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Opens the device that a rank asks for.
+    ///
+    /// # Errors
+    /// [`RdmaError`] that says which there are, where the one asked for is not.
+    pub(super) fn find(library: &'static Library, wish: &Wish<'_>) -> Result<Self, RdmaError> {
+        let list = List::of(library)?;
+        let names = list.names();
+        if names.is_empty() {
+            return Err(RdmaError::NoDevice);
+        }
+        if !wish.devices.is_empty() {
+            let given = &wish.devices[wish.turn % wish.devices.len()];
+            let index = names.iter().position(|name| name == given);
+            let Some(index) = index else {
+                return Err(RdmaError::UnknownDevice {
+                    given: given.clone(),
+                    there: names.join(", "),
+                });
+            };
+            return Candidate::open(&list, index)?.named(wish);
+        }
+        let candidates: Result<Vec<_>, _> = (0..names.len())
+            .map(|index| Candidate::open(&list, index))
+            .collect();
+        chosen(candidates?, wish)
+    }
+
+    /// What was opened, as the library calls it.
+    pub(super) fn raw(&self) -> *mut OpenDevice {
+        self.open.raw()
+    }
+
+    /// The protection domain.
+    pub(super) fn domain(&self) -> *mut Domain {
+        self.domain.raw()
+    }
+
+    /// The error of a verb, with what the system said last.
+    pub(super) fn failed(&self, what: &'static str, source: io::Error) -> RdmaError {
+        failed((&self.name, what), source)
+    }
+
+    /// The state of the port.
+    ///
+    /// # Errors
+    /// [`RdmaError::DeviceGone`] when the device does not say.
+    pub(super) fn is_up(&self) -> Result<bool, RdmaError> {
+        let port = port(self.library, self.raw(), self.place.port);
+        let port = port.map_err(|source| RdmaError::DeviceGone {
+            device: self.name.clone(),
+            sign: format!("its port cannot be looked at: {source}"),
+        })?;
+        Ok(port.state == PORT_ACTIVE)
+    }
+
+    /// Takes what the library registered, or explains why it did not.
+    ///
+    /// # Safety
+    /// As [`Owned::new`].
+    pub(super) unsafe fn registered(
+        &self,
+        raw: *mut Registration,
+        bytes: usize,
+    ) -> Result<Owned<Registration>, RdmaError> {
+        // SAFETY: the caller vouches for it.
+        let owned = unsafe { Owned::new(raw, self.library.unregister) };
+        owned.map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOMEM | libc::EPERM) => RdmaError::NoLockedMemory {
+                bytes,
+                device: self.name.clone(),
+                limit: locked_limit(),
+                source,
+            },
+            _ => self.failed("registering memory", source),
+        })
+    }
+}
+
+/// Why a device cannot be opened. The library looks in a second place when it may not open a file,
+/// and then says that there is none.
+fn not_opened(device: &str, source: io::Error) -> RdmaError {
+    let device = device.to_owned();
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => RdmaError::NoPermission { device, source },
+        Some(libc::ENOENT) => match refusal() {
+            Some(source) => RdmaError::NoPermission { device, source },
+            None => RdmaError::NoFile { device, source },
+        },
+        _ => failed((&device, "opening it"), source),
+    }
+}
+
+/// What the system says about a device's file that this process may not write, if there is one.
+fn refusal() -> Option<io::Error> {
+    let folder = std::fs::read_dir("/dev/infiniband");
+    let files = folder.into_iter().flatten().flatten();
+    files
+        .filter(|file| file.file_name().as_encoded_bytes().starts_with(b"uverbs"))
+        .filter_map(|file| {
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).open(file.path()).err()
+        })
+        .find(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+fn failed((device, what): (&str, &'static str), source: io::Error) -> RdmaError {
+    RdmaError::Verb {
+        device: device.to_owned(),
+        what,
+        source,
+    }
+}
+
+/// The library's list of devices, freed when dropped.
+struct List {
+    library: &'static Library,
+    first: *mut *mut super::abi::Device,
+    count: usize,
+}
+
+impl List {
+    fn of(library: &'static Library) -> Result<Self, RdmaError> {
+        let mut count: c_int = 0;
+        // SAFETY: the count is written; the list is ours until it is freed.
+        let first = unsafe { (library.list)(&raw mut count) };
+        if first.is_null() {
+            let source = io::Error::last_os_error();
+            return Err(RdmaError::NoList { source });
+        }
+        Ok(Self {
+            library,
+            first,
+            count: usize::try_from(count).unwrap_or(0),
+        })
+    }
+
+    fn device(&self, index: usize) -> *mut super::abi::Device {
+        assert!(index < self.count, "devices are counted");
+        // SAFETY: the list has that many entries.
+        unsafe { *self.first.add(index) }
+    }
+
+    fn names(&self) -> Vec<String> {
+        (0..self.count).map(|index| self.name(index)).collect()
+    }
+
+    fn name(&self, index: usize) -> String {
+        // SAFETY: a listed device has a name, a C string that lives as long as the list.
+        let name = unsafe { CStr::from_ptr((self.library.name)(self.device(index))) };
+        name.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: the library gave it. What was opened of it stays open (ibv_get_device_list(3)).
+        unsafe { (self.library.free_list)(self.first) };
+    }
+}
+
+/// A device that may do, with all its GIDs.
+struct Candidate {
+    open: Owned<OpenDevice>,
+    library: &'static Library,
+    name: String,
+    limits: DeviceLimits,
+    places: Vec<(Place, State)>,
+}
+
+/// Whether packets can go over a port, by one of its GIDs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Up,
+    Down,
+    /// A GID of another type than RoCE v2.
+    Foreign,
+}
+
+impl Candidate {
+    fn open(list: &List, index: usize) -> Result<Self, RdmaError> {
+        let (library, name) = (list.library, list.name(index));
+        // SAFETY: the device is of the list, which is there.
+        let open = unsafe { Owned::new((library.open)(list.device(index)), library.close) };
+        let open = open.map_err(|source| not_opened(&name, source))?;
+        // SAFETY: all-zero limits are valid, and the library writes no more than these.
+        let mut limits: DeviceLimits = unsafe { std::mem::zeroed() };
+        // SAFETY: as said.
+        let code = unsafe { (library.limits)(open.raw(), &raw mut limits) };
+        checked(code).map_err(|source| failed((&name, "asking what it can do"), source))?;
+        let mut found = Self {
+            open,
+            library,
+            name,
+            limits,
+            places: Vec::new(),
+        };
+        for port in 1..=limits.ports {
+            found.look_at(port)?;
+        }
+        Ok(found)
+    }
+
+    fn look_at(&mut self, number: u8) -> Result<(), RdmaError> {
+        let port = port(self.library, self.open.raw(), number);
+        let port = port.map_err(|source| failed((&self.name, "asking for its port"), source))?;
+        let link = match port.link_layer {
+            LINK_ETHERNET => Link::Ethernet,
+            _ => Link::InfiniBand,
+        };
+        for index in 0..port.gids.clamp(0, 256) {
+            let mut entry = GidEntry::default();
+            let (number, index) = (u32::from(number), index as u32);
+            let (out, bytes) = (&raw mut entry, size_of::<GidEntry>());
+            // SAFETY: the entry has the bytes that are said.
+            let code = unsafe { (self.library.gid)(self.open.raw(), number, index, out, 0, bytes) };
+            if code != 0 || entry.gid == [0; 16] {
+                continue;
+            }
+            let state = match (link, entry.kind, port.state) {
+                (Link::Ethernet, kind, _) if kind != GID_ROCE_V2 => State::Foreign,
+                (_, _, PORT_ACTIVE) => State::Up,
+                _ => State::Down,
+            };
+            let place = Place {
+                port: number as u8,
+                index: index as u8,
+                gid: Ipv6Addr::from(entry.gid),
+                lid: port.lid,
+                link,
+                mtu: 128 << port.mtu.clamp(1, 5),
+            };
+            self.places.push((place, state));
+        }
+        Ok(())
+    }
+
+    /// The device, which the job has named.
+    fn named(self, wish: &Wish<'_>) -> Result<Device, RdmaError> {
+        let found = match wish.gid {
+            Some(index) => {
+                let at_index = |(place, _): &&(Place, State)| place.index == index;
+                let found = self.usable().filter(at_index).copied();
+                found.min_by_key(|(_, state)| *state != State::Up)
+            }
+            None => {
+                let own = mapped(wish.address);
+                let rank = |(place, state): &(Place, State)| {
+                    let is_v4 = place.gid.to_ipv4_mapped().is_some();
+                    (*state != State::Up, place.gid != own, !is_v4)
+                };
+                self.usable().copied().min_by_key(rank)
+            }
+        };
+        match (found, wish.gid) {
+            (Some(found), _) => self.at(found),
+            (None, Some(given)) => Err(RdmaError::UnknownGid {
+                given,
+                there: self.told(&[State::Up, State::Down]),
+                device: self.name,
+            }),
+            (None, None) => Err(RdmaError::NoGid {
+                there: self.told(&[State::Foreign]),
+                device: self.name,
+            }),
+        }
+    }
+
+    fn usable(&self) -> impl Iterator<Item = &(Place, State)> {
+        self.places
+            .iter()
+            .filter(|(_, state)| *state != State::Foreign)
+    }
+
+    fn at(self, (place, state): (Place, State)) -> Result<Device, RdmaError> {
+        if state != State::Up {
+            return Err(RdmaError::PortDown {
+                device: self.name,
+                port: place.port,
+            });
+        }
+        let library = self.library;
+        // SAFETY: the device is open.
+        let domain =
+            unsafe { Owned::new((library.make_domain)(self.open.raw()), library.end_domain) };
+        let domain =
+            domain.map_err(|source| failed((&self.name, "making a protection domain"), source))?;
+        Ok(Device {
+            domain,
+            open: self.open,
+            library,
+            name: self.name,
+            limits: self.limits,
+            place,
+        })
+    }
+
+    /// Its GIDs in those states.
+    fn told(&self, states: &[State]) -> String {
+        let listed = self.places.iter().filter(|(_, s)| states.contains(s));
+        let listed: Vec<String> = listed
+            .map(|(place, _)| format!("{}: {}", place.index, shown(place.gid)))
+            .collect();
+        match listed.is_empty() {
+            true => "none".to_owned(),
+            false => listed.join(", "),
+        }
+    }
+}
+
+/// The device that the rank's address chooses.
+fn chosen(candidates: Vec<Candidate>, wish: &Wish<'_>) -> Result<Device, RdmaError> {
+    let own = mapped(wish.address);
+    let has_own = |candidate: &Candidate| candidate.usable().any(|(place, _)| place.gid == own);
+    // An address that leads nowhere but to this host says nothing about devices.
+    let any = wish.address.is_loopback();
+    let is_near = |candidate: &Candidate| {
+        let suits = |place: &Place| any || place.link == Link::InfiniBand;
+        candidate
+            .usable()
+            .any(|(place, state)| *state == State::Up && suits(place))
+    };
+    let there: Vec<String> = candidates
+        .iter()
+        .map(|one| format!("{} ({})", one.name, one.told(&[State::Up, State::Down])))
+        .collect();
+    let index = candidates
+        .iter()
+        .position(has_own)
+        .or_else(|| candidates.iter().position(is_near));
+    match index.and_then(|index| candidates.into_iter().nth(index)) {
+        Some(candidate) => candidate.named(wish),
+        None => Err(RdmaError::NoDeviceHas {
+            address: wish.address,
+            there: there.join(", "),
+        }),
+    }
+}
+
+fn port(library: &Library, device: *mut OpenDevice, number: u8) -> io::Result<Port> {
+    // SAFETY: an all-zero port is valid.
+    let mut port: Port = unsafe { std::mem::zeroed() };
+    // SAFETY: the device is open, and the port has room for all that the library writes.
+    checked(unsafe { (library.port)(device, number, &raw mut port) })?;
+    Ok(port)
+}
+
+/// What a verb's number means: 0, an error of the system, or -1 with one.
+pub(super) fn checked(code: c_int) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+/// A GID as people write it.
+pub(super) fn shown(gid: Ipv6Addr) -> String {
+    gid.to_ipv4_mapped()
+        .map_or_else(|| gid.to_string(), |address| address.to_string())
+}
+
+/// How much memory this process may lock.
+fn locked_limit() -> String {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the limit is written.
+    let code = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    match (code, limit.rlim_cur) {
+        (0, libc::RLIM_INFINITY) => "unlimited".to_owned(),
+        (0, bytes) => format!("{} KiB", bytes / 1024),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// A null pointer for what a verb does not need.
+pub(super) fn nothing<T>() -> *mut T {
+    ptr::null_mut()
+}

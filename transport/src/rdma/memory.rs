@@ -1,0 +1,154 @@
+//! Memory that a device reads and writes by itself.
+//!
+//! A rank registers its own two rings once, for local access only: no peer can name an address in
+//! its memory, since datagrams carry none and no remote key is ever given away.
+#![expect(unsafe_code, reason = "a device writes into this memory")]
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::abi::{ACCESS_LOCAL_WRITE, Registration};
+use super::device::Device;
+use super::error::RdmaError;
+use super::owned::Owned;
+
+const PAGE: usize = 4096;
+
+/// Zeroed pages.
+pub(crate) struct Region {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a region only knows where memory is; who may touch which part is said by leases and by
+// the rings that hold it.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// `bytes` bytes, rounded up to pages.
+    pub(super) fn new(bytes: usize) -> Arc<Self> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        let layout = Layout::from_size_align(bytes, PAGE).expect("rings are far below isize::MAX");
+        // SAFETY: the layout has a size.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        Arc::new(Self { start, layout })
+    }
+
+    /// Where `bytes` bytes from `at` on begin.
+    pub(crate) fn place(&self, at: usize, bytes: usize) -> NonNull<u8> {
+        assert!(at + bytes <= self.layout.size(), "within the region");
+        // SAFETY: within the region.
+        unsafe { self.start.add(at) }
+    }
+
+    fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region of {} bytes", self.bytes())
+    }
+}
+
+/// A region that a device may use.
+#[derive(Debug)]
+pub(super) struct Registered {
+    registration: Owned<Registration>,
+    pub(super) region: Arc<Region>,
+}
+
+impl Registered {
+    /// Registers new memory.
+    ///
+    /// # Errors
+    /// [`RdmaError::NoLockedMemory`] and others.
+    pub(super) fn new(device: &Device, bytes: usize) -> Result<Self, RdmaError> {
+        let region = Region::new(bytes);
+        let bytes = region.bytes();
+        let start = region.start.as_ptr().cast();
+        // SAFETY: the region has these bytes, and lives at least as long as its registration.
+        let raw =
+            unsafe { (device.library.register)(device.domain(), start, bytes, ACCESS_LOCAL_WRITE) };
+        // SAFETY: just made, for us.
+        let registration = unsafe { device.registered(raw, bytes) }?;
+        Ok(Self {
+            registration,
+            region,
+        })
+    }
+
+    /// By what requests name it.
+    pub(super) fn key(&self) -> u32 {
+        // SAFETY: the registration lives, and its keys do not change.
+        unsafe { (*self.registration.raw()).local_key }
+    }
+}
+
+/// Memory of a GPU that a device may use, by the descriptor that the GPU's driver exported it as
+/// (`cuMemGetHandleForAddressRange` with `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`).
+#[derive(Debug)]
+pub(super) struct GpuMemory {
+    registration: Owned<Registration>,
+}
+
+impl GpuMemory {
+    /// Registers `bytes` bytes from `offset` on of what `fd` stands for.
+    ///
+    /// # Errors
+    /// [`RdmaError::Dmabuf`] that says who does not support it, or what is wrong with `fd`.
+    pub(super) fn new(
+        device: &Device,
+        fd: BorrowedFd<'_>,
+        (offset, bytes): (u64, usize),
+    ) -> Result<Self, RdmaError> {
+        let fd = fd.as_raw_fd();
+        let refused = |cause: String| RdmaError::Dmabuf {
+            fd,
+            device: device.name.clone(),
+            cause,
+        };
+        let Some(register) = device.library.register_dmabuf else {
+            let cause = "libibverbs.so.1 has no ibv_reg_dmabuf_mr: rdma-core 34 or newer is needed";
+            return Err(refused(cause.to_owned()));
+        };
+        let access = ACCESS_LOCAL_WRITE;
+        // SAFETY: numbers and a live domain; the kernel checks the descriptor.
+        let raw = unsafe { register(device.domain(), offset, bytes, offset, fd, access) };
+        // SAFETY: just made, for us.
+        let registration = unsafe { Owned::new(raw, device.library.unregister) };
+        let registration = registration.map_err(|source| {
+            let mend = match source.raw_os_error() {
+                Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPROTONOSUPPORT) => {
+                    "the device or its driver cannot: a GPUDirect device and Linux 5.12 are needed"
+                }
+                Some(libc::EBADF) => "it is no dma-buf: export the memory from the GPU's driver",
+                Some(libc::ENOMEM) => "the limit of locked memory (`ulimit -l`) is too low",
+                Some(libc::EINVAL) => "offset and length do not lie within it, or it is no dma-buf",
+                _ => "`dmesg` may tell more",
+            };
+            refused(format!("{source}; {mend}"))
+        })?;
+        Ok(Self { registration })
+    }
+
+    /// By what requests name it.
+    pub(super) fn key(&self) -> u32 {
+        // SAFETY: the registration lives, and its keys do not change.
+        unsafe { (*self.registration.raw()).local_key }
+    }
+}

@@ -1,0 +1,181 @@
+//! What befalls a device while it is used: removed, failed, its port down.
+//!
+//! A port that is down may come back, as when a cable is moved, and what is lost meanwhile is
+//! repaired; after half of the time after which peers give this rank up it fails by itself, since
+//! then it can still say why.
+//!
+//! A driver that cannot take a device away from who uses it, as that of Soft-RoCE, tells nobody and
+//! waits until they have closed it; but the device has then left `/sys/dev/char`.
+#![expect(unsafe_code, reason = "events are C structures")]
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gradwire_protocol::units::Span;
+
+use super::abi::{EVENT_CQ_ERROR, EVENT_DEVICE_FATAL, EVENT_QP_FATAL, EVENT_SRQ_ERROR, Event};
+use super::device::{Device, checked};
+use super::error::RdmaError;
+use super::receiving::unblocked;
+
+/// Looks for packets between two looks at the device.
+const LOOKS: u32 = 4096;
+
+/// Time between two looks at the list of devices.
+const LIST_EVERY: Duration = Duration::from_millis(100);
+
+/// What is known about a device in use.
+#[derive(Debug)]
+pub(super) struct Watch {
+    fd: RawFd,
+    /// Where it is listed, where that is known.
+    listed: Option<PathBuf>,
+    listed_at: Option<Instant>,
+    looks: u32,
+    down: Option<Instant>,
+    patience: Duration,
+}
+
+impl Watch {
+    /// Watches a device whose peers give this rank up after `peer_timeout` without a sign.
+    pub(super) fn new(device: &Device, peer_timeout: Span) -> Result<Self, RdmaError> {
+        // SAFETY: the device is open, and its descriptor does not change.
+        let fd = unsafe { (*device.raw()).async_fd };
+        unblocked(fd).map_err(|source| device.failed("waiting for its events", source))?;
+        // SAFETY: as above.
+        let listed = place_in_list(unsafe { (*device.raw()).command_fd });
+        Ok(Self {
+            fd,
+            listed: listed.filter(|place| place.exists()),
+            listed_at: None,
+            looks: 0,
+            down: None,
+            patience: Duration::from_nanos(peer_timeout.as_nanos() / 2),
+        })
+    }
+
+    /// Lets a port be down for that long.
+    #[cfg(test)]
+    pub(super) fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// What can be read when something has happened.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.fd
+    }
+
+    /// Looks each time that this has been called often, as looking is a system call.
+    pub(super) fn look_sometimes(&mut self, device: &Device) -> Result<(), RdmaError> {
+        self.looks = self.looks.wrapping_add(1);
+        match self.looks.is_multiple_of(LOOKS) {
+            true => self.look(device),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes what has happened.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a port has been down is no matter of the protocol"
+    )]
+    pub(super) fn look(&mut self, device: &Device) -> Result<(), RdmaError> {
+        let has_changed = self.take_events(device)?;
+        let now = Instant::now();
+        if self.listed_at.is_none_or(|at| now - at > LIST_EVERY) {
+            self.listed_at = Some(now);
+            self.look_at_the_list(device)?;
+        }
+        if !has_changed && self.down.is_none() {
+            return Ok(());
+        }
+        if device.is_up()? {
+            self.down = None;
+            return Ok(());
+        }
+        let since = *self.down.get_or_insert(now);
+        if now - since < self.patience {
+            return Ok(());
+        }
+        Err(RdmaError::PortLost {
+            device: device.name.clone(),
+            port: device.place.port,
+            waited_ms: self.patience.as_millis() as u64,
+        })
+    }
+
+    fn look_at_the_list(&self, device: &Device) -> Result<(), RdmaError> {
+        match &self.listed {
+            Some(place) if !place.exists() => Err(RdmaError::DeviceGone {
+                device: device.name.clone(),
+                sign: format!("{} is no more", place.display()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there were events; some are the end.
+    fn take_events(&self, device: &Device) -> Result<bool, RdmaError> {
+        let gone = |sign: String| RdmaError::DeviceGone {
+            device: device.name.clone(),
+            sign,
+        };
+        let mut any = false;
+        loop {
+            let mut event = Event {
+                element: 0,
+                kind: 0,
+            };
+            // SAFETY: the event is written when there is one; the descriptor does not block.
+            let code = unsafe { (device.library.next_event)(device.raw(), &raw mut event) };
+            match checked(code) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(gone(format!("its events cannot be read: {error}"))),
+            }
+            // SAFETY: it was just taken.
+            unsafe { (device.library.end_event)(&raw mut event) };
+            any = true;
+            let sign = match event.kind {
+                EVENT_DEVICE_FATAL => "the kernel says that it is gone",
+                EVENT_QP_FATAL => "a queue pair has failed",
+                EVENT_CQ_ERROR => "a completion queue has overflowed",
+                EVENT_SRQ_ERROR => "the receive queue has failed",
+                _ => continue,
+            };
+            return Err(gone(sign.to_owned()));
+        }
+    }
+}
+
+/// Where the system lists the device behind a descriptor.
+fn place_in_list(fd: RawFd) -> Option<PathBuf> {
+    // SAFETY: all-zero is a valid answer, and the call writes no more than it.
+    let (code, found) = unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &raw mut found), found)
+    };
+    let is_device = code == 0 && found.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    let (major, minor) = (libc::major(found.st_rdev), libc::minor(found.st_rdev));
+    is_device.then(|| PathBuf::from(format!("/sys/dev/char/{major}:{minor}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn devices_are_listed_and_files_are_not() {
+        let null = std::fs::File::open("/dev/null").expect("every Linux has it");
+        let place = place_in_list(null.as_raw_fd());
+        assert_eq!(place, Some(PathBuf::from("/sys/dev/char/1:3")));
+        let status = std::fs::File::open("/proc/self/status").expect("every Linux has it");
+        assert_eq!(place_in_list(status.as_raw_fd()), None);
+        assert_eq!(place_in_list(-1), None);
+    }
+}
