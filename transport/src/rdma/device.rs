@@ -155,27 +155,27 @@ impl Device {
 /// and then says that there is none.
 fn not_opened(device: &str, source: io::Error) -> RdmaError {
     let device = device.to_owned();
-    let is_forbidden = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
-    let is_missing = source.raw_os_error() == Some(libc::ENOENT);
-    if is_forbidden || is_missing && has_forbidden_files() {
-        return RdmaError::NoPermission { device, source };
-    }
-    match is_missing {
-        true => RdmaError::NoFile { device, source },
-        false => failed((&device, "opening it"), source),
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => RdmaError::NoPermission { device, source },
+        Some(libc::ENOENT) => match refusal() {
+            Some(source) => RdmaError::NoPermission { device, source },
+            None => RdmaError::NoFile { device, source },
+        },
+        _ => failed((&device, "opening it"), source),
     }
 }
 
-/// Whether there are files of devices that this process may not write.
-fn has_forbidden_files() -> bool {
+/// What the system says about a device's file that this process may not write, if there is one.
+fn refusal() -> Option<io::Error> {
     let folder = std::fs::read_dir("/dev/infiniband");
     let files = folder.into_iter().flatten().flatten();
     files
         .filter(|file| file.file_name().as_encoded_bytes().starts_with(b"uverbs"))
-        .any(|file| {
-            let opened = std::fs::OpenOptions::new().write(true).open(file.path());
-            opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        .filter_map(|file| {
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).open(file.path()).err()
         })
+        .find(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn failed((device, what): (&str, &'static str), source: io::Error) -> RdmaError {
