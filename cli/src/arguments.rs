@@ -396,7 +396,12 @@ pub struct Rank {
     pub iterations: u32,
     /// What this rank contributes, 32-bit floats: one all-reduce of them instead of those of a
     /// pattern. Files of all ranks have the same size.
-    #[arg(long, requires = "result", conflicts_with_all = ["bytes", "iterations"], value_name = "FILE")]
+    #[arg(
+        long,
+        requires = "result",
+        conflicts_with_all = ["bytes", "iterations"],
+        value_name = "FILE"
+    )]
     pub tensor: Option<PathBuf>,
     /// Where the sum of the ranks' tensors is written.
     #[arg(long, requires = "tensor", value_name = "FILE")]

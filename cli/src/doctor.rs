@@ -1,8 +1,8 @@
 //! `gradwire doctor`: what this host and the paths to others lack for a job, what each missing
 //! thing costs, and the command that mends it.
 //!
-//! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge what
-//! `gradwire_transport::probe` measures, as findings of [`finding`]; [`mod@job`] lets all
+//! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge
+//! what `gradwire_transport::probe` measures, as findings of [`finding`]; [`mod@job`] lets all
 //! ranks of a job check each other; [`mod@print`] shows it.
 
 pub mod finding;

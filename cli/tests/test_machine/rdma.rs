@@ -1,5 +1,5 @@
-//! Verbs over two Soft-RoCE devices, whose packets pass a switch that does what was rendered: rank 0
-//! sends through its narrow port to rank 1.
+//! Verbs over two Soft-RoCE devices, whose packets pass a switch that does what was rendered: rank
+//! 0 sends through its narrow port to rank 1.
 
 use std::path::Path;
 

@@ -74,8 +74,8 @@ job() {
 rank() {
     number=$1 name=$2
     shift 2
-    timeout -s KILL 60 gradwire rank --rank "$number" --world 2 --token test --job "/tmp/$name.toml" \
-        --rendezvous 10.1.0.1:29400 --bind 10.1.0.$((number + 1)) "$@" \
+    timeout -s KILL 60 gradwire rank --rank "$number" --world 2 --token test "$@" \
+        --job "/tmp/$name.toml" --rendezvous 10.1.0.1:29400 --bind 10.1.0.$((number + 1)) \
         >"$OUT/$name-rank$number.json" 2>"$OUT/$name-rank$number.errors" && code=0 || code=$?
     echo "$code" >"$OUT/$name-rank$number.code"
 }
@@ -88,7 +88,7 @@ ranks() {
     rank 1 "$name" "$@" &
     if [ -n "$MEANWHILE" ]; then
         for _ in $(seq 100); do
-            grep -q joined "$OUT/$name-rank0.json" && grep -q joined "$OUT/$name-rank1.json" && break
+            [ "$(grep -l joined "$OUT/$name"-rank?.json | wc -l)" = 2 ] && break
             sleep 0.1
         done
         sleep 0.1
@@ -145,7 +145,8 @@ echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
 chmod 777 $OUT
 chmod 600 /dev/infiniband/uverbs*
 nobody() { su nobody -s /bin/sh -c "$*"; }
-START="/test/gradwire rank --rank 0 --world 2 --token test --rendezvous 10.1.0.1:29400 --bind 10.1.0.1"
+START="/test/gradwire rank --rank 0 --world 2 --token test --bind 10.1.0.1"
+START="$START --rendezvous 10.1.0.1:29400"
 nobody "$START --job /tmp/permission.toml" 2>$OUT/permission-rank0.errors ||
     echo $? >$OUT/permission-rank0.code
 chmod 666 /dev/infiniband/uverbs*
