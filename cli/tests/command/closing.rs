@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 use crate::processes::{children, errors, file, gradwire, run, runs, within_ten_seconds};
-use crate::tracing;
+use crate::{schedules, tracing};
 
 /// What shells tell of a program that SIGPIPE has ended.
 const UNREAD: Option<i32> = Some(141);
@@ -36,7 +36,7 @@ const COMMANDS: [&str; 21] = [
     "switch render --platform sonic default leaf-spine:2x2x2@100G",
     "switch platforms",
     "switch verify --platform sonic default leaf-spine:2x2x2@100G",
-    "tune schedule single:3@10G step:resnet50:tensors,steps=1 --trials 2",
+    "tune schedule single:3@10G WORKLOAD --trials 2",
 ];
 
 fn words(command: &str) -> Vec<String> {
@@ -47,6 +47,7 @@ fn words(command: &str) -> Vec<String> {
             job.display().to_string()
         }
         "TRACE" => tracing::written("unread-trace"),
+        "WORKLOAD" => schedules::workload("unread", "tensors,steps=1"),
         word => word.to_owned(),
     };
     command.split_whitespace().map(path).collect()
