@@ -20,6 +20,10 @@ pub struct Study {
     pub folder: &'static str,
     /// What is run.
     pub parts: fn(&Dlcp, &Path) -> Vec<Part>,
+    /// A file in that folder, in Markdown, that says what it found.
+    pub written: Option<&'static str>,
+    /// What the result of a part says was not run, if anything.
+    pub left: fn(&Value) -> Option<String>,
     /// What is told when something of it cannot run.
     pub remedy: &'static str,
     /// What the results of its parts say.
@@ -46,6 +50,8 @@ pub struct Trained {
     pub commands: Vec<String>,
     /// What it could not do.
     pub missing: Vec<String>,
+    /// What it wrote of itself, in Markdown.
+    pub written: Option<String>,
 }
 
 /// Runs a study to its end.
@@ -55,16 +61,21 @@ pub fn run(study: &Study, options: &Dlcp, folder: &Folder) -> Trained {
     let (mut results, mut missing) = (Vec::new(), Vec::new());
     for part in &parts {
         match result(part, &place) {
-            Ok(value) => results.push((part.name.clone(), value)),
+            Ok(value) => {
+                missing.extend((study.left)(&value));
+                results.push((part.name.clone(), value));
+            }
             Err(reason) => {
                 missing.push(format!("{}: {reason}; {}", part.name, study.remedy));
             }
         }
     }
+    let written = study.written.map(|name| place.join(name));
     Trained {
         found: (study.found)(&results),
         commands: parts.iter().map(|part| typed(&part.words)).collect(),
         missing,
+        written: written.and_then(|path| std::fs::read_to_string(path).ok()),
     }
 }
 

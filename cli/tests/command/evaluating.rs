@@ -154,3 +154,43 @@ fn training_that_cannot_run_is_told_in_the_report_with_the_remedy() {
         "{report}"
     );
 }
+
+/// Prints what `python -m gradwire.study --json` prints, and leaves what it leaves.
+const STUDY: &str = r##"#!/bin/sh
+while [ "$1" != "--minutes" ]; do shift; done
+[ "$3" = "--out" ] || exit 3
+mkdir -p "$4"
+echo "study: 3 of 4 cells are to be run, within $2 minutes" >&2
+printf '### mnist\n\n| lost | 10 %% |\n|---|---:|\n| all | 0.900 +- 0.010 (2.5) |\n' > "$4/findings.md"
+printf '%s' '{"groups": [{"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
+"drop": 0.1, "final": {"1": 0.875}, "steps": {"1": 120}, "accepted": {"1": 0.1}}], "expected": [],
+"left": 3}' | tr '\n' ' '
+"##;
+
+#[test]
+fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let bench = bench("trained");
+    let python = bench.join("python");
+    std::fs::write(&python, STUDY).expect("the test's folder is writable");
+    let runs = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&python, runs).expect("it is ours");
+    let mut command = gradwire(&["eval", "dlcp", "--only", "training", "--python"]);
+    let output = command.arg(&python).arg("--out").arg(bench.join("out"));
+    let output = output.output().expect("the command starts");
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let progress = "study: 3 of 4 cells are to be run, within 30 minutes";
+    assert!(said.contains(progress), "{said}");
+    assert!(said.contains("3 trainings, which were not begun"), "{said}");
+    let (json, markdown, page) = report(&bench.join("out"));
+    let row = &json["sections"][0]["grids"][0]["rows"][0];
+    assert_eq!(row[3], 0.875, "{row}");
+    assert!(
+        markdown.contains("| all | 0.900 +- 0.010 (2.5) |"),
+        "{markdown}"
+    );
+    assert!(page.contains("<h3>mnist</h3>"), "{page}");
+    assert!(page.contains(">0.900 +- 0.010 (2.5)</td>"), "{page}");
+}
