@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::processes::{errors, gradwire, within_ten_seconds};
+use crate::processes::{errors, gradwire, runs, within_ten_seconds};
 
 /// The quick plans of a table, with cells that take a moment; without their cases.
 const PLAN: &str = r#"
@@ -167,18 +167,23 @@ printf '%s' '{"groups": [{"task": "mnist", "part": "all", "transform": "none", "
 "left": 3}' | tr '\n' ' '
 "##;
 
-#[test]
-fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left() {
+/// An evaluation whose training is a script.
+fn trained_by(bench: &Path, script: &str) -> Command {
     use std::os::unix::fs::PermissionsExt;
 
-    let bench = bench("trained");
     let python = bench.join("python");
-    std::fs::write(&python, STUDY).expect("the test's folder is writable");
-    let runs = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&python, runs).expect("it is ours");
+    std::fs::write(&python, script).expect("the test's folder is writable");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&python, executable).expect("it is ours");
     let mut command = gradwire(&["eval", "dlcp", "--only", "training", "--python"]);
-    let output = command.arg(&python).arg("--out").arg(bench.join("out"));
-    let output = output.output().expect("the command starts");
+    command.arg(&python).arg("--out").arg(bench.join("out"));
+    command
+}
+
+#[test]
+fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left() {
+    let bench = bench("trained");
+    let output = trained_by(&bench, STUDY).output().expect("it starts");
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let progress = "study: 3 of 4 cells are to be run, within 30 minutes";
@@ -193,4 +198,30 @@ fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left(
     );
     assert!(page.contains("<h3>mnist</h3>"), "{page}");
     assert!(page.contains(">0.900 +- 0.010 (2.5)</td>"), "{page}");
+}
+
+#[test]
+fn a_study_that_ends_badly_has_no_result_whatever_it_printed() {
+    let bench = bench("failed");
+    let script = "#!/bin/sh\necho '{\"groups\": []}'\nexit 3\n";
+    let output = trained_by(&bench, script).output().expect("it starts");
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("exit status: 3"), "{said}");
+}
+
+#[test]
+fn a_study_ends_with_an_evaluation_that_is_killed() {
+    let bench = bench("orphaned");
+    let told = bench.join("process");
+    let script = format!("#!/bin/sh\necho $$ > {}\nexec sleep 60\n", told.display());
+    let mut evaluation = trained_by(&bench, &script);
+    evaluation.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut evaluation = evaluation.spawn().expect("it starts");
+    let number = || std::fs::read_to_string(&told).ok()?.trim().parse().ok();
+    assert!(within_ten_seconds(|| number().is_some()));
+    evaluation.kill().expect("it is ours");
+    evaluation.wait().expect("it can be waited for");
+    let study: u32 = number().expect("it was told");
+    assert!(within_ten_seconds(|| !runs(study)), "it was left behind");
 }

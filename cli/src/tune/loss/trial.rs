@@ -262,8 +262,8 @@ impl Place {
         script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
     }
 
-    /// The last lines of its standard error, behind the last one that names an error: `torchrun`
-    /// says much after that.
+    /// The last lines of its standard error, behind the last one that names an error, or that stands
+    /// before what `torchrun` has to say about it, which is much.
     fn complaint(&self) -> String {
         let path = self.folder.join("stderr.txt");
         let bytes = std::fs::read(&path).unwrap_or_default();
@@ -276,7 +276,10 @@ impl Place {
             return "; it said nothing on standard error".to_owned();
         }
         let begin = lines.len().saturating_sub(LINES);
-        let error = lines[..begin].iter().rfind(|line| names_an_error(line));
+        let named = lines[..begin].iter().rfind(|line| names_an_error(line));
+        let launcher = lines.iter().position(|line| is_of_launcher(line));
+        let before = launcher.and_then(|at| lines[..at.min(begin)].last());
+        let error = named.or(before);
         let error = error.map(|line| format!("\n  {line}\n  ..."));
         let last = lines[begin..].join("\n  ");
         let path = path.display();
@@ -310,6 +313,13 @@ fn names_an_error(line: &str) -> bool {
     let (name, message) = line.split_once(": ").unwrap_or((line, ""));
     let named = name.ends_with("Error") || name.ends_with("Exception");
     named && !name.contains(' ') && !message.trim().is_empty()
+}
+
+/// Whether a line is an error that PyTorch has logged: a letter, month and day.
+fn is_of_launcher(line: &str) -> bool {
+    let date = line.strip_prefix('E').and_then(|rest| rest.get(..5));
+    let number = date.and_then(|date| date.strip_suffix(' '));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn counts(folder: &Path) -> Vec<Snapshot> {
@@ -428,6 +438,21 @@ mod tests {
             "",
         ] {
             assert!(!names_an_error(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_launcher_logs_is_told_from_what_the_script_says() {
+        assert!(is_of_launcher("E1122 00:34:35.1 4106 torch/distributed"));
+        for other in [
+            "E112 a",
+            "Error",
+            "W1122 00:34",
+            "E11220",
+            "Ä1122 ",
+            "E112ä ",
+        ] {
+            assert!(!is_of_launcher(other), "{other}");
         }
     }
 
