@@ -161,10 +161,11 @@ while [ "$1" != "--minutes" ]; do shift; done
 [ "$3" = "--out" ] || exit 3
 mkdir -p "$4"
 echo "study: 3 of 4 cells are to be run, within $2 minutes" >&2
-printf '### mnist\n\n| lost | 10 %% |\n|---|---:|\n| all | 0.900 +- 0.010 (2.5) |\n' > "$4/findings.md"
+cd "$4"
+printf '### mnist\n\n| lost | 10 %% |\n|---|---:|\n| all | 0.900 +- 0.010 (2.5) |\n' > findings.md
 printf '%s' '{"groups": [{"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
-"drop": 0.1, "final": {"1": 0.875}, "steps": {"1": 120}, "accepted": {"1": 0.1}}], "expected": [],
-"left": 3}' | tr '\n' ' '
+"drop": 0.1, "final": {"1": 0.875}, "steps": {"1": 120}, "accepted": {"1": 0.1}}],
+"expected": [], "left": 3}' | tr '\n' ' '
 "##;
 
 /// An evaluation whose training is a script.
