@@ -192,13 +192,14 @@ pub enum SetupError {
 /// trip. The defaults of a job are made for hosts whose kernel delays packets by milliseconds; a
 /// simulated host has none.
 ///
-/// A message may begin with two packets before its receiver grants more where many hosts may send
-/// to one unannounced (flows, and reductions to a root); where ranks send in turns, as in the
-/// other collectives, with a whole bandwidth-delay product.
+/// Messages to a peer may begin with one packet before it grants more where many ranks send to one
+/// (reductions to a root), with two where hosts send flows unannounced; where ranks send in turns,
+/// as in the other collectives, with a whole bandwidth-delay product.
 ///
 /// A rank grants more than its link takes where those who send to it have several such receivers,
 /// as workers have servers: what was granted waits for its turn at the sender then (Homa's
-/// overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4).
+/// overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But all of it may come at once,
+/// and then the switch's port must hold it, with what comes unscheduled.
 pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: &Workload) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
@@ -224,19 +225,20 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
         transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
     }
     if open("transport.unscheduled") {
-        let in_turns = workload.flows.is_empty() && !workload.has_roots();
-        transport.unscheduled = match in_turns {
-            true => of_bdp(4, 16 << 10),
-            false => ByteCount::new(2 * u64::from(fabric.mtu)),
+        let mtu = u64::from(fabric.mtu);
+        transport.unscheduled = match (workload.has_roots(), workload.programs.is_empty()) {
+            (true, _) => ByteCount::new(mtu),
+            (false, false) => of_bdp(4, 16 << 10),
+            (false, true) => ByteCount::new(2 * mtu),
         };
     }
     if open("transport.grant_window") {
-        let receivers = if workload.has_roots() {
-            OVERCOMMITMENT
-        } else {
-            1
-        };
-        transport.grant_window = GrantWindow::Bytes(of_bdp(6 * receivers, 16 << 10));
+        let one = of_bdp(6, 16 << 10);
+        let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
+        transport.grant_window = GrantWindow::Bytes(match workload.has_roots() {
+            true => one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held)),
+            false => one,
+        });
     }
     if open("transport.spray_burst") {
         transport.spray_burst = 1;

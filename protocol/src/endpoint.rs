@@ -17,7 +17,7 @@ use crate::incoming::Wants;
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
 use crate::metrics::{MessageTimes, Standing, Traffic};
-use crate::priority::{CONTROL, Policy};
+use crate::priority::{CONTROL, Policy, Turn};
 use crate::reach::{Common, Near, Reach};
 use crate::receiver::{After, Arrived, Incoming, Placement, Receiver, ReceiverCounters};
 use crate::rtt::Rtt;
@@ -148,6 +148,9 @@ struct Peer {
     /// Whether it is in [`Endpoint::talkers`] and in [`Endpoint::senders`].
     talks: bool,
     sends: bool,
+    /// The turn of what is sent to it next, as far as that is known.
+    turn: Option<Turn>,
+    turn_is_known: bool,
     /// When it is due in [`Endpoint::deadlines`].
     armed: Option<Instant>,
     /// Kept when somebody watches.
@@ -246,6 +249,7 @@ impl Endpoint {
         if peer.standing == Standing::Failed {
             return;
         }
+        peer.turn_is_known = false;
         let outlook = peer.outlook(now);
         if outlook.talks && !peer.talks {
             peer.talks = true;
@@ -620,13 +624,34 @@ impl Endpoint {
         Some(transmit)
     }
 
+    /// The peer to which something is sent next: whose first message is the most urgent one; of
+    /// equal ones each in turn. They share the rank's link, and the urgent must not wait there.
+    fn next_sender(&mut self) -> Option<usize> {
+        let (mut first, mut place) = (None, 0);
+        for (at, &peer) in self.senders.iter().enumerate() {
+            if self.senders.len() == 1 {
+                break;
+            }
+            let peer = &mut self.peers[peer as usize];
+            let turn = peer.turn(self.common.settings(peer.reach));
+            if at == 0 || turn < first {
+                (first, place) = (turn, at);
+            }
+            if turn.is_none() {
+                // It has nothing to send, and is here no longer once it was asked.
+                break;
+            }
+        }
+        self.senders.remove(place).map(|at| at as usize)
+    }
+
     fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
-        while let Some(at) = self.senders.pop_front() {
-            let at = at as usize;
+        while let Some(at) = self.next_sender() {
             let peer = &mut self.peers[at];
             let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
             let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
             if let Some(burst) = burst {
+                peer.turn_is_known = false;
                 self.senders.push_back(at as u32);
                 if burst.probe_at > now {
                     self.arm(at, burst.probe_at);
@@ -719,9 +744,20 @@ impl Peer {
             standing: Standing::Well,
             talks: false,
             sends: false,
+            turn: None,
+            turn_is_known: false,
             armed: None,
             traffic: None,
         }
+    }
+
+    /// The turn of what is sent to it next; `None` when there is nothing.
+    fn turn(&mut self, settings: &Settings) -> Option<Turn> {
+        if !self.turn_is_known {
+            self.turn = self.sender.next_turn(settings);
+            self.turn_is_known = true;
+        }
+        self.turn
     }
 
     fn outlook(&self, now: Instant) -> Outlook {

@@ -21,7 +21,7 @@ use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report, SEGME
 const UNSAID_HOLES_MAX: u32 = 8;
 
 /// A message that only waits for a grant is probed this much later: the grant may have been lost.
-const GRANT_WAITS: u64 = 3;
+const GRANT_WAITS: u64 = 16;
 
 /// A segment on its way. It is current as long as the segment was not sent again and has not
 /// landed.

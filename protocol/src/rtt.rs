@@ -42,10 +42,11 @@ impl Rtt {
             self.deviation = sample.divided(2);
             return;
         };
-        let error = smoothed.beyond(sample) + sample.beyond(smoothed);
+        let error = sample.beyond(smoothed);
         self.deviation = Span::from_picos((self.deviation.as_picos() * 3 + error.as_picos()) / 4);
+        let old = if sample < smoothed { 1 } else { 7 };
         self.smoothed = Some(Span::from_picos(
-            (smoothed.as_picos() * 7 + sample.as_picos()) / 8,
+            (smoothed.as_picos() * old + sample.as_picos()) / (old + 1),
         ));
     }
 

@@ -22,7 +22,7 @@ use crate::endpoint::Settings;
 use crate::entropy::Spray;
 use crate::machine::{Ecn, Run};
 use crate::outgoing::{Flight, Sending};
-use crate::priority::{CONTROL, Policy, Tags};
+use crate::priority::{CONTROL, Policy, Tags, Turn};
 use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::units::{
@@ -329,6 +329,12 @@ impl Sender {
         let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
         let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
         !self.messages.is_empty() && room >= self.least_run(packet, settings)
+    }
+
+    /// The turn of what would be sent next, if the window allowed it.
+    pub(crate) fn next_turn(&mut self, settings: &Settings) -> Option<Turn> {
+        let messages = self.messages.iter_mut();
+        messages.filter_map(|sending| sending.next_turn(settings)).min()
     }
 
     /// The next run of segments that the window allows: of the message whose turn comes first, and

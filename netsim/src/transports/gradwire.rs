@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
-use gradwire_protocol::priority::{Policy, Shape};
+use gradwire_protocol::priority::{CONTROL, Policy, Shape};
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::sender::Outgoing;
@@ -29,6 +29,9 @@ const FLOWS: JobId = JobId(1);
 /// The job of programs.
 pub(super) const PROGRAMS: JobId = JobId(2);
 
+/// So many packets of flows wait for a program's at most.
+const WAITING_MAX: usize = 4;
+
 /// What a packet carries: its header, and the body where it is a control packet.
 #[derive(Debug, Default)]
 pub struct Cargo {
@@ -43,16 +46,10 @@ pub struct Gradwire {
     framing: u32,
     flows: Messages,
     player: Option<Box<Player>>,
-    /// Which of the two is asked first for a packet.
-    turn: Turn,
     /// Packets of the last run that have not left.
     rest: VecDeque<(Header, Envelope)>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Turn {
-    Flows,
-    Program,
+    /// Packets of flows that wait for those of the program.
+    waiting: VecDeque<(Envelope, Cargo)>,
 }
 
 impl Gradwire {
@@ -65,8 +62,8 @@ impl Gradwire {
             framing: setup.fabric.framing + setup.job.security.tag_bytes(),
             flows: Messages::new(host, setup),
             player: program.map(|program| Box::new(Player::new(program, setup))),
-            turn: Turn::Flows,
             rest: VecDeque::new(),
+            waiting: VecDeque::new(),
         }
     }
 }
@@ -163,17 +160,29 @@ impl Host for Gradwire {
             let transmit = self.flows.endpoint.poll_transmit(now)?;
             return Some(take(&transmit, place, cargo, &mut self.rest));
         };
-        for _ in 0..2 {
-            let (transmit, next) = match self.turn {
-                Turn::Flows => (self.flows.endpoint.poll_transmit(now), Turn::Program),
-                Turn::Program => (player.poll_transmit(now), Turn::Flows),
-            };
-            self.turn = next;
-            if let Some(transmit) = transmit {
-                return Some(take(&transmit, place, cargo, &mut self.rest));
+        // The host's own queues know classes, too (`gradwire switch render linux:host`): what runs
+        // beside a program in the last class waits for it, but not what it says of packets.
+        if self.waiting.len() < WAITING_MAX
+            && let Some(transmit) = self.flows.endpoint.poll_transmit(now)
+        {
+            let is_urgent = transmit.class == CONTROL && transmit.template.kind != Kind::Data;
+            let envelope = take(&transmit, place, cargo, &mut self.rest);
+            if is_urgent {
+                return Some(envelope);
             }
+            self.waiting.push_back((envelope, std::mem::take(cargo)));
+            let rest = self.rest.drain(..).map(|(header, envelope)| {
+                let header = Some(header);
+                (envelope, Cargo { header, ..Cargo::default() })
+            });
+            self.waiting.extend(rest);
         }
-        None
+        if let Some(transmit) = player.poll_transmit(now) {
+            return Some(take(&transmit, place, cargo, &mut self.rest));
+        }
+        let (envelope, waited) = self.waiting.pop_front()?;
+        *cargo = waited;
+        Some(envelope)
     }
 
     fn progress(&mut self) -> Option<Progress> {
