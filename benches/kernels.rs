@@ -71,7 +71,8 @@ fn passes(criterion: &mut Criterion) {
     }
 }
 
-/// A message of segments as a path of 1,500 bytes has them is mixed in place, and unmixed.
+/// A message of segments as a path of 1,500 bytes has them is mixed in place, and unmixed; beside
+/// that, it is copied twice.
 fn transforms(criterion: &mut Criterion) {
     for (place, bytes) in SIZES {
         let mut group = criterion.benchmark_group(format!("hadamard/{place}"));
@@ -79,6 +80,13 @@ fn transforms(criterion: &mut Criterion) {
             .throughput(Throughput::Bytes(bytes as u64))
             .sample_size(20);
         let mut target = values(bytes);
+        let from = values(bytes);
+        group.bench_function("copied", |bencher| {
+            bencher.iter(|| {
+                black_box(&mut target).copy_from_slice(black_box(&from));
+                black_box(&mut target).copy_from_slice(black_box(&from));
+            });
+        });
         for dtype in TYPES.into_iter().filter(|dtype| dtype.is_float()) {
             let mixing = Mixing {
                 dtype,

@@ -127,7 +127,7 @@ fn list(work: &Work, folder: &Folder, (form, cores): (Form, usize)) {
 }
 
 fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Failure> {
-    let (found, source, mut commands, missing) = match table.content {
+    let (found, source, mut commands, missing, written) = match table.content {
         Content::Simulated(_, _, found) => {
             let plans = plans_of(table, options)?;
             let cells: Vec<Cell> = plans
@@ -142,6 +142,7 @@ fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Fa
                 Source::Simulated,
                 sweeps.collect(),
                 evidence.missing,
+                None,
             )
         }
         Content::Trained(study) => {
@@ -151,6 +152,7 @@ fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Fa
                 Source::Trained,
                 trained.commands,
                 trained.missing,
+                trained.written,
             )
         }
     };
@@ -163,6 +165,7 @@ fn section(table: &Table, options: &Dlcp, folder: &Folder) -> Result<Section, Fa
         grids: found.grids,
         charts: found.charts,
         goals: found.goals,
+        written,
         commands,
         missing,
     })

@@ -25,6 +25,9 @@ pub enum Exit {
     /// The system refused something: a port in use, an address of another host, a process; or
     /// nobody is there to be watched.
     Refused = 5,
+    /// Nobody reads what is printed any more, as behind `| head`: what shells tell of a program
+    /// that SIGPIPE has ended.
+    Unread = 141,
 }
 
 /// The table of exit codes for the help text.
@@ -35,7 +38,8 @@ Exit codes:
   2  the command line is wrong, or a file that it names
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
-  5  the system refused something, for example a port in use, or no rank answers top";
+  5  the system refused something, for example a port in use, or no rank answers top
+  141  nobody reads what it prints any more: a closed pipe";
 
 impl Exit {
     /// The exit with this code; unknown codes count as a lost rank, since the process of a rank

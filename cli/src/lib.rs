@@ -15,9 +15,14 @@
 //! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
 //! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
+//! - `printing`: what is printed, and that nobody may read it any more.
 //!
 //! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
 //! (`gradwire-netsim`).
+
+// First, so that its macros are those of all others.
+#[macro_use]
+mod printing;
 
 pub mod arguments;
 pub mod doctor;
@@ -35,6 +40,7 @@ pub mod top;
 pub mod trace;
 pub mod tune;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -62,7 +68,8 @@ pub fn run() -> ExitCode {
     match start_log().and_then(|()| execute(arguments.command)) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
-            eprintln!("error: {failure}");
+            // The exit code says it too, whoever reads.
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
             failure.exit().into()
         }
     }

@@ -35,7 +35,8 @@
 //! and the sum is transformed back. Who does that, and when, is `running`'s to say; what is missing
 //! is counted by coefficient, which is by segment as ever.
 
-use std::ops::{Add, Mul, Sub};
+use std::array::from_fn;
+use std::ops::Mul;
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -146,12 +147,12 @@ impl WithSimd for Pass<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _level: S) {
+    fn with_simd<S: Simd>(self, level: S) {
         match self.mixing.dtype {
-            DType::F32 => self.run::<f32, 4>(f32::from_le_bytes, f32::to_le_bytes),
-            DType::F64 => self.run::<f64, 8>(f64::from_le_bytes, f64::to_le_bytes),
-            DType::F16 => self.run::<f32, 2>(halves::f16_at, halves::to_f16),
-            DType::BF16 => self.run::<f32, 2>(halves::bf16_at, halves::to_bf16),
+            DType::F32 => self.run::<f32, S, 4>(level, (f32::from_le_bytes, f32::to_le_bytes)),
+            DType::F64 => self.run::<f64, S, 8>(level, (f64::from_le_bytes, f64::to_le_bytes)),
+            DType::F16 => self.run::<f32, S, 2>(level, (halves::f16_at, halves::to_f16)),
+            DType::BF16 => self.run::<f32, S, 2>(level, (halves::bf16_at, halves::to_bf16)),
             _ => unreachable!("checked by the caller"),
         }
     }
@@ -159,12 +160,13 @@ impl WithSimd for Pass<'_> {
 
 impl Pass<'_> {
     #[inline(always)]
-    fn run<T: Real, const BYTES: usize>(
+    fn run<T: Real, S: Simd, const BYTES: usize>(
         self,
-        load: impl Fn([u8; BYTES]) -> T,
-        store: impl Fn(T) -> [u8; BYTES],
+        level: S,
+        (load, store): (impl Fn([u8; BYTES]) -> T, impl Fn(T) -> [u8; BYTES]),
     ) {
         let mut rows = [[T::default(); LANES]; ROWS_MAX];
+        let direction = self.direction;
         for strip in self.mixing.strips(self.message.len()) {
             for group in 0..strip.groups {
                 for from in (strip.from..strip.to).step_by(LANES * BYTES) {
@@ -173,9 +175,17 @@ impl Pass<'_> {
                         continue;
                     }
                     let rows = &mut rows[..tile.rows];
-                    tile.read(rows, self.message, &load);
-                    turn(rows, self.direction, tile.seed);
-                    tile.write(rows, self.message, &store);
+                    tile.read(
+                        rows,
+                        self.message,
+                        (&load, |row| tile.before(direction, row)),
+                    );
+                    turn(level, rows, (direction, tile.seed));
+                    tile.write(
+                        rows,
+                        self.message,
+                        (&store, |row| tile.after(direction, row)),
+                    );
                 }
             }
         }
@@ -197,110 +207,209 @@ impl Strip {
 }
 
 impl Tile {
+    /// What values of a row are multiplied by when they are read.
     #[inline(always)]
-    fn read<T, const BYTES: usize>(
+    fn before<T: Real>(&self, direction: Direction, row: usize) -> Signs<T> {
+        let stages = self.rows.ilog2();
+        match direction {
+            Direction::Forward if row < 1 << stages => Signs::forward(self.seed, row, stages),
+            _ => Signs::plain(),
+        }
+    }
+
+    /// What values of a row are multiplied by when they are put back.
+    #[inline(always)]
+    fn after<T: Real>(&self, direction: Direction, row: usize) -> Signs<T> {
+        let stages = self.rows.ilog2();
+        match direction {
+            Direction::Back if row < 1 << stages => Signs::back(self.seed, row, stages),
+            _ => Signs::plain(),
+        }
+    }
+
+    /// Fills rows with values, each times its factor and sign.
+    #[inline(always)]
+    fn read<T: Real, const BYTES: usize>(
         &self,
         rows: &mut [[T; LANES]],
         message: &[u8],
-        load: impl Fn([u8; BYTES]) -> T,
+        (load, signs): (impl Fn([u8; BYTES]) -> T, impl Fn(usize) -> Signs<T>),
     ) {
         let columns = self.columns * BYTES;
-        for (row, bytes) in rows.iter_mut().zip(message[self.at..].chunks(self.stride)) {
+        let strided = message[self.at..].chunks(self.stride);
+        for ((number, row), bytes) in rows.iter_mut().enumerate().zip(strided) {
             let (elements, _) = bytes[..columns].as_chunks::<BYTES>();
+            let signs = signs(number);
             match elements.first_chunk::<LANES>() {
-                Some(elements) => *row = elements.map(&load),
+                Some(elements) => {
+                    for lane in 0..LANES {
+                        row[lane] = signs.on(lane, load(elements[lane]));
+                    }
+                }
                 None => {
-                    for (value, element) in row.iter_mut().zip(elements) {
-                        *value = load(*element);
+                    for (lane, (value, element)) in row.iter_mut().zip(elements).enumerate() {
+                        *value = signs.on(lane, load(*element));
                     }
                 }
             }
         }
     }
 
+    /// Puts values back, each times its factor and sign.
     #[inline(always)]
-    fn write<T: Copy, const BYTES: usize>(
+    fn write<T: Real, const BYTES: usize>(
         &self,
         rows: &[[T; LANES]],
         message: &mut [u8],
-        store: impl Fn(T) -> [u8; BYTES],
+        (store, signs): (impl Fn(T) -> [u8; BYTES], impl Fn(usize) -> Signs<T>),
     ) {
         let columns = self.columns * BYTES;
         let strided = message[self.at..].chunks_mut(self.stride);
-        for (row, bytes) in rows.iter().zip(strided) {
+        for ((number, row), bytes) in rows.iter().enumerate().zip(strided) {
             let (elements, _) = bytes[..columns].as_chunks_mut::<BYTES>();
+            let signs = signs(number);
             match elements.first_chunk_mut::<LANES>() {
-                Some(elements) => *elements = row.map(&store),
+                Some(elements) => {
+                    for lane in 0..LANES {
+                        elements[lane] = store(signs.on(lane, row[lane]));
+                    }
+                }
                 None => {
-                    for (element, value) in elements.iter_mut().zip(row) {
-                        *element = store(*value);
+                    for (lane, (element, value)) in elements.iter_mut().zip(row).enumerate() {
+                        *element = store(signs.on(lane, *value));
                     }
                 }
             }
         }
     }
 }
+/// What the values of one row are multiplied by: a factor, and random signs.
+#[derive(Clone, Copy)]
+struct Signs<T> {
+    factor: T,
+    bits: u32,
+}
 
-/// Transforms the columns of some rows, two or more, or transforms them back.
+impl<T: Real> Signs<T> {
+    /// Nothing is changed.
+    #[inline(always)]
+    fn plain() -> Self {
+        Self {
+            factor: T::inverse_power(0),
+            bits: 0,
+        }
+    }
+
+    /// Before a transform of 2^stages rows; so scaled that nothing grows.
+    #[inline(always)]
+    fn forward(seed: u64, row: usize, stages: u32) -> Self {
+        Self::drawn(seed, row, stages.div_ceil(2))
+    }
+
+    /// After the transform back: transform and signs are their own inverses but for a factor.
+    #[inline(always)]
+    fn back(seed: u64, row: usize, stages: u32) -> Self {
+        Self::drawn(seed, row, stages / 2)
+    }
+
+    #[inline(always)]
+    fn drawn(seed: u64, row: usize, exponent: u32) -> Self {
+        let of_pair = drawn(seed, row as u64 / 2);
+        Self {
+            factor: T::inverse_power(exponent),
+            bits: (of_pair >> (row % 2 * 32)) as u32,
+        }
+    }
+
+    #[inline(always)]
+    fn on(self, lane: usize, value: T) -> T {
+        (value * self.factor).with_sign(self.bits << (LANES - 1 - lane))
+    }
+}
+
+/// Transforms the columns of some rows, two or more, or transforms them back; but for the signs of
+/// the first 2^k of them, which [`Tile`] sees to.
 #[inline(always)]
-fn turn<T: Real>(rows: &mut [[T; LANES]], direction: Direction, seed: u64) {
+fn turn<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]], (direction, seed): (Direction, u64)) {
     let power = 1 << rows.len().ilog2();
     let left_over = rows.len() - power;
+    let stages = power.ilog2();
     match direction {
         Direction::Forward => {
-            mix(&mut rows[..power], seed);
+            walsh_hadamard(level, &mut rows[..power]);
             if left_over > 0 {
-                mix(&mut rows[left_over..], !seed);
+                let again = &mut rows[left_over..];
+                sign(again, |row| Signs::forward(!seed, row, stages));
+                walsh_hadamard(level, again);
             }
         }
         Direction::Back => {
             if left_over > 0 {
-                unmix(&mut rows[left_over..], !seed);
+                let again = &mut rows[left_over..];
+                walsh_hadamard(level, again);
+                sign(again, |row| Signs::back(!seed, row, stages));
             }
-            unmix(&mut rows[..power], seed);
+            walsh_hadamard(level, &mut rows[..power]);
         }
     }
 }
 
-/// Random signs, then the transform; so scaled that nothing grows.
 #[inline(always)]
-fn mix<T: Real>(rows: &mut [[T; LANES]], seed: u64) {
-    sign(rows, seed, T::inverse_power(rows.len().ilog2().div_ceil(2)));
-    walsh_hadamard(rows);
-}
-
-/// What [`mix`] did, backwards: transform and signs are their own inverses but for a factor.
-#[inline(always)]
-fn unmix<T: Real>(rows: &mut [[T; LANES]], seed: u64) {
-    walsh_hadamard(rows);
-    sign(rows, seed, T::inverse_power(rows.len().ilog2() / 2));
-}
-
-/// Multiplies by a factor and by random signs.
-#[inline(always)]
-fn sign<T: Real>(rows: &mut [[T; LANES]], seed: u64, factor: T) {
-    for (number, pair) in rows.chunks_mut(2).enumerate() {
-        let bits = drawn(seed, number as u64);
-        for (row, bits) in pair.iter_mut().zip([bits as u32, (bits >> 32) as u32]) {
-            for (lane, value) in row.iter_mut().enumerate() {
-                *value = (*value * factor).with_sign(bits << (LANES - 1 - lane));
-            }
+fn sign<T: Real>(rows: &mut [[T; LANES]], signs: impl Fn(usize) -> Signs<T>) {
+    for (number, row) in rows.iter_mut().enumerate() {
+        let signs = signs(number);
+        for (lane, value) in row.iter_mut().enumerate() {
+            *value = signs.on(lane, *value);
         }
     }
 }
 
-/// The fast Walsh-Hadamard transform of every column, of 2^k rows, without a factor.
+/// The fast Walsh-Hadamard transform of every column, of 2^k rows, without a factor. Three stages
+/// at a time, so that a value is fetched once for all of them.
 #[inline(always)]
-fn walsh_hadamard<T: Real>(rows: &mut [[T; LANES]]) {
+fn walsh_hadamard<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]]) {
+    let count = rows.len();
+    let values = T::vectors::<S>(rows);
+    let row = values.len() / count;
+    let mut done = 1;
+    while done < count {
+        let apart = done * row;
+        done *= match count / done {
+            2 => stages::<T, S, 2>(level, values, apart),
+            4 => stages::<T, S, 4>(level, values, apart),
+            _ => stages::<T, S, 8>(level, values, apart),
+        };
+    }
+}
+
+/// Transforms every `ROWS` values that are so far apart; returns how many these are.
+#[inline(always)]
+fn stages<T: Real, S: Simd, const ROWS: usize>(
+    level: S,
+    values: &mut [T::Vector<S>],
+    apart: usize,
+) -> usize {
+    for block in values.chunks_exact_mut(ROWS * apart) {
+        let mut chunks = block.chunks_exact_mut(apart);
+        let mut parts: [_; ROWS] = from_fn(|_| chunks.next().expect("there are as many"));
+        for at in 0..apart {
+            let mut taken: [_; ROWS] = from_fn(|part| parts[part][at]);
+            butterflies::<T, S, ROWS>(level, &mut taken);
+            for (part, value) in parts.iter_mut().zip(taken) {
+                part[at] = value;
+            }
+        }
+    }
+    ROWS
+}
+
+#[inline(always)]
+fn butterflies<T: Real, S: Simd, const ROWS: usize>(level: S, values: &mut [T::Vector<S>; ROWS]) {
     let mut half = 1;
-    while half < rows.len() {
-        for block in rows.chunks_exact_mut(2 * half) {
-            let (upper, lower) = block.split_at_mut(half);
-            for (upper, lower) in upper.iter_mut().zip(lower) {
-                for (a, b) in upper.iter_mut().zip(lower) {
-                    (*a, *b) = (*a + *b, *a - *b);
-                }
-            }
+    while half < ROWS {
+        for upper in (0..ROWS).filter(|row| row & half == 0) {
+            let (a, b) = (values[upper], values[upper + half]);
+            (values[upper], values[upper + half]) = T::butterfly(level, a, b);
         }
         half *= 2;
     }
@@ -316,7 +425,17 @@ pub(crate) fn drawn(seed: u64, place: u64) -> u64 {
 }
 
 /// A number that is computed with.
-trait Real: Copy + Default + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
+trait Real: Copy + Default + Mul<Output = Self> {
+    /// As many of them as the processor computes with at once; a row is a multiple.
+    type Vector<S: Simd>: Copy;
+    /// All values of some rows, row by row.
+    fn vectors<S: Simd>(rows: &mut [[Self; LANES]]) -> &mut [Self::Vector<S>];
+    /// Sum and difference.
+    fn butterfly<S: Simd>(
+        level: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> (Self::Vector<S>, Self::Vector<S>);
     /// 2^-exponent.
     fn inverse_power(exponent: u32) -> Self;
     /// The other sign where the highest bit is set.
@@ -324,6 +443,18 @@ trait Real: Copy + Default + Add<Output = Self> + Sub<Output = Self> + Mul<Outpu
 }
 
 impl Real for f32 {
+    type Vector<S: Simd> = S::f32s;
+
+    #[inline(always)]
+    fn vectors<S: Simd>(rows: &mut [[Self; LANES]]) -> &mut [S::f32s] {
+        S::as_mut_simd_f32s(rows.as_flattened_mut()).0
+    }
+
+    #[inline(always)]
+    fn butterfly<S: Simd>(level: S, a: S::f32s, b: S::f32s) -> (S::f32s, S::f32s) {
+        (level.add_f32s(a, b), level.sub_f32s(a, b))
+    }
+
     #[inline(always)]
     fn inverse_power(exponent: u32) -> Self {
         1.0 / (1_u32 << exponent) as Self
@@ -336,6 +467,18 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    type Vector<S: Simd> = S::f64s;
+
+    #[inline(always)]
+    fn vectors<S: Simd>(rows: &mut [[Self; LANES]]) -> &mut [S::f64s] {
+        S::as_mut_simd_f64s(rows.as_flattened_mut()).0
+    }
+
+    #[inline(always)]
+    fn butterfly<S: Simd>(level: S, a: S::f64s, b: S::f64s) -> (S::f64s, S::f64s) {
+        (level.add_f64s(a, b), level.sub_f64s(a, b))
+    }
+
     #[inline(always)]
     fn inverse_power(exponent: u32) -> Self {
         1.0 / Self::from(1_u32 << exponent)

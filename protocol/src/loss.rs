@@ -31,6 +31,11 @@ impl LossProcess {
         }
     }
 
+    /// Forgets whether it was in a burst: the next packet is lost as likely as any.
+    pub fn forget(&mut self, rng: &mut impl Rng) {
+        self.in_burst = rng.random_bool(self.drop.get());
+    }
+
     /// Whether the next packet is lost.
     pub fn loses(&mut self, rng: &mut impl Rng) -> bool {
         if self.drop.is_none() || self.drop == Share::ALL {
@@ -75,6 +80,18 @@ mod tests {
                 "{lost} in {bursts} of {burst}"
             );
         }
+    }
+
+    #[test]
+    fn a_process_that_forgets_loses_the_same_share() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let mut process = LossProcess::new(Share::new(0.3).expect("a share"), 8.0);
+        let mut lost = 0;
+        for _ in 0..100_000 {
+            process.forget(&mut rng);
+            lost += u32::from(process.loses(&mut rng));
+        }
+        assert!((29_000..31_000).contains(&lost), "{lost}");
     }
 
     #[test]

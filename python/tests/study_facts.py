@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,41 @@ def a_finished_cell_is_not_run_again(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [lossless.id, lossy.id]
 
 
+def when_the_time_is_up_no_cell_is_begun_and_what_is_left_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gradwire.study", "--out", str(tmp_path), "--minutes", "0"]
+    chosen = ["--cell", "mnist-seed1-lossless"]
+    ended = subprocess.run([*command, *chosen], capture_output=True, text=True, check=True)
+    assert "the time is up: 1 cells are left; the same command runs them" in ended.stderr
+    assert json.loads((tmp_path / "findings.json").read_text())["left"] == 1
+
+
+def ranks_end_with_a_study_that_is_killed_and_its_cell_is_not_kept(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gradwire.study", "--out", str(tmp_path)]
+    study = subprocess.Popen([*command, "--cell", "mnist-seed1-lossless"])
+    try:
+        ranks = _waited_for(lambda: _children(study.pid), lambda found: len(found) == cells.WORLD)
+    finally:
+        study.kill()
+        study.wait()
+    _waited_for(lambda: [rank for rank in ranks if _is_running(rank)], lambda left: not left)
+    assert not list(tmp_path.glob("cells/*"))
+
+
+def groups_are_told_flat_with_their_scores_by_seed() -> None:
+    records = [_record(Cell("mnist", 1), [0.5, 0.9])]
+    (group,) = findings.groups_of(records, {"mnist": PLAN})
+    assert group.told() == {
+        "task": "mnist",
+        "part": "all",
+        "transform": "none",
+        "holes": "rescale",
+        "drop": 0.0,
+        "final": {1: 0.9},
+        "steps": {1: pytest.approx(19.75)},
+        "accepted": {1: 0.0},
+    }
+
+
 def an_unknown_cell_is_refused_by_its_name(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gradwire.study", "--out", str(tmp_path), "--cell", "mnist-x"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -131,3 +168,23 @@ def _verdict(zero: list[float], rescale: list[float]) -> expectations.Verdict:
     plans = {"mnist": PLAN}
     judged = expectations.verdicts(findings.groups_of(records, plans), plans)
     return next(v for v in judged if v.expectation.startswith("rescale"))
+
+
+def _waited_for(look: Callable[[], list[int]], fits: Callable[[list[int]], bool]) -> list[int]:
+    """Look until what is seen fits, for a minute at most."""
+    for _ in range(1200):
+        seen = look()
+        if fits(seen):
+            return seen
+        time.sleep(0.05)
+    raise AssertionError(f"not within a minute: {seen}")
+
+
+def _children(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def _is_running(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] not in "ZX"

@@ -1,10 +1,11 @@
 //! Ranks of one process over loopback: what callers of a rank may rely on.
 
+mod meeting;
 mod world;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use gradwire_protocol::units::{Rank, Span};
 use gradwire_runtime::{EndError, OpenRank, Opening, Task};
 use gradwire_transport::uring;
 
+use meeting::Meeting;
 use world::{PATIENCE, on_ranks, open, sum};
 
 fn all_reduce(world_size: u16, sequence: u32, values: &[f32]) -> Task {
@@ -233,7 +235,7 @@ fn an_operation_with_a_rank_that_left_says_so() {
 
 #[test]
 fn an_operation_with_a_rank_that_died_names_it() {
-    let joined = Barrier::new(2);
+    let joined = Meeting::of(2);
     on_ranks(2, &Job::default(), |rank| {
         joined.wait();
         if rank.rank() == Rank(1) {

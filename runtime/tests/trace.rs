@@ -1,10 +1,10 @@
 //! The flight recorder of ranks of one process: what it tells while they run, what it leaves when
 //! something fails.
 
+mod meeting;
 mod world;
 
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use gradwire_runtime::trace::dump::State;
 use gradwire_runtime::trace::{COUNTS, Dump, dump::Entry};
 use gradwire_runtime::{EndError, LocalRank, OpenRank, Task};
 
+use meeting::Meeting;
 use world::{PATIENCE, on_ranks, open, sum};
 
 fn all_reduce(sequence: u32, timeout: Span) -> Task {
@@ -62,7 +63,7 @@ fn file_of(error: &EndError) -> Option<PathBuf> {
 fn a_running_rank_tells_its_last_operations_and_what_pending_ones_wait_for() {
     let mut job = Job::default();
     job.trace.entries = 4;
-    let told = Barrier::new(2);
+    let told = Meeting::of(2);
     on_ranks(2, &job, |rank| {
         for sequence in 0..7 {
             rank.run(all_reduce(sequence, LONG)).expect("nothing fails");
@@ -105,7 +106,7 @@ fn a_running_rank_tells_its_last_operations_and_what_pending_ones_wait_for() {
 #[test]
 fn the_first_failure_is_written_once_and_named_by_the_error() {
     let folder = folder("first-failure");
-    let over = Barrier::new(2);
+    let over = Meeting::of(2);
     on_two_ranks(&Job::default(), &folder, |rank| {
         rank.run(all_reduce(0, LONG)).expect("nothing fails");
         if rank.rank() == Rank(0) {
@@ -144,7 +145,7 @@ fn the_first_failure_is_written_once_and_named_by_the_error() {
 #[test]
 fn a_lost_peer_and_an_abort_leave_a_trace_without_any_operation() {
     let folder = folder("without-operations");
-    let joined = Barrier::new(2);
+    let joined = Meeting::of(2);
     on_two_ranks(&Job::default(), &folder, |rank| {
         joined.wait();
         if rank.rank() == Rank(1) {
@@ -207,7 +208,7 @@ fn a_recorder_that_is_off_remembers_nothing() {
 fn a_folder_that_cannot_be_written_does_not_hide_the_error() {
     let folder = folder("no-folder");
     std::fs::write(&folder, "a file").expect("the test's folder is writable");
-    let over = Barrier::new(2);
+    let over = Meeting::of(2);
     on_two_ranks(&Job::default(), &folder, |rank| {
         if rank.rank() == Rank(0) {
             let error = rank

@@ -2,7 +2,8 @@
 //!
 //! They act on packets as they are received, after super-packets were split: on loopback a whole
 //! GSO send would otherwise be lost as one. The same seed, rank and sequence of arrivals give the
-//! same faults. A job without faults skips this layer.
+//! same faults; with bursts of drops, the same times of arrivals. A job without faults skips this
+//! layer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,6 +18,10 @@ use gradwire_protocol::units::{Instant, Rank, Share, Span};
 
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
+/// When nothing has come for so long, a burst of drops is over: what causes bursts in networks, a
+/// full queue, lasts for a time, not for a number of packets. Counted in packets alone it would
+/// outlast the silence that it causes, and swallow probe after probe.
+const BURST_ENDS_AFTER: Span = Span::from_millis(1);
 
 /// What happens to a packet, apart from the delay of all packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,6 +45,7 @@ pub struct Faults {
     rank: Rank,
     rng: ChaCha8Rng,
     loss: LossProcess,
+    last_arrival: Instant,
     held: BinaryHeap<Reverse<Held>>,
     sequence: u64,
     dropped: u64,
@@ -62,10 +68,19 @@ impl Faults {
             rank,
             rng: ChaCha8Rng::seed_from_u64(wanted.seed ^ (u64::from(rank.0) << 32)),
             loss: LossProcess::new(wanted.drop, wanted.burst),
+            last_arrival: Instant::START,
             held: BinaryHeap::new(),
             sequence: 0,
             dropped: 0,
         })
+    }
+
+    /// Packets arrive now, and are judged one by one then.
+    pub fn arrive(&mut self, now: Instant) {
+        if self.wanted.burst > 1.0 && now > self.last_arrival + BURST_ENDS_AFTER {
+            self.loss.forget(&mut self.rng);
+        }
+        self.last_arrival = now;
     }
 
     /// Decides about a packet of `bytes` bytes. `source`, which costs a look at the packet, is
@@ -218,6 +233,25 @@ mod tests {
         assert!(verdicts(&wanted, 100).iter().all(|v| *v == Verdict::Drop));
         let mut faults = Faults::new(&wanted, Rank(0)).expect("faults are wanted");
         assert_eq!(faults.judge(|| Some(Rank(1)), 1500), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_burst_of_drops_ends_with_silence_and_the_share_of_drops_stays() {
+        let mut wanted = Job::default().faults;
+        (wanted.drop, wanted.burst) = (share(0.3), 16.0);
+        for (apart, runs) in [(10, 1_500..2_300), (2_000, 20_000..22_000)] {
+            let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
+            let (mut drops, mut begun, mut before) = (0, 0, false);
+            for number in 0..100_000 {
+                faults.arrive(Instant::START + Span::from_micros(number * apart));
+                let now = faults.judge(|| Some(Rank(0)), 1500) == Verdict::Drop;
+                drops += u32::from(now);
+                begun += u32::from(now && !before);
+                before = now;
+            }
+            assert!((28_000..32_000).contains(&drops), "{drops}");
+            assert!(runs.contains(&begun), "{begun} runs, {apart} us apart");
+        }
     }
 
     #[test]

@@ -48,6 +48,9 @@ fn one(section: &Section) -> String {
     for grid in &section.grids {
         text += &format!("**{}** ({label})\n\n{}\n", grid.caption, table(grid));
     }
+    if let Some(written) = &section.written {
+        text += &format!("{}\n\n", written.trim_end());
+    }
     for missing in &section.missing {
         text += &format!("- missing: {missing}\n");
     }

@@ -1,5 +1,7 @@
 //! A report as one HTML file with its pictures.
 
+use pulldown_cmark::{Event, Options, Parser, html};
+
 use super::report::Report;
 use super::section::{Chart, Goal, Grid, Section, Shape, Source, State};
 use crate::sim::html::{cell, document, figure, heads, row};
@@ -78,12 +80,27 @@ fn one(section: &Section) -> String {
     for grid in &section.grids {
         text += &table(grid, section.source);
     }
+    if let Some(written) = &section.written {
+        text += &format!("<div class=\"written\">\n{}</div>\n", rendered(written));
+    }
     for missing in &section.missing {
         text += &format!("<p><b>missing:</b> {}</p>\n", escaped(missing));
     }
     let commands = section.commands.iter().map(|line| escaped(line));
     let commands: Vec<String> = commands.collect();
     text + &format!("<div class=\"command\">{}</div>\n", commands.join("<br>\n"))
+}
+
+/// Markdown as HTML; HTML within it is text.
+fn rendered(written: &str) -> String {
+    let plain = |event| match event {
+        Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
+        event => event,
+    };
+    let events = Parser::new_ext(written, Options::ENABLE_TABLES).map(plain);
+    let mut text = String::new();
+    html::push_html(&mut text, events);
+    text
 }
 
 fn table(grid: &Grid, source: Source) -> String {
@@ -123,4 +140,16 @@ fn picture(chart: &Chart, source: Source) -> String {
     };
     let caption = format!("{} {}", escaped(&chart.caption), label(source));
     figure(&caption, &picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_study_wrote_is_a_table_on_the_page_and_no_markup_of_its_own() {
+        let text = rendered("### mnist\n\n| lost | 10 % |\n|---|---:|\n| <b>all | 0.9 |\n");
+        assert!(text.contains("<h3>mnist</h3>"), "{text}");
+        assert!(text.contains("<td>&lt;b&gt;all</td>"), "{text}");
+    }
 }

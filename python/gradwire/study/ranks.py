@@ -6,6 +6,7 @@ all the same: one that dies or hangs spoils its own cell only.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
@@ -29,6 +30,7 @@ LIMIT_S = 180.0
 """Time after which the ranks of a cell are killed."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class CellError(RuntimeError):
@@ -69,6 +71,7 @@ def _become(cell: Cell, task: Task, rank: int, folder: Path) -> NoReturn:
     """Be a rank, and nothing else: what this process was to do at its end is the parent's."""
     code = 1
     try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # with who forked it
         for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)

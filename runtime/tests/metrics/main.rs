@@ -5,12 +5,14 @@
 )]
 
 mod exposition;
+#[path = "../meeting/mod.rs"]
+mod meeting;
 #[path = "../world/mod.rs"]
 mod world;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Barrier, Mutex};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use gradwire_protocol::units::{Rank, Span, Step};
 use gradwire_runtime::metrics::{self, prometheus};
 use gradwire_runtime::{LocalRank, OpenRank, Opening, Snapshot, Task};
 use gradwire_transport::http;
+use meeting::Meeting;
 use world::{PATIENCE, on_ranks, sum};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -66,7 +69,7 @@ fn settled(rank: &LocalRank) -> Snapshot {
 /// Snapshots of all ranks when all are done, by rank.
 fn snapshots(world_size: u16, job: &Job, body: impl Fn(&LocalRank) + Sync) -> Vec<Snapshot> {
     let taken = Mutex::new(Vec::new());
-    let done = Barrier::new(usize::from(world_size));
+    let done = Meeting::of(world_size);
     on_ranks(world_size, job, |rank| {
         body(&rank);
         done.wait();
@@ -233,6 +236,17 @@ fn a_text_with_a_fault_is_no_text_for_prometheus() {
     }
 }
 
+#[test]
+#[should_panic(expected = "1 of 2 ranks did not come within 10ms")]
+fn a_meeting_that_a_rank_misses_says_so_instead_of_standing_still() {
+    let meeting = Meeting::of(2);
+    thread::scope(|scope| {
+        scope.spawn(|| meeting.wait());
+        meeting.wait();
+    });
+    meeting.wait_at_most(Duration::from_millis(10));
+}
+
 /// A port of loopback that was free just now, with some room above it.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("loopback has ports");
@@ -253,7 +267,7 @@ fn ask(address: SocketAddr, path: &str) -> String {
 
 #[test]
 fn every_rank_tells_at_a_port_of_its_own() {
-    let done = Barrier::new(2);
+    let done = Meeting::of(2);
     let ports = Mutex::new(Vec::new());
     on_ranks(2, &watched_job(), |rank| {
         all_reduce(&rank, 2, 3, 1_000);
@@ -284,7 +298,7 @@ fn every_rank_tells_at_a_port_of_its_own() {
 
 #[test]
 fn garbage_at_the_port_is_refused_and_disturbs_no_sum() {
-    let done = Barrier::new(2);
+    let done = Meeting::of(2);
     on_ranks(2, &watched_job(), |rank| {
         let address = rank.metrics_address().expect("the job asks for it");
         let silent = TcpStream::connect(address).expect("it listens");

@@ -5,6 +5,7 @@
 //! at the first value. What is found at the end has been tried as a whole.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::judge::{Goal, Judge, Judgement, Looks, Verdict};
@@ -49,7 +50,7 @@ pub struct Search {
     /// How many trials decide about a setting; the least is also the number of lossless trials that
     /// the margin is of.
     pub looks: Looks,
-    /// Most trials of the whole search.
+    /// Most trials of the whole search. Trials that were done for something else do not count.
     pub budget: usize,
 }
 
@@ -112,11 +113,12 @@ impl Search {
                 is_complete: true,
             },
             ahead: RefCell::new(self.settings_ahead()),
+            used: RefCell::default(),
         };
         let Err(Missing { setting, seed }) = run.go() else {
             return Next::Done(run.finding);
         };
-        let left = self.budget.saturating_sub(done.len());
+        let left = self.budget.saturating_sub(run.used.borrow().len());
         if left == 0 {
             run.finding.is_complete = false;
             return Next::Done(run.finding);
@@ -160,6 +162,8 @@ struct Run<'a> {
     finding: Finding,
     /// Settings still to judge, about.
     ahead: RefCell<f64>,
+    /// Which trials were looked at.
+    used: RefCell<BTreeSet<usize>>,
 }
 
 impl Run<'_> {
@@ -256,12 +260,15 @@ impl Run<'_> {
     }
 
     fn metric(&self, setting: &Setting, seed: u64) -> Result<Option<f64>, Missing> {
-        let mut done = self.done.iter();
-        let found = done.find(|trial| trial.seed == seed && trial.setting == *setting);
-        found.map(|trial| trial.metric).ok_or_else(|| Missing {
-            setting: setting.clone(),
-            seed,
-        })
+        let is_it = |trial: &Trial| trial.seed == seed && trial.setting == *setting;
+        let Some(at) = self.done.iter().position(is_it) else {
+            return Err(Missing {
+                setting: setting.clone(),
+                seed,
+            });
+        };
+        self.used.borrow_mut().insert(at);
+        Ok(self.done[at].metric)
     }
 
     /// About how many trials are missing: of the setting that is being judged, and of those that
@@ -442,6 +449,21 @@ mod tests {
         let accepted = |cell: &&Cell| cell.judgement.verdict == Verdict::Accepted;
         let last = finding.cells.iter().rfind(accepted);
         assert_eq!(finding.found, last.expect("all is borne").setting);
+    }
+
+    #[test]
+    fn trials_of_another_search_help_this_one_and_take_nothing_of_its_budget() {
+        let mut done = Vec::new();
+        run(&search(overall(), 24), &[0.1], &mut done);
+        let before = done.len();
+        let finding = run(&search(Subject::Check(0.6), 7), &[0.1], &mut done);
+        assert!(finding.is_complete);
+        assert_eq!(finding.cells[0].judgement.verdict, Verdict::Rejected);
+        assert!(
+            done[before..]
+                .iter()
+                .all(|trial| !trial.setting.is_lossless())
+        );
     }
 
     #[test]

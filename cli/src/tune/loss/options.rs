@@ -105,7 +105,8 @@ pub struct Loss {
         value_name = "COUNT"
     )]
     pub trials: u32,
-    /// The longest that a trial may take; a lossy one that takes longer counts as worse than any.
+    /// The longest that a trial may take. A lossy one that takes longer, or ten times as long as
+    /// those without loss and half a minute, counts as worse than any.
     #[arg(long, default_value = "3600s", value_parser = span, value_name = "SPAN")]
     pub timeout: Span,
     /// The job that the script runs with, into which the result is written; without it,

@@ -44,7 +44,7 @@ pub fn page(evidence: &Evidence<'_>) -> String {
     let pictures = figure("All trials", &curve(evidence, Level::OfEachSeed))
         + &figure("Around the margin", &curve(evidence, Level::TakenOut));
     let pair = format!("<div class=\"pair\">\n{pictures}</div>\n{}", legend());
-    body += &section(&format!("{metric} over loss"), CURVE, &pair);
+    body += &section(&format!("{metric} over what was lost"), CURVE, &pair);
     body += &section("Tolerances", TABLE, &table(evidence));
     body += &section(
         "Trials",

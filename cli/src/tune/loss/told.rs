@@ -104,10 +104,10 @@ impl<'a> Teller<'a> {
         for line in evidence.lines() {
             println!("# {line}");
         }
-        for (key, value) in evidence.values() {
-            println!("{key} = {value}");
-        }
         if let Some(job) = job {
+            for (key, value) in evidence.values() {
+                println!("{key} = {value}");
+            }
             println!("# written to {}", job.display());
         }
         println!("# drawn in {}", page.display());

@@ -26,6 +26,9 @@ const INDEPENDENT: (f64, f64) = (1.0, 1.25);
 const BURSTS: (f64, f64) = (8.0, 1.5);
 /// More than this is never dropped: nothing would ever arrive.
 const DROP_MAX: f64 = 0.9;
+/// So many times as long as the slowest lossless trial may a lossy one take, and so long always.
+const SLOWER: f64 = 10.0;
+const PATIENCE_MIN: Duration = Duration::from_secs(30);
 /// How often one looks whether a script has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Last lines of standard error that are shown of a script that failed.
@@ -53,23 +56,42 @@ enum End {
 }
 
 impl Bench {
-    /// Runs one trial in a folder of this name, which is emptied first.
+    /// How long a lossy trial may take: what makes training much slower is not borne, whatever the
+    /// metric, and need not be waited for.
+    pub fn patience(&self, done: &[Record]) -> Duration {
+        let lossless = done.iter().filter(|one| one.trial.setting.is_lossless());
+        let slowest = lossless.map(|one| one.seconds).fold(0.0, f64::max);
+        let patience = Duration::from_secs_f64(SLOWER * slowest);
+        patience.max(PATIENCE_MIN).min(self.timeout)
+    }
+
+    /// Runs one trial in a folder of this name, which is emptied first; `patience` is for lossy
+    /// ones.
     ///
     /// # Errors
     /// [`Failure`] when the script cannot be started, fails, prints no metric, or is not one whose
     /// gradients could be lost.
-    pub fn run(&self, setting: &Setting, seed: u64, name: &str) -> Result<Record, Failure> {
+    pub fn run(
+        &self,
+        (setting, seed): (&Setting, u64),
+        name: &str,
+        patience: Duration,
+    ) -> Result<Record, Failure> {
         let folder = self.folder.join(name);
         let (burst, more) = losses(seed);
         let drop = (setting.largest() * more).min(DROP_MAX);
         let place = Place { folder, seed };
         place.prepare(&job_text(&self.job, setting, (drop, burst, seed)))?;
         let started = now();
-        let end = self.script(&place)?;
+        let limit = match setting.is_lossless() {
+            true => self.timeout,
+            false => patience,
+        };
+        let end = self.script(&place, limit)?;
         let seconds = started.elapsed().as_secs_f64();
         let (metric, note) = match end {
             End::TookTooLong if setting.is_lossless() => return Err(self.too_long(&place)),
-            End::TookTooLong => (None, Some("it took longer than --timeout".to_owned())),
+            End::TookTooLong => (None, Some(self.given_up(limit))),
             End::Exited(status) if status.success() => (Some(self.metric_of(&place)?), None),
             End::Exited(status) => return Err(place.failed(status)),
         };
@@ -99,7 +121,15 @@ impl Bench {
         })
     }
 
-    fn script(&self, place: &Place) -> Result<End, Failure> {
+    fn given_up(&self, limit: Duration) -> String {
+        let seconds = limit.as_secs_f64();
+        match limit < self.timeout {
+            true => format!("given up after {seconds:.0} s: far slower than without loss"),
+            false => "it took longer than --timeout".to_owned(),
+        }
+    }
+
+    fn script(&self, place: &Place, limit: Duration) -> Result<End, Failure> {
         let mut child = place.start(&self.command)?;
         // Held for as long as the script may run.
         let leash = child.stdin.take();
@@ -108,7 +138,7 @@ impl Bench {
             what: "waiting for the script".to_owned(),
             source,
         };
-        while started.elapsed() < self.timeout {
+        while started.elapsed() < limit {
             if let Some(status) = child.try_wait().map_err(waiting)? {
                 return Ok(End::Exited(status));
             }
@@ -262,8 +292,8 @@ impl Place {
         script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
     }
 
-    /// The last lines of its standard error, behind the last one that names an error: `torchrun`
-    /// says much after that.
+    /// The last lines of its standard error, behind the last one that names an error, or that
+    /// stands before what `torchrun` has to say about it, which is much.
     fn complaint(&self) -> String {
         let path = self.folder.join("stderr.txt");
         let bytes = std::fs::read(&path).unwrap_or_default();
@@ -276,7 +306,10 @@ impl Place {
             return "; it said nothing on standard error".to_owned();
         }
         let begin = lines.len().saturating_sub(LINES);
-        let error = lines[..begin].iter().rfind(|line| names_an_error(line));
+        let named = lines[..begin].iter().rfind(|line| names_an_error(line));
+        let launcher = lines.iter().position(|line| is_of_launcher(line));
+        let before = launcher.and_then(|at| lines[..at.min(begin)].last());
+        let error = named.or(before);
         let error = error.map(|line| format!("\n  {line}\n  ..."));
         let last = lines[begin..].join("\n  ");
         let path = path.display();
@@ -310,6 +343,13 @@ fn names_an_error(line: &str) -> bool {
     let (name, message) = line.split_once(": ").unwrap_or((line, ""));
     let named = name.ends_with("Error") || name.ends_with("Exception");
     named && !name.contains(' ') && !message.trim().is_empty()
+}
+
+/// Whether a line is an error that PyTorch has logged: a letter, month and day.
+fn is_of_launcher(line: &str) -> bool {
+    let date = line.strip_prefix('E').and_then(|rest| rest.get(..5));
+    let number = date.and_then(|date| date.strip_suffix(' '));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn counts(folder: &Path) -> Vec<Snapshot> {
@@ -429,6 +469,54 @@ mod tests {
         ] {
             assert!(!names_an_error(other), "{other}");
         }
+    }
+
+    #[test]
+    fn what_the_launcher_logs_is_told_from_what_the_script_says() {
+        assert!(is_of_launcher("E1122 00:34:35.1 4106 torch/distributed"));
+        for other in [
+            "E112 a",
+            "Error",
+            "W1122 00:34",
+            "E11220",
+            "Ä1122 ",
+            "E112ä ",
+        ] {
+            assert!(!is_of_launcher(other), "{other}");
+        }
+    }
+
+    fn done(setting: Setting, seconds: f64) -> Record {
+        Record {
+            trial: Trial {
+                setting,
+                seed: 1,
+                metric: Some(0.9),
+            },
+            drop: 0.0,
+            burst: 1.0,
+            accepted: Accepted::default(),
+            seconds,
+            note: None,
+        }
+    }
+
+    #[test]
+    fn a_lossy_trial_may_take_ten_times_as_long_as_those_without_loss_and_never_beyond_the_timeout()
+    {
+        let bench = Bench {
+            job: Job::default(),
+            command: Vec::new(),
+            metric: "accuracy".to_owned(),
+            timeout: Duration::from_secs(300),
+            folder: PathBuf::new(),
+        };
+        let patience = |seconds| {
+            let lossless = done(Setting::lossless(), seconds);
+            let slow = done(Setting::overall(0.3), 1e4);
+            bench.patience(&[lossless, slow]).as_secs()
+        };
+        assert_eq!([0.5, 7.0, 40.0].map(patience), [30, 70, 300]);
     }
 
     #[test]
