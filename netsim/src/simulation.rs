@@ -234,7 +234,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
     }
     if open("transport.grant_window") {
         let one = of_bdp(6, 16 << 10);
-        let held = ByteCount::new(fabric.buffer.port_bytes().get() / 2);
+        let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
         transport.grant_window = GrantWindow::Bytes(match workload.has_roots() {
             true => one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held)),
             false => one,

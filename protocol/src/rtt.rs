@@ -10,6 +10,8 @@ const PROBE_WAIT_MIN: Span = Span::from_micros(300);
 /// Before the first sample a round trip is guessed to take this many of the job's gaps: 2 ms by
 /// default.
 const GAPS_GUESSED: u64 = 2;
+/// No packet overtakes another one of its class by this many of the job's gaps.
+const GAPS_REORDERED: u64 = 4;
 
 /// Round-trip time to one peer.
 #[derive(Clone, Copy, Debug)]
@@ -77,15 +79,21 @@ impl Rtt {
 
     /// How long a sender waits for an acknowledgement before it probes: until an answer should have
     /// come, but not less than the job's gap where that is shorter than hosts take to react.
+    ///
+    /// Nor longer than some gaps: a low class may have waited for the higher ones for as long as
+    /// these had something to send, and that is over at once. A PROBE too many costs little, since
+    /// it rides behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
-        self.answer_wait().max(gap.min(PROBE_WAIT_MIN))
+        let answered = self.answer_wait().min(gap * GAPS_REORDERED);
+        answered.max(gap.min(PROBE_WAIT_MIN))
     }
 
-    /// A segment sent this much before one that has arrived is lost, not late. Sprayed packets
-    /// overtake each other by as much as queues differ, so this is a time, a round trip with its
-    /// deviation, and not a count of packets.
-    pub fn reordering(&self) -> Span {
-        self.answer_wait()
+    /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed
+    /// packets overtake each other by as much as queues differ, so this is a time, a round trip with
+    /// its deviation, and not a count of packets; and no more than some gaps, which a job says is
+    /// as much as packets overtake each other by.
+    pub fn reordering(&self, gap: Span) -> Span {
+        self.answer_wait().min(gap * GAPS_REORDERED)
     }
 }
 

@@ -507,7 +507,7 @@ impl Sender {
     /// mistake would lose what only was late.
     fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> u32 {
         let micros = |span: Span| span.as_micros() as u32;
-        let sooner = micros(rtt.reordering());
+        let sooner = micros(rtt.reordering(gap));
         let waits = [sooner, sooner.max(micros(gap))];
         let later = |a: u32, b: u32| if after(a, b) { a } else { b };
         let (mut lost, mut newest) = (0, None);
