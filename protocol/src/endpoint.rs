@@ -175,7 +175,7 @@ pub struct Endpoint {
     /// When to look at which peer again; may hold times that have become later since.
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Whether [`GRANTS`] is in `deadlines`.
-    idle_armed: bool,
+    look_armed: bool,
     events: VecDeque<Event>,
     body: Vec<u8>,
     /// The segments of the last data packets.
@@ -199,7 +199,7 @@ impl Endpoint {
             talkers: VecDeque::new(),
             senders: VecDeque::new(),
             deadlines: BinaryHeap::new(),
-            idle_armed: false,
+            look_armed: false,
             events: VecDeque::new(),
             body: Vec::new(),
             run: Run::default(),
@@ -327,20 +327,20 @@ impl Endpoint {
             }
             self.touch(now, at);
         }
-        if !self.idle_armed
-            && let Some(idle_at) = self.common.grants.idle_at(self.common.network.gap)
+        if !self.look_armed
+            && let Some(look_at) = self.common.grants.look_at(self.common.network.gap)
         {
-            self.idle_armed = true;
-            self.deadlines.push(Reverse((idle_at, GRANTS)));
+            self.look_armed = true;
+            self.deadlines.push(Reverse((look_at.max(now), GRANTS)));
         }
     }
 
     /// Grants go on when what was granted has not come.
     fn look_at_grants(&mut self, now: Instant) {
-        self.idle_armed = false;
-        let idle_at = self.common.grants.idle_at(self.common.network.gap);
-        if idle_at.is_some_and(|at| at <= now) {
-            self.common.grants.give_up(now);
+        self.look_armed = false;
+        let gap = self.common.network.gap;
+        if self.common.grants.look_at(gap).is_some_and(|at| at <= now) {
+            self.common.grants.give_up(now, gap);
         }
         self.grant(now);
     }
@@ -386,7 +386,7 @@ impl Endpoint {
             traffic.on_received(datagram);
         }
         if header.kind == Kind::Data {
-            self.common.grants.on_arrival(now);
+            self.common.grants.on_arrival(now, at as u32);
         }
         let placement = self.take(now, at, datagram);
         if header.kind == Kind::Data && self.is_quiet(at) {

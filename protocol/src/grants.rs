@@ -34,15 +34,15 @@ pub struct Grants {
     /// Segments that one peer may have on their way.
     each: u64,
     expected: u64,
-    /// By the peer's place.
-    expected_of: Vec<u64>,
+    /// By the peer's place: how much, and when that became more or something arrived.
+    expected_of: Vec<(u64, Instant)>,
     /// The messages of each peer that wait, by turn; of one turn, by the number behind.
     queues: BTreeMap<(Turn, u32), BTreeSet<(u64, MessageId)>>,
     /// The peers that have messages of a turn, each once.
     rounds: BTreeMap<Turn, VecDeque<u32>>,
     arrivals: u64,
-    /// When a segment arrived last.
-    arrived: Instant,
+    /// When it was looked for what does not come.
+    looked: Instant,
 }
 
 impl Grants {
@@ -59,27 +59,32 @@ impl Grants {
             queues: BTreeMap::new(),
             rounds: BTreeMap::new(),
             arrivals: 0,
-            arrived: Instant::START,
+            looked: Instant::START,
         }
     }
 
-    /// A segment has arrived, from whomever.
-    pub fn on_arrival(&mut self, now: Instant) {
-        self.arrived = now;
+    /// A segment has arrived from the peer at this place.
+    pub fn on_arrival(&mut self, now: Instant, place: u32) {
+        if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
+            of_peer.1 = now;
+        }
     }
 
-    /// When nothing will have arrived for `gap`, although something is on its way and messages
-    /// wait: then it is lost.
-    pub fn idle_at(&self, gap: Span) -> Option<Instant> {
+    /// When to look for what does not come, although messages wait.
+    pub fn look_at(&self, gap: Span) -> Option<Instant> {
         let waits = self.expected > 0 && !self.rounds.is_empty();
-        waits.then(|| self.arrived + gap)
+        waits.then(|| self.looked + gap)
     }
 
-    /// What was on its way is lost: grants go on without it, and are waited for as long.
-    pub fn give_up(&mut self, now: Instant) {
-        self.expected = 0;
-        self.expected_of.fill(0);
-        self.arrived = now;
+    /// What a peer has on its way is lost, or waits in a low class, when nothing has come from it
+    /// for `gap`: grants go on without it.
+    pub fn give_up(&mut self, now: Instant, gap: Span) {
+        self.looked = now;
+        for (expected, since) in &mut self.expected_of {
+            if *since + gap <= now {
+                self.expected -= std::mem::take(expected);
+            }
+        }
     }
 
     /// Whether everything is granted at once.
@@ -88,25 +93,27 @@ impl Grants {
     }
 
     /// So many segments more are on their way from the peer at this place.
-    pub fn expect(&mut self, place: u32, segments: u32) {
-        if self.is_unlimited() {
+    pub fn expect(&mut self, now: Instant, place: u32, segments: u32) {
+        if segments == 0 || self.is_unlimited() {
             return;
         }
         let at = place as usize;
         if at >= self.expected_of.len() {
-            self.expected_of.resize(at + 1, 0);
+            self.expected_of.resize(at + 1, (0, now));
         }
-        self.expected_of[at] += u64::from(segments);
+        self.expected_of[at].0 += u64::from(segments);
+        self.expected_of[at].1 = now;
         self.expected += u64::from(segments);
     }
 
     /// So many segments are on their way no more.
     pub fn settle(&mut self, place: u32, segments: u32) {
-        let segments = u64::from(segments);
-        if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
-            *of_peer = of_peer.saturating_sub(segments);
+        if let Some((of_peer, _)) = self.expected_of.get_mut(place as usize) {
+            // Some of it may have been given up.
+            let less = u64::from(segments).min(*of_peer);
+            *of_peer -= less;
+            self.expected -= less;
         }
-        self.expected = self.expected.saturating_sub(segments);
     }
 
     /// A message of the peer at this place needs more than it was granted.
@@ -160,7 +167,7 @@ impl Grants {
         });
         let has_room = |&(_, _, place): &(Turn, usize, u32)| {
             let expected = self.expected_of.get(place as usize);
-            expected.is_none_or(|&expected| expected + self.quantum <= self.each)
+            expected.is_none_or(|&(expected, _)| expected + self.quantum <= self.each)
         };
         let (turn, at, _) = all.take(LOOKED_AT_MAX).find(has_room)?;
         Some((turn, at))
@@ -203,7 +210,7 @@ mod tests {
             }
             granted.push(one);
         }
-        assert_eq!(grants.idle_at(Span::ZERO), None, "nobody waits");
+        assert_eq!(grants.look_at(Span::ZERO), None, "nobody waits");
         granted
     }
 
@@ -230,12 +237,32 @@ mod tests {
         let mut granted = Vec::new();
         while let Some(next) = grants.take() {
             granted.push(next.place);
-            grants.expect(next.place, next.most);
+            grants.expect(Instant::START, next.place, next.most);
             grants.wait(next.turn, next.place, next.message);
         }
         assert_eq!(granted, [1, 1, 1, 2, 2, 2]);
         grants.settle(1, 8);
         assert_eq!(grants.take().map(|next| next.place), Some(1));
+    }
+
+    #[test]
+    fn what_a_peer_sends_that_does_not_come_leaves_its_room_to_others() {
+        let (gap, start) = (Span::from_micros(50), Instant::START);
+        let mut grants = Grants::new(Some(12), 12);
+        grants.expect(start, 1, 8);
+        grants.expect(start, 2, 4);
+        grants.wait(turn(0, 0), 3, MessageId(1));
+        assert_eq!(grants.take(), None, "the window is full");
+        let later = start + gap;
+        assert_eq!(grants.look_at(gap), Some(later));
+        grants.on_arrival(later, 2);
+        grants.give_up(later, gap);
+        assert_eq!(grants.take().map(|next| next.place), Some(3));
+        // It comes after all, which opens no more room.
+        grants.settle(1, 8);
+        grants.expect(later, 3, 8);
+        grants.wait(turn(0, 0), 4, MessageId(1));
+        assert_eq!(grants.take(), None);
     }
 
     #[test]

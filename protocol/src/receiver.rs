@@ -327,7 +327,7 @@ impl Receiver {
             return Wants::Nothing;
         }
         let (more, wants) = receiving.grant(scene.now, most);
-        scene.grants.expect(scene.place, more);
+        scene.grants.expect(scene.now, scene.place, more);
         self.note(at);
         wants
     }
@@ -433,7 +433,9 @@ impl Receiver {
             // Its sender would not probe if what it sent before were on its way.
             receiving.announce(header.segment);
         }
-        scene.grants.expect(scene.place, receiving.expected());
+        scene
+            .grants
+            .expect(scene.now, scene.place, receiving.expected());
         self.messages.push(receiving);
         let at = self.messages.len() - 1;
         if let Some(posted) = posted {
