@@ -88,10 +88,10 @@ impl Rtt {
         answered.max(gap.min(PROBE_WAIT_MIN))
     }
 
-    /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed
-    /// packets overtake each other by as much as queues differ, so this is a time, a round trip with
-    /// its deviation, and not a count of packets; and no more than some gaps, which a job says is
-    /// as much as packets overtake each other by.
+    /// A segment sent this much before one of its class that has arrived is lost, not late.
+    /// Sprayed packets overtake each other by as much as queues differ, so this is a time, a round
+    /// trip with its deviation, and not a count of packets; and no more than some gaps, since a gap
+    /// is, as the job says, as much as packets overtake each other by.
     pub fn reordering(&self, gap: Span) -> Span {
         self.answer_wait().min(gap * GAPS_REORDERED)
     }

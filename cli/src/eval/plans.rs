@@ -34,10 +34,14 @@ pub const RING: Plan = plan!("ring.toml", 2.0);
 pub const SERVERS_OFF: Plan = plan!("servers-off.toml", 2.0);
 /// The same with servers and a scheduler.
 pub const SERVERS_ON: Plan = plan!("servers-on.toml", 2.0);
+/// The same with smaller parts.
+pub const SERVERS_ON_SMALL: Plan = plan!("servers-on-small.toml", 3.0);
 /// Three models with servers at one rate, without a scheduler.
 pub const SERVERS_OFF_QUICK: Plan = plan!("servers-off-quick.toml", 1.0);
 /// The same with a scheduler.
 pub const SERVERS_ON_QUICK: Plan = plan!("servers-on-quick.toml", 1.0);
+/// The same with smaller parts.
+pub const SERVERS_ON_SMALL_QUICK: Plan = plan!("servers-on-small-quick.toml", 1.5);
 /// Every chunk with every credit.
 pub const SEARCH: Plan = plan!("search.toml", 0.6);
 /// A small grid.

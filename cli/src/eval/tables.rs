@@ -61,8 +61,17 @@ pub const TABLES: [Table; 6] = [
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
         content: Content::Simulated(
-            &[plans::SERVERS_OFF_QUICK, plans::SERVERS_ON_QUICK],
-            &[plans::SERVERS_OFF, plans::SERVERS_ON, plans::RING],
+            &[
+                plans::SERVERS_OFF_QUICK,
+                plans::SERVERS_ON_QUICK,
+                plans::SERVERS_ON_SMALL_QUICK,
+            ],
+            &[
+                plans::SERVERS_OFF,
+                plans::SERVERS_ON,
+                plans::SERVERS_ON_SMALL,
+                plans::RING,
+            ],
             scheduling::found,
         ),
     },

@@ -14,11 +14,14 @@ const FCT_MEAN: &str = "/training/0/fct_us/mean";
 const FCT_P99: &str = "/training/0/fct_us/p99";
 
 const ABOUT: [&str; 3] = [
-    "Leaf-spine of 144 hosts (9 leaves with 16 each, 4 spines), all links 100 Gb/s, switches with \
-     512 KiB for each port that drop what finds no room and mark above one round trip; pFabric has \
-     switches of its own. Beside the steps, all hosts send each other flows of the web-search \
-     distribution at a load of 30 %, and 31 hosts send 1 MB each to one of the job's own at once.",
-    "32 hosts train, four under each of eight leaves: 16 servers with 16 workers, or one ring. \
+    "Leaf-spine of 144 hosts (9 leaves with 16 each, 4 spines), links of hosts 100 Gb/s and \
+     between switches 400 Gb/s, as many times as fast as in pFabric's own topology; switches with \
+     512 KiB for each port that drop what finds no room and mark above one round trip. gradwire's \
+     divide that memory among classes as its rendered configurations do (alpha 1), and its hosts \
+     send the job's classes before others; pFabric has switches of its own. Beside the steps, all \
+     hosts send each other flows of the web-search distribution at a load of 30 %, without a \
+     class, and every 2 ms 31 hosts send 1 MB each to one of the job's own at once.",
+    "32 hosts train, four under each of eight leaves: 4 servers with 28 workers, or one ring. \
      Sizes and times are divided by the scale in the \
      plan and rates are not, so that latencies weigh as many times as much. Iteration p99 is over \
      the steps of all seeds, by nearest rank; FCT is of pushes, pulls and all-reduces, from their \

@@ -14,8 +14,8 @@ const APART_MOST: f64 = 10.0;
 const ABOUT: [&str; 3] = [
     "Off: tensors leave whole, in the order in which the backward pass makes them; those of a \
      million elements or more are shared by all servers, as by MXNet. On: parts of a size, front \
-     layers first, with a credit; of three settings the best. The transport is gradwire without \
-     loss in both. Gain is in speed: +100 % is half the time.",
+     layers first, with a credit; of all settings in the plans the best. The transport is \
+     gradwire without loss in both. Gain is in speed: +100 % is half the time.",
     "8 workers with 8 servers, or 8 workers in a ring, behind one switch. Sizes, times, parts and \
      credits are divided by 16, rates are not: latencies weigh 16 times as much as they would, \
      which makes small parts look worse than they are. Times are those of the divided model.",
