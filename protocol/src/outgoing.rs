@@ -40,6 +40,14 @@ pub(crate) struct Taken {
     pub(crate) flags: Flags,
 }
 
+/// What of a message may be sent before its receiver says anything; nothing when it is announced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unscheduled {
+    pub(crate) segments: u32,
+    /// Bytes of what may go to its receiver so that are kept for it.
+    pub(crate) bytes: u64,
+}
+
 /// A message that has not ended.
 #[derive(Debug)]
 pub(crate) struct Sending {
@@ -47,8 +55,8 @@ pub(crate) struct Sending {
     pub(crate) tags: Tags,
     /// Whether a PROBE tells its receiver of it, which then grants all of it.
     announced: bool,
-    /// Segments of what may go to its receiver unscheduled that are kept for it.
-    reserved: u32,
+    /// Bytes of what may go to its receiver unscheduled that are kept for it.
+    reserved: u64,
     /// Segments, in sending order, that the receiver is ready to take.
     pub(crate) granted: u32,
     pub(crate) acked: Bitmap,
@@ -96,12 +104,11 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// A message of which so many segments may be sent before its receiver says anything; if none,
-    /// it is announced now.
+    /// A message; if nothing of it may be sent unscheduled, it is announced now.
     pub(crate) fn new(
         id: MessageId,
         outgoing: Outgoing,
-        (settings, unscheduled): (&Settings, u32),
+        (settings, unscheduled): (&Settings, Unscheduled),
         now: Instant,
     ) -> Self {
         let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
@@ -115,9 +122,9 @@ impl Sending {
         Self {
             id,
             tags: outgoing.tags,
-            announced: unscheduled == 0,
-            reserved: unscheduled.min(segments),
-            granted: unscheduled,
+            announced: unscheduled.segments == 0,
+            reserved: unscheduled.bytes,
+            granted: unscheduled.segments,
             acked: Bitmap::new(segments),
             marks: 0,
             unanswered: 0,
@@ -185,7 +192,7 @@ impl Sending {
     }
 
     /// Its receiver knows of it: nothing is kept for it any more. Tells how much had been.
-    pub(crate) fn release(&mut self) -> u32 {
+    pub(crate) fn release(&mut self) -> u64 {
         std::mem::take(&mut self.reserved)
     }
 

@@ -21,10 +21,9 @@ use crate::congestion::{Feedback, Limits, Window};
 use crate::endpoint::Settings;
 use crate::entropy::Spray;
 use crate::machine::{Ecn, Run};
-use crate::outgoing::{Flight, Sending};
+use crate::outgoing::{Flight, Sending, Unscheduled};
 use crate::priority::{CONTROL, Policy, Tags, Turn};
 use crate::rtt::Rtt;
-use crate::segment::Segmentation;
 use crate::units::{
     ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Signature, Span, Step, Tag,
 };
@@ -133,8 +132,8 @@ pub struct Sender {
     /// When the peer reported last, of whatever message.
     heard: Instant,
     in_flight: u64,
-    /// Segments of unscheduled starts that the peer is not known to have heard of.
-    unscheduled: u32,
+    /// Bytes of unscheduled starts that the peer is not known to have heard of.
+    unscheduled: u64,
     window: Window,
     spray: Spray,
     next_id: u32,
@@ -191,16 +190,16 @@ impl Sender {
     /// grants, it knows nothing of what comes unscheduled until that is there, so all messages to
     /// one peer share the unscheduled start of one: however small they are, many peers that begin
     /// many messages at once must not overrun its link. The first one always has it.
-    fn unscheduled_for(&mut self, outgoing: &Outgoing, settings: &Settings) -> u32 {
-        let most = settings.unscheduled_segments();
-        let segments = Segmentation::new(outgoing.bytes, settings.segment_bytes).segments();
-        let reserved = self.unscheduled + most.min(segments);
+    fn unscheduled_for(&mut self, outgoing: &Outgoing, settings: &Settings) -> Unscheduled {
+        let segments = settings.unscheduled_segments();
+        let most = u64::from(segments) * u64::from(settings.segment_bytes);
+        let bytes = most.min(u64::from(outgoing.bytes) + HEADER_BYTES as u64);
         let is_granted = settings.grant_segments.is_some();
-        if is_granted && self.unscheduled > 0 && reserved > most {
-            return 0;
+        if is_granted && self.unscheduled > 0 && self.unscheduled + bytes > most {
+            return Unscheduled::default();
         }
-        self.unscheduled = reserved;
-        most
+        self.unscheduled += bytes;
+        Unscheduled { segments, bytes }
     }
 
     /// Bytes in flight, headers included.

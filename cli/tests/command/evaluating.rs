@@ -16,14 +16,18 @@ workload = ["step:resnet50:ps=2,scale=1024,steps=1", "step:vgg16:ps=2,scale=2048
 [[cases]]
 "#;
 /// Their files, and the case of each.
-const CASES: [(&str, &str); 2] = [
+const CASES: [(&str, &str); 3] = [
     ("servers-off-quick.toml", "name = \"off\"\n"),
     (
         "servers-on-quick.toml",
         "name = \"on, 1 MiB\"\nset.\"collectives.chunk\" = \"64KiB\"\n",
     ),
+    (
+        "servers-on-small-quick.toml",
+        "name = \"on, a credit\"\nset.\"collectives.credit\" = \"64KiB\"\n",
+    ),
 ];
-const CELLS: usize = 4;
+const CELLS: usize = 6;
 
 /// A folder of one test with plans of its own.
 fn bench(name: &str) -> PathBuf {
