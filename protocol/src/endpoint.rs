@@ -627,11 +627,11 @@ impl Endpoint {
     /// The peer to which something is sent next: whose first message is the most urgent one; of
     /// equal ones each in turn. They share the rank's link, and the urgent must not wait there.
     fn next_sender(&mut self) -> Option<usize> {
+        if self.senders.len() < 2 {
+            return self.senders.pop_front().map(|at| at as usize);
+        }
         let (mut first, mut place) = (None, 0);
         for (at, &peer) in self.senders.iter().enumerate() {
-            if self.senders.len() == 1 {
-                break;
-            }
             let peer = &mut self.peers[peer as usize];
             let turn = peer.turn(self.common.settings(peer.reach));
             if at == 0 || turn < first {

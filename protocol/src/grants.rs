@@ -4,7 +4,8 @@
 //! (incast). So beyond the unscheduled start of a message its receiver grants: as long as what was
 //! granted and has not arrived is less than the grant window, the next message in turn is granted
 //! another quantum (receiver-driven, as in NDP, Handley et al., SIGCOMM 2017, and Homa, Montazeri
-//! et al., SIGCOMM 2018). What a sender has found lost is no longer on its way.
+//! et al., SIGCOMM 2018). What a sender has found lost is no longer on its way, nor is what a peer
+//! was granted from which nothing has come for a gap: its losses must not hold up the others.
 //!
 //! What is needed first is granted first, since what shares a link ends together, and late. Of what
 //! is needed as soon, peers are granted something in turn, and each peer's messages one after the

@@ -1,7 +1,9 @@
 //! How long a packet and its acknowledgement take, and the waits that follow from it.
 //!
-//! Smoothed mean and deviation as in RFC 6298 section 2. Every packet carries a time stamp that
-//! its acknowledgement echoes, so a repair's sample is as good as any other.
+//! Smoothed mean and deviation as in RFC 6298 section 2, but for samples below the mean: these pull
+//! it half the way and add nothing to the deviation, since a queue that has emptied says nothing of
+//! how much later an answer may come. Every packet carries a time stamp that its acknowledgement
+//! echoes, so a repair's sample is as good as any other.
 
 use crate::units::Span;
 
@@ -84,8 +86,7 @@ impl Rtt {
     /// these had something to send, and that is over at once. A PROBE too many costs little, since
     /// it rides behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
-        let answered = self.answer_wait().min(gap * GAPS_REORDERED);
-        answered.max(gap.min(PROBE_WAIT_MIN))
+        self.reordering(gap).max(gap.min(PROBE_WAIT_MIN))
     }
 
     /// A segment sent this much before one of its class that has arrived is lost, not late.

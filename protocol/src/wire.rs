@@ -135,7 +135,8 @@ pub struct Header {
     pub message: MessageId,
     /// Of which kind the message's operation is.
     pub signature: Signature,
-    /// Index of the segment in the message, less than [`SEGMENTS_MAX`].
+    /// Index of the segment in the message, less than [`SEGMENTS_MAX`]. On a PROBE: how many were
+    /// sent, or the last one's index when all were.
     pub segment: u32,
     /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
