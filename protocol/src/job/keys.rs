@@ -64,7 +64,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "transport.initial_window": transport.initial_window = Size(ByteCount::kib(16)..=GIB),
         "Bytes in flight to one peer at first.";
     "transport.unscheduled": transport.unscheduled = Size(ByteCount::new(1)..=GIB),
-        "Bytes of a message that may be sent before its receiver is ready.";
+        "Bytes of a message (of all to a rank that grants) that may come before it is ready.";
     "transport.grant_window":
         transport.grant_window = Grantable(Size(ByteCount::kib(16)..=GIB)),
         "Bytes that all peers together may have on their way to one rank.";
