@@ -340,7 +340,7 @@ impl Endpoint {
         self.look_armed = false;
         let gap = self.common.network.gap;
         if self.common.grants.look_at(gap).is_some_and(|at| at <= now) {
-            self.common.grants.give_up(now, gap);
+            self.common.grants.doubt(now, gap);
         }
         self.grant(now);
     }

@@ -4,8 +4,9 @@
 //! (incast). So beyond the unscheduled start of a message its receiver grants: as long as what was
 //! granted and has not arrived is less than the grant window, the next message in turn is granted
 //! another quantum (receiver-driven, as in NDP, Handley et al., SIGCOMM 2017, and Homa, Montazeri
-//! et al., SIGCOMM 2018). What a sender has found lost is no longer on its way, nor is what a peer
-//! was granted from which nothing has come for a gap: its losses must not hold up the others.
+//! et al., SIGCOMM 2018). What a sender has found lost is no longer on its way. What a peer was
+//! granted from which nothing has come for some gaps is in doubt: up to part of the window, others
+//! are granted as much instead, since one peer's losses must not hold them up.
 //!
 //! What is needed first is granted first, since what shares a link ends together, and late. Of what
 //! is needed as soon, peers are granted something in turn, and each peer's messages one after the
@@ -22,6 +23,11 @@ use crate::units::{Instant, MessageId, Span, Step};
 const LOOKED_AT_MAX: usize = 64;
 /// A window is granted in this many parts: fewer control packets, a little more burst.
 const QUANTA_PER_WINDOW: u64 = 6;
+/// What a peer was granted is in doubt after so many gaps without a packet of it.
+const GAPS_SILENT: u64 = 2;
+/// This part of the window may be in doubt and be granted to others: a silent peer's packets may be
+/// lost, or wait in a low class and come all at once.
+const DOUBTED_PART: u64 = 2;
 
 /// When a message is granted something, compared with others; the least first. `None` when its
 /// urgency is not known.
@@ -35,8 +41,10 @@ pub struct Grants {
     /// Segments that one peer may have on their way.
     each: u64,
     expected: u64,
-    /// By the peer's place: how much, and when that became more or something arrived.
-    expected_of: Vec<(u64, Instant)>,
+    /// Segments of silent peers that are not counted as expected.
+    doubted: u64,
+    /// By the peer's place.
+    expected_of: Vec<OfPeer>,
     /// The messages of each peer that wait, by turn; of one turn, by the number behind.
     queues: BTreeMap<(Turn, u32), BTreeSet<(u64, MessageId)>>,
     /// The peers that have messages of a turn, each once.
@@ -44,6 +52,16 @@ pub struct Grants {
     arrivals: u64,
     /// When it was looked for what does not come.
     looked: Instant,
+}
+
+/// What a peer was granted and has not arrived, in segments.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfPeer {
+    expected: u64,
+    /// Of what was expected until nothing came for long.
+    doubted: u64,
+    /// When that became more or something arrived.
+    since: Instant,
 }
 
 impl Grants {
@@ -56,6 +74,7 @@ impl Grants {
             quantum: (window / QUANTA_PER_WINDOW).clamp(1, 8),
             each: each.max(1),
             expected: 0,
+            doubted: 0,
             expected_of: Vec::new(),
             queues: BTreeMap::new(),
             rounds: BTreeMap::new(),
@@ -67,7 +86,7 @@ impl Grants {
     /// A segment has arrived from the peer at this place.
     pub fn on_arrival(&mut self, now: Instant, place: u32) {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
-            of_peer.1 = now;
+            of_peer.since = now;
         }
     }
 
@@ -77,13 +96,17 @@ impl Grants {
         waits.then(|| self.looked + gap)
     }
 
-    /// What a peer has on its way is lost, or waits in a low class, when nothing has come from it
-    /// for `gap`: grants go on without it.
-    pub fn give_up(&mut self, now: Instant, gap: Span) {
+    /// Doubts what peers have on their way from which nothing has come for some of these gaps.
+    pub fn doubt(&mut self, now: Instant, gap: Span) {
         self.looked = now;
-        for (expected, since) in &mut self.expected_of {
-            if *since + gap <= now {
-                self.expected -= std::mem::take(expected);
+        for of_peer in &mut self.expected_of {
+            if of_peer.since + gap * GAPS_SILENT <= now {
+                let room = (self.window / DOUBTED_PART).saturating_sub(self.doubted);
+                let more = of_peer.expected.min(room);
+                of_peer.expected -= more;
+                of_peer.doubted += more;
+                self.expected -= more;
+                self.doubted += more;
             }
         }
     }
@@ -100,20 +123,22 @@ impl Grants {
         }
         let at = place as usize;
         if at >= self.expected_of.len() {
-            self.expected_of.resize(at + 1, (0, now));
+            self.expected_of.resize(at + 1, OfPeer::default());
         }
-        self.expected_of[at].0 += u64::from(segments);
-        self.expected_of[at].1 = now;
+        self.expected_of[at].expected += u64::from(segments);
+        self.expected_of[at].since = now;
         self.expected += u64::from(segments);
     }
 
     /// So many segments are on their way no more.
     pub fn settle(&mut self, place: u32, segments: u32) {
-        if let Some((of_peer, _)) = self.expected_of.get_mut(place as usize) {
-            // Some of it may have been given up.
-            let less = u64::from(segments).min(*of_peer);
-            *of_peer -= less;
+        if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
+            let less = u64::from(segments).min(of_peer.expected);
+            let late = (u64::from(segments) - less).min(of_peer.doubted);
+            of_peer.expected -= less;
+            of_peer.doubted -= late;
             self.expected -= less;
+            self.doubted -= late;
         }
     }
 
@@ -168,7 +193,7 @@ impl Grants {
         });
         let has_room = |&(_, _, place): &(Turn, usize, u32)| {
             let expected = self.expected_of.get(place as usize);
-            expected.is_none_or(|&(expected, _)| expected + self.quantum <= self.each)
+            expected.is_none_or(|of_peer| of_peer.expected + self.quantum <= self.each)
         };
         let (turn, at, _) = all.take(LOOKED_AT_MAX).find(has_room)?;
         Some((turn, at))
@@ -247,22 +272,27 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_sends_that_does_not_come_leaves_its_room_to_others() {
+    fn half_the_window_may_be_in_doubt_and_is_granted_to_others() {
         let (gap, start) = (Span::from_micros(50), Instant::START);
         let mut grants = Grants::new(Some(12), 12);
         grants.expect(start, 1, 8);
         grants.expect(start, 2, 4);
         grants.wait(turn(0, 0), 3, MessageId(1));
         assert_eq!(grants.take(), None, "the window is full");
-        let later = start + gap;
-        assert_eq!(grants.look_at(gap), Some(later));
+        assert_eq!(grants.look_at(gap), Some(start + gap));
+        let later = start + gap * GAPS_SILENT;
         grants.on_arrival(later, 2);
-        grants.give_up(later, gap);
+        grants.doubt(later, gap);
         assert_eq!(grants.take().map(|next| next.place), Some(3));
-        // It comes after all, which opens no more room.
-        grants.settle(1, 8);
-        grants.expect(later, 3, 8);
+        grants.expect(later, 3, 6);
         grants.wait(turn(0, 0), 4, MessageId(1));
+        assert_eq!(grants.take(), None, "no more than half is in doubt");
+        // Of the eight the first two that come open room, the others were replaced.
+        grants.settle(1, 2);
+        assert_eq!(grants.take().map(|next| next.place), Some(4));
+        grants.expect(later, 4, 2);
+        grants.settle(1, 6);
+        grants.wait(turn(0, 0), 5, MessageId(1));
         assert_eq!(grants.take(), None);
     }
 

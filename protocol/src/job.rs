@@ -9,7 +9,7 @@ pub mod notation;
 
 use std::collections::BTreeMap;
 
-use crate::priority::{Order, Policy};
+use crate::priority::{Order, Policy, Untagged};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
@@ -71,6 +71,15 @@ pub enum GrantWindow {
     Unlimited,
     /// This many bytes; the receiver grants messages in turn.
     Bytes(ByteCount),
+}
+
+/// Which packets are dropped on purpose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DropFrom {
+    /// Any.
+    All,
+    /// DATA that switches may drop early, because it may be missing: sent as not-ECT.
+    Droppable,
 }
 
 /// Whether packets carry a CRC-32.
@@ -234,6 +243,8 @@ pub struct Priority {
     pub dscps: Vec<Dscp>,
     /// DSCP of each data class's droppable packets; empty: that of their class.
     pub droppable_dscps: Vec<Dscp>,
+    /// Whether the last class is left to packets of other programs.
+    pub untagged: Untagged,
 }
 
 /// Choice of algorithms.
@@ -286,6 +297,8 @@ pub struct Faults {
     pub seed: u64,
     /// Packets dropped.
     pub drop: Share,
+    /// Of which packets they are.
+    pub drop_from: DropFrom,
     /// Mean length of a run of dropped packets.
     pub burst: f64,
     /// Packets that arrive twice.
@@ -433,6 +446,7 @@ impl Job {
             protected_share: self.loss.protected_share,
             protected_back_layers: self.loss.protected_back_layers,
             order: self.collectives.order,
+            untagged: self.priority.untagged,
         }
     }
 
@@ -544,6 +558,7 @@ impl Default for Priority {
         Self {
             dscps: [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(),
             droppable_dscps: Vec::new(),
+            untagged: Untagged::Shares,
         }
     }
 }
@@ -553,6 +568,7 @@ impl Default for Faults {
         Self {
             seed: 0,
             drop: Share::NONE,
+            drop_from: DropFrom::All,
             burst: 1.0,
             duplicate: Share::NONE,
             reorder: Share::NONE,

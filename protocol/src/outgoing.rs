@@ -17,9 +17,6 @@ use crate::units::{
 };
 use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report, SEGMENTS_MAX};
 
-/// Holes after which a message that is still being sent tells them.
-const UNSAID_HOLES_MAX: u32 = 8;
-
 /// A message that only waits for a grant is probed this much later: the grant may have been lost.
 const GRANT_WAITS: u64 = 16;
 
@@ -197,15 +194,11 @@ impl Sending {
     }
 
     /// When to probe if nothing is heard. A message that tolerates loss is probed as soon as all
-    /// of it was sent and whenever it then turns out that more of it is lost, since its receiver
-    /// waits for that word. Before, a few holes at a time are told, so that the receiver grants
-    /// other segments in their place.
+    /// of it was sent, since its receiver waits for that word, and whenever it turns out that more
+    /// of it is lost: as long as its receiver does not know, it grants less to everybody.
     pub(crate) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
         let unsaid = self.holes.ones().saturating_sub(self.said_holes);
-        let news = match self.all_sent() {
-            true => !self.said_all_sent || unsaid > 0,
-            false => unsaid >= UNSAID_HOLES_MAX,
-        };
+        let news = unsaid > 0 || (self.all_sent() && !self.said_all_sent);
         if !self.tolerance.is_none() && news && self.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {

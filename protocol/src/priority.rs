@@ -42,6 +42,17 @@ pub struct Policy {
     pub layer_tolerances: Vec<Share>,
     /// Which gradients leave first.
     pub order: Order,
+    /// Where packets ride that are of no layer.
+    pub untagged: Untagged,
+}
+
+/// Where packets ride that are of no layer: those of other programs, which have no DSCP of the job.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Untagged {
+    /// In the last class, with the job's last layers.
+    Shares,
+    /// In the last class, which the job's layers leave to them.
+    Below,
 }
 
 /// Which gradients leave first.
@@ -55,12 +66,19 @@ pub enum Order {
 
 impl Policy {
     /// The class of a layer: the layers are cut into as many equal groups as there are data
-    /// classes, front layers first. In order of arrival all have the highest one.
+    /// classes for them, front layers first. In order of arrival all have the highest one.
     pub fn class_of(&self, layer: Layer, layer_count: u16) -> Class {
+        let last = self.dscps.len() - 1;
+        if layer == Layer::UNTAGGED {
+            return Class(last as u8);
+        }
         if self.order == Order::Arrival {
             return Class(1);
         }
-        let classes = self.dscps.len() - 1;
+        let classes = match self.untagged {
+            Untagged::Shares => last,
+            Untagged::Below => last - 1,
+        };
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
 
@@ -408,6 +426,7 @@ mod tests {
             tolerance: share(0.05),
             layer_tolerances: Vec::new(),
             order: Order::Layers,
+            untagged: Untagged::Shares,
         }
     }
 
@@ -450,6 +469,20 @@ mod tests {
             .map(|layer| policy().class_of(Layer(layer), 9).0)
             .collect();
         assert_eq!(classes, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
+    }
+
+    #[test]
+    fn layers_may_leave_the_last_class_to_packets_that_are_of_none() {
+        let below = Policy {
+            untagged: Untagged::Below,
+            ..policy()
+        };
+        let of = |policy: &Policy, layer| policy.class_of(layer, 4).0;
+        let classes = [0, 1, 2, 3].map(|layer| of(&below, Layer(layer)));
+        assert_eq!(classes, [1, 1, 2, 2]);
+        for policy in [below, policy()] {
+            assert_eq!(of(&policy, Layer::UNTAGGED), 3);
+        }
     }
 
     #[test]

@@ -80,13 +80,13 @@ impl Rtt {
     }
 
     /// How long a sender waits for an acknowledgement before it probes: until an answer should have
-    /// come, but not less than the job's gap where that is shorter than hosts take to react.
+    /// come, but not less than half the job's gap where that is shorter than hosts take to react.
     ///
     /// Nor longer than some gaps: a low class may have waited for the higher ones for as long as
     /// these had something to send, and that is over at once. A PROBE too many costs little, since
     /// it rides behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
-        self.reordering(gap).max(gap.min(PROBE_WAIT_MIN))
+        self.reordering(gap).max(gap.divided(2).min(PROBE_WAIT_MIN))
     }
 
     /// A segment sent this much before one of its class that has arrived is lost, not late.

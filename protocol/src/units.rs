@@ -328,6 +328,12 @@ name!(
     /// Position of a layer in forward order, 0 = needed first by the next forward pass.
     Layer(u16)
 );
+
+impl Layer {
+    /// Of what belongs to no layer of any job: it rides in the last class.
+    pub const UNTAGGED: Self = Self(u16::MAX);
+}
+
 name!(
     /// Traffic class, 0 = highest. Class 0 belongs to control packets.
     Class(u8)

@@ -561,7 +561,7 @@ impl<M: Machine> Engine<M> {
         self.tally.malformed_packets += u64::from(arrival.bytes == 0);
         let mut slot = std::mem::take(&mut self.slot);
         for packet in arrival.packets(&mut slot) {
-            match self.judge(now, packet) {
+            match self.judge(now, packet, arrival.ecn) {
                 Verdict::Pass => self.pass_on(now, packet, arrival),
                 Verdict::Drop => {}
                 Verdict::Hold(span) => {
@@ -583,14 +583,18 @@ impl<M: Machine> Engine<M> {
         self.slot = slot;
     }
 
-    fn judge(&mut self, now: Instant, packet: &[u8]) -> Verdict {
+    fn judge(&mut self, now: Instant, packet: &[u8], ecn: Ecn) -> Verdict {
         let Some(faults) = &mut self.setup.faults else {
             return Verdict::Pass;
         };
         let seal = &mut self.setup.seal;
-        let source = || seal.read(packet).ok().map(|header| header.source);
+        let look = || {
+            seal.read(packet)
+                .ok()
+                .map(|header| (header.source, header.kind))
+        };
         faults.arrive(now);
-        faults.judge(source, packet.len())
+        faults.judge(look, (ecn, packet.len()))
     }
 
     /// Hands a packet over, as late as the faults want all packets to be.

@@ -11,10 +11,11 @@ use std::collections::BinaryHeap;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use gradwire_protocol::job;
+use gradwire_protocol::job::{self, DropFrom};
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Instant, Rank, Share, Span};
+use gradwire_protocol::wire::Kind;
 
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
@@ -83,20 +84,36 @@ impl Faults {
         self.last_arrival = now;
     }
 
-    /// Decides about a packet of `bytes` bytes. `source`, which costs a look at the packet, is
-    /// asked only where it matters.
-    pub fn judge(&mut self, source: impl FnOnce() -> Option<Rank>, bytes: usize) -> Verdict {
-        let verdict = self.verdict(source, bytes);
+    /// Decides about a packet of `bytes` bytes that came with `ecn`. `look`, which reads its header
+    /// for the source and the kind, is asked only where it matters; `None` where it cannot be read.
+    pub fn judge(
+        &mut self,
+        look: impl FnOnce() -> Option<(Rank, Kind)>,
+        (ecn, bytes): (Ecn, usize),
+    ) -> Verdict {
+        let verdict = self.verdict(look, (ecn, bytes));
         self.dropped += u64::from(verdict == Verdict::Drop);
         verdict
     }
 
-    fn verdict(&mut self, source: impl FnOnce() -> Option<Rank>, bytes: usize) -> Verdict {
-        let is_cut = |from| self.wanted.one_way.contains(&(from, self.rank));
-        if !self.wanted.one_way.is_empty() && source().is_some_and(is_cut) {
+    fn verdict(
+        &mut self,
+        look: impl FnOnce() -> Option<(Rank, Kind)>,
+        (ecn, bytes): (Ecn, usize),
+    ) -> Verdict {
+        let may_matter = ecn == Ecn::NotEct && self.wanted.drop_from == DropFrom::Droppable;
+        let looks = may_matter || !self.wanted.one_way.is_empty();
+        let seen = looks.then(look).flatten();
+        let is_cut = |(from, _)| self.wanted.one_way.contains(&(from, self.rank));
+        if seen.is_some_and(is_cut) {
             return Verdict::Drop;
         }
-        if self.loss.loses(&mut self.rng) {
+        let is_data = seen.is_some_and(|(_, kind)| kind == Kind::Data);
+        let may_go = match self.wanted.drop_from {
+            DropFrom::All => true,
+            DropFrom::Droppable => may_matter && is_data,
+        };
+        if may_go && self.loss.loses(&mut self.rng) {
             return Verdict::Drop;
         }
         if self.hits(self.wanted.corrupt) {
@@ -190,7 +207,7 @@ mod tests {
     fn verdicts(wanted: &job::Faults, packets: usize) -> Vec<Verdict> {
         let mut faults = Faults::new(wanted, Rank(1)).expect("faults are wanted");
         (0..packets)
-            .map(|_| faults.judge(|| Some(Rank(0)), 1500))
+            .map(|_| faults.judge(|| Some((Rank(0), Kind::Data)), (Ecn::Ect, 1500)))
             .collect()
     }
 
@@ -232,7 +249,24 @@ mod tests {
         wanted.one_way = vec![(Rank(0), Rank(1))];
         assert!(verdicts(&wanted, 100).iter().all(|v| *v == Verdict::Drop));
         let mut faults = Faults::new(&wanted, Rank(0)).expect("faults are wanted");
-        assert_eq!(faults.judge(|| Some(Rank(1)), 1500), Verdict::Pass);
+        let verdict = faults.judge(|| Some((Rank(1), Kind::Data)), (Ecn::Ect, 1500));
+        assert_eq!(verdict, Verdict::Pass);
+    }
+
+    #[test]
+    fn drops_can_be_kept_from_all_but_what_may_be_missing() {
+        let mut wanted = Job::default().faults;
+        (wanted.drop, wanted.drop_from) = (share(0.25), DropFrom::Droppable);
+        let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
+        let mut drops = |seen: Option<(Rank, Kind)>, ecn: Ecn| {
+            let verdicts = (0..10_000).map(|_| faults.judge(|| seen, (ecn, 1500)));
+            verdicts.filter(|one| *one == Verdict::Drop).count()
+        };
+        assert_eq!(drops(Some((Rank(0), Kind::Data)), Ecn::Ect), 0);
+        assert_eq!(drops(Some((Rank(0), Kind::Ack)), Ecn::NotEct), 0);
+        assert_eq!(drops(None, Ecn::NotEct), 0);
+        let of_droppable = drops(Some((Rank(0), Kind::Data)), Ecn::NotEct);
+        assert!((2_300..2_700).contains(&of_droppable), "{of_droppable}");
     }
 
     #[test]
@@ -244,7 +278,8 @@ mod tests {
             let (mut drops, mut begun, mut before) = (0, 0, false);
             for number in 0..100_000 {
                 faults.arrive(Instant::START + Span::from_micros(number * apart));
-                let now = faults.judge(|| Some(Rank(0)), 1500) == Verdict::Drop;
+                let now =
+                    faults.judge(|| Some((Rank(0), Kind::Data)), (Ecn::Ect, 1500)) == Verdict::Drop;
                 drops += u32::from(now);
                 begun += u32::from(now && !before);
                 before = now;

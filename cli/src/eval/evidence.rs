@@ -36,6 +36,8 @@ pub struct Point {
     pub exchange: Exchange,
     /// The rate of hosts, as the plan writes it: `25G`.
     pub rate: String,
+    /// What its links lose at random, as the plan writes it: `0.1%`; nothing where it does not say.
+    pub loss: String,
     /// The name of its case in the plan.
     pub case: String,
 }
@@ -74,6 +76,11 @@ impl Point {
                 false => Exchange::Ring,
             },
             rate: behind.split([',', '/']).next().unwrap_or("").to_owned(),
+            loss: behind
+                .split(',')
+                .find_map(|option| option.strip_prefix("loss="))
+                .unwrap_or("0%")
+                .to_owned(),
             case: cell.case.clone().unwrap_or_default(),
         }
     }
@@ -198,13 +205,14 @@ mod tests {
     use crate::sim::sweep::plan::Plan;
 
     #[test]
-    fn a_cell_is_known_by_model_exchange_rate_and_case() {
-        let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000\"\n\
+    fn a_cell_is_known_by_model_exchange_rate_losses_and_case() {
+        let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%\"\n\
                     workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
         let plan = Plan::from_toml(text).expect("it can be read");
         let cells = cells::of(&plan).expect("its cells make sense");
         let point = Point::of(&cells[0]);
-        assert_eq!((&*point.model, &*point.rate), ("vgg16", "25G"));
+        let known = (&*point.model, &*point.rate, &*point.loss);
+        assert_eq!(known, ("vgg16", "25G", "1%"));
         assert_eq!((point.exchange, &*point.case), (Exchange::Servers, "off"));
         let ring = cells[0].scenario.workload.replace("ps=4", "tensors");
         let scenario = crate::sim::scenario::Scenario::new("single:4@10G", &ring);

@@ -17,6 +17,7 @@ Tables:
   search      chunk and credit found by Bayesian search, beside a whole grid         simulated
   fabric      144 hosts with background: gradwire and its references                 simulated
   steps       what each part of gradwire adds, one after the other                   simulated
+  losses      links that lose packets, and what a tolerance is worth then            simulated
   training    accuracy under loss, fill by fill, three seeds                         real training
   tolerance   what `gradwire tune loss` finds on both scripts                        real training
 

@@ -50,6 +50,10 @@ pub const SEARCH_QUICK: Plan = plan!("search-quick.toml", 0.3);
 pub const FABRIC: Plan = plan!("fabric.toml", 8.0);
 /// One model by all transports.
 pub const FABRIC_QUICK: Plan = plan!("fabric-quick.toml", 3.0);
+/// One model by all transports, where links lose packets.
+pub const LOSSES: Plan = plan!("losses.toml", 13.0);
+/// A few of these.
+pub const LOSSES_QUICK: Plan = plan!("losses-quick.toml", 3.0);
 /// Part by part.
 pub const STEPS: Plan = plan!("steps.toml", 8.0);
 /// Part by part, one model.

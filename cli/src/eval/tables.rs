@@ -5,6 +5,8 @@
 
 pub mod accuracy;
 pub mod fabric;
+pub mod losses;
+mod rivals;
 pub mod scheduling;
 pub mod search;
 pub mod steps;
@@ -56,7 +58,7 @@ pub struct Found {
 }
 
 /// All tables, in the order of the report.
-pub const TABLES: [Table; 6] = [
+pub const TABLES: [Table; 7] = [
     Table {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
@@ -89,6 +91,11 @@ pub const TABLES: [Table; 6] = [
         name: "steps",
         title: "What each part adds",
         content: Content::Simulated(&[plans::STEPS_QUICK], &[plans::STEPS], steps::found),
+    },
+    Table {
+        name: "losses",
+        title: "Links that lose packets",
+        content: Content::Simulated(&[plans::LOSSES_QUICK], &[plans::LOSSES], losses::found),
     },
     Table {
         name: "training",

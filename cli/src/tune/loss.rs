@@ -132,6 +132,7 @@ fn base(path: &Path) -> Result<Job, Failure> {
     job.loss.layer_tolerances = default.loss.layer_tolerances;
     job.loss.tight_tolerance = default.loss.tight_tolerance;
     job.faults.drop = default.faults.drop;
+    job.faults.drop_from = default.faults.drop_from;
     job.faults.burst = default.faults.burst;
     job.faults.seed = default.faults.seed;
     if job.transport.mtu == Mtu::Auto {

@@ -4,11 +4,13 @@
 //! name = "two racks"               # for people; the shape by default
 //! shape = "fat-tree:k=8@100G"      # a one-line form, or [[switch]] and [[link]] instead
 //! oversubscription = 4             # the option `over` of the shape
-//! latency = "1us"                  # these five are the options of `shape::options`; a key wins
-//! mtu = 4096                       # over the option of the same name in the shape
+//! latency = "1us"                  # from here on the options of `shape::options`; a key wins over
+//! loss = "0%"                      # the option of the same name in the shape
+//! mtu = 4096
 //! framing = 66
 //! buffer = "512KiB"                # of a port; its queues: { port = "512KiB", alpha = 1.0 };
 //!                                  # of a switch: { shared = "16MiB", alpha = 1.0 }
+//! mark = "100%"                    # of rate x round trip, or "off"
 //! balance = "ecmp"
 //!
 //! [rates]                          # with a shape: rates of some links
@@ -27,7 +29,7 @@
 //! ends = ["host 0", "leaf 0"]      # hosts are numbered from 0
 //! rate = "100G"
 //! latency = "1us"                  # the one above by default
-//! loss = "0%"                      # nothing by default
+//! loss = "0%"                      # what `loss` above says by default, else nothing
 //!
 //! [[fault]]
 //! link = "edge 0.0 - agg 0.1"      # all links between the two, or "host 5": the host's link
@@ -127,22 +129,6 @@ pub enum FileError {
     Fabric(#[from] FabricError),
 }
 
-const KEYS: [&str; 13] = [
-    "name",
-    "shape",
-    "oversubscription",
-    "latency",
-    "mtu",
-    "framing",
-    "buffer",
-    "balance",
-    "rates",
-    "latencies",
-    "switch",
-    "link",
-    "fault",
-];
-
 impl Fabric {
     /// The fabric of a `fabric.toml`.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
@@ -151,7 +137,7 @@ impl Fabric {
             message: error.message().to_owned(),
         })?;
         let root = Section::root(text, document.get_ref());
-        root.only(&KEYS)?;
+        root.only(&keys())?;
         let mut fabric = match root.get("shape") {
             Some(shape) => shaped(&root, &shape)?,
             None => explicit::read(&root)?,
@@ -193,6 +179,14 @@ fn shaped(root: &Section<'_>, entry: &Entry<'_>) -> Result<Fabric, FileError> {
         )?;
     }
     Ok(fabric)
+}
+
+/// The keys of a file, of which [`SETTINGS`] are some.
+fn keys() -> Vec<&'static str> {
+    let mut keys = vec!["name", "shape", "oversubscription"];
+    keys.extend(SETTINGS.map(|setting| setting.name));
+    keys.extend(["rates", "latencies", "switch", "link", "fault"]);
+    keys
 }
 
 fn read_settings(root: &Section<'_>, settings: &mut Settings) -> Result<(), FileError> {

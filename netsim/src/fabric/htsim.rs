@@ -27,7 +27,7 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_protocol::units::{ByteCount, Rate, Span};
+use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
 use super::settings::{HOSTS_MAX, LINKS_MAX, Settings};
 use super::spelling::{did_you_mean, nearest};
@@ -280,6 +280,7 @@ impl Topology {
         let mut wires = [Wire {
             rate: Rate::default(),
             latency: Span::ZERO,
+            loss: Share::NONE,
         }; 3];
         let inside = |tier: usize| {
             let nanos = self.tiers[tier].or("Switch_Latency_ns", 0);

@@ -30,6 +30,8 @@ pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.0000
 pub(crate) struct Settings {
     /// Time on the wire of every link.
     pub(crate) latency: Span,
+    /// Share of packets that every link loses, in each direction.
+    pub(crate) loss: Share,
     mtu: u32,
     framing: u32,
     pub(crate) buffer: Buffer,
@@ -41,6 +43,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             latency: Span::from_micros(1),
+            loss: Share::NONE,
             mtu: MTU,
             framing: FRAMING,
             buffer: Buffer::PerPort(PORT_BUFFER),
@@ -78,13 +81,22 @@ pub(crate) struct Setting {
 }
 
 /// All settings.
-pub(crate) const SETTINGS: [Setting; 6] = [
+pub(crate) const SETTINGS: [Setting; 7] = [
     Setting {
         name: "latency",
         doc: "Time on the wire of every link; 1us by default.",
         allowed: LATENCY_ALLOWED,
         set: |settings, text| {
             settings.latency = latency(text)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "loss",
+        doc: "Share of packets that every link loses at random, in each direction; 0 by default.",
+        allowed: LOSS_ALLOWED,
+        set: |settings, text| {
+            settings.loss = loss(text)?;
             Some(())
         },
     },

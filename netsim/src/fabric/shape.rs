@@ -279,6 +279,7 @@ impl Shape {
         let wire = |rate| Wire {
             rate,
             latency: self.settings.latency,
+            loss: self.settings.loss,
         };
         let [host, between] = self.rates.map(wire);
         let mut graph = tree.graph(self.form.kinds, [host, between, between]);

@@ -34,6 +34,7 @@ pub(crate) struct Tree {
 pub(crate) struct Wire {
     pub(crate) rate: Rate,
     pub(crate) latency: Span,
+    pub(crate) loss: Share,
 }
 
 impl Wire {
@@ -42,7 +43,7 @@ impl Wire {
             ends: [low, high],
             rate: self.rate,
             latency: self.latency,
-            loss: Share::NONE,
+            loss: self.loss,
         }
     }
 }

@@ -63,8 +63,7 @@ impl Workload {
     ///
     /// Training steps are measured of this workload only; where it has some, a run is over when all
     /// programs have ended, those of the background too, and all flows of this workload. Flows of a
-    /// background without layers share the last class, whose DSCP is 0 in a job that writes none:
-    /// so do packets that nobody has tagged.
+    /// background without layers ride as what nobody has tagged: in the last class.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
         // Of several backgrounds the first one says where the foreground ends.
@@ -76,11 +75,8 @@ impl Workload {
             ..background
         };
         if background.layer_count == 0 {
-            let last = Layer(self.layer_count.saturating_sub(1));
-            background
-                .flows
-                .iter_mut()
-                .for_each(|flow| flow.layer = last);
+            let flows = background.flows.iter_mut();
+            flows.for_each(|flow| flow.layer = Layer::UNTAGGED);
         }
         self.and(background)
     }

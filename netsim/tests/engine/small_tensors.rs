@@ -75,3 +75,24 @@ fn a_link_that_loses_at_random_costs_less_than_3_and_10_percent() {
         );
     }
 }
+
+/// What is lost and may stay lost must not keep a place among what is thought to be on its way: 7
+/// senders would share what a receiver still grants. What a tolerance may cost is one gap, at the
+/// end, until it is certain that nothing is only late.
+#[test]
+fn a_tolerance_costs_an_incast_over_lossy_links_no_more_than_a_gap() {
+    let shape = "single:8@100G,mtu=9000,loss=1%";
+    let mean = |tolerance: f64| {
+        let tails = over_seeds(1..=4, |seed| {
+            let mut setup = lines(shape, "incast:7x1MB", seed);
+            setup.job.tolerance = share(tolerance);
+            tail(&run(&setup))
+        });
+        mean_and_error(&tails).0
+    };
+    let gap = lines(shape, "incast:7x1MB", 1).job.transport.gap;
+    let gap = gap.as_micros() as f64;
+    let (lossless, tolerant) = (mean(0.0), mean(0.1));
+    println!("{lossless:.1} us without a tolerance, {tolerant:.1} with one, a gap is {gap}");
+    assert!(tolerant < lossless + gap, "seeds 1 to 4");
+}

@@ -146,8 +146,8 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
         (
             shaped("latncy = \"1us\""),
             "line 2: unknown key `latncy` in the root table (did you mean `latency`?); known keys \
-             are name, shape, oversubscription, latency, mtu, framing, buffer, balance, rates, \
-             latencies, switch, link, fault",
+             are name, shape, oversubscription, latency, loss, mtu, framing, buffer, mark, \
+             balance, rates, latencies, switch, link, fault",
         ),
         (
             shaped("\nlatency = 1"),

@@ -132,8 +132,8 @@ fn a_wrong_shape_is_told_what_is_allowed() {
         ),
         (
             "rail:8x8@400G,latncy=1us",
-            "unknown option `latncy` (did you mean `latency`?); known options are latency, mtu, \
-             framing, buffer, mark, balance",
+            "unknown option `latncy` (did you mean `latency`?); known options are latency, loss, \
+             mtu, framing, buffer, mark, balance",
         ),
         (
             "rail:8x8@400G,mtu=70000",

@@ -10,9 +10,9 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 use super::notation::{self, ALGORITHMS, show_share, show_size, show_span};
-use super::{Checksum, Choice, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
+use super::{Checksum, Choice, DropFrom, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
 use super::{Transform, Watchers, Wire};
-use crate::priority::Order;
+use crate::priority::{Order, Untagged};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
@@ -101,6 +101,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "DSCP of each class, highest first; the first is for control packets.";
     "priority.droppable_dscps": priority.droppable_dscps = Dscps(0),
         "DSCP of each data class's droppable packets, for switches that cannot tell them by ECN.";
+    "priority.untagged": priority.untagged = OneOf(UNTAGGED),
+        "Other programs' packets: share the last class with layers, or have it below them.";
     "collectives.algorithm": collectives.algorithm = OneOf(ALGORITHMS),
         "How an all-reduce or a reduce-scatter is done.";
     "collectives.table": collectives.table = Choices,
@@ -121,6 +123,8 @@ pub(super) const KEYS: &[Key] = keys! {
         "Operations that the flight recorder of a rank keeps, the last ones; 0 is off.";
     "faults.seed": faults.seed = whole::<u64>(0..=i64::MAX as u64), "Seed of all draws.";
     "faults.drop": faults.drop = AnyShare, "Share of packets dropped.";
+    "faults.drop_from": faults.drop_from = OneOf(DROP_FROM),
+        "Of which packets: all, or those that switches may drop early.";
     "faults.burst": faults.burst = Number(1.0..=1000.0), "Mean length of a run of drops.";
     "faults.duplicate": faults.duplicate = AnyShare, "Share of packets that arrive twice.";
     "faults.reorder": faults.reorder = AnyShare, "Share of packets that later ones overtake.";
@@ -151,6 +155,9 @@ const WIRES: &[(&str, Wire)] = &[
     ("rdma", Wire::Rdma),
 ];
 const WATCHERS: &[(&str, Watchers)] = &[("loopback", Watchers::Loopback), ("any", Watchers::Any)];
+const UNTAGGED: &[(&str, Untagged)] = &[("share", Untagged::Shares), ("below", Untagged::Below)];
+const DROP_FROM: &[(&str, DropFrom)] =
+    &[("all", DropFrom::All), ("droppable", DropFrom::Droppable)];
 const IDLE: &[(&str, Idle)] = &[
     ("busy", Idle::Busy),
     ("adaptive", Idle::Adaptive),
@@ -272,6 +279,16 @@ pub(super) fn check_together(job: &Job) -> Result<(), JobError> {
             other_key: "its first entry",
             other: dscps[0].to_string(),
             rule: "control packets need a DSCP of their own",
+        });
+    }
+    let untagged = job.priority.untagged;
+    if untagged == Untagged::Below && dscps.len() < 3 {
+        return Err(JobError::Conflict {
+            key: "priority.untagged",
+            given: OneOf(UNTAGGED).show(&untagged),
+            other_key: "priority.dscps",
+            other: Dscps(2).show(dscps),
+            rule: "three are needed: for control packets, for layers, for others",
         });
     }
     check_droppable(job)

@@ -2,7 +2,8 @@
 
 use super::super::evidence::{Evidence, Point, faster};
 use super::super::section::{Chart, Grid, Shape, Value};
-use super::{Found, ITERATION, named};
+use super::rivals::iteration;
+use super::{Found, named};
 
 const ABOUT: [&str; 2] = [
     "The fabric and the traffic of the table before. Each case has one part more than the one \
@@ -26,7 +27,7 @@ fn times(evidence: &Evidence, point: &Point) -> Vec<(String, Option<f64>)> {
     let cases = evidence.cases().into_iter();
     cases
         .map(|case| {
-            let time = evidence.mean(&point.with_case(case), ITERATION);
+            let time = iteration(evidence, point, case);
             (case.to_owned(), time)
         })
         .collect()

@@ -19,9 +19,9 @@ use super::journal::{Accepted, Record};
 use super::metric;
 use crate::exit::{Exit, Failure};
 
-/// Mean length of bursts, and how many times the tolerance is dropped. Of what is dropped about a
-/// quarter is protected and repaired, and losses are not the same in every message, least in
-/// bursts: what one message has lost beyond its tolerance is repaired, and no other may lose it.
+/// Mean length of bursts, and how many times the tolerance is dropped, of what may be missing;
+/// about a quarter of a message is protected. Losses are not the same in every message, least in
+/// bursts: what one has lost beyond its tolerance is repaired, and no other may lose it.
 const INDEPENDENT: (f64, f64) = (1.0, 1.25);
 const BURSTS: (f64, f64) = (8.0, 1.5);
 /// More than this is never dropped: nothing would ever arrive.
@@ -206,6 +206,7 @@ pub fn job_text(job: &Job, setting: &Setting, (drop, burst, seed): (f64, f64, u6
         inner.insert(key.to_owned(), value);
     };
     put("faults", "drop", Value::Float(drop));
+    put("faults", "drop_from", Value::String("droppable".to_owned()));
     put("faults", "burst", Value::Float(burst));
     put("faults", "seed", Value::Integer(seed.cast_signed()));
     if setting.groups.len() > 1 {
@@ -421,6 +422,8 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gradwire_protocol::job::DropFrom;
+
     use super::*;
 
     #[test]
@@ -438,6 +441,7 @@ mod tests {
             (faults.drop.get(), faults.burst, faults.seed),
             (0.03, 8.0, 4)
         );
+        assert_eq!(faults.drop_from, DropFrom::Droppable);
         let groups = Setting {
             groups: vec![0.1, 0.02],
             tight: Some(0.01),

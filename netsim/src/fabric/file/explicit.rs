@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gradwire_protocol::units::{Share, Span};
-
 use super::super::graph::Graph;
 use super::super::settings::{
     self, HOSTS_MAX, LATENCY_ALLOWED, LOSS_ALLOWED, RATE_ALLOWED, Settings,
@@ -32,7 +30,7 @@ pub(super) fn read(root: &Section<'_>) -> Result<Fabric, FileError> {
     };
     let names = Names::of(&graph.switches);
     for table in root.tables("link")? {
-        let link = read_link(&table, &names, settings.latency)?;
+        let link = read_link(&table, &names, &settings)?;
         for end in link.ends {
             if let Device::Host(host) = end {
                 graph.hosts = graph.hosts.max(host + 1);
@@ -65,7 +63,7 @@ fn read_switches(tables: &[Section<'_>]) -> Result<Vec<Switch>, FileError> {
     Ok(switches)
 }
 
-fn read_link(table: &Section<'_>, names: &Names, latency: Span) -> Result<Link, FileError> {
+fn read_link(table: &Section<'_>, names: &Names, settings: &Settings) -> Result<Link, FileError> {
     table.only(&["ends", "rate", "latency", "loss"])?;
     let ends = table.required("ends", "write ends = [\"host 0\", \"leaf 0\"]")?;
     let [low, high] = &ends.list()[..] else {
@@ -79,8 +77,8 @@ fn read_link(table: &Section<'_>, names: &Names, latency: Span) -> Result<Link, 
     Ok(Link {
         ends: [names.device(low)?, names.device(high)?],
         rate: rate.read(RATE_ALLOWED, settings::rate)?,
-        latency: given.transpose()?.unwrap_or(latency),
-        loss: lost.transpose()?.unwrap_or(Share::NONE),
+        latency: given.transpose()?.unwrap_or(settings.latency),
+        loss: lost.transpose()?.unwrap_or(settings.loss),
     })
 }
 
