@@ -18,16 +18,21 @@ PART_DROPS = (0.1, 0.3)
 EVERYTHING_MAY_BE_MISSING = 0.9
 """Tolerance where what is lost is to stay lost: the bound never acts, losses are independent."""
 
+DROPPABLE = 7 / 8
+"""Share of a message that a queue may drop early where nothing else of it is protected: all but
+its last segments."""
+
 
 @dataclass(frozen=True)
 class Cell:
     """One training of four ranks.
 
-    What is dropped, in ``drop`` of all packets that a rank receives, stays missing where ``part``
-    says "all", "front" or "back" (layers), and is repaired everywhere else. With "small" and
-    "large" the network loses nothing: each rank zeroes, in that half of its gradients, blocks of a
-    packet's length, twice as often, so that ``drop`` of all are lost. "bounded" is what a job does
-    by itself: the tolerance is what is dropped, and a share of each message is protected.
+    Of the gradients that ``part`` names, "all" or those of "front" or "back" layers, ``drop`` is
+    lost on its way to the sum and stays missing: the network drops nothing but packets that may be
+    missing. With "small" and "large" it drops nothing at all: each rank zeroes, in that half of its
+    gradients, blocks of a packet's length, twice as often, so that ``drop`` of all are lost.
+    "bounded" is what a job does by itself in a bad network: that share of all packets is dropped,
+    so much is tolerated, and a share of each message is protected.
     """
 
     task: str
@@ -73,7 +78,11 @@ class Cell:
         if self.transform != "none":
             lines += [f'transform = "{self.transform}"']
         if self.is_lossy_on_the_wire:
-            lines += ["[faults]", f"seed = {self.seed}", f"drop = {self.drop}"]
+            lines += ["[faults]", f"seed = {self.seed}"]
+            if self.part == "bounded":
+                lines += [f"drop = {self.drop}"]
+            else:
+                lines += [f"drop = {self.drop / DROPPABLE:.4f}", 'drop_from = "droppable"']
         return "\n".join(lines) + "\n"
 
 

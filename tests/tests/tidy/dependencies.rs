@@ -57,6 +57,19 @@ fn packages() -> Vec<Value> {
         .clone()
 }
 
+/// What a package of this repository is built upon, each line one package in the `format` of
+/// `cargo tree`.
+fn tree(package: &str, format: &str) -> Vec<String> {
+    let options = "tree --locked -e normal,build --no-dedupe --prefix none -f";
+    let mut arguments: Vec<&str> = options.split(' ').collect();
+    arguments.extend([format, "-p", package]);
+    let text = cargo(&arguments);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
 fn text<'a>(package: &'a Value, key: &str) -> &'a str {
     package[key].as_str().unwrap_or("")
 }
@@ -126,19 +139,8 @@ fn no_socket_package_is_below_protocol_collectives_or_the_simulator() {
         "gradwire-netsim",
         "gradwire-tuning",
     ] {
-        let tree = cargo(&[
-            "tree",
-            "--locked",
-            "-e",
-            "normal,build",
-            "--prefix",
-            "none",
-            "-p",
-            package,
-        ]);
-        let names = tree
-            .lines()
-            .filter_map(|line| line.split_whitespace().next());
+        let names = tree(package, "{p}");
+        let names = names.iter().filter_map(|line| line.split(' ').next());
         let sockets: Vec<&str> = names
             .filter(|name| SOCKET_PACKAGES.contains(name))
             .collect();
@@ -172,4 +174,18 @@ fn every_member_keeps_the_lints_and_the_core_has_no_features() {
             "{path}: no features in the core"
         );
     }
+}
+
+#[test]
+fn what_the_library_and_the_command_of_a_wheel_share_is_compiled_once() {
+    let command = tree("gradwire-cli", "{p} with {f}");
+    let of_library = tree("gradwire-python", "{p} with {f}");
+    let twice: Vec<&String> = of_library
+        .iter()
+        .filter(|line| !line.starts_with("gradwire-python ") && !command.contains(line))
+        .collect();
+    assert!(
+        twice.is_empty(),
+        "the command has these with other features: say in python/Cargo.toml which: {twice:#?}"
+    );
 }
