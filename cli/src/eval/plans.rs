@@ -46,8 +46,10 @@ pub const SERVERS_ON_SMALL_QUICK: Plan = plan!("servers-on-small-quick.toml", 1.
 pub const SEARCH: Plan = plan!("search.toml", 0.6);
 /// A small grid.
 pub const SEARCH_QUICK: Plan = plan!("search-quick.toml", 0.3);
-/// All models by all transports on 144 hosts.
-pub const FABRIC: Plan = plan!("fabric.toml", 8.0);
+/// All models by all transports on 144 hosts, with servers.
+pub const FABRIC_SERVERS: Plan = plan!("fabric-servers.toml", 8.0);
+/// The same in a ring.
+pub const FABRIC_RING: Plan = plan!("fabric-ring.toml", 8.0);
 /// One model by all transports.
 pub const FABRIC_QUICK: Plan = plan!("fabric-quick.toml", 3.0);
 /// One model by all transports, where links lose packets.

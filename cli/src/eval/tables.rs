@@ -85,7 +85,11 @@ pub const TABLES: [Table; 7] = [
     Table {
         name: "fabric",
         title: "144 hosts beside other traffic",
-        content: Content::Simulated(&[plans::FABRIC_QUICK], &[plans::FABRIC], fabric::found),
+        content: Content::Simulated(
+            &[plans::FABRIC_QUICK],
+            &[plans::FABRIC_SERVERS, plans::FABRIC_RING],
+            fabric::found,
+        ),
     },
     Table {
         name: "steps",

@@ -63,8 +63,13 @@ impl Bench {
             .expect("the command starts")
     }
 
+    /// Starts a sweep that SIGINT ends, also where tests run in the background of a shell, which
+    /// has what it starts there ignore it.
     fn start(&self, out: &str, options: &[&str]) -> Sweep {
-        let mut command = self.command(out, options);
+        let sweep = self.command(out, options);
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(sweep.get_program());
+        command.args(sweep.get_args());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Sweep(command.spawn().expect("the command starts"))
     }

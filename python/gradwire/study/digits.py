@@ -64,7 +64,7 @@ class Digits(Task):
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Use AdamW: the example's SGD, at a rate that learns as much in 3 epochs, may diverge."""
-        return torch.optim.AdamW(model.parameters(), lr=2e-3)
+        return torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)
 
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:
         """Shuffle alike on all ranks, and take turns."""

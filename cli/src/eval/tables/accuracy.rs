@@ -28,9 +28,10 @@ pub const STUDY: Study = Study {
 const MINUTES: &str = "30";
 
 const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: \
-     the MNIST network and a small character transformer. Packets are dropped on purpose, \
-     and what is dropped stays \
-     missing; \"bounded\" is what a job does by itself, with a tolerance and protected parts. \
+     the MNIST network and a small character transformer. Packets that may be missing are \
+     dropped on purpose, so many that this share of all gradients stays missing; with \
+     \"bounded\" that share of all packets is dropped, and the job does what jobs do by \
+     themselves, with a tolerance and protected parts. \
      Scores are means over seeds: accuracy of mnist (more is better), cross-entropy of \
      shakespeare (less is better). Steps are those until the score was as good as the lossless \
      end of the same seed, but for a margin; of seeds that got there.";
@@ -165,10 +166,7 @@ fn chart(task: &str, groups: &[Group]) -> Chart {
     Chart {
         caption: format!("{task}: the score at the end, by what fills holes"),
         axis: "score".to_owned(),
-        shape: Shape::Curves(
-            "packets dropped, %".to_owned(),
-            curves.into_iter().collect(),
-        ),
+        shape: Shape::Curves("lost, %".to_owned(), curves.into_iter().collect()),
     }
 }
 
