@@ -47,8 +47,10 @@ const EVENTS_PER_WINDOW_MIN: u64 = 500;
 pub enum Transport {
     /// gradwire: the protocol that ships.
     Gradwire,
-    /// DCTCP, one path per flow.
+    /// DCTCP, one path per flow, with timeouts as data centres tune them.
     Dctcp,
+    /// The same with the timeouts of DCTCP's paper, 10 ms at least.
+    SlowDctcp,
     /// pFabric.
     PFabric,
     /// NDP with trimming switches.
@@ -58,9 +60,10 @@ pub enum Transport {
 }
 
 /// The transports and their names.
-pub const TRANSPORTS: [(&str, Transport); 5] = [
+pub const TRANSPORTS: [(&str, Transport); 6] = [
     ("gradwire", Transport::Gradwire),
     ("dctcp", Transport::Dctcp),
+    ("dctcp-10ms", Transport::SlowDctcp),
     ("pfabric", Transport::PFabric),
     ("ndp", Transport::Ndp),
     ("roce", Transport::Roce),
@@ -114,7 +117,7 @@ pub struct Setup {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SetupError {
     /// No such transport.
-    #[error("transport `{given}`: known are gradwire, dctcp, pfabric, ndp, roce")]
+    #[error("transport `{given}`: known are gradwire, dctcp, dctcp-10ms, pfabric, ndp, roce")]
     Transport {
         /// What was written.
         given: String,
@@ -276,7 +279,7 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     let mut policy = policy_of_job(job, fabric);
     let packet = u64::from(fabric.mtu + fabric.framing);
     match setup.transport {
-        Transport::Gradwire | Transport::Dctcp => {}
+        Transport::Gradwire | Transport::Dctcp | Transport::SlowDctcp => {}
         Transport::PFabric => {
             policy.order = Order::Urgency;
             policy.queues.truncate(2);
@@ -330,6 +333,7 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
     match setup.transport {
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
         Transport::Dctcp => simulate_reference(setup, watch, Dctcp::new),
+        Transport::SlowDctcp => simulate_reference(setup, watch, Dctcp::of_paper),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::new),
         Transport::Ndp => simulate_reference(setup, watch, Ndp::new),
         Transport::Roce => simulate_reference(setup, watch, Roce::new),

@@ -13,6 +13,7 @@ pub fn colour(transport: &str) -> &'static str {
     match transport {
         "gradwire" => "#0072b2",
         "dctcp" => "#d55e00",
+        "dctcp-10ms" => "#f0e442",
         "ndp" => "#009e73",
         "roce" => "#cc79a7",
         "pfabric" => "#e69f00",

@@ -45,10 +45,11 @@ pub struct Scenario {
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
-    /// What carries the flows: gradwire, dctcp, pfabric, ndp or roce. Of the job, the last four
-    /// know collectives.algorithm, chunk, order and credit only: each message of a collective is a
-    /// flow. With credit 0, the default, it begins as soon as it may, and order means nothing. With
-    /// a credit, order = layers is ByteScheduler, and order = arrival first come, first served.
+    /// What carries the flows: gradwire, dctcp, dctcp-10ms (its timeouts are that long at least),
+    /// pfabric, ndp or roce. Of the job, the last five know collectives.algorithm, chunk, order and
+    /// credit only: each message of a collective is a flow. With credit 0, the default, it begins
+    /// as soon as it may, and order means nothing. With a credit, order = layers is ByteScheduler,
+    /// and order = arrival first come, first served.
     #[arg(long, default_value = DEFAULT_TRANSPORT)]
     #[serde(default = "default_transport")]
     pub transport: String,

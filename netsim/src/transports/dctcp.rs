@@ -16,7 +16,7 @@ mod window;
 use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{ByteCount, Instant};
+use gradwire_protocol::units::{ByteCount, Instant, Span};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -29,13 +29,14 @@ use super::reference::turns::{Turn, Turns};
 use super::settings::Settings;
 use crate::host::{Begin, Envelope, Host, Progress};
 use crate::outcome::TransportCounts;
-use rtt::RoundTrip;
+use rtt::{LEAST, LEAST_OF_PAPER, RoundTrip};
 use window::{News, Window};
 
 /// A host that speaks DCTCP.
 #[derive(Debug)]
 pub struct Dctcp {
     settings: Settings,
+    least_timeout: Span,
     first_window: u32,
     outbox: Outbox,
     random: ChaCha8Rng,
@@ -65,6 +66,7 @@ impl Dctcp {
     pub fn new(host: u32, settings: &Settings) -> Self {
         Self {
             settings: *settings,
+            least_timeout: LEAST,
             first_window: settings.bandwidth_delay(),
             outbox: Outbox::new(host, *settings),
             random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
@@ -72,6 +74,14 @@ impl Dctcp {
             turns: Turns::default(),
             alarms: Alarms::default(),
             receiving: BTreeMap::new(),
+        }
+    }
+
+    /// The same with the least timeout of DCTCP's paper.
+    pub fn of_paper(host: u32, settings: &Settings) -> Self {
+        Self {
+            least_timeout: LEAST_OF_PAPER,
+            ..Self::new(host, settings)
         }
     }
 
@@ -188,7 +198,7 @@ impl Host for Dctcp {
             bytes: begin.bytes,
             board: Scoreboard::new(self.settings.packets(begin.bytes)),
             window: Window::new(self.first_window),
-            round_trip: RoundTrip::default(),
+            round_trip: RoundTrip::new(self.least_timeout),
             deadline: now,
             alarm: None,
             turn: Turn::Waits,
@@ -246,12 +256,12 @@ mod tests {
     use crate::host::Load;
 
     fn star(hosts: u32, judge: Judge) -> Star<Dctcp> {
-        Star::new(
-            (0..hosts)
-                .map(|host| Dctcp::new(host, &settings()))
-                .collect(),
-            judge,
-        )
+        star_of(Dctcp::new, hosts, judge)
+    }
+
+    fn star_of(new: fn(u32, &Settings) -> Dctcp, hosts: u32, judge: Judge) -> Star<Dctcp> {
+        let hosts = (0..hosts).map(|host| new(host, &settings()));
+        Star::new(hosts.collect(), judge)
     }
 
     fn marking(above: usize) -> Judge {
@@ -307,13 +317,17 @@ mod tests {
             (Kind::Data, 9) => Verdict::Drop,
             _ => Verdict::Pass,
         };
-        let mut star = star(2, Box::new(lost));
-        star.begin(0, 0, 1, 40_860);
-        star.run(Instant::from_picos(u64::MAX));
-        assert_eq!(star.hosts[0].counts().repaired, 1);
-        let took = star.acknowledged(0).since(Instant::START);
-        assert!(took > RoundTrip::default().timeout(), "took {took}");
-        assert!(took < RoundTrip::default().timeout() * 2, "took {took}");
+        type New = fn(u32, &Settings) -> Dctcp;
+        let kinds: [(New, Span); 2] = [(Dctcp::new, LEAST), (Dctcp::of_paper, LEAST_OF_PAPER)];
+        for (new, least) in kinds {
+            let mut star = star_of(new, 2, Box::new(lost));
+            star.begin(0, 0, 1, 40_860);
+            star.run(Instant::from_picos(u64::MAX));
+            assert_eq!(star.hosts[0].counts().repaired, 1);
+            let took = star.acknowledged(0).since(Instant::START);
+            assert!(took > least, "took {took}");
+            assert!(took < least * 2, "took {took}");
+        }
     }
 
     #[test]

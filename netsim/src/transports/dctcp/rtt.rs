@@ -2,22 +2,36 @@
 
 use gradwire_protocol::units::Span;
 
-/// Least timeout. Data centres run TCP far below the 1 s of RFC 6298 (Vasudevan et al., SIGCOMM
-/// 2009). A longer one makes every loss that no later packet shows (the end of a flow) that much
-/// dearer; a much shorter one takes the full queues of an incast for losses.
-const LEAST: Span = Span::from_micros(200);
+/// Least timeout of a TCP that data centres tune, far below the 1 s of RFC 6298 (Vasudevan et al.,
+/// SIGCOMM 2009). A longer one makes every loss that no later packet shows (the end of a flow) that
+/// much dearer; a much shorter one takes the full queues of an incast for losses.
+pub(crate) const LEAST: Span = Span::from_micros(200);
+/// That of the paper on DCTCP (Alizadeh et al., SIGCOMM 2010), whose kernel had no finer timer.
+/// Linux has 200 ms unless it is told otherwise.
+pub(crate) const LEAST_OF_PAPER: Span = Span::from_millis(10);
 /// The timeout doubles at most this often.
 const DOUBLINGS: u32 = 6;
 
 /// Running estimate of a flow's round trip.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
+    least: Span,
     smoothed: u64,
     deviation: u64,
     timeouts: u32,
 }
 
 impl RoundTrip {
+    /// Nothing is known but the least timeout.
+    pub(crate) fn new(least: Span) -> Self {
+        Self {
+            least,
+            smoothed: 0,
+            deviation: 0,
+            timeouts: 0,
+        }
+    }
+
     /// Takes note of a round trip.
     pub(crate) fn sample(&mut self, span: Span) {
         let sample = span.as_picos();
@@ -39,7 +53,7 @@ impl RoundTrip {
     /// How long to wait.
     pub(crate) fn timeout(&self) -> Span {
         let estimate = Span::from_picos(self.smoothed + 4 * self.deviation);
-        estimate.max(LEAST) * (1 << self.timeouts)
+        estimate.max(self.least) * (1 << self.timeouts)
     }
 }
 
@@ -49,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_timeout_is_the_least_one_until_round_trips_are_long() {
-        let mut round_trip = RoundTrip::default();
+        let mut round_trip = RoundTrip::new(LEAST);
         round_trip.sample(Span::from_micros(14));
         assert_eq!(round_trip.timeout(), LEAST);
         for _ in 0..100 {
@@ -61,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_timeout_doubles_until_something_comes_back() {
-        let mut round_trip = RoundTrip::default();
+        let mut round_trip = RoundTrip::new(LEAST);
         round_trip.timed_out();
         round_trip.timed_out();
         assert_eq!(round_trip.timeout(), LEAST * 4);
