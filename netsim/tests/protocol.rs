@@ -201,7 +201,12 @@ fn random_job(rng: &mut impl Rng) -> Job {
     job.transport.mtu = Mtu::Bytes([576, 1500, 9000][rng.random_range(0..3)]);
     job.transport.entropies = rng.random_range(1..=8);
     job.transport.spray_burst = rng.random_range(1..=64);
-    job.transport.unscheduled = ByteCount::kib(rng.random_range(1..=256));
+    let unscheduled = rng.random_range(1..=256);
+    job.transport.unscheduled = ByteCount::kib(unscheduled);
+    if rng.random_bool(0.5) {
+        let window = rng.random_range(unscheduled.max(64)..=1024);
+        job.transport.window = ByteCount::kib(window);
+    }
     // In long bursts of loss both ways a peer may be unheard for seconds without being lost.
     job.transport.peer_timeout = Span::from_millis(60_000);
     if rng.random_bool(0.5) {

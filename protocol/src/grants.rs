@@ -23,6 +23,8 @@ use crate::units::{Instant, MessageId, Span, Step};
 const LOOKED_AT_MAX: usize = 64;
 /// A window is granted in this many parts: fewer control packets, a little more burst.
 const QUANTA_PER_WINDOW: u64 = 6;
+/// No part is longer, in segments.
+const QUANTUM_MAX: u64 = 8;
 /// What a peer was granted is in doubt after so many gaps without a packet of it.
 const GAPS_SILENT: u64 = 2;
 /// This part of the window may be in doubt and be granted to others: a silent peer's packets may be
@@ -64,15 +66,21 @@ struct OfPeer {
     since: Instant,
 }
 
+impl OfPeer {
+    fn on_its_way(self) -> u64 {
+        self.expected + self.doubted
+    }
+}
+
 impl Grants {
     /// Grants of a window of `window` segments, of which one peer has `each` at most; `None`:
     /// everything is granted at once.
     pub fn new(window: Option<u64>, each: u64) -> Self {
-        let window = window.unwrap_or(u64::MAX);
+        let (window, each) = (window.unwrap_or(u64::MAX), each.max(1));
         Self {
             window,
-            quantum: (window / QUANTA_PER_WINDOW).clamp(1, 8),
-            each: each.max(1),
+            quantum: (window / QUANTA_PER_WINDOW).clamp(1, QUANTUM_MAX).min(each),
+            each,
             expected: 0,
             doubted: 0,
             expected_of: Vec::new(),
@@ -133,8 +141,9 @@ impl Grants {
     /// So many segments are on their way no more.
     pub fn settle(&mut self, place: u32, segments: u32) {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
-            let less = u64::from(segments).min(of_peer.expected);
-            let late = (u64::from(segments) - less).min(of_peer.doubted);
+            // What was in doubt comes late: the others have its room until then.
+            let late = u64::from(segments).min(of_peer.doubted);
+            let less = (u64::from(segments) - late).min(of_peer.expected);
             of_peer.expected -= less;
             of_peer.doubted -= late;
             self.expected -= less;
@@ -193,7 +202,7 @@ impl Grants {
         });
         let has_room = |&(_, _, place): &(Turn, usize, u32)| {
             let expected = self.expected_of.get(place as usize);
-            expected.is_none_or(|of_peer| of_peer.expected + self.quantum <= self.each)
+            expected.is_none_or(|of_peer| of_peer.on_its_way() + self.quantum <= self.each)
         };
         let (turn, at, _) = all.take(LOOKED_AT_MAX).find(has_room)?;
         Some((turn, at))
@@ -277,23 +286,44 @@ mod tests {
         let mut grants = Grants::new(Some(12), 12);
         grants.expect(start, 1, 8);
         grants.expect(start, 2, 4);
-        grants.wait(turn(0, 0), 3, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 1), 3, MessageId(1));
         assert_eq!(grants.take(), None, "the window is full");
         assert_eq!(grants.look_at(gap), Some(start + gap));
         let later = start + gap * GAPS_SILENT;
         grants.on_arrival(later, 2);
         grants.doubt(later, gap);
-        assert_eq!(grants.take().map(|next| next.place), Some(3));
-        grants.expect(later, 3, 6);
-        grants.wait(turn(0, 0), 4, MessageId(1));
+        assert_eq!(grants.take().map(|next| next.place), Some(1));
+        grants.expect(later, 1, 4);
+        grants.wait(turn(0, 0), 1, MessageId(1));
+        let next = grants.take().map(|next| next.place);
+        assert_eq!(
+            next,
+            Some(3),
+            "the silent one has its window, though half of it is in doubt"
+        );
+        grants.expect(later, 3, 2);
+        grants.wait(turn(0, 1), 3, MessageId(1));
         assert_eq!(grants.take(), None, "no more than half is in doubt");
-        // Of the eight the first two that come open room, the others were replaced.
-        grants.settle(1, 2);
-        assert_eq!(grants.take().map(|next| next.place), Some(4));
-        grants.expect(later, 4, 2);
+        // Of its twelve the first six were replaced.
         grants.settle(1, 6);
-        grants.wait(turn(0, 0), 5, MessageId(1));
         assert_eq!(grants.take(), None);
+        grants.settle(1, 2);
+        assert_eq!(grants.take().map(|next| next.place), Some(1));
+    }
+
+    #[test]
+    fn a_peer_whose_window_is_less_than_a_part_is_granted_its_window() {
+        let mut grants = Grants::new(Some(59), 7);
+        grants.expect(Instant::START, 1, 1);
+        grants.wait(turn(0, 0), 1, MessageId(1));
+        assert_eq!(
+            grants.take(),
+            None,
+            "its window has no room for more of a part"
+        );
+        grants.settle(1, 1);
+        assert_eq!(grants.take().map(|next| next.most), Some(7));
     }
 
     #[test]

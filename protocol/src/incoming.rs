@@ -171,17 +171,25 @@ impl Receiving {
         one
     }
 
-    /// The sender has found these segments lost. Tells how many less are on their way.
-    pub(crate) fn on_lost(&mut self, report: &Report, encoded: &[u8]) -> u32 {
+    /// The sender has found these segments lost and does not repair them; what it named before, it
+    /// repairs or knows to have arrived. Tells how many less are on their way.
+    pub(crate) fn on_lost(&mut self, told: Option<(Report, &[u8])>) -> u32 {
+        let before = self.lost.take();
+        let Some((report, encoded)) = told else {
+            return 0;
+        };
         let segments = self.cut.segments();
         let (received, mut news) = (&self.received, 0);
-        let lost = self.lost.get_or_insert_with(|| Bitmap::new(segments));
+        let mut lost = Bitmap::new(segments);
+        let is_new = |segment| before.as_ref().is_none_or(|before| !before.has(segment));
         bitmap::decode_runs(encoded, report.bits, |at, run| {
             let first = report.first.saturating_add(at).min(segments);
             for segment in first..first.saturating_add(run).min(segments) {
-                news += u32::from(!received.has(segment) && lost.insert(segment));
+                let missing = !received.has(segment) && lost.insert(segment);
+                news += u32::from(missing && is_new(segment));
             }
         });
+        self.lost = Some(lost);
         let less = news.min(self.expected);
         self.expected -= less;
         less

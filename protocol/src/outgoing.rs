@@ -197,8 +197,7 @@ impl Sending {
     /// of it was sent, since its receiver waits for that word, and whenever it turns out that more
     /// of it is lost: as long as its receiver does not know, it grants less to everybody.
     pub(crate) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
-        let unsaid = self.holes.ones().saturating_sub(self.said_holes);
-        let news = unsaid > 0 || (self.all_sent() && !self.said_all_sent);
+        let news = self.has_unsaid_holes() || (self.all_sent() && !self.said_all_sent);
         if !self.tolerance.is_none() && news && self.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {
@@ -206,6 +205,11 @@ impl Sending {
         } else {
             now + wait
         }
+    }
+
+    /// Whether more of it is lost than its receiver was told.
+    pub(crate) fn has_unsaid_holes(&self) -> bool {
+        self.holes.ones() > self.said_holes
     }
 
     /// Whether all that may be sent was sent and is accounted for: the receiver's turn will come.

@@ -370,10 +370,8 @@ impl Receiver {
         let Some(at) = self.message_of(header, scene) else {
             return;
         };
-        if let Some((report, lost)) = Report::decode(body) {
-            let less = self.messages[at].on_lost(&report, lost);
-            scene.grants.settle(scene.place, less);
-        }
+        let less = self.messages[at].on_lost(Report::decode(body));
+        scene.grants.settle(scene.place, less);
         self.on_probe(at, header, scene);
         self.end_gap_if_settled(at, scene.now);
         self.note(at);

@@ -287,7 +287,7 @@ impl Sender {
         let doubled = wait * (1 << sending.unanswered.min(6));
         let most = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED);
         let next = now + doubled.min(most.max(wait));
-        let is_news = sending.is_news();
+        let is_news = sending.is_news() || sending.has_unsaid_holes();
         sending.on_probe((now, next), settings.segment_bytes as usize, body);
         self.counters.probes += 1;
         if sending.stands_still() && !sending.told_still && !is_news {

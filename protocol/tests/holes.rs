@@ -13,7 +13,7 @@ use gradwire_protocol::sender::Outgoing;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Magnitude, Rank, Share, Signature, Span, Step, Tag,
 };
-use gradwire_protocol::wire::{Header, Kind, Report};
+use gradwire_protocol::wire::{Flags, Header, Kind, Report};
 
 const SEGMENTS: u32 = 300;
 const TAG: Tag = Tag::new(0, 1, 0);
@@ -317,4 +317,66 @@ fn what_was_accepted_and_arrives_before_the_repairs_is_no_hole() {
     assert_eq!(reserved, 18 * segment_bytes);
     let holes = transfer.finish(|_, _| Fate::Comes);
     assert_eq!(holes.ones(), 18);
+}
+
+/// A PROBE that names segments as lost, behind some DATA of its message.
+fn probe_of(data: &Header, named: &[u32], flags: Flags) -> (Header, Vec<u8>) {
+    let mut lost = Bitmap::new(SEGMENTS);
+    for &segment in named {
+        lost.insert(segment);
+    }
+    let (first, mut encoded, mut body) = (lost.first_one(0), Vec::new(), Vec::new());
+    let bits = lost.encode(first, 1000, &mut encoded);
+    let report = Report {
+        first,
+        bits,
+        ..Report::default()
+    };
+    report.encode(&mut body);
+    body.extend_from_slice(&encoded);
+    let header = Header {
+        kind: Kind::Probe,
+        flags,
+        segment: SEGMENTS - 1,
+        length: body.len() as u16,
+        ..*data
+    };
+    (header, body)
+}
+
+#[test]
+fn what_was_told_as_lost_and_is_repaired_after_all_is_waited_for() {
+    let mut transfer = Transfer::new(&job(), share(0.01), Vec::new());
+    let mut data: Vec<Header> = Vec::new();
+    while data.len() < SEGMENTS as usize {
+        transfer.turn(&mut |_, header| {
+            data.extend((header.kind == Kind::Data).then_some(*header));
+            Fate::IsLost
+        });
+    }
+    let (repaired, lost) = (10, [290, 291, 292]);
+    let comes = |header: &&Header| header.segment != repaired && !lost.contains(&header.segment);
+    for header in data.iter().filter(comes) {
+        transfer.bring(1, *header, &[]);
+    }
+    // Four are more than the three that it bears, so that its sender repairs what it named first.
+    for (named, flags) in [(&[repaired][..], Flags::NONE), (&lost, Flags::ALL_SENT)] {
+        let (header, body) = probe_of(&data[0], named, flags);
+        transfer.bring(1, header, &body);
+        transfer.ends[1].handle_timeout(transfer.now);
+    }
+    assert_eq!(
+        transfer.ends[1].poll_event(),
+        None,
+        "one that is named by none may come"
+    );
+    let repair = data.iter().find(|header| header.segment == repaired);
+    transfer.bring(1, *repair.expect("it was sent"), &[]);
+    transfer.ends[1].handle_timeout(transfer.now);
+    let Some(Event::Received { holes, .. }) = transfer.ends[1].poll_event() else {
+        panic!("all that is missing is lost");
+    };
+    let holes = holes.expect("three are missing");
+    assert_eq!(holes.iter_ones().collect::<Vec<_>>(), lost);
+    assert!(transfer.shown.is_empty(), "nothing was asked for");
 }
