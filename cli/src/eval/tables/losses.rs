@@ -17,10 +17,12 @@ const ABOUT: [&str; 2] = [
 
 /// Makes the table.
 pub fn found(evidence: &Evidence) -> Found {
+    let has_points = |one: &Exchange| !points(evidence, *one).is_empty();
+    let run = || Exchange::ALL.into_iter().filter(has_points);
     Found {
         about: ABOUT.map(str::to_owned).to_vec(),
-        grids: Exchange::ALL.map(|one| grid(evidence, one)).to_vec(),
-        charts: Exchange::ALL.map(|one| chart(evidence, one)).to_vec(),
+        grids: run().map(|one| grid(evidence, one)).collect(),
+        charts: run().map(|one| chart(evidence, one)).collect(),
         goals: vec![never_slower(evidence), worth(evidence)],
     }
 }
