@@ -394,6 +394,11 @@ impl Communicator {
         self.endpoint.counters()
     }
 
+    /// Gradient messages that waited for credit before they left.
+    pub fn held_messages(&self) -> u64 {
+        self.departures.held()
+    }
+
     /// The endpoint below.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

@@ -51,6 +51,11 @@ impl Departures {
         }
     }
 
+    /// Messages that left later than they were ready, for the credit was spent.
+    pub(crate) fn held(&self) -> u64 {
+        self.scheduler.held()
+    }
+
     /// A rank is gone, and with it all that was on its way there.
     pub(crate) fn forget(&mut self, rank: Rank) {
         self.scheduler.retain(|&(to, _, _)| to != rank);

@@ -38,6 +38,9 @@ pub struct Scheduler<Ticket> {
     /// By step, urgency, and number of arrival.
     waiting: BTreeMap<(Step, Urgency, u64), (Ticket, ByteCount)>,
     arrivals: u64,
+    /// Arrivals before this number were waiting when the credit was spent.
+    refused_until: u64,
+    held: u64,
 }
 
 impl<Ticket> Scheduler<Ticket> {
@@ -49,6 +52,8 @@ impl<Ticket> Scheduler<Ticket> {
             on_their_way: ByteCount::new(0),
             waiting: BTreeMap::new(),
             arrivals: 0,
+            refused_until: 0,
+            held: 0,
         }
     }
 
@@ -73,9 +78,11 @@ impl<Ticket> Scheduler<Ticket> {
     pub fn next(&mut self) -> Option<Ticket> {
         let unbounded = self.credit == ByteCount::new(0);
         if !unbounded && self.on_their_way >= self.credit {
+            self.refused_until = self.arrivals;
             return None;
         }
-        let (_, (ticket, bytes)) = self.waiting.pop_first()?;
+        let ((_, _, arrival), (ticket, bytes)) = self.waiting.pop_first()?;
+        self.held += u64::from(arrival < self.refused_until);
         self.on_their_way = ByteCount::new(self.on_their_way.get() + bytes.get());
         Some(ticket)
     }
@@ -94,6 +101,11 @@ impl<Ticket> Scheduler<Ticket> {
     /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Messages that were let go only when credit came back.
+    pub fn held(&self) -> u64 {
+        self.held
     }
 
     /// Bytes of messages that were let go and are not finished.
@@ -152,9 +164,9 @@ mod tests {
         for ticket in 0..6 {
             scheduler.post(post(0, 0, 10), ticket);
         }
-        assert_eq!(all(&mut scheduler), [0]);
+        assert_eq!((all(&mut scheduler), scheduler.held()), (vec![0], 0));
         scheduler.set_credit(ByteCount::new(30));
-        assert_eq!(all(&mut scheduler), [1, 2]);
+        assert_eq!((all(&mut scheduler), scheduler.held()), (vec![1, 2], 2));
         scheduler.set_credit(ByteCount::new(10));
         scheduler.finished(ByteCount::new(20));
         assert_eq!(all(&mut scheduler), []);

@@ -39,7 +39,7 @@ typedef struct {
 /* From byte `offset_bytes` of the buffer on, elements belong to `layer` (0 = first in forward). */
 typedef struct {
   uint64_t offset_bytes;
-  uint32_t layer;
+  uint32_t layer; /* 0..65534 */
   uint32_t reserved; /* zero */
 } gw_layer;
 

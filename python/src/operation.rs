@@ -212,16 +212,20 @@ unsafe fn splits(operation: &GwOperation) -> Result<Option<Splits>, String> {
 }
 
 unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
+    let count = u16::try_from(operation.layer_count)
+        .map_err(|_| format!("{} layers: at most 65535", operation.layer_count))?;
     let number = |value: u32| {
-        u16::try_from(value).map_err(|_| format!("layer {value}: allowed are 0 to 65535"))
+        let layer = u16::try_from(value).ok().map(Layer);
+        let tagged = layer.filter(|&layer| layer != Layer::UNTAGGED);
+        tagged.ok_or_else(|| format!("layer {value}: allowed are 0 to 65534"))
     };
     // SAFETY: the caller of `task` vouches for `layers`.
     let layers = unsafe { slice(operation.layers, operation.layers_len, "layers") }?;
     let spans = layers
         .iter()
-        .map(|layer| Ok((layer.offset_bytes as usize, Layer(number(layer.layer)?))));
+        .map(|layer| Ok((layer.offset_bytes as usize, number(layer.layer)?)));
     Ok(Layers {
-        count: number(operation.layer_count)?,
+        count,
         spans: spans.collect::<Result<_, String>>()?,
     })
 }

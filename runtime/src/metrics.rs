@@ -58,14 +58,19 @@ impl Watch {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut Seat, _| {
             // Copies only: what is made of them is no business of whoever drives.
-            let counted = seat.communicator().endpoint().metrics();
-            let _ = tell.send((counted, seat.operations().clone()));
+            let communicator = seat.communicator();
+            let (counted, held) = (
+                communicator.endpoint().metrics(),
+                communicator.held_messages(),
+            );
+            let _ = tell.send((counted, held, seat.operations().clone()));
         };
         let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
         asked?.ok()?;
-        let (counted, operations) = told.recv_timeout(ANSWER_PATIENCE).ok()?;
+        let (counted, held, operations) = told.recv_timeout(ANSWER_PATIENCE).ok()?;
         let driver = self.inbox.with(|link| link.counters())?;
         let mut snapshot = Snapshot::new(&self.subject, &counted);
+        snapshot.held_messages = held;
         snapshot.uptime_s = self.since.elapsed().as_secs_f64();
         snapshot.operations = operations.collected();
         snapshot.add_driver(&driver.named());

@@ -15,6 +15,8 @@ use world::{PATIENCE, on_ranks, sum};
 const BUCKETS: u16 = 8;
 /// Not a multiple of anything: shards, chunks and segments have short ends.
 const ELEMENTS: u32 = 40_009;
+/// A shard has several.
+const CHUNK: ByteCount = ByteCount::kib(16);
 
 /// Values whose sums round, and so tell in which order they were added.
 fn gradients(rank: u16, layer: u16) -> Vec<u8> {
@@ -58,33 +60,48 @@ fn reduced(rank: &LocalRank, world_size: u16) -> Vec<Vec<u8>> {
     layers.into_iter().map(|(_, bytes)| bytes).collect()
 }
 
-/// The layers of all ranks, which are the same on each.
-fn with_credit(credit: u64, algorithm: Algorithm, world_size: u16) -> Vec<Vec<u8>> {
+/// The layers of all ranks, which are the same on each, and how many messages each rank held back.
+fn with_credit(credit: u64, algorithm: Algorithm, world_size: u16) -> (Vec<Vec<u8>>, Vec<u64>) {
     let mut job = Job::default();
     job.transport.wire = Wire::Udp;
     job.collectives.algorithm = algorithm;
+    job.collectives.chunk = CHUNK;
     job.collectives.credit = ByteCount::new(credit);
     let all = Mutex::new(Vec::new());
     on_ranks(world_size, &job, |rank| {
         let layers = reduced(&rank, world_size);
-        all.lock().expect("nobody panics with it").push(layers);
+        let held = rank.metrics().expect("it is open").held_messages;
+        let mut all = all.lock().expect("nobody panics with it");
+        all.push((layers, held));
+        drop(all);
         rank.close(PATIENCE);
     });
-    let mut all = all.into_inner().expect("nobody panics with it");
-    let first = all.pop().expect("there are ranks");
+    let all = all.into_inner().expect("nobody panics with it");
+    let (mut layers, held): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let first = layers.pop().expect("there are ranks");
     assert_eq!(first.len(), usize::from(BUCKETS), "every layer is done");
-    assert!(all.iter().all(|other| *other == first), "ranks agree");
-    first
+    assert!(layers.iter().all(|other| *other == first), "ranks agree");
+    (first, held)
 }
 
 #[test]
 fn with_any_credit_all_buckets_complete_and_have_the_bits_that_they_have_without() {
     // In a ring the order of additions is fixed; of two ranks it does not matter.
     for (algorithm, world_size) in [(Algorithm::Ring, 3), (Algorithm::Direct, 2)] {
-        let unbounded = with_credit(0, algorithm, world_size);
+        let (unbounded, held) = with_credit(0, algorithm, world_size);
+        assert!(
+            held.iter().all(|&held| held == 0),
+            "{algorithm:?}: {held:?}"
+        );
         for credit in [1, 3_000, 64 << 10, 1 << 20] {
-            let bounded = with_credit(credit, algorithm, world_size);
+            let (bounded, held) = with_credit(credit, algorithm, world_size);
             assert!(bounded == unbounded, "{algorithm:?}, credit {credit}");
+            let each_held = held.iter().all(|&held| held > 0);
+            // A shard's chunks are ready at once: of them all but one wait.
+            assert!(
+                each_held || credit >= CHUNK.get(),
+                "credit {credit}: {held:?}"
+            );
         }
     }
 }

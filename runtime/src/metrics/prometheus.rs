@@ -164,6 +164,11 @@ impl Exposition {
                 "Bytes accepted as lost.",
                 loss.lost_bytes,
             ),
+            (
+                "held_messages",
+                "Gradient messages that waited for credit before they left.",
+                snapshot.held_messages,
+            ),
         ] {
             counter(encoder, (name, help), [(Labels::new(), count)])?;
         }

@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub tolerance: f64,
     /// What lossy messages owed and lost.
     pub loss: Loss,
+    /// Gradient messages that waited for credit before they left.
+    pub held_messages: u64,
     /// What the driver counted, by name.
     pub driver: BTreeMap<String, u64>,
     /// Packets that were not taken, by why.

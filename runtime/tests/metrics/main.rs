@@ -210,6 +210,10 @@ fn the_text_for_prometheus_says_what_the_snapshot_says() {
         }
         let said =
             |name: &str, label: &str| value(&samples, &format!("gradwire_{name}{{{own}{label}}}"));
+        assert_eq!(
+            said("held_messages_total", ""),
+            snapshot.held_messages as f64
+        );
         for (why, count) in &snapshot.refused_packets {
             let label = format!(",reason=\"{why}\"");
             assert_eq!(said("refused_packets_total", &label), *count as f64);
