@@ -1,6 +1,6 @@
 //! Finds the operation that a packet belongs to, without searching for every packet.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::units::{Rank, Tag};
@@ -74,8 +74,9 @@ struct Last {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: Vec<Option<Running>>,
-    /// Slots by key, in order.
-    by_key: VecDeque<(Key, usize)>,
+    /// Slots without an operation.
+    free: Vec<usize>,
+    by_key: BTreeMap<Key, usize>,
     last_in: Option<Last>,
     last_out: Option<Last>,
 }
@@ -83,7 +84,7 @@ pub(crate) struct Table {
 impl Table {
     /// Whether an operation with the same tag is running.
     pub(crate) fn has(&self, operation: &Operation) -> bool {
-        self.find(&Key::of(operation)).is_ok()
+        self.by_key.contains_key(&Key::of(operation))
     }
 
     /// How many operations are running.
@@ -91,28 +92,17 @@ impl Table {
         self.by_key.len()
     }
 
-    fn find(&self, key: &Key) -> Result<usize, usize> {
-        self.by_key.binary_search_by_key(key, |&(key, _)| key)
-    }
-
     fn slot_of(&self, tag: Tag, point_to_point: Lane) -> Option<usize> {
-        let at = self.find(&Key::of_tag(tag, point_to_point)).ok()?;
-        Some(self.by_key[at].1)
+        self.by_key.get(&Key::of_tag(tag, point_to_point)).copied()
     }
 
     /// Adds an operation whose tag is not in use; gives its slot.
     pub(crate) fn insert(&mut self, running: Running) -> usize {
-        let slot = self
-            .slots
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.slots.len());
-        if slot == self.slots.len() {
+        let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-        }
-        let key = Key::of(&running.operation);
-        let at = self.find(&key).unwrap_or_else(|at| at);
-        self.by_key.insert(at, (key, slot));
+            self.slots.len() - 1
+        });
+        self.by_key.insert(Key::of(&running.operation), slot);
         self.slots[slot] = Some(running);
         slot
     }
@@ -120,9 +110,8 @@ impl Table {
     /// Removes an operation.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Running> {
         let running = self.slots.get_mut(slot)?.take()?;
-        let at = self.find(&Key::of(&running.operation));
-        self.by_key
-            .remove(at.expect("it was inserted with its slot"));
+        self.by_key.remove(&Key::of(&running.operation));
+        self.free.push(slot);
         (self.last_in, self.last_out) = (None, None);
         Some(running)
     }
