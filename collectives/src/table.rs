@@ -110,7 +110,8 @@ impl Table {
     /// Removes an operation.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Running> {
         let running = self.slots.get_mut(slot)?.take()?;
-        self.by_key.remove(&Key::of(&running.operation));
+        let known = self.by_key.remove(&Key::of(&running.operation));
+        known.expect("it was inserted with its slot");
         self.free.push(slot);
         (self.last_in, self.last_out) = (None, None);
         Some(running)

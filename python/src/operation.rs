@@ -264,6 +264,7 @@ mod tests {
     use std::ptr::null;
 
     use super::*;
+    use crate::layout::GwLayer;
 
     const ME: Rank = Rank(4);
     const RANKS: [u32; 3] = [9, 4, 6];
@@ -402,6 +403,17 @@ mod tests {
         assert_eq!(kind, "kind 12: allowed are 0 to 11");
         let tag = refused(|operation| operation.tag = 65_536);
         assert_eq!(tag, "tag 65536: allowed are 0 to 65535");
+        let layers = refused(|operation| operation.layer_count = 65_536);
+        assert_eq!(layers, "65536 layers: at most 65535");
+        let untagged = refused(|operation| {
+            static LAYER: GwLayer = GwLayer {
+                offset_bytes: 0,
+                layer: 65_535,
+                reserved: 0,
+            };
+            (operation.layers, operation.layers_len) = (&raw const LAYER, 1);
+        });
+        assert_eq!(untagged, "layer 65535: allowed are 0 to 65534");
         let splits = refused(|operation| {
             operation.kind = ALL_TO_ALL;
             operation.input_splits = NOTHING.as_ptr();
