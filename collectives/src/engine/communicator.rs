@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
-use gradwire_protocol::job::{Job, Transform};
+use gradwire_protocol::job::{GradientTransform, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
@@ -45,7 +45,7 @@ use crate::plan::{PARTS, Plan, Seat};
 pub struct Communicator {
     endpoint: Endpoint,
     policy: Policy,
-    transform: Transform,
+    transform: GradientTransform,
     preference: Preference,
     plans: Plans,
     memory: Memory,
@@ -200,7 +200,7 @@ impl Communicator {
 
     /// What the contributions of an operation that may lose go through. Where all ranks share a
     /// host nothing is lost, and where a layer of the tensor must be whole its bits are kept.
-    fn transform_of(&self, operation: &Operation) -> Transform {
+    fn transform_of(&self, operation: &Operation) -> GradientTransform {
         let (me, layers) = (self.me(), &operation.layers);
         let within = layers.within(0..operation.tensor_bytes());
         let within = within.map(|(_, layer)| layer);
@@ -210,7 +210,7 @@ impl Communicator {
         if loses && operation.group.ranks.iter().any(is_remote) {
             self.transform
         } else {
-            Transform::None
+            GradientTransform::None
         }
     }
 

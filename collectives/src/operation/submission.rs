@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gradwire_protocol::job::Transform;
+use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
 
 use crate::numbers::dtype::{DType, ReduceOp};
-use crate::numbers::holes::Holes;
+use crate::numbers::holes::HoleFilling;
 use crate::operation::buffer::Buffer;
 use crate::operation::call::Call;
 use crate::operation::collective::Collective;
@@ -35,14 +35,14 @@ pub struct Loss {
     /// bear, or is strict in a step.
     pub tolerance: Share,
     /// What stands in for it.
-    pub holes: Holes,
+    pub holes: HoleFilling,
 }
 
 impl Loss {
     /// Nothing may be missing.
     pub const NONE: Self = Self {
         tolerance: Share::NONE,
-        holes: Holes::Rescale,
+        holes: HoleFilling::Rescale,
     };
 }
 
@@ -140,7 +140,7 @@ impl Operation {
             op: collective.reduces().then_some(self.op),
             dtype: has_elements.then_some(dtype),
             elements: has_elements.then(|| self.given_bytes() / dtype.bytes()),
-            transform: Transform::None,
+            transform: GradientTransform::None,
         }
     }
 
