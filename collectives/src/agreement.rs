@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use gradwire_protocol::receiver::Outline;
-use gradwire_protocol::units::{Rank, Signature, Tag};
+use gradwire_protocol::receiver::MessageOutline;
+use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
 use crate::call::Call;
 use crate::operation::{Collective, Label, Operation};
@@ -49,7 +49,7 @@ impl Mismatch {
     fn between(
         (rank, peer): (Rank, Rank),
         ours: &Known,
-        (theirs, expected): (Outline, Option<u32>),
+        (theirs, expected): (MessageOutline, Option<u32>),
     ) -> Self {
         let alike = theirs.signature == ours.label.call.signature();
         let came = theirs.bytes;
@@ -133,8 +133,8 @@ pub(crate) type Called<'a> = (&'a Operation, Label);
 #[derive(Clone, Copy, Debug)]
 struct Early {
     from: Rank,
-    tag: Tag,
-    outline: Outline,
+    key: MessageKey,
+    outline: MessageOutline,
 }
 
 /// What is known of the calls of this rank and of others.
@@ -188,7 +188,7 @@ impl Agreement {
         let signature = label.call.signature();
         let mut wrong = None;
         self.early.retain(|early| {
-            let (group, sequence, part) = early.tag.parts();
+            let (group, sequence, part) = early.key.parts();
             let is_its = (group, sequence) == key;
             if is_its && (early.outline.signature != signature || !expects(early.from, part)) {
                 wrong = Some(*early);
@@ -212,15 +212,15 @@ impl Agreement {
         self.completed.push_back(Known::of(called));
     }
 
-    /// A message has come that was not posted. `running` is the operation with its tag, if it runs:
+    /// A message has come that was not posted. `running` is the operation with its key, if it runs:
     /// then it was to have no such message. Tells what the message contradicts.
     pub(crate) fn announce(
         &mut self,
-        (from, tag): (Rank, Tag),
-        outline: Outline,
+        (from, key): (Rank, MessageKey),
+        outline: MessageOutline,
         running: Option<Called<'_>>,
     ) -> Option<Mismatch> {
-        let (group, sequence, part) = tag.parts();
+        let (group, sequence, part) = key.parts();
         if part >= PARTS {
             return None;
         }
@@ -234,7 +234,7 @@ impl Agreement {
         {
             return Some(Mismatch::between((self.me, from), ours, (outline, None)));
         }
-        self.early.push(Early { from, tag, outline });
+        self.early.push(Early { from, key, outline });
         None
     }
 
@@ -243,7 +243,7 @@ impl Agreement {
         &self,
         from: Rank,
         called: Called<'_>,
-        (ours, theirs): (Outline, Outline),
+        (ours, theirs): (MessageOutline, MessageOutline),
     ) -> Mismatch {
         let known = Known::of(called);
         Mismatch::between((self.me, from), &known, (theirs, Some(ours.bytes)))

@@ -9,7 +9,7 @@ pub mod notation;
 
 use std::collections::BTreeMap;
 
-use crate::priority::{Order, Policy, Untagged};
+use crate::priority::{Policy, SendOrder, Untagged};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
@@ -260,7 +260,7 @@ pub struct Collectives {
     /// Trials by which a job finds its chunk and its credit in its first steps; 0: none.
     pub tuning: u16,
     /// Which gradients leave first.
-    pub order: Order,
+    pub order: SendOrder,
     /// Bytes of a rank's gradient messages that are on their way at once; zero: any number.
     pub credit: ByteCount,
 }
@@ -501,7 +501,7 @@ impl Default for Job {
                 table: Vec::new(),
                 chunk: ByteCount::mib(4),
                 tuning: 0,
-                order: Order::Layers,
+                order: SendOrder::Layers,
                 credit: ByteCount::new(0),
             },
             metrics: Metrics {

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::notation::{self, ALGORITHMS, show_share, show_size, show_span};
 use super::{Checksum, Choice, DropFrom, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
 use super::{Transform, Watchers, Wire};
-use crate::priority::{Order, Untagged};
+use crate::priority::{SendOrder, Untagged};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
@@ -145,7 +145,10 @@ const HOLES: &[(&str, Holes)] = &[
 ];
 const TRANSFORMS: &[(&str, Transform)] =
     &[("none", Transform::None), ("hadamard", Transform::Hadamard)];
-const ORDERS: &[(&str, Order)] = &[("layers", Order::Layers), ("arrival", Order::Arrival)];
+const ORDERS: &[(&str, SendOrder)] = &[
+    ("layers", SendOrder::Layers),
+    ("arrival", SendOrder::Arrival),
+];
 const SECURITY: &[(&str, Security)] = &[("aead", Security::Aead), ("none", Security::None)];
 const WIRES: &[(&str, Wire)] = &[
     ("auto", Wire::Auto),
