@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use gradwire_protocol::job::Transform;
+use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::units::{Rank, Signature};
 
 use crate::dtype::{DType, ReduceOp};
@@ -34,7 +34,7 @@ pub struct Call {
     /// How many elements this rank gives; `None` when packets told, which do not say.
     pub elements: Option<usize>,
     /// What contributions go through on their way.
-    pub transform: Transform,
+    pub transform: GradientTransform,
 }
 
 impl Call {
@@ -47,7 +47,7 @@ impl Call {
             op: collective.reduces().then_some(operation.op),
             dtype: has_elements.then_some(dtype),
             elements: has_elements.then(|| operation.given_bytes() / dtype.bytes()),
-            transform: Transform::None,
+            transform: GradientTransform::None,
         }
     }
 
@@ -63,13 +63,13 @@ impl Call {
             op: None,
             dtype: None,
             elements: None,
-            transform: Transform::None,
+            transform: GradientTransform::None,
         }
     }
 
     /// What its packets say.
     pub fn signature(&self) -> Signature {
-        let is_mixed = self.transform == Transform::Hadamard;
+        let is_mixed = self.transform == GradientTransform::Hadamard;
         let (kind, root) = match self.collective {
             Collective::AllReduce if is_mixed => (10, None),
             Collective::ReduceScatter if is_mixed => (11, None),
@@ -124,9 +124,9 @@ impl Call {
             dtype: dtype.and_then(DType::from_number),
             elements: None,
             transform: if matches!(bits & 15, 10..=12) {
-                Transform::Hadamard
+                GradientTransform::Hadamard
             } else {
-                Transform::None
+                GradientTransform::None
             },
         })
     }
@@ -139,8 +139,8 @@ impl fmt::Display for Call {
         f.write_str(self.collective.name())?;
         if let Some(op) = self.op {
             match self.transform {
-                Transform::None => write!(f, "({op})")?,
-                Transform::Hadamard => write!(f, "({op}, hadamard)")?,
+                GradientTransform::None => write!(f, "({op})")?,
+                GradientTransform::Hadamard => write!(f, "({op}, hadamard)")?,
             }
         }
         match (self.elements, self.dtype) {
@@ -178,7 +178,7 @@ mod tests {
                     op,
                     dtype,
                     elements: None,
-                    transform: Transform::None,
+                    transform: GradientTransform::None,
                 })
             })
         })
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(signatures.len(), calls().count());
         let mixed = calls().filter(|call| call.collective.reduces());
         let mixed = mixed.map(|call| Call {
-            transform: Transform::Hadamard,
+            transform: GradientTransform::Hadamard,
             ..call
         });
         for call in mixed {
@@ -209,7 +209,7 @@ mod tests {
             op: None,
             dtype: Some(DType::F32),
             elements: Some(3),
-            transform: Transform::None,
+            transform: GradientTransform::None,
         };
         let told = Call::read(call.signature(), &[Rank(1), Rank(5000)]);
         let collective = told.map(|told| told.collective);

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent};
-use gradwire_protocol::job::{Job, Transform};
+use gradwire_protocol::job::{GradientTransform, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
@@ -43,7 +43,7 @@ use crate::table::{Found, Table};
 pub struct Communicator {
     endpoint: Endpoint,
     policy: Policy,
-    transform: Transform,
+    transform: GradientTransform,
     preference: Preference,
     plans: Plans,
     memory: Memory,
@@ -198,7 +198,7 @@ impl Communicator {
 
     /// What the contributions of an operation that may lose go through. Where all ranks share a
     /// host nothing is lost, and where a layer of the tensor must be whole its bits are kept.
-    fn transform_of(&self, operation: &Operation) -> Transform {
+    fn transform_of(&self, operation: &Operation) -> GradientTransform {
         let (me, layers) = (self.me(), &operation.layers);
         let within = layers.within(0..operation.tensor_bytes());
         let within = within.map(|(_, layer)| layer);
@@ -208,7 +208,7 @@ impl Communicator {
         if loses && operation.group.ranks.iter().any(is_remote) {
             self.transform
         } else {
-            Transform::None
+            GradientTransform::None
         }
     }
 

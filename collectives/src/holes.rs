@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-pub use gradwire_protocol::job::Holes;
+pub use gradwire_protocol::job::HoleFilling;
 
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels::{Ratio, accumulate, scale};
@@ -38,7 +38,7 @@ pub struct Hole {
 pub(crate) struct Settlement<'a> {
     pub(crate) dtype: DType,
     pub(crate) op: ReduceOp,
-    pub(crate) rule: Holes,
+    pub(crate) rule: HoleFilling,
     /// How many ranks contribute.
     pub(crate) contributors: u16,
     /// Bytes of every segment but the last.
@@ -68,8 +68,10 @@ impl Settlement<'_> {
         let all = self.contributors;
         let arrived = all - missing;
         match (self.rule, previous) {
-            (Holes::Zero | Holes::ErrorFeedback, _) => self.scale(segment, self.divisor_of(all)),
-            (Holes::Previous, Some(previous)) => {
+            (HoleFilling::Zero | HoleFilling::ErrorFeedback, _) => {
+                self.scale(segment, self.divisor_of(all));
+            }
+            (HoleFilling::Previous, Some(previous)) => {
                 let mut stand_in = previous.to_vec();
                 let spread = if self.op == ReduceOp::Avg { 1 } else { all };
                 self.scale(
@@ -82,7 +84,7 @@ impl Settlement<'_> {
                 accumulate(self.dtype, ReduceOp::Sum, segment, &stand_in);
                 self.scale(segment, self.divisor_of(all));
             }
-            (Holes::Rescale | Holes::Previous, _) => {
+            (HoleFilling::Rescale | HoleFilling::Previous, _) => {
                 let multiply = if self.op == ReduceOp::Avg { 1 } else { all };
                 self.scale(
                     segment,
@@ -266,7 +268,7 @@ mod tests {
     }
 
     /// Three segments of two elements, summed over four ranks of which 0, 1 and 2 are missing.
-    fn settled(op: ReduceOp, rule: Holes, previous: Option<&[u8]>) -> Vec<u8> {
+    fn settled(op: ReduceOp, rule: HoleFilling, previous: Option<&[u8]>) -> Vec<u8> {
         let mut sum = floats(&[8.0, 16.0, 6.0, 12.0, 4.0, 8.0]);
         let missing = Some(&[0, 1, 2][..]);
         let (dtype, contributors, segment_bytes) = (DType::F32, 4, 8);
@@ -286,14 +288,14 @@ mod tests {
     #[test]
     fn rescaling_divides_by_the_contributors_that_arrived() {
         let sums = floats(&[8.0, 16.0, 8.0, 16.0, 8.0, 16.0]);
-        assert_eq!(settled(ReduceOp::Sum, Holes::Rescale, None), sums);
+        assert_eq!(settled(ReduceOp::Sum, HoleFilling::Rescale, None), sums);
         let means = floats(&[2.0, 4.0, 2.0, 4.0, 2.0, 4.0]);
-        assert_eq!(settled(ReduceOp::Avg, Holes::Rescale, None), means);
+        assert_eq!(settled(ReduceOp::Avg, HoleFilling::Rescale, None), means);
     }
 
     #[test]
     fn zero_and_error_feedback_add_nothing_for_a_hole() {
-        for rule in [Holes::Zero, Holes::ErrorFeedback] {
+        for rule in [HoleFilling::Zero, HoleFilling::ErrorFeedback] {
             let sums = floats(&[8.0, 16.0, 6.0, 12.0, 4.0, 8.0]);
             assert_eq!(settled(ReduceOp::Sum, rule, None), sums);
             let means = floats(&[2.0, 4.0, 1.5, 3.0, 1.0, 2.0]);
@@ -306,21 +308,24 @@ mod tests {
         let sums = floats(&[4.0; 6]);
         let expected = floats(&[8.0, 16.0, 7.0, 13.0, 6.0, 10.0]);
         assert_eq!(
-            settled(ReduceOp::Sum, Holes::Previous, Some(&sums)),
+            settled(ReduceOp::Sum, HoleFilling::Previous, Some(&sums)),
             expected
         );
         let means = floats(&[1.0; 6]);
         let expected = floats(&[2.0, 4.0, 1.75, 3.25, 1.5, 2.5]);
         assert_eq!(
-            settled(ReduceOp::Avg, Holes::Previous, Some(&means)),
+            settled(ReduceOp::Avg, HoleFilling::Previous, Some(&means)),
             expected
         );
     }
 
     #[test]
     fn without_a_previous_result_the_rest_is_rescaled() {
-        let rescaled = settled(ReduceOp::Sum, Holes::Rescale, None);
-        assert_eq!(settled(ReduceOp::Sum, Holes::Previous, None), rescaled);
+        let rescaled = settled(ReduceOp::Sum, HoleFilling::Rescale, None);
+        assert_eq!(
+            settled(ReduceOp::Sum, HoleFilling::Previous, None),
+            rescaled
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::agreement::Mismatch;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::dtype::{DType, ReduceOp};
-use crate::holes::{Hole, Holes};
+use crate::holes::{Hole, HoleFilling};
 use crate::matching::tag_and_count;
 
 /// Ranks that work together, in an order that all of them agree on.
@@ -194,14 +194,14 @@ pub struct Loss {
     /// bear, or is strict in a step.
     pub tolerance: Share,
     /// What stands in for it.
-    pub holes: Holes,
+    pub holes: HoleFilling,
 }
 
 impl Loss {
     /// Nothing may be missing.
     pub const NONE: Self = Self {
         tolerance: Share::NONE,
-        holes: Holes::Rescale,
+        holes: HoleFilling::Rescale,
     };
 }
 

@@ -177,7 +177,7 @@ impl Outline {
 
 #[cfg(test)]
 mod tests {
-    use gradwire_protocol::job::Algorithm;
+    use gradwire_protocol::job::ReduceAlgorithm;
     use gradwire_protocol::units::Step;
 
     use super::*;
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    fn outlines(algorithm: Algorithm, operation: &Operation) -> Vec<Outline> {
+    fn outlines(algorithm: ReduceAlgorithm, operation: &Operation) -> Vec<Outline> {
         let mut job = Job::default();
         job.collectives.algorithm = algorithm;
         let outliner = Outliner::new(&job);
@@ -268,19 +268,19 @@ mod tests {
     #[test]
     fn a_ring_of_five_takes_eight_rounds_and_direct_two() {
         let operation = operation(Collective::AllReduce, &[9, 3, 5, 7, 1], 1 << 20);
-        let ring = outlines(Algorithm::Ring, &operation);
+        let ring = outlines(ReduceAlgorithm::Ring, &operation);
         assert_eq!(rounds(&ring), 8);
         let sent: u32 = ring[0].sends.iter().map(|send| send.bytes).sum();
         assert!(sent.abs_diff(8 * (1 << 20) / 5) <= 64, "{sent}");
         assert!(ring[0].sends.iter().all(|send| send.to == 1));
-        assert_eq!(rounds(&outlines(Algorithm::Direct, &operation)), 2);
+        assert_eq!(rounds(&outlines(ReduceAlgorithm::Direct, &operation)), 2);
     }
 
     #[test]
     fn a_push_is_one_message_to_the_root() {
         let root = Rank(7);
         let push = operation(Collective::Reduce { root }, &[7, 2], 4_096);
-        let [server, worker] = &outlines(Algorithm::Auto, &push)[..] else {
+        let [server, worker] = &outlines(ReduceAlgorithm::Auto, &push)[..] else {
             panic!("two seats");
         };
         assert!(server.sends.is_empty() && worker.receives.is_empty());
@@ -292,14 +292,17 @@ mod tests {
     #[test]
     fn nobody_sends_anything_alone_or_of_nothing() {
         let alone = operation(Collective::AllReduce, &[4], 4_096);
-        assert_eq!(outlines(Algorithm::Auto, &alone), [Outline::default()]);
+        assert_eq!(
+            outlines(ReduceAlgorithm::Auto, &alone),
+            [Outline::default()]
+        );
         let nothing = operation(Collective::AllReduce, &[4, 5], 0);
         assert_eq!(
-            outlines(Algorithm::Auto, &nothing),
+            outlines(ReduceAlgorithm::Auto, &nothing),
             [Outline::default(), Outline::default()]
         );
         let barrier = operation(Collective::Barrier, &[4, 5], 0);
-        assert_eq!(rounds(&outlines(Algorithm::Auto, &barrier)), 1);
+        assert_eq!(rounds(&outlines(ReduceAlgorithm::Auto, &barrier)), 1);
     }
 
     #[test]

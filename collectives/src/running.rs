@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::Transform;
+use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags, Urgency};
 use gradwire_protocol::reach::Reach;
@@ -28,7 +28,7 @@ use crate::buffer::{Buffer, Place, Region};
 use crate::departures::Departures;
 use crate::dtype::ReduceOp;
 use crate::hadamard::Mixing;
-use crate::holes::{Hole, Holes, Residuals, Settlement, TensorShape};
+use crate::holes::{Hole, HoleFilling, Residuals, Settlement, TensorShape};
 use crate::kernels::accumulate;
 use crate::memory::{Memory, Spares};
 use crate::operation::{
@@ -52,7 +52,7 @@ pub(crate) struct Terms {
     /// No message tolerates more.
     pub(crate) cap: Share,
     /// What contributions that may lose go through.
-    pub(crate) transform: Transform,
+    pub(crate) transform: GradientTransform,
 }
 
 /// What others contributed to a region, as coefficients: apart from the own contribution, which may
@@ -235,7 +235,7 @@ impl Running {
     /// tags agree.
     fn mixing(&self, region: Region, reliability: Reliability, part: u16) -> Option<Mixing> {
         let is_long = self.lossy_from.is_some_and(|least| region.bytes >= least);
-        let is_mixed = self.label.call.transform == Transform::Hadamard
+        let is_mixed = self.label.call.transform == GradientTransform::Hadamard
             && is_long
             && reliability == Reliability::Tolerant;
         is_mixed.then(|| Mixing {
@@ -397,7 +397,7 @@ impl Running {
         let Some(missing) = missing else { return };
         self.outcome.missed_segments += u64::from(missing.ones());
         let Some(copy) = copy else { return };
-        if self.operation.loss.holes == Holes::ErrorFeedback {
+        if self.operation.loss.holes == HoleFilling::ErrorFeedback {
             self.keep_residual(at, &copy, missing, memory);
         }
     }
@@ -493,7 +493,7 @@ impl Running {
     fn finish(&mut self, gate: GateId, region: Region, desk: &mut Desk<'_>) {
         let memory = &mut *desk.memory;
         let missing = self.holes.remove(&gate);
-        let keeps = self.operation.loss.holes == Holes::Previous
+        let keeps = self.operation.loss.holes == HoleFilling::Previous
             && !self.tolerance(region, desk.policy).is_none();
         let operation = &mut self.operation;
         let Some(buffer) = operation.buffer.bytes_mut() else {
@@ -577,7 +577,7 @@ impl Running {
             }
             _ => Share::NONE,
         };
-        if !tolerance.is_none() && self.operation.loss.holes == Holes::ErrorFeedback {
+        if !tolerance.is_none() && self.operation.loss.holes == HoleFilling::ErrorFeedback {
             self.copy_with_residual(at, &mut desk.memory.residuals);
         }
         self.mix_contribution(at);

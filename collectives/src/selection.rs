@@ -12,7 +12,7 @@
 //!   little), else the ring where its
 //!   messages are long enough, and halving-doubling where they are not.
 
-use gradwire_protocol::job::{Algorithm, Choice, Job};
+use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
 use gradwire_protocol::units::ByteCount;
 
 use crate::buffer::Place;
@@ -49,8 +49,8 @@ const STAGED_CHUNKS: usize = 4;
 /// What of a job and its hosts decides about algorithms.
 #[derive(Clone, Debug)]
 pub(crate) struct Preference {
-    algorithm: Algorithm,
-    table: Vec<Choice>,
+    algorithm: ReduceAlgorithm,
+    table: Vec<AlgorithmChoice>,
     chunk: ByteCount,
     min_lossy: ByteCount,
     /// The host of every rank; nothing when each has one of its own.
@@ -219,12 +219,12 @@ impl Preference {
         let hosts = self.hosts_of(seat);
         let is_lossy = self.is_lossy(operation);
         let (world, bytes) = (seat.world(), operation.tensor_bytes());
-        let matches = |choice: &&Choice| {
+        let matches = |choice: &&AlgorithmChoice| {
             world <= usize::from(choice.world) && bytes as u64 <= choice.bytes.get()
         };
         let table = self.table.iter().filter(|_| !is_lossy).filter(matches);
         let listed = table.map(|choice| choice.algorithm);
-        let named = Some(self.algorithm).filter(|named| *named != Algorithm::Auto);
+        let named = Some(self.algorithm).filter(|named| *named != ReduceAlgorithm::Auto);
         let wanted = named.into_iter().chain(listed.filter(|_| named.is_none()));
         let mut possible = wanted.filter_map(|way| possible(way, operation, world, hosts.as_ref()));
         possible
@@ -247,7 +247,7 @@ impl Preference {
         match hosts {
             Some(hosts) if hosts.count() == 1 => Reduction::Direct,
             Some(hosts) if hosts.smallest() > 1 && bytes > DIRECT_BYTES_MAX => {
-                let way = Algorithm::Hierarchical;
+                let way = ReduceAlgorithm::Hierarchical;
                 let two_levels = possible(way, operation, world, Some(&hosts));
                 two_levels.unwrap_or_else(flat)
             }
@@ -271,22 +271,22 @@ impl Preference {
 
 /// A named algorithm, where it exists for the operation and the group.
 fn possible(
-    way: Algorithm,
+    way: ReduceAlgorithm,
     operation: &Operation,
     world: usize,
     hosts: Option<&Hosts>,
 ) -> Option<Reduction> {
     let is_whole = operation.collective == Collective::AllReduce;
     match way {
-        Algorithm::Auto => None,
-        Algorithm::Direct => Some(Reduction::Direct),
-        Algorithm::Ring => Some(if ring::chunks_max(world) > 0 {
+        ReduceAlgorithm::Auto => None,
+        ReduceAlgorithm::Direct => Some(Reduction::Direct),
+        ReduceAlgorithm::Ring => Some(if ring::chunks_max(world) > 0 {
             Reduction::Ring
         } else {
             Reduction::Direct
         }),
-        Algorithm::HalvingDoubling => is_whole.then_some(Reduction::HalvingDoubling),
-        Algorithm::Hierarchical => {
+        ReduceAlgorithm::HalvingDoubling => is_whole.then_some(Reduction::HalvingDoubling),
+        ReduceAlgorithm::Hierarchical => {
             let hosts = hosts.filter(|hosts| is_whole && hosts.have_two_levels());
             hosts.map(|hosts| Reduction::Hierarchical(hosts.clone()))
         }
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    fn choice(algorithm: Algorithm, operation: &Operation) -> Reduction {
+    fn choice(algorithm: ReduceAlgorithm, operation: &Operation) -> Reduction {
         let mut job = Job::default();
         job.collectives.algorithm = algorithm;
         let ranks = &operation.group.ranks;
@@ -362,7 +362,7 @@ mod tests {
         ];
         for (world, bytes, reduction) in expected {
             let operation = operation(Collective::AllReduce, world, bytes);
-            let chosen = choice(Algorithm::Auto, &operation);
+            let chosen = choice(ReduceAlgorithm::Auto, &operation);
             assert_eq!(chosen, reduction, "{bytes} bytes, {world} ranks");
         }
     }
@@ -371,9 +371,12 @@ mod tests {
     fn auto_is_direct_where_loss_is_tolerated() {
         let mut lossy = operation(Collective::AllReduce, 1000, 1 << 30);
         lossy.loss.tolerance = Share::ALL;
-        assert_eq!(choice(Algorithm::Auto, &lossy), Reduction::Direct);
+        assert_eq!(choice(ReduceAlgorithm::Auto, &lossy), Reduction::Direct);
         lossy.dtype = DType::I32;
-        assert_eq!(choice(Algorithm::Auto, &lossy), Reduction::HalvingDoubling);
+        assert_eq!(
+            choice(ReduceAlgorithm::Auto, &lossy),
+            Reduction::HalvingDoubling
+        );
     }
 
     #[test]
@@ -409,13 +412,13 @@ mod tests {
         let world = 4;
         let whole = operation(Collective::AllReduce, world, 64);
         let scattered = operation(Collective::ReduceScatter, world, 64);
-        let halving = Algorithm::HalvingDoubling;
+        let halving = ReduceAlgorithm::HalvingDoubling;
         assert_eq!(choice(halving, &whole), Reduction::HalvingDoubling);
         assert_eq!(choice(halving, &scattered), Reduction::Direct);
-        assert_eq!(choice(Algorithm::Ring, &whole), Reduction::Ring);
-        assert_eq!(choice(Algorithm::Ring, &scattered), Reduction::Ring);
+        assert_eq!(choice(ReduceAlgorithm::Ring, &whole), Reduction::Ring);
+        assert_eq!(choice(ReduceAlgorithm::Ring, &scattered), Reduction::Ring);
         let endless = operation(Collective::AllReduce, 40_000, 1 << 30);
-        assert_eq!(choice(Algorithm::Ring, &endless), Reduction::Direct);
+        assert_eq!(choice(ReduceAlgorithm::Ring, &endless), Reduction::Direct);
     }
 
     fn on_hosts(job: &Job, hosts: &[u16], bytes: usize) -> Reduction {
@@ -438,12 +441,12 @@ mod tests {
         let lonely = [0, 0, 0, 1];
         assert_eq!(on_hosts(&job, &lonely, large), Reduction::Ring);
         let mut named = job.clone();
-        named.collectives.algorithm = Algorithm::Hierarchical;
+        named.collectives.algorithm = ReduceAlgorithm::Hierarchical;
         let chosen = on_hosts(&named, &lonely, large);
         assert!(matches!(chosen, Reduction::Hierarchical(_)));
         assert_eq!(on_hosts(&named, &[7; 4], large), Reduction::Direct);
         let apart = operation(Collective::AllReduce, 4, large);
-        let chosen = choice(Algorithm::Hierarchical, &apart);
+        let chosen = choice(ReduceAlgorithm::Hierarchical, &apart);
         assert_eq!(chosen, Reduction::Ring, "hosts are not known");
     }
 
@@ -492,7 +495,7 @@ mod tests {
         lossy.loss.tolerance = Share::ALL;
         let chosen = Preference::of(&job).reduces_by(&lossy, Seat::new(&lossy.group.ranks, 0));
         assert_eq!(chosen, Reduction::Direct);
-        job.collectives.algorithm = Algorithm::Direct;
+        job.collectives.algorithm = ReduceAlgorithm::Direct;
         let named = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
         assert_eq!(
             named,

@@ -11,7 +11,7 @@ use gradwire_netsim::link::{Profile, Queue};
 use gradwire_netsim::network::{Ended, Network};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, Security};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::receiver::ReceiveRequest;
@@ -196,7 +196,7 @@ fn random_profile(rng: &mut impl Rng, gap: Span) -> Profile {
 
 fn random_job(rng: &mut impl Rng) -> Job {
     let mut job = Job {
-        security: Security::None,
+        security: PacketSecurity::None,
         ..Job::default()
     };
     job.transport.mtu = Mtu::Bytes([576, 1500, 9000][rng.random_range(0..3)]);

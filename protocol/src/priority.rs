@@ -43,12 +43,12 @@ pub struct Policy {
     /// Which gradients leave first.
     pub order: SendOrder,
     /// Where packets ride that are of no layer.
-    pub untagged: Untagged,
+    pub untagged: UntaggedTraffic,
 }
 
 /// Where packets ride that are of no layer: those of other programs, which have no DSCP of the job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Untagged {
+pub enum UntaggedTraffic {
     /// In the last class, with the job's last layers.
     Shares,
     /// In the last class, which the job's layers leave to them.
@@ -76,8 +76,8 @@ impl Policy {
             return Class(1);
         }
         let classes = match self.untagged {
-            Untagged::Shares => last,
-            Untagged::Below => last - 1,
+            UntaggedTraffic::Shares => last,
+            UntaggedTraffic::Below => last - 1,
         };
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
@@ -431,7 +431,7 @@ mod tests {
             tolerance: share(0.05),
             layer_tolerances: Vec::new(),
             order: SendOrder::Layers,
-            untagged: Untagged::Shares,
+            untagged: UntaggedTraffic::Shares,
         }
     }
 
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn layers_may_leave_the_last_class_to_packets_that_are_of_none() {
         let below = Policy {
-            untagged: Untagged::Below,
+            untagged: UntaggedTraffic::Below,
             ..policy()
         };
         let of = |policy: &Policy, layer| policy.class_of(layer, 4).0;

@@ -321,7 +321,7 @@ impl Messages {
     fn take_event(&mut self, now: Instant, event: EndpointEvent) {
         match event {
             EndpointEvent::Announced { from, key, outline } => {
-                self.post(now, from, key, outline.bytes)
+                self.post(now, from, key, outline.bytes);
             }
             EndpointEvent::Received { from, key, holes } => {
                 let bytes = self.arriving.remove(&(from, key)).unwrap_or(0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gradwire_collectives::dtype::DType;
 use gradwire_collectives::operation::{Layers, Operation};
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::{Algorithm, Job};
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Layer, Span};
 
@@ -49,7 +49,7 @@ fn results(job: &Job, hosts: &[u16], seed: u64) -> Vec<Vec<u8>> {
     let ranks = hosts.len() as u16;
     // Direct sums, as within a host, are added in order of arrival.
     let gradients = match job.collectives.algorithm {
-        Algorithm::Ring => inexact,
+        ReduceAlgorithm::Ring => inexact,
         _ => exact,
     };
     let mut world = World::on_hosts(hosts, job, rough(0.03), seed);
@@ -81,10 +81,10 @@ fn results(job: &Job, hosts: &[u16], seed: u64) -> Vec<Vec<u8>> {
 
 #[test]
 fn scheduling_changes_no_bit_of_a_sum_whatever_the_network_does() {
-    let cases: [(Algorithm, &[u16]); 3] = [
-        (Algorithm::Ring, &[0, 1, 2, 3]),
-        (Algorithm::Direct, &[0, 1, 2, 3]),
-        (Algorithm::Hierarchical, &[0, 0, 1, 1]),
+    let cases: [(ReduceAlgorithm, &[u16]); 3] = [
+        (ReduceAlgorithm::Ring, &[0, 1, 2, 3]),
+        (ReduceAlgorithm::Direct, &[0, 1, 2, 3]),
+        (ReduceAlgorithm::Hierarchical, &[0, 0, 1, 1]),
     ];
     for seed in 1..=4 {
         for (algorithm, hosts) in cases {

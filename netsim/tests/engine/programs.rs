@@ -8,7 +8,7 @@ use gradwire_netsim::simulation::{self, Setup, SetupError, TRANSPORTS, Transport
 use gradwire_netsim::statistics::digest;
 use gradwire_netsim::steps::Steps;
 use gradwire_netsim::workload::{Hosts, Workload};
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 
@@ -272,10 +272,10 @@ fn every_collective_comes_to_its_end_on_every_reference() {
     };
     for transport in references() {
         for algorithm in [
-            Algorithm::Auto,
-            Algorithm::Direct,
-            Algorithm::Ring,
-            Algorithm::HalvingDoubling,
+            ReduceAlgorithm::Auto,
+            ReduceAlgorithm::Direct,
+            ReduceAlgorithm::Ring,
+            ReduceAlgorithm::HalvingDoubling,
         ] {
             let workload = Workload {
                 algorithm: Some(algorithm),
