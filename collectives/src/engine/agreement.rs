@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::receiver::Outline;
-use gradwire_protocol::units::{Rank, Signature, Tag};
+use gradwire_protocol::receiver::MessageOutline;
+use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
 use crate::operation::call::Call;
 use crate::operation::{CallMismatch, MessageLengths, Operation, OperationLabel};
@@ -38,7 +38,7 @@ impl KnownCall {
         &self,
         me: Rank,
         peer: Rank,
-        theirs: Outline,
+        theirs: MessageOutline,
         expected: Option<u32>,
     ) -> CallMismatch {
         let call = self.label.call;
@@ -64,8 +64,8 @@ pub(crate) type Called<'a> = (&'a Operation, OperationLabel);
 #[derive(Clone, Copy, Debug)]
 struct EarlyMessage {
     from: Rank,
-    tag: Tag,
-    outline: Outline,
+    key: MessageKey,
+    outline: MessageOutline,
 }
 
 /// What is known of the calls of this rank and of others.
@@ -120,7 +120,7 @@ impl Agreement {
         let signature = label.call.signature();
         let mut wrong = None;
         self.early.retain(|early| {
-            let (group, sequence, part) = early.tag.parts();
+            let (group, sequence, part) = early.key.parts();
             let is_its = (group, sequence) == key;
             if is_its && (early.outline.signature != signature || !expects(early.from, part)) {
                 wrong = Some(*early);
@@ -140,15 +140,15 @@ impl Agreement {
         self.completed.push_back(KnownCall::of(called));
     }
 
-    /// A message has come that was not posted. `running` is the operation with its tag, if it runs:
+    /// A message has come that was not posted. `running` is the operation with its key, if it runs:
     /// then it was to have no such message. Tells what the message contradicts.
     pub(crate) fn announce(
         &mut self,
-        (from, tag): (Rank, Tag),
-        outline: Outline,
+        (from, key): (Rank, MessageKey),
+        outline: MessageOutline,
         running: Option<Called<'_>>,
     ) -> Option<CallMismatch> {
-        let (group, sequence, part) = tag.parts();
+        let (group, sequence, part) = key.parts();
         if part >= PARTS {
             return None;
         }
@@ -162,7 +162,7 @@ impl Agreement {
         {
             return Some(ours.mismatch(self.me, from, outline, None));
         }
-        self.early.push(EarlyMessage { from, tag, outline });
+        self.early.push(EarlyMessage { from, key, outline });
         None
     }
 
@@ -171,7 +171,7 @@ impl Agreement {
         &self,
         from: Rank,
         called: Called<'_>,
-        (ours, theirs): (Outline, Outline),
+        (ours, theirs): (MessageOutline, MessageOutline),
     ) -> CallMismatch {
         let known = KnownCall::of(called);
         known.mismatch(self.me, from, theirs, Some(ours.bytes))

@@ -8,7 +8,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{
     Collective, Group, Layers, LossTerms, Operation, OperationId,
 };
-use gradwire_protocol::endpoint::{Counters, Endpoint};
+use gradwire_protocol::endpoint::{Endpoint, EndpointCounters};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
@@ -100,7 +100,7 @@ impl Player {
         self.tasks.progress()
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> EndpointCounters {
         self.communicator.counters()
     }
 
