@@ -658,7 +658,7 @@ impl Communicator {
                     self.fail_all(slot, error);
                 }
                 DeadlinePatience::Asks => {
-                    self.patience = DeadlinePatience::Asked(running.id, InquiryNews::No)
+                    self.patience = DeadlinePatience::Asked(running.id, InquiryNews::No);
                 }
                 DeadlinePatience::Asked(..) => {}
             }

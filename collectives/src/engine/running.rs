@@ -321,7 +321,7 @@ impl RunningOperation {
         match landing {
             SegmentLanding::Copy => target.copy_from_slice(bytes),
             SegmentLanding::Reduce => {
-                accumulate(self.operation.dtype, self.operation.op, target, bytes)
+                accumulate(self.operation.dtype, self.operation.op, target, bytes);
             }
         }
     }
