@@ -11,7 +11,7 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::{
     CertificateFiles, CertificateHolder, Certificates, ControlEvent, ControlPlane, JoinError,
-    JoinRole, Listener, Membership, Refusal, join,
+    JoinRefusal, JoinRole, Listener, Membership, join,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
