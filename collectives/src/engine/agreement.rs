@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::receiver::Outline;
-use gradwire_protocol::units::{Rank, Signature, Tag};
+use gradwire_protocol::receiver::MessageOutline;
+use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
 use crate::operation::call::Call;
 use crate::operation::{Label, Lengths, Mismatch, Operation};
@@ -34,7 +34,13 @@ impl Known {
 
     /// What differs from a message of `peer`: the signatures, or else the lengths, of which this
     /// rank, `me`, expected this one, if it expected the message at all.
-    fn mismatch(&self, me: Rank, peer: Rank, theirs: Outline, expected: Option<u32>) -> Mismatch {
+    fn mismatch(
+        &self,
+        me: Rank,
+        peer: Rank,
+        theirs: MessageOutline,
+        expected: Option<u32>,
+    ) -> Mismatch {
         let call = self.label.call;
         let alike = theirs.signature == call.signature();
         let came = theirs.bytes;
@@ -58,8 +64,8 @@ pub(crate) type Called<'a> = (&'a Operation, Label);
 #[derive(Clone, Copy, Debug)]
 struct Early {
     from: Rank,
-    tag: Tag,
-    outline: Outline,
+    key: MessageKey,
+    outline: MessageOutline,
 }
 
 /// What is known of the calls of this rank and of others.
@@ -113,7 +119,7 @@ impl Agreement {
         let signature = label.call.signature();
         let mut wrong = None;
         self.early.retain(|early| {
-            let (group, sequence, part) = early.tag.parts();
+            let (group, sequence, part) = early.key.parts();
             let is_its = (group, sequence) == key;
             if is_its && (early.outline.signature != signature || !expects(early.from, part)) {
                 wrong = Some(*early);
@@ -133,15 +139,15 @@ impl Agreement {
         self.completed.push_back(Known::of(called));
     }
 
-    /// A message has come that was not posted. `running` is the operation with its tag, if it runs:
+    /// A message has come that was not posted. `running` is the operation with its key, if it runs:
     /// then it was to have no such message. Tells what the message contradicts.
     pub(crate) fn announce(
         &mut self,
-        (from, tag): (Rank, Tag),
-        outline: Outline,
+        (from, key): (Rank, MessageKey),
+        outline: MessageOutline,
         running: Option<Called<'_>>,
     ) -> Option<Mismatch> {
-        let (group, sequence, part) = tag.parts();
+        let (group, sequence, part) = key.parts();
         if part >= PARTS {
             return None;
         }
@@ -155,7 +161,7 @@ impl Agreement {
         {
             return Some(ours.mismatch(self.me, from, outline, None));
         }
-        self.early.push(Early { from, tag, outline });
+        self.early.push(Early { from, key, outline });
         None
     }
 
@@ -164,7 +170,7 @@ impl Agreement {
         &self,
         from: Rank,
         called: Called<'_>,
-        (ours, theirs): (Outline, Outline),
+        (ours, theirs): (MessageOutline, MessageOutline),
     ) -> Mismatch {
         let known = Known::of(called);
         known.mismatch(self.me, from, theirs, Some(ours.bytes))

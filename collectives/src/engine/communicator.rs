@@ -14,14 +14,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::endpoint::{Counters, Endpoint, Event};
+use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent};
 use gradwire_protocol::job::{GradientTransform, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::{Outline, Placement, Posting};
-use gradwire_protocol::units::{ByteCount, Instant, Rank, Tag};
-use gradwire_protocol::wire::Kind;
+use gradwire_protocol::receiver::{MessageOutline, Placement, Posting};
+use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
+use gradwire_protocol::wire::PacketKind;
 
 use crate::algorithms::selection::Preference;
 use crate::engine::agreement::Agreement;
@@ -57,7 +57,7 @@ pub struct Communicator {
     departures: Departures,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
-    promised: BTreeMap<(Rank, Tag), Vec<u8>>,
+    promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
     completions: VecDeque<Completion>,
     lost: BTreeMap<Rank, String>,
     aborted: Option<String>,
@@ -356,8 +356,8 @@ impl Communicator {
             side,
         } = question;
         let part = if side == Side::Member { 0 } else { PARTS };
-        let tag = Tag::new(group, sequence, part);
-        let running = self.table.counterpart(tag, (asker, side));
+        let key = MessageKey::new(group, sequence, part);
+        let running = self.table.counterpart(key, (asker, side));
         let completed = || match side {
             Side::Member => self.agreement.completed(group, sequence),
             Side::Sender | Side::Receiver => None,
@@ -392,7 +392,7 @@ impl Communicator {
     }
 
     /// What the endpoint counted.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> EndpointCounters {
         self.endpoint.counters()
     }
 
@@ -498,7 +498,7 @@ impl Communicator {
             return;
         }
         // A failed operation's messages still arrive; nobody wants them.
-        let Some(found) = self.table.find_in(placement.from, placement.tag) else {
+        let Some(found) = self.table.find_in(placement.from, placement.key) else {
             return;
         };
         if let Some(running) = self.table.get_mut(found.slot) {
@@ -512,29 +512,29 @@ impl Communicator {
         }
     }
 
-    fn take_event(&mut self, now: Instant, event: Event) {
+    fn take_event(&mut self, now: Instant, event: EndpointEvent) {
         match event {
-            Event::Announced { from, tag, outline } => {
-                self.matching.announce(from, tag);
+            EndpointEvent::Announced { from, key, outline } => {
+                self.matching.announce(from, key);
                 self.start_matched(now);
-                self.take_announced(from, tag, outline);
+                self.take_announced(from, key, outline);
             }
-            Event::Received { from, tag, holes } => {
-                let Some(Found { slot, message }) = self.table.find_in(from, tag) else {
+            EndpointEvent::Received { from, key, holes } => {
+                let Some(Found { slot, message }) = self.table.find_in(from, key) else {
                     return;
                 };
                 self.advance(now, slot, |running, _, desk| {
                     running.on_received(message, holes.as_ref(), desk);
                 });
             }
-            Event::StandsStill { to, tag } => {
-                self.departures.finished(to, tag);
+            EndpointEvent::StandsStill { to, key } => {
+                self.departures.finished(to, key);
                 self.let_go(now);
             }
-            Event::Sent { to, tag, missing } => {
-                self.departures.finished(to, tag);
-                let Some(Found { slot, message }) = self.table.find_out(to, tag) else {
-                    self.promised.remove(&(to, tag));
+            EndpointEvent::Sent { to, key, missing } => {
+                self.departures.finished(to, key);
+                let Some(Found { slot, message }) = self.table.find_out(to, key) else {
+                    self.promised.remove(&(to, key));
                     self.let_go(now);
                     return;
                 };
@@ -542,13 +542,13 @@ impl Communicator {
                     running.on_sent(message, missing.as_ref(), desk.memory);
                 });
             }
-            Event::Mismatch {
+            EndpointEvent::Mismatch {
                 from,
-                tag,
+                key,
                 ours,
                 theirs,
             } => {
-                let Some(Found { slot, .. }) = self.table.find_in(from, tag) else {
+                let Some(Found { slot, .. }) = self.table.find_in(from, key) else {
                     return;
                 };
                 let Some(running) = self.table.get(slot) else {
@@ -558,20 +558,20 @@ impl Communicator {
                 let mismatch = (self.agreement).contradicts(from, called, (ours, theirs));
                 self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
-            Event::PeerSilent { rank, silent } => {
+            EndpointEvent::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }
         }
     }
 
     /// A message has come that no operation has posted.
-    fn take_announced(&mut self, from: Rank, tag: Tag, outline: Outline) {
-        if self.table.find_in(from, tag).is_some() {
+    fn take_announced(&mut self, from: Rank, key: MessageKey, outline: MessageOutline) {
+        if self.table.find_in(from, key).is_some() {
             return;
         }
-        let (slot, running) = self.table.collective(tag).unzip();
+        let (slot, running) = self.table.collective(key).unzip();
         let running = running.map(Running::called);
-        let Some(mismatch) = self.agreement.announce((from, tag), outline, running) else {
+        let Some(mismatch) = self.agreement.announce((from, key), outline, running) else {
             return;
         };
         match slot {
@@ -606,12 +606,12 @@ impl Communicator {
 
     /// Sends what waits and whose turn has come.
     fn let_go(&mut self, now: Instant) {
-        while let Some((to, tag)) = self.departures.next() {
-            let found = self.table.find_out(to, tag);
+        while let Some((to, key)) = self.departures.next() {
+            let found = self.table.find_out(to, key);
             let running = found.and_then(|found| self.table.get_mut(found.slot));
             let (Some(found), Some(running)) = (found, running) else {
                 // Its operation has failed.
-                self.departures.finished(to, tag);
+                self.departures.finished(to, key);
                 continue;
             };
             let mut desk = Desk {
@@ -682,13 +682,13 @@ impl Machine for Communicator {
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let mut transmit = self.endpoint.poll_transmit(now)?;
-        if transmit.template.kind == Kind::Data {
-            let (to, tag) = (transmit.to, transmit.template.tag);
-            transmit.message = match self.table.source(to, tag) {
+        if transmit.template.kind == PacketKind::Data {
+            let (to, key) = (transmit.to, transmit.template.key);
+            transmit.message = match self.table.source(to, key) {
                 Some(message) => message,
                 None => self
                     .promised
-                    .get(&(to, tag))
+                    .get(&(to, key))
                     .map_or(transmit.message, |bytes| Payload::Bytes(bytes)),
             };
         }

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gradwire_protocol::units::{Rank, Tag};
+use gradwire_protocol::units::{MessageKey, Rank};
 
 use crate::operation::label::{sequence, tag_and_count};
 use crate::operation::{Collective, Operation, OperationId};
@@ -78,8 +78,8 @@ impl Matching {
     }
 
     /// A message that is not posted has begun to arrive.
-    pub(crate) fn announce(&mut self, from: Rank, tag: Tag) {
-        let (group, sequence, part) = tag.parts();
+    pub(crate) fn announce(&mut self, from: Rank, key: MessageKey) {
+        let (group, sequence, part) = key.parts();
         if part != PARTS {
             return; // a collective's, or a further piece of a message
         }

@@ -16,12 +16,12 @@ use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::priority::{Policy, Shape, Tags, Urgency};
+use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags, Urgency};
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Share, Signature, Tag};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
 use crate::engine::agreement::Called;
 use crate::engine::departures::Departures;
@@ -168,10 +168,10 @@ impl Running {
             let inbound = self.plan.inbounds[at];
             let cut = cut(inbound.region, inbound.from, desk.endpoint);
             self.outcome.expected_segments += u64::from(cut.segments());
-            let tag = self.tag(inbound.part);
+            let key = self.key(inbound.part);
             self.expect_coefficients(&inbound);
-            let incoming = Incoming {
-                tag,
+            let incoming = ReceiveRequest {
+                key,
                 signature: self.signature,
                 step: self.operation.step,
                 bytes: cut.bytes(),
@@ -184,7 +184,7 @@ impl Running {
                 },
                 urgency: self.urgency(inbound.region, desk.policy),
             };
-            if let Some(early) = stash.take(inbound.from, tag) {
+            if let Some(early) = stash.take(inbound.from, key) {
                 for (placement, payload) in early.segments() {
                     self.place(at, placement.offset, payload);
                 }
@@ -239,12 +239,12 @@ impl Running {
         is_mixed.then(|| Mixing {
             dtype: self.operation.dtype,
             segment_bytes: self.segment_bytes as usize,
-            seed: self.tag(part).0,
+            seed: self.key(part).0,
         })
     }
 
-    fn tag(&self, part: u16) -> Tag {
-        Tag::new(self.operation.group.id, self.operation.sequence, part)
+    fn key(&self, part: u16) -> MessageKey {
+        MessageKey::new(self.operation.group.id, self.operation.sequence, part)
     }
 
     /// How much of a contribution to a region may be missing in steps that are not strict.
@@ -549,8 +549,8 @@ impl Running {
             urgency,
             bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
         };
-        let tag = self.tag(outbound.part);
-        desk.departures.post(post, outbound.to, tag);
+        let key = self.key(outbound.part);
+        desk.departures.post(post, outbound.to, key);
     }
 
     /// How soon a message is needed; `None` when its layers are not known.
@@ -583,7 +583,7 @@ impl Running {
         let tolerance = cut.usable(tolerance);
         self.stages[at] = Stage::Started;
         self.outcome.sent_segments += u64::from(cut.segments());
-        let shape = Shape {
+        let shape = MessageShape {
             segments: cut.segments(),
             layer_count: self.operation.layers.count,
         };
@@ -593,8 +593,8 @@ impl Running {
         } else {
             self.lossy_tags(at, shape, &spans, desk)
         };
-        let outgoing = Outgoing {
-            tag: self.tag(outbound.part),
+        let outgoing = SendRequest {
+            key: self.key(outbound.part),
             signature: self.signature,
             step: self.operation.step,
             bytes: cut.bytes(),
@@ -608,10 +608,10 @@ impl Running {
     fn lossy_tags(
         &self,
         at: usize,
-        shape: Shape,
+        shape: MessageShape,
         spans: &[(u32, Layer)],
         desk: &mut Desk<'_>,
-    ) -> Tags {
+    ) -> SegmentTags {
         let offset = self.plan.outbounds[at].region.offset;
         let message = (self.operation.tensor_key, offset);
         let source = self.source(at).bytes();
@@ -710,12 +710,12 @@ impl Running {
     }
 
     /// Copies of the messages that others still count on, when the operation ends early.
-    pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, Tag), Vec<u8>)> {
+    pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, MessageKey), Vec<u8>)> {
         let started = (0..self.stages.len()).filter(|&at| self.stages[at] == Stage::Started);
         started.filter_map(|at| {
             let bytes = self.source(at).bytes()?.to_vec();
             let outbound = &self.plan.outbounds[at];
-            Some(((outbound.to, self.tag(outbound.part)), bytes))
+            Some(((outbound.to, self.key(outbound.part)), bytes))
         })
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::receiver::Placement;
-use gradwire_protocol::units::{Rank, Tag};
+use gradwire_protocol::units::{MessageKey, Rank};
 
 /// The early segments of one message.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Early {
 /// All early segments.
 #[derive(Debug, Default)]
 pub(crate) struct Stash {
-    messages: BTreeMap<(Rank, Tag), Early>,
+    messages: BTreeMap<(Rank, MessageKey), Early>,
 }
 
 impl Stash {
@@ -43,7 +43,7 @@ impl Stash {
     pub(crate) fn keep(&mut self, placement: Placement, payload: Payload<'_>) {
         let early = self
             .messages
-            .entry((placement.from, placement.tag))
+            .entry((placement.from, placement.key))
             .or_default();
         early.placements.push(placement);
         early
@@ -52,11 +52,11 @@ impl Stash {
     }
 
     /// The early segments of a message that is posted now.
-    pub(crate) fn take(&mut self, from: Rank, tag: Tag) -> Option<Early> {
+    pub(crate) fn take(&mut self, from: Rank, key: MessageKey) -> Option<Early> {
         if self.messages.is_empty() {
             return None;
         }
-        self.messages.remove(&(from, tag))
+        self.messages.remove(&(from, key))
     }
 
     /// Forgets what a lost rank sent.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::units::{Rank, Tag};
+use gradwire_protocol::units::{MessageKey, Rank};
 
 use crate::engine::overdue::Side;
 use crate::engine::running::Running;
@@ -40,8 +40,8 @@ impl Key {
         }
     }
 
-    fn of_tag(tag: Tag, point_to_point: Lane) -> Self {
-        let (group, sequence, part) = tag.parts();
+    fn of_message(key: MessageKey, point_to_point: Lane) -> Self {
+        let (group, sequence, part) = key.parts();
         let lane = if part < PARTS {
             Lane::Collective
         } else {
@@ -66,7 +66,7 @@ pub(crate) struct Found {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     peer: Rank,
-    tag: Tag,
+    key: MessageKey,
     found: Found,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Whether an operation with the same tag is running.
+    /// Whether an operation with the same key is running.
     pub(crate) fn has(&self, operation: &Operation) -> bool {
         self.by_key.contains_key(&Key::of(operation))
     }
@@ -92,11 +92,13 @@ impl Table {
         self.by_key.len()
     }
 
-    fn slot_of(&self, tag: Tag, point_to_point: Lane) -> Option<usize> {
-        self.by_key.get(&Key::of_tag(tag, point_to_point)).copied()
+    fn slot_of(&self, key: MessageKey, point_to_point: Lane) -> Option<usize> {
+        self.by_key
+            .get(&Key::of_message(key, point_to_point))
+            .copied()
     }
 
-    /// Adds an operation whose tag is not in use; gives its slot.
+    /// Adds an operation whose key is not in use; gives its slot.
     pub(crate) fn insert(&mut self, running: Running) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -127,21 +129,25 @@ impl Table {
         self.slots.get(slot)?.as_ref()
     }
 
-    /// The operation that runs with this tag, or for a tag of point-to-point the receive from or
+    /// The operation that runs with this key, or for a key of point-to-point the receive from or
     /// the send to `peer`.
-    pub(crate) fn counterpart(&self, tag: Tag, (peer, side): (Rank, Side)) -> Option<&Operation> {
+    pub(crate) fn counterpart(
+        &self,
+        key: MessageKey,
+        (peer, side): (Rank, Side),
+    ) -> Option<&Operation> {
         let lane = match side {
             Side::Member => Lane::Collective,
             Side::Sender => Lane::ReceiveFrom(peer),
             Side::Receiver => Lane::SendTo(peer),
         };
-        let slot = self.slot_of(tag, lane)?;
+        let slot = self.slot_of(key, lane)?;
         Some(&self.slots[slot].as_ref()?.operation)
     }
 
-    /// The collective that runs with this tag: its slot, and it.
-    pub(crate) fn collective(&self, tag: Tag) -> Option<(usize, &Running)> {
-        let slot = self.slot_of(tag, Lane::Collective)?;
+    /// The collective that runs with this key: its slot, and it.
+    pub(crate) fn collective(&self, key: MessageKey) -> Option<(usize, &Running)> {
+        let slot = self.slot_of(key, Lane::Collective)?;
         Some((slot, self.slots[slot].as_ref()?))
     }
 
@@ -151,47 +157,47 @@ impl Table {
         slots.filter_map(|(slot, running)| Some((slot, running.as_ref()?)))
     }
 
-    /// The message in with this sender and tag.
-    pub(crate) fn find_in(&mut self, from: Rank, tag: Tag) -> Option<Found> {
+    /// The message in with this sender and key.
+    pub(crate) fn find_in(&mut self, from: Rank, key: MessageKey) -> Option<Found> {
         if let Some(last) = self
             .last_in
-            .filter(|last| last.peer == from && last.tag == tag)
+            .filter(|last| last.peer == from && last.key == key)
         {
             return Some(last.found);
         }
-        let slot = self.slot_of(tag, Lane::ReceiveFrom(from))?;
-        let message = self.slots[slot].as_ref()?.inbound(from, tag.parts().2)?;
+        let slot = self.slot_of(key, Lane::ReceiveFrom(from))?;
+        let message = self.slots[slot].as_ref()?.inbound(from, key.parts().2)?;
         let found = Found { slot, message };
         self.last_in = Some(Last {
             peer: from,
-            tag,
+            key,
             found,
         });
         Some(found)
     }
 
-    /// The message out with this receiver and tag.
-    pub(crate) fn find_out(&mut self, to: Rank, tag: Tag) -> Option<Found> {
+    /// The message out with this receiver and key.
+    pub(crate) fn find_out(&mut self, to: Rank, key: MessageKey) -> Option<Found> {
         if let Some(last) = self
             .last_out
-            .filter(|last| last.peer == to && last.tag == tag)
+            .filter(|last| last.peer == to && last.key == key)
         {
             return Some(last.found);
         }
-        let slot = self.slot_of(tag, Lane::SendTo(to))?;
-        let message = self.slots[slot].as_ref()?.outbound(to, tag.parts().2)?;
+        let slot = self.slot_of(key, Lane::SendTo(to))?;
+        let message = self.slots[slot].as_ref()?.outbound(to, key.parts().2)?;
         let found = Found { slot, message };
         self.last_out = Some(Last {
             peer: to,
-            tag,
+            key,
             found,
         });
         Some(found)
     }
 
-    /// The bytes of the message out with this receiver and tag.
-    pub(crate) fn source(&mut self, to: Rank, tag: Tag) -> Option<Payload<'_>> {
-        let Found { slot, message } = self.find_out(to, tag)?;
+    /// The bytes of the message out with this receiver and key.
+    pub(crate) fn source(&mut self, to: Rank, key: MessageKey) -> Option<Payload<'_>> {
+        let Found { slot, message } = self.find_out(to, key)?;
         Some(self.slots[slot].as_ref()?.source(message))
     }
 }

@@ -22,7 +22,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 
 use gradwire_protocol::units::{JobId, Rank};
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Kind};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 
 use super::PacketRejection;
 use super::window::{Freshness, ReplayWindow};
@@ -184,7 +184,11 @@ impl InboundKeys {
     ///
     /// DATA that is older than the window is let through: the receiver of the message knows
     /// exactly which segments it has.
-    pub(super) fn open(&mut self, kind: Kind, packet: &mut [u8]) -> Result<(), PacketRejection> {
+    pub(super) fn open(
+        &mut self,
+        kind: PacketKind,
+        packet: &mut [u8],
+    ) -> Result<(), PacketRejection> {
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
         let low = header[CHECKSUM_AT..].try_into().expect("four bytes");
         let number = self.window.whole(u32::from_le_bytes(low));
@@ -199,7 +203,7 @@ impl InboundKeys {
         }
         match self.window.take(number) {
             Freshness::New => Ok(()),
-            Freshness::TooOld if kind == Kind::Data => Ok(()),
+            Freshness::TooOld if kind == PacketKind::Data => Ok(()),
             Freshness::Again | Freshness::TooOld => Err(PacketRejection::Replayed),
         }
     }
@@ -282,7 +286,11 @@ mod tests {
         let mut inbound = InboundKeys::new(HERE, &PAIR);
         for &number in packets {
             let mut packet = OutboundKeys::after(number).packet(b"");
-            assert_eq!(inbound.open(Kind::Data, &mut packet), Ok(()), "{number}");
+            assert_eq!(
+                inbound.open(PacketKind::Data, &mut packet),
+                Ok(()),
+                "{number}"
+            );
         }
         inbound
     }
@@ -297,7 +305,7 @@ mod tests {
             let mut outbound = OutboundKeys::after(change - 2);
             for _ in 0..4 {
                 let mut packet = outbound.packet(b"gradient");
-                assert_eq!(inbound.open(Kind::Ack, &mut packet), Ok(()));
+                assert_eq!(inbound.open(PacketKind::Ack, &mut packet), Ok(()));
                 assert_eq!(&packet[HEADER_BYTES..][..8], b"gradient");
             }
         }
@@ -307,7 +315,7 @@ mod tests {
     #[test]
     fn packets_of_the_generation_before_are_still_opened_but_not_older_ones() {
         let late = OutboundKeys::after(CHANGES[0] - 1).packet(b"late");
-        let open = |inbound: &mut InboundKeys| inbound.open(Kind::Data, &mut late.clone());
+        let open = |inbound: &mut InboundKeys| inbound.open(PacketKind::Data, &mut late.clone());
         assert_eq!(open(&mut inbound_after(&CHANGES[..1])), Ok(()));
         let older = open(&mut inbound_after(&CHANGES[..2]));
         assert_eq!(older, Err(PacketRejection::Forged));
@@ -318,7 +326,7 @@ mod tests {
         let mut inbound = inbound_after(&[0]);
         let mut packet = OutboundKeys::after(CHANGES[1]).packet(b"");
         assert_eq!(
-            inbound.open(Kind::Data, &mut packet),
+            inbound.open(PacketKind::Data, &mut packet),
             Err(PacketRejection::Forged)
         );
         assert_eq!(inbound.generation, 0);
@@ -330,15 +338,19 @@ mod tests {
         let mut inbound = inbound_after(&[0]);
         let open = |inbound: &mut InboundKeys, kind| inbound.open(kind, &mut first.clone());
         assert_eq!(
-            open(&mut inbound, Kind::Data),
+            open(&mut inbound, PacketKind::Data),
             Err(PacketRejection::Replayed)
         );
         let mut inbound = inbound_after(&[0, 200_000]);
         assert_eq!(
-            open(&mut inbound, Kind::Ack),
+            open(&mut inbound, PacketKind::Ack),
             Err(PacketRejection::Replayed)
         );
-        assert_eq!(open(&mut inbound, Kind::Data), Ok(()), "the bitmap decides");
+        assert_eq!(
+            open(&mut inbound, PacketKind::Data),
+            Ok(()),
+            "the bitmap decides"
+        );
     }
 
     #[test]
@@ -400,7 +412,7 @@ mod tests {
         ) {
             let mut packet = OutboundKeys::after(number).packet(&payload);
             let sealed = packet.clone();
-            prop_assert_eq!(InboundKeys::new(HERE, &PAIR).open(Kind::Data, &mut packet), Ok(()));
+            prop_assert_eq!(InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet), Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
         }
@@ -413,7 +425,7 @@ mod tests {
             let mut packet = OutboundKeys::after(0).packet(&payload);
             let bit = place.index(packet.len() * 8);
             packet[bit / 8] ^= 1 << (bit % 8);
-            let refused = InboundKeys::new(HERE, &PAIR).open(Kind::Data, &mut packet);
+            let refused = InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
             prop_assert_eq!(refused, Err(PacketRejection::Forged));
         }
     }
