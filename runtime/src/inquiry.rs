@@ -10,7 +10,7 @@ use std::fmt::Write;
 use gradwire_collectives::operation::{OperationId, OperationLabel};
 use gradwire_collectives::overdue::{OverdueOperation, OverdueQuestion, QuestionSide, Whereabouts};
 use gradwire_protocol::units::{Instant, Rank, Span};
-use gradwire_transport::control::Ranks;
+use gradwire_transport::control::RankList;
 use serde::{Deserialize, Serialize};
 
 /// How long answers are waited for: a rank that runs answers within milliseconds.
@@ -163,7 +163,7 @@ impl Inquiry {
             .filter(|rank| !self.answers.contains_key(rank))
             .collect();
         if !silent.is_empty() {
-            let ranks: Ranks = silent.into_iter().collect();
+            let ranks: RankList = silent.into_iter().collect();
             parts.push(format!("{ranks} did not answer when asked"));
         }
         if parts.is_empty() {
@@ -198,7 +198,7 @@ impl Inquiry {
     }
 
     fn absence(&self, absent: &[Rank]) -> String {
-        let ranks: Ranks = absent.iter().copied().collect();
+        let ranks: RankList = absent.iter().copied().collect();
         let have = if absent.len() == 1 { "has" } else { "have" };
         let mut text = format!("{ranks} {have} not entered it (");
         for (index, rank) in absent.iter().take(DETAILED).enumerate() {
