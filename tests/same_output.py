@@ -148,7 +148,7 @@ def main() -> None:
             if was != now:
                 different += 1
                 print(f"different: gradwire {command}\n  was {was}\n  now {now}")
-    print(f"{len(commands)} commands, of which {failed} are refused; {different} answer differently")
+    print(f"{len(commands)} commands ({failed} are refused), {different} answer differently")
     sys.exit(1 if different else 0)
 
 
