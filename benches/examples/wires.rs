@@ -13,7 +13,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::machine::{Datagram, Machine, Payload};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
@@ -51,9 +51,9 @@ fn main() {
         return;
     };
     let wire = if wire == "rdma" {
-        Wire::Rdma
+        WireChoice::Rdma
     } else {
-        Wire::Udp
+        WireChoice::Udp
     };
     let number = |text: &String| text.parse().expect("a number");
     let (bytes, count): (u32, u32) = (number(bytes), number(count));
@@ -83,12 +83,12 @@ fn main() {
     println!("{} packets", sent + received);
 }
 
-fn ends(wire: Wire) -> [End; 2] {
+fn ends(wire: WireChoice) -> [End; 2] {
     let mut job = Job::default();
     job.transport.wire = wire;
     job.transport.mtu = Mtu::Bytes(MTU);
     let open = |rank| match wire {
-        Wire::Rdma => {
+        WireChoice::Rdma => {
             let device = rehearsal::open(&job.transport, Rank(rank)).expect("it is sound");
             Wires::Rdma(Box::new(device))
         }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, Security};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::policy::{Balance, QosPolicy};
@@ -68,7 +68,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     };
     if open("security") {
         // Nobody attacks a simulated fabric, and references carry no tags either.
-        job.security = Security::None;
+        job.security = PacketSecurity::None;
     }
     let transport = &mut job.transport;
     if open("transport.mtu") {

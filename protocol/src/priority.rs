@@ -41,14 +41,14 @@ pub struct Policy {
     /// Tolerances of as many equal groups of the layers, front layers first; may be empty.
     pub layer_tolerances: Vec<Share>,
     /// Which gradients leave first.
-    pub order: Order,
+    pub order: SendOrder,
     /// Where packets ride that are of no layer.
-    pub untagged: Untagged,
+    pub untagged: UntaggedTraffic,
 }
 
 /// Where packets ride that are of no layer: those of other programs, which have no DSCP of the job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Untagged {
+pub enum UntaggedTraffic {
     /// In the last class, with the job's last layers.
     Shares,
     /// In the last class, which the job's layers leave to them.
@@ -57,7 +57,7 @@ pub enum Untagged {
 
 /// Which gradients leave first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Order {
+pub enum SendOrder {
     /// Those of front layers, in higher classes, too.
     Layers,
     /// Those that are there first, all in one class. What may be lost still depends on layers.
@@ -72,12 +72,12 @@ impl Policy {
         if layer == Layer::UNTAGGED {
             return Class(last as u8);
         }
-        if self.order == Order::Arrival {
+        if self.order == SendOrder::Arrival {
             return Class(1);
         }
         let classes = match self.untagged {
-            Untagged::Shares => last,
-            Untagged::Below => last - 1,
+            UntaggedTraffic::Shares => last,
+            UntaggedTraffic::Below => last - 1,
         };
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
@@ -120,8 +120,8 @@ impl Policy {
     ) -> Option<Urgency> {
         let first = layers.into_iter().min().filter(|_| layer_count > 0)?;
         Some(match self.order {
-            Order::Layers => Urgency::of(first),
-            Order::Arrival => Urgency::default(),
+            SendOrder::Layers => Urgency::of(first),
+            SendOrder::Arrival => Urgency::default(),
         })
     }
 
@@ -338,8 +338,8 @@ impl Tags {
     /// When a segment is sent that rides in `class`.
     pub fn turn(&self, policy: &Policy, class: Class, segment: u32) -> Turn {
         let layer = match policy.order {
-            Order::Layers => self.layer(segment),
-            Order::Arrival => Layer(0),
+            SendOrder::Layers => self.layer(segment),
+            SendOrder::Arrival => Layer(0),
         };
         Turn { class, layer }
     }
@@ -425,8 +425,8 @@ mod tests {
             protected_back_layers: share(0.1),
             tolerance: share(0.05),
             layer_tolerances: Vec::new(),
-            order: Order::Layers,
-            untagged: Untagged::Shares,
+            order: SendOrder::Layers,
+            untagged: UntaggedTraffic::Shares,
         }
     }
 
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn layers_may_leave_the_last_class_to_packets_that_are_of_none() {
         let below = Policy {
-            untagged: Untagged::Below,
+            untagged: UntaggedTraffic::Below,
             ..policy()
         };
         let of = |policy: &Policy, layer| policy.class_of(layer, 4).0;
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn in_order_of_arrival_layers_decide_neither_class_nor_turn_but_what_is_protected() {
         let arrival = Policy {
-            order: Order::Arrival,
+            order: SendOrder::Arrival,
             ..policy()
         };
         let (front, back) = ([Layer(7), Layer(2)], [Layer(9)]);

@@ -222,7 +222,7 @@ mod tests {
     use gradwire_collectives::call::Call;
     use gradwire_collectives::dtype::{DType, ReduceOp};
     use gradwire_collectives::operation::Collective;
-    use gradwire_protocol::job::Transform;
+    use gradwire_protocol::job::GradientTransform;
 
     fn label(collective: Collective, sequence: u32) -> Label {
         let call = Call {
@@ -230,7 +230,7 @@ mod tests {
             op: collective.reduces().then_some(ReduceOp::Sum),
             dtype: Some(DType::F32),
             elements: Some(9),
-            transform: Transform::None,
+            transform: GradientTransform::None,
         };
         Label {
             call,

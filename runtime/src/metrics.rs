@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use gradwire_protocol::job::{Metrics as Keys, Watchers};
+use gradwire_protocol::job::{MetricsAccess, MetricsKeys};
 use gradwire_transport::http::{self, Page, Server};
 
 pub use gradwire_transport::http::GetError;
@@ -83,7 +83,11 @@ impl Watch {
 ///
 /// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
 /// first free port is taken.
-pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> Option<Server> {
+pub(crate) fn open(
+    keys: MetricsKeys,
+    local_rank: Option<u16>,
+    watch: &Arc<Watch>,
+) -> Option<Server> {
     if keys.port == 0 {
         return None;
     }
@@ -92,8 +96,8 @@ pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> O
         None => (Some(keys.port), Some(keys.port.saturating_add(PORTS - 1))),
     };
     let bind = match keys.bind {
-        Watchers::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        Watchers::Any => any_address(),
+        MetricsAccess::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        MetricsAccess::Any => any_address(),
     };
     let (Some(first), Some(last)) = (first, last) else {
         let port = keys.port;

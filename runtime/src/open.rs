@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{CertificateFiles, Certificates, Listener, Membership, Role};
@@ -167,9 +167,9 @@ impl OpenRank {
 /// asks for some uses one, unless it names memory.
 fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
-        Wire::Auto => !job.faults.any(),
-        Wire::SharedMemory => true,
-        Wire::Udp | Wire::Uring | Wire::Rdma => false,
+        WireChoice::Auto => !job.faults.any(),
+        WireChoice::SharedMemory => true,
+        WireChoice::Udp | WireChoice::Uring | WireChoice::Rdma => false,
     }
 }
 

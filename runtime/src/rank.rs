@@ -10,7 +10,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Hole, Residual};
 use gradwire_collectives::operation::{Operation, Outcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Job, Mtu, Security};
+use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
@@ -414,8 +414,8 @@ fn vigil_over(lives: Vec<(Rank, Life)>, inbox: &Arc<Inbox>) -> Vigil {
 
 fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {
     match job.security {
-        Security::Aead => Seal::aead(identity, control.secrets()),
-        Security::None => Seal::none(identity, job.transport.checksum),
+        PacketSecurity::Aead => Seal::aead(identity, control.secrets()),
+        PacketSecurity::None => Seal::none(identity, job.transport.checksum),
     }
 }
 

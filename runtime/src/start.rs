@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gradwire_protocol::job::{Algorithm, Job, Watchers};
+use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::Peer;
 
@@ -65,14 +65,14 @@ fn line(name: &Name, job: &Job, roster: &[Peer], wire: &str) -> String {
     let values = job.flat();
     let value = |key: &str| values[key].replace('"', "");
     let algorithm = match (job.collectives.algorithm, job.collectives.table.len()) {
-        (Algorithm::Auto, 0) => "auto".to_owned(),
-        (Algorithm::Auto, entries) => format!("auto by a table of {entries}"),
+        (ReduceAlgorithm::Auto, 0) => "auto".to_owned(),
+        (ReduceAlgorithm::Auto, entries) => format!("auto by a table of {entries}"),
         _ => value("collectives.algorithm"),
     };
     let metrics = match (job.metrics.port, job.metrics.bind) {
         (0, _) => "no metrics".to_owned(),
-        (port, Watchers::Loopback) => format!("metrics at port {port} of loopback"),
-        (port, Watchers::Any) => format!("metrics at port {port}"),
+        (port, MetricsAccess::Loopback) => format!("metrics at port {port} of loopback"),
+        (port, MetricsAccess::Any) => format!("metrics at port {port}"),
     };
     let Name(job) = name;
     format!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gradwire_protocol::job::{Idle, Job, Wire};
+use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::control::{Control, Peer};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
@@ -24,7 +24,7 @@ pub(crate) fn enter(
 ) -> Result<Option<(Terms, Neighbours)>, JoinError> {
     let offers = offers(control.roster());
     let terms = Terms::of(&offers, control.rank());
-    if job.transport.wire == Wire::SharedMemory {
+    if job.transport.wire == WireChoice::SharedMemory {
         let shared = terms.iter().flat_map(Terms::others).count() + 1;
         if shared < offers.len() {
             return Err(JoinError::NoMemory {
@@ -54,7 +54,7 @@ pub(crate) struct Pace {
     /// What a rank does while it waits. Where ranks share cores, whoever looks for work keeps
     /// another rank from doing what it looks for: then waiting means sleeping, unless the job wants
     /// it otherwise.
-    pub(crate) idle: Idle,
+    pub(crate) idle: IdleMode,
     /// How long a caller may look for work before it sleeps: where every rank has a core, for
     /// longer than it takes to be woken.
     pub(crate) caller_spin: Span,
@@ -62,16 +62,16 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The pace of `rank` when a job asks for `idle`.
-    pub(crate) fn of(idle: Idle, roster: &[Peer], rank: Rank) -> Self {
+    pub(crate) fn of(idle: IdleMode, roster: &[Peer], rank: Rank) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(cores, idle, ranks_of_host(roster, rank))
     }
 
-    fn on(cores: usize, idle: Idle, ranks: usize) -> Self {
+    fn on(cores: usize, idle: IdleMode, ranks: usize) -> Self {
         let crowded = ranks > cores;
         Self {
             idle: match idle {
-                Idle::Adaptive if crowded => Idle::Block,
+                IdleMode::Adaptive if crowded => IdleMode::Block,
                 asked => asked,
             },
             caller_spin: if crowded { Span::ZERO } else { CALLER_SPIN },
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn ranks_that_share_cores_do_not_spin_unless_the_job_says_so() {
         let idle = |cores, idle, ranks| Pace::on(cores, idle, ranks).idle;
-        assert_eq!(idle(2, Idle::Adaptive, 2), Idle::Adaptive);
-        assert_eq!(idle(2, Idle::Adaptive, 3), Idle::Block);
-        assert_eq!(idle(2, Idle::Busy, 3), Idle::Busy);
-        assert_eq!(Pace::on(2, Idle::Busy, 3).caller_spin, Span::ZERO);
-        assert_eq!(Pace::on(2, Idle::Block, 1).caller_spin, CALLER_SPIN);
+        assert_eq!(idle(2, IdleMode::Adaptive, 2), IdleMode::Adaptive);
+        assert_eq!(idle(2, IdleMode::Adaptive, 3), IdleMode::Block);
+        assert_eq!(idle(2, IdleMode::Busy, 3), IdleMode::Busy);
+        assert_eq!(Pace::on(2, IdleMode::Busy, 3).caller_spin, Span::ZERO);
+        assert_eq!(Pace::on(2, IdleMode::Block, 1).caller_spin, CALLER_SPIN);
     }
 }

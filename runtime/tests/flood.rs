@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gradwire_protocol::job::{Job, Wire};
+use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Kind, LENGTH_AT, TAG_BYTES, VERSION};
 use gradwire_runtime::{Counters, LocalRank, OpenRank, Task};
@@ -246,7 +246,7 @@ fn is_slow() -> bool {
 
 fn open(rank: u16) -> OpenRank {
     let mut job = Job::default();
-    job.transport.wire = Wire::Udp;
+    job.transport.wire = WireChoice::Udp;
     world::open(rank, 2, &job)
 }
 

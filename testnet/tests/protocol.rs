@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, Security};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
@@ -195,7 +195,7 @@ fn random_profile(rng: &mut impl Rng, gap: Span) -> Profile {
 
 fn random_job(rng: &mut impl Rng) -> Job {
     let mut job = Job {
-        security: Security::None,
+        security: PacketSecurity::None,
         ..Job::default()
     };
     job.transport.mtu = Mtu::Bytes([576, 1500, 9000][rng.random_range(0..3)]);

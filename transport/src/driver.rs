@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gradwire_protocol::job::Idle;
+use gradwire_protocol::job::IdleMode;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::units::{Instant, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
@@ -75,7 +75,7 @@ pub struct Setup {
     /// The ranks that are reached through memory, if any.
     pub neighbours: Option<Neighbours>,
     /// What is done without work.
-    pub idle: Idle,
+    pub idle: IdleMode,
     /// How long a caller who waits looks for work at least before it sleeps, when it may sleep:
     /// being woken takes longer than a small message. Nothing where ranks share cores.
     pub caller_spin: Span,

@@ -42,7 +42,7 @@ pub enum Verdict {
 /// A source of faults for the packets that one rank receives.
 #[derive(Debug)]
 pub struct Faults {
-    wanted: job::Faults,
+    wanted: job::FaultKeys,
     rank: Rank,
     rng: ChaCha8Rng,
     loss: LossProcess,
@@ -63,7 +63,7 @@ pub(crate) struct Held {
 
 impl Faults {
     /// The faults that a job wants for what `rank` receives; `None` when it wants none.
-    pub fn new(wanted: &job::Faults, rank: Rank) -> Option<Self> {
+    pub fn new(wanted: &job::FaultKeys, rank: Rank) -> Option<Self> {
         wanted.any().then(|| Self {
             wanted: wanted.clone(),
             rank,
@@ -204,7 +204,7 @@ mod tests {
         Share::new(value).expect("a share")
     }
 
-    fn verdicts(wanted: &job::Faults, packets: usize) -> Vec<Verdict> {
+    fn verdicts(wanted: &job::FaultKeys, packets: usize) -> Vec<Verdict> {
         let mut faults = Faults::new(wanted, Rank(1)).expect("faults are wanted");
         (0..packets)
             .map(|_| faults.judge(|| Some((Rank(0), Kind::Data)), (Ecn::Ect, 1500)))
@@ -236,7 +236,7 @@ mod tests {
         let mut wanted = Job::default().faults;
         wanted.drop = share(0.3);
         assert_eq!(verdicts(&wanted, 1000), verdicts(&wanted, 1000));
-        let other = job::Faults {
+        let other = job::FaultKeys {
             seed: 2,
             ..wanted.clone()
         };

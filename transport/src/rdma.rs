@@ -37,7 +37,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use aws_lc_rs::rand;
 
-use gradwire_protocol::job::{Mtu, Transport};
+use gradwire_protocol::job::{Mtu, TransportKeys};
 use gradwire_protocol::machine::{Ecn, Transmit};
 use gradwire_protocol::units::{Rank, Span};
 
@@ -95,13 +95,13 @@ impl Rdma {
     ///
     /// # Errors
     /// [`RdmaError`], which says what to do.
-    pub fn open(transport: &Transport, address: IpAddr, rank: Rank) -> Result<Self, RdmaError> {
+    pub fn open(transport: &TransportKeys, address: IpAddr, rank: Rank) -> Result<Self, RdmaError> {
         Self::open_by(library::loaded()?, transport, (address, rank))
     }
 
     fn open_by(
         library: &'static Library,
-        transport: &Transport,
+        transport: &TransportKeys,
         (address, rank): (IpAddr, Rank),
     ) -> Result<Self, RdmaError> {
         let wish = Wish {
@@ -285,7 +285,7 @@ impl Rdma {
 /// # Errors
 /// [`RdmaError`]: as for [`Rdma::open`], and [`RdmaError::Dmabuf`] with the cause.
 pub fn try_gpu_memory(
-    transport: &Transport,
+    transport: &TransportKeys,
     address: IpAddr,
     (fd, offset, bytes): (BorrowedFd<'_>, u64, usize),
 ) -> Result<u32, RdmaError> {

@@ -10,7 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use gradwire_protocol::job::{Transport, Wire};
+use gradwire_protocol::job::{TransportKeys, WireChoice};
 use gradwire_protocol::machine::Transmit;
 use gradwire_protocol::units::{Entropy, Rank, Span};
 
@@ -70,12 +70,14 @@ impl Wires {
     ///
     /// # Errors
     /// [`OpenError`] when there are no sockets, or no io_uring or RDMA where it is wanted.
-    pub fn open(transport: &Transport, address: IpAddr, rank: Rank) -> Result<Self, OpenError> {
+    pub fn open(transport: &TransportKeys, address: IpAddr, rank: Rank) -> Result<Self, OpenError> {
         let sockets = || Sockets::open(address, transport.entropies);
         Ok(match transport.wire {
-            Wire::Uring => Self::Uring(Box::new(Ring::over(sockets()?)?)),
-            Wire::Rdma => Self::Rdma(Box::new(Rdma::open(transport, address, rank)?)),
-            Wire::Auto | Wire::Udp | Wire::SharedMemory => Self::Sockets(sockets()?),
+            WireChoice::Uring => Self::Uring(Box::new(Ring::over(sockets()?)?)),
+            WireChoice::Rdma => Self::Rdma(Box::new(Rdma::open(transport, address, rank)?)),
+            WireChoice::Auto | WireChoice::Udp | WireChoice::SharedMemory => {
+                Self::Sockets(sockets()?)
+            }
         })
     }
 

@@ -10,7 +10,7 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{Idle, Job, Mtu};
+use gradwire_protocol::job::{IdleMode, Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
@@ -113,7 +113,7 @@ impl Victim {
             seal: Seal::aead(identity, &secrets),
             faults: None,
             neighbours: None,
-            idle: Idle::Adaptive,
+            idle: IdleMode::Adaptive,
             caller_spin: Span::ZERO,
         };
         let (tell, events) = channel();

@@ -6,7 +6,7 @@ mod members;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Security};
+use gradwire_protocol::job::{Job, PacketSecurity};
 use gradwire_protocol::units::{Rank, Share, Span, Tag};
 use gradwire_transport::udp::Sockets;
 
@@ -41,7 +41,7 @@ fn jumbo_packets_arrive_in_super_packets_too() {
 fn packets_of_a_job_without_security_arrive_too() {
     for (sequence, mtu) in (0..).zip([1500, 9000]) {
         let mut job = job(mtu);
-        job.security = Security::None;
+        job.security = PacketSecurity::None;
         for members in pairs(&job) {
             transfer(&members, sequence, 3_000_000);
         }

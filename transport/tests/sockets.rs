@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Checksum, Job, Security, Wire};
+use gradwire_protocol::job::{Checksum, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::machine::{Ecn, Machine, Payload};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::sender::Outgoing;
@@ -108,9 +108,9 @@ fn runs_arrive_whole_with_their_class_and_protection() {
     wires().into_iter().for_each(runs_arrive_whole);
 }
 
-fn runs_arrive_whole(wire: Wire) {
+fn runs_arrive_whole(wire: WireChoice) {
     let job = Job {
-        security: Security::None,
+        security: PacketSecurity::None,
         ..Job::default()
     };
     let mut endpoint = Endpoint::new(identity(0), &job, 1);

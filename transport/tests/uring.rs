@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::UdpSocket;
 
 use gradwire_protocol::endpoint::Event;
-use gradwire_protocol::job::Wire;
+use gradwire_protocol::job::WireChoice;
 use gradwire_protocol::units::{Rank, Share, Tag};
 use gradwire_transport::address::Address;
 use gradwire_transport::slot::Slot;
@@ -18,11 +18,11 @@ use gradwire_transport::wires::{Threads, Wires};
 use members::{LOOPBACK, Message, WAIT, job, open, pair_on, sockets_of, wires};
 
 fn is_allowed() -> bool {
-    wires().contains(&Wire::Uring)
+    wires().contains(&WireChoice::Uring)
 }
 
 fn ring(entropies: u8) -> Wires {
-    open(Wire::Uring, LOOPBACK, entropies).expect("the probe has found it possible")
+    open(WireChoice::Uring, LOOPBACK, entropies).expect("the probe has found it possible")
 }
 
 #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
@@ -48,7 +48,7 @@ fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
 
 #[test]
 fn the_probe_and_the_opening_agree() {
-    let opened = open(Wire::Uring, LOOPBACK, 3);
+    let opened = open(WireChoice::Uring, LOOPBACK, 3);
     match (uring::probe(), opened) {
         (Ok(features), Ok(wires)) => {
             assert!(features.kernel.contains('.'), "{features:?}");
@@ -65,7 +65,7 @@ fn the_probe_and_the_opening_agree() {
 
 #[test]
 fn wires_are_plain_sockets_unless_the_job_wants_io_uring() {
-    for wire in [Wire::Auto, Wire::Udp, Wire::SharedMemory] {
+    for wire in [WireChoice::Auto, WireChoice::Udp, WireChoice::SharedMemory] {
         let wires = open(wire, LOOPBACK, 1).expect("loopback has ports");
         assert_eq!((wires.name(), wires.threads()), ("udp", Threads::Any));
     }
@@ -138,7 +138,7 @@ fn ten_thousand_messages_arrive_whole_in_spite_of_faults() {
         return;
     }
     let mut job = job(1500);
-    job.transport.wire = Wire::Uring;
+    job.transport.wire = WireChoice::Uring;
     job.faults.drop = Share::new(0.002).expect("a share");
     job.faults.corrupt = Share::new(0.001).expect("a share");
     job.faults.reorder = Share::new(0.002).expect("a share");

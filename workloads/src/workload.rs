@@ -6,7 +6,7 @@
 use std::fmt;
 
 use gradwire_fabric::fitting::SendPattern;
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
 use crate::training::StepEnds;
@@ -174,7 +174,7 @@ pub struct Workload {
     /// Layers of the model that flows and tasks belong to; 0 when they are not known.
     pub layer_count: u16,
     /// The algorithm of its all-reduces; `None` leaves it to the job.
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<ReduceAlgorithm>,
     /// Where the steps of each training job in it begin and end.
     pub step_ends: Vec<StepEnds>,
     /// When a run of it is over.

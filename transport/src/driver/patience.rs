@@ -1,6 +1,6 @@
 //! When a driver without work sleeps, and by which clock it lets timeouts happen.
 
-use gradwire_protocol::job::Idle;
+use gradwire_protocol::job::IdleMode;
 use gradwire_protocol::units::{Instant, Span};
 
 /// Time without work before the thread sleeps, at least and at most. Spinning longer steals the
@@ -13,13 +13,13 @@ const FLOOD: Span = Span::from_millis(20);
 /// How long to spin: longer after work came while spinning, shorter after none did.
 #[derive(Debug)]
 pub(super) struct Patience {
-    idle: Idle,
+    idle: IdleMode,
     idle_since: Option<Instant>,
     span: Span,
 }
 
 impl Patience {
-    pub(super) fn new(idle: Idle) -> Self {
+    pub(super) fn new(idle: IdleMode) -> Self {
         Self {
             idle,
             idle_since: None,
@@ -37,9 +37,9 @@ impl Patience {
     /// Whether it is time to sleep.
     pub(super) fn is_over(&mut self, now: Instant, least: Span) -> bool {
         match self.idle {
-            Idle::Busy => false,
-            Idle::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span.max(least),
-            Idle::Block => true,
+            IdleMode::Busy => false,
+            IdleMode::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span.max(least),
+            IdleMode::Block => true,
         }
     }
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
-        let mut patience = Patience::new(Idle::Adaptive);
+        let mut patience = Patience::new(IdleMode::Adaptive);
         assert!(
             !patience.is_over(at(0), Span::ZERO)
                 && !patience.is_over(at(40), Span::ZERO)

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Checksum, Job, Wire};
+use gradwire_protocol::job::{Checksum, Job, WireChoice};
 use gradwire_protocol::machine::Machine;
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::segment::Segmentation;
@@ -39,7 +39,7 @@ fn identity(rank: u16) -> Identity {
 
 fn job() -> Job {
     let mut job = Job::default();
-    job.transport.wire = Wire::Rdma;
+    job.transport.wire = WireChoice::Rdma;
     job.transport.entropies = 2;
     job.transport.mtu = Mtu::Bytes(mtu_of(DATAGRAM));
     job.transport.spray_burst = 64;
@@ -330,7 +330,7 @@ unsafe extern "C" fn has_no_memory(
 }
 
 /// What a rank hears that asks for something else than there is.
-fn asked(change: impl FnOnce(&mut Transport), address: Ipv4Addr) -> String {
+fn asked(change: impl FnOnce(&mut TransportKeys), address: Ipv4Addr) -> String {
     let mut transport = job().transport;
     change(&mut transport);
     let by = (IpAddr::V4(address), Rank(0));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gradwire_protocol::budget::Account;
 use gradwire_protocol::endpoint::{Counters, Endpoint, Event, Identity};
-use gradwire_protocol::job::{Job, Mtu, Security, Transport, Wire};
+use gradwire_protocol::job::{Job, Mtu, PacketSecurity, TransportKeys, WireChoice};
 use gradwire_protocol::priority::Shape;
 use gradwire_protocol::receiver::Incoming;
 use gradwire_protocol::segment::Segmentation;
@@ -28,25 +28,25 @@ pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 /// The kinds of wire that every fact is tried on.
-pub(crate) fn wires() -> Vec<Wire> {
+pub(crate) fn wires() -> Vec<WireChoice> {
     match uring::probe() {
-        Ok(_) => vec![Wire::Udp, Wire::Uring],
+        Ok(_) => vec![WireChoice::Udp, WireChoice::Uring],
         Err(reason) => {
             eprintln!("skipped on io_uring: {reason}");
-            vec![Wire::Udp]
+            vec![WireChoice::Udp]
         }
     }
 }
 
 /// Wires of that kind on `address`.
-pub(crate) fn open(wire: Wire, address: IpAddr, entropies: u8) -> Result<Wires, OpenError> {
-    let transport = Transport {
+pub(crate) fn open(wire: WireChoice, address: IpAddr, entropies: u8) -> Result<Wires, OpenError> {
+    let transport = TransportKeys {
         wire,
         entropies,
-        ..Transport::default()
+        ..TransportKeys::default()
     };
     match wire {
-        Wire::Rdma => {
+        WireChoice::Rdma => {
             let device = rehearsal::open(&transport, Rank(0))?;
             Ok(Wires::Rdma(Box::new(device)))
         }
@@ -108,8 +108,8 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
             epoch: 0,
         };
         let seal = match job.security {
-            Security::Aead => Seal::aead(identity, &secrets()),
-            Security::None => Seal::none(identity, job.transport.checksum),
+            PacketSecurity::Aead => Seal::aead(identity, &secrets()),
+            PacketSecurity::None => Seal::none(identity, job.transport.checksum),
         };
         let machine = Endpoint::new(identity, job, u64::from(rank));
         let (tell, events) = channel();
@@ -142,7 +142,7 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
 /// takes no larger packets than most.
 pub(crate) fn pairs(job: &Job) -> impl Iterator<Item = [Member; 2]> {
     let fits = matches!(job.transport.mtu, Mtu::Bytes(..=4144));
-    let rdma = fits.then_some(Wire::Rdma);
+    let rdma = fits.then_some(WireChoice::Rdma);
     pairs_by(job, wires().into_iter().chain(rdma))
 }
 
@@ -151,7 +151,10 @@ pub(crate) fn pairs_of_sockets(job: &Job) -> impl Iterator<Item = [Member; 2]> {
     pairs_by(job, wires().into_iter())
 }
 
-fn pairs_by(job: &Job, wires: impl Iterator<Item = Wire>) -> impl Iterator<Item = [Member; 2]> {
+fn pairs_by(
+    job: &Job,
+    wires: impl Iterator<Item = WireChoice>,
+) -> impl Iterator<Item = [Member; 2]> {
     wires.map(|wire| {
         let mut job = job.clone();
         job.transport.wire = wire;
