@@ -1,4 +1,4 @@
-//! What a fabric carries: flows between hosts, programs that ranks run, and models that are trained.
+//! What a fabric carries: flows between hosts, programs that ranks run, models that are trained.
 //!
 //! Start here:
 //! - [`workload`]: the one form of it. It comes from a pattern ([`pattern`]), from flow sizes and a
