@@ -7,13 +7,13 @@ mod members;
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 
-use gradwire_protocol::endpoint::Event;
+use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::job::WireChoice;
-use gradwire_protocol::units::{Rank, Share, Tag};
+use gradwire_protocol::units::{MessageKey, Rank, Share};
 use gradwire_transport::address::Address;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::uring;
-use gradwire_transport::wires::{Threads, Wires};
+use gradwire_transport::wires::{WireThreads, Wires};
 
 use members::{LOOPBACK, Message, WAIT, job, open, pair_on, sockets_of, wires};
 
@@ -32,7 +32,7 @@ fn stranger() -> UdpSocket {
 
 /// The first bytes of everything that has arrived, in the order in which it is handed over.
 fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
-    let (mut slot, mut all) = (Slot::new(), Vec::new());
+    let (mut slot, mut all) = (PacketSlot::new(), Vec::new());
     loop {
         let readable = wires.readable().expect("sound sockets");
         if readable.is_empty() {
@@ -52,7 +52,10 @@ fn the_probe_and_the_opening_agree() {
     match (uring::probe(), opened) {
         (Ok(features), Ok(wires)) => {
             assert!(features.kernel.contains('.'), "{features:?}");
-            assert_eq!((wires.name(), wires.threads()), ("uring", Threads::First));
+            assert_eq!(
+                (wires.name(), wires.threads()),
+                ("uring", WireThreads::First)
+            );
         }
         (Err(reason), Err(error)) => {
             let (reason, error) = (reason.to_string(), error.to_string());
@@ -67,7 +70,7 @@ fn the_probe_and_the_opening_agree() {
 fn wires_are_plain_sockets_unless_the_job_wants_io_uring() {
     for wire in [WireChoice::Auto, WireChoice::Udp, WireChoice::SharedMemory] {
         let wires = open(wire, LOOPBACK, 1).expect("loopback has ports");
-        assert_eq!((wires.name(), wires.threads()), ("udp", Threads::Any));
+        assert_eq!((wires.name(), wires.threads()), ("udp", WireThreads::Any));
     }
 }
 
@@ -113,7 +116,7 @@ fn packets_without_bytes_and_of_the_largest_size_arrive() {
         return;
     }
     let (mut wires, from) = (ring(1), stranger());
-    let mut slot = Slot::new();
+    let mut slot = PacketSlot::new();
     for bytes in [0, 65_507, 1, 0, 9000] {
         let packet: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
         from.send_to(&packet, sockets_of(wires.addresses())[0])
@@ -147,20 +150,20 @@ fn ten_thousand_messages_arrive_whole_in_spite_of_faults() {
     let [left, right] = &members;
     for batch in 0..100 {
         let sequences = batch * 100..batch * 100 + 100;
-        let mut missing: BTreeSet<Tag> = BTreeSet::new();
+        let mut missing: BTreeSet<MessageKey> = BTreeSet::new();
         for message in sequences.map(|sequence| Message::whole(sequence, size(sequence))) {
-            missing.insert(message.tag);
+            missing.insert(message.key);
             right.expect(Rank(0), message);
             left.send(Rank(1), message);
         }
         while !missing.is_empty() {
             let event = right.events.recv_timeout(WAIT).expect("all arrive");
-            let Event::Received { tag, holes, .. } = event else {
+            let EndpointEvent::Received { key, holes, .. } = event else {
                 panic!("{event:?} at a receiver");
             };
             assert!(
-                missing.remove(&tag) && holes.is_none(),
-                "{tag:?}: {holes:?}"
+                missing.remove(&key) && holes.is_none(),
+                "{key:?}: {holes:?}"
             );
         }
     }

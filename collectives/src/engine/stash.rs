@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::receiver::Placement;
-use gradwire_protocol::units::{Rank, Tag};
+use gradwire_protocol::units::{MessageKey, Rank};
 
 /// The early segments of one message.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct EarlySegments {
     placements: Vec<Placement>,
     /// Their payloads, one behind the other; nothing where payloads are lengths.
     bytes: Vec<u8>,
 }
 
-impl Early {
+impl EarlySegments {
     /// The segments in the order of arrival.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&Placement, Payload<'_>)> {
         let mut at = 0;
@@ -34,16 +34,16 @@ impl Early {
 
 /// All early segments.
 #[derive(Debug, Default)]
-pub(crate) struct Stash {
-    messages: BTreeMap<(Rank, Tag), Early>,
+pub(crate) struct EarlyStash {
+    messages: BTreeMap<(Rank, MessageKey), EarlySegments>,
 }
 
-impl Stash {
+impl EarlyStash {
     /// Keeps a segment.
     pub(crate) fn keep(&mut self, placement: Placement, payload: Payload<'_>) {
         let early = self
             .messages
-            .entry((placement.from, placement.tag))
+            .entry((placement.from, placement.key))
             .or_default();
         early.placements.push(placement);
         early
@@ -52,11 +52,11 @@ impl Stash {
     }
 
     /// The early segments of a message that is posted now.
-    pub(crate) fn take(&mut self, from: Rank, tag: Tag) -> Option<Early> {
+    pub(crate) fn take(&mut self, from: Rank, key: MessageKey) -> Option<EarlySegments> {
         if self.messages.is_empty() {
             return None;
         }
-        self.messages.remove(&(from, tag))
+        self.messages.remove(&(from, key))
     }
 
     /// Forgets what a lost rank sent.

@@ -3,7 +3,8 @@
 //! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its
 //! limit, and serves in order of arrival, or, where the policy says so, the least urgency first
 //! (pFabric, Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the
-//! [`QosPolicy`], limits from the fabric's [`Buffer`]. What happens when is in [`crate::engine::region`].
+//! [`QosPolicy`], limits from the fabric's [`Buffer`]. What happens when is in
+//! [`crate::engine::region`].
 
 use gradwire_fabric::policy::{Order, QosPolicy};
 use gradwire_protocol::machine::Ecn;

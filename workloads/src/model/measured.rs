@@ -1,7 +1,7 @@
 //! Times that were measured: when each gradient was there, on a V100.
 //!
-//! The tables are files of `workloads/data/models`, each headed by its source and licence. Sizes come
-//! from the architecture; that the tables have the same ones is tested here.
+//! The tables are files of `workloads/data/models`, each headed by its source and licence. Sizes
+//! come from the architecture; that the tables have the same ones is tested here.
 
 use std::collections::BTreeMap;
 
