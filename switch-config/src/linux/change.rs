@@ -10,7 +10,7 @@ use super::export::WHAT;
 
 use super::render;
 use super::script::{self, HAD};
-use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, read_rate};
+use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, read_rate};
 use crate::dialect::Change;
 use crate::plan::{Plan, Port};
 use crate::reading::ReadError;
@@ -19,10 +19,10 @@ use crate::reading::ReadError;
 ///
 /// # Errors
 /// [`ReadError`] names a port that is not there, or that has what could not be put back.
-pub(super) fn change(plan: &Plan, running: &Switch) -> Result<Change, ReadError> {
+pub(super) fn change(plan: &Plan, running: &TcState) -> Result<Change, ReadError> {
     let mut forward = String::new();
     let mut inverse = String::new();
-    let mut wanted = Switch::default();
+    let mut wanted = TcState::default();
     script::run(&mut wanted, &render::script(plan));
     for (path, value) in &wanted.settings {
         let Some(now) = running.settings.get(path).filter(|now| *now != value) else {
@@ -70,12 +70,12 @@ fn refused(port: &Port, message: String) -> ReadError {
 }
 
 /// The commands that put a port back.
-fn back(port: &Port, found: &PortState) -> Result<String, ReadError> {
+fn back(port: &Port, found: &TcPort) -> Result<String, ReadError> {
     let name = render::quoted(&port.name);
     let mut text = format!("\ntc qdisc del dev {name} root 2>/dev/null || true\n");
     if let Some(root) = found.root() {
         let lines = commands(&name, found);
-        let mut again = Switch::default();
+        let mut again = TcState::default();
         script::run(&mut again, &lines);
         if !again
             .port(&port.name)
@@ -100,13 +100,13 @@ fn back(port: &Port, found: &PortState) -> Result<String, ReadError> {
 }
 
 /// What is there, as commands, as far as they can say it.
-fn commands(name: &str, port: &PortState) -> String {
+fn commands(name: &str, port: &TcPort) -> String {
     let mut lines = Vec::new();
     let mut qdiscs: Vec<&Qdisc> = port.qdiscs.values().collect();
     qdiscs.retain(|qdisc| !qdisc.is_default() && !qdisc.is_ingress());
     let depth = |parent: &str| usize::from(parent != ROOT);
     qdiscs.sort_by_key(|qdisc| (depth(&qdisc.parent), qdisc.kind != "prio"));
-    let mut classes: Vec<(&String, &Class)> = port.classes.iter().collect();
+    let mut classes: Vec<(&String, &HtbClass)> = port.classes.iter().collect();
     classes.sort_by_key(|(_, class)| depth(&class.parent));
     for qdisc in qdiscs {
         let place = match qdisc.parent.as_str() {
@@ -162,8 +162,8 @@ fn options(qdisc: &Qdisc) -> String {
     text
 }
 
-fn class_line(name: &str, number: &str, class: &Class) -> Option<String> {
-    let Class {
+fn class_line(name: &str, number: &str, class: &HtbClass) -> Option<String> {
+    let HtbClass {
         parent,
         turn,
         rate,
@@ -188,14 +188,14 @@ fn class_line(name: &str, number: &str, class: &Class) -> Option<String> {
     ))
 }
 
-fn filter_line(name: &str, filter: &Filter) -> Option<String> {
-    let Filter {
+fn filter_line(name: &str, filter: &TcFilter) -> Option<String> {
+    let TcFilter {
         pref,
         parent,
         protocol,
         act,
     } = filter;
-    let Act::Bits {
+    let FilterAct::Bits {
         at,
         mask,
         value,

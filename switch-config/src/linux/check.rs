@@ -1,9 +1,9 @@
 //! What the disciplines of a port say, platform apart.
 
-use super::form::{BANDS, Form};
-use super::object::Object;
+use super::form::{BANDS, LinuxForm};
+use super::object::ObjectFile;
 use super::render::ASSURED_BPS;
-use super::state::{Act, Class, Filter, PortState, Qdisc, Switch, read_rate};
+use super::state::{FilterAct, HtbClass, Qdisc, TcFilter, TcPort, TcState, read_rate};
 use crate::lint::{Finding, Rule};
 use crate::plan::{Plan, PlanQueue, Port};
 use crate::policy::DSCPS;
@@ -13,13 +13,13 @@ use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Servi
 const FASTEST: u64 = 1;
 
 /// Reads the ports of a plan.
-pub(super) fn reading(plan: &Plan, switch: &Switch, mut findings: Vec<Finding>) -> Reading {
+pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>) -> Reading {
     let mut reading = Reading::default();
     for port in &plan.site.ports {
         let Some(state) = switch.port(&port.name) else {
             continue;
         };
-        let check = Check {
+        let check = PortCheck {
             plan,
             port,
             state,
@@ -34,16 +34,16 @@ pub(super) fn reading(plan: &Plan, switch: &Switch, mut findings: Vec<Finding>) 
 }
 
 /// A port of the plan, and what is there.
-struct Check<'a> {
+struct PortCheck<'a> {
     plan: &'a Plan,
     port: &'a Port,
-    state: &'a PortState,
-    switch: &'a Switch,
+    state: &'a TcPort,
+    switch: &'a TcState,
 }
 
-impl Check<'_> {
-    fn form(&self) -> Form {
-        Form::of(self.plan)
+impl PortCheck<'_> {
+    fn form(&self) -> LinuxForm {
+        LinuxForm::of(self.plan)
     }
 
     fn add(&self, findings: &mut Vec<Finding>, rule: Rule, text: String) {
@@ -55,8 +55,8 @@ impl Check<'_> {
         let root = self.state.root()?;
         let at = self.form().queues_at();
         let wanted = match self.form() {
-            Form::Bpf => "htb",
-            Form::Switch | Form::Lab | Form::Host => "prio",
+            LinuxForm::Bpf => "htb",
+            LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Host => "prio",
         };
         let Some(queues) = self
             .state
@@ -78,7 +78,7 @@ impl Check<'_> {
                 .queues
                 .insert(queue.number, self.queue(queue, queues, findings));
         }
-        if self.form() == Form::Bpf {
+        if self.form() == LinuxForm::Bpf {
             self.program(findings);
         }
         Some(found)
@@ -122,12 +122,12 @@ impl Check<'_> {
 
     /// The class to which the first filter leads that matches the first word of a header.
     fn class_of(&self, protocol: &str, word: u32) -> Option<&str> {
-        let of_dscp = |filter: &&Filter| {
+        let of_dscp = |filter: &&TcFilter| {
             filter.protocol == protocol && filter.parent == self.form().queues_at()
         };
         let mut filters = self.state.filters.iter().filter(of_dscp);
         filters.find_map(|filter| match &filter.act {
-            Act::Bits {
+            FilterAct::Bits {
                 at: 0,
                 mask,
                 value,
@@ -169,7 +169,7 @@ impl Check<'_> {
 
     /// How HTB serves a class.
     fn turn(&self, class: &str, findings: &mut Vec<Finding>) -> Service {
-        let Some(Class {
+        let Some(HtbClass {
             parent,
             turn,
             rate,
@@ -202,10 +202,10 @@ impl Check<'_> {
         class: &str,
         findings: &mut Vec<Finding>,
     ) -> Option<Marking> {
-        if self.form() == Form::Bpf {
+        if self.form() == LinuxForm::Bpf {
             let profile = self.plan.profile(queue, self.port)?;
             let there = self.state.filters.iter();
-            let there = there.filter(|filter| matches!(filter.act, Act::Program { .. }));
+            let there = there.filter(|filter| matches!(filter.act, FilterAct::Program { .. }));
             return (there.count() > 0).then_some(Marking {
                 low: profile.threshold.low_bytes(),
                 high: profile.threshold.high_bytes(),
@@ -250,11 +250,11 @@ impl Check<'_> {
 
     /// The program that marks and drops must be the plan's, whole, and come first.
     fn program(&self, findings: &mut Vec<Finding>) {
-        let wanted = Object::of_port(self.plan, self.port).name;
+        let wanted = ObjectFile::of_port(self.plan, self.port).name;
         let filters = &self.state.filters;
         let first = filters.first();
         for filter in filters {
-            let Act::Program { object, direct } = &filter.act else {
+            let FilterAct::Program { object, direct } = &filter.act else {
                 continue;
             };
             let mut add = |rule, text: String| self.add(findings, rule, text);

@@ -8,10 +8,10 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::form::Form;
+use super::form::LinuxForm;
 use super::object::STATE_PATH;
 use super::render::{HASHING, quoted};
-use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, read_size};
+use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, read_size};
 use crate::plan::Plan;
 use crate::reading::ReadError;
 
@@ -22,7 +22,7 @@ pub(super) const WHAT: &str = "export of tc";
 
 /// Whether counters are exported, too.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Counters {
+pub(super) enum ExportCounters {
     /// Configuration only.
     Without,
     /// Both.
@@ -30,7 +30,7 @@ pub(super) enum Counters {
 }
 
 /// The command that exports what the plan is about, to be typed on the switch.
-pub(super) fn command(plan: &Plan, counters: Counters) -> String {
+pub(super) fn command(plan: &Plan, counters: ExportCounters) -> String {
     let ports: Vec<String> = plan
         .site
         .ports
@@ -38,12 +38,12 @@ pub(super) fn command(plan: &Plan, counters: Counters) -> String {
         .map(|port| quoted(&port.name))
         .collect();
     let statistics = match counters {
-        Counters::Without => "",
-        Counters::With => "-s ",
+        ExportCounters::Without => "",
+        ExportCounters::With => "-s ",
     };
-    let more = match (Form::of(plan), counters) {
-        (Form::Lab, _) => format!(" tc -j filter show dev \"$p\" parent {ASKED};"),
-        (Form::Bpf, Counters::With) => {
+    let more = match (LinuxForm::of(plan), counters) {
+        (LinuxForm::Lab, _) => format!(" tc -j filter show dev \"$p\" parent {ASKED};"),
+        (LinuxForm::Bpf, ExportCounters::With) => {
             format!(" cat \"${{BPFFS:-/sys/fs/bpf}}/gradwire/$p/{STATE_PATH}\";")
         }
         _ => String::new(),
@@ -61,9 +61,9 @@ pub(super) fn command(plan: &Plan, counters: Counters) -> String {
 ///
 /// # Errors
 /// [`ReadError`] names the line that tc does not write.
-pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
-    let mut switch = Switch::default();
-    let mut current: Option<PortState> = None;
+pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
+    let mut switch = TcState::default();
+    let mut current: Option<TcPort> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |message: &str| ReadError {
             what: WHAT,
@@ -73,9 +73,9 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
         if let Some(name) = line.strip_prefix("port ") {
             finish(&mut switch, current.take())
                 .map_err(|name| wrong(&format!("port {name} is there twice")))?;
-            current = Some(PortState {
+            current = Some(TcPort {
                 name: name.trim().to_owned(),
-                ..PortState::default()
+                ..TcPort::default()
             });
         } else if let Some((path, value)) = setting(line) {
             switch.settings.insert(path.to_owned(), value.to_owned());
@@ -114,7 +114,7 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
 
 /// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be
 /// read from it alone.
-fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
+fn add_of_devices(switch: &mut TcState, line: &str) -> bool {
     let Ok(objects) = serde_json::from_str::<Vec<Map<String, Value>>>(line) else {
         return false;
     };
@@ -127,7 +127,7 @@ fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
     true
 }
 
-fn finish(switch: &mut Switch, port: Option<PortState>) -> Result<(), String> {
+fn finish(switch: &mut TcState, port: Option<TcPort>) -> Result<(), String> {
     let Some(port) = port else {
         return Ok(());
     };
@@ -146,7 +146,7 @@ fn setting(line: &str) -> Option<(&str, &str)> {
     path.starts_with("/proc/sys/").then(|| (path, value.trim()))
 }
 
-fn add_line(port: &mut PortState, line: &str) -> Result<(), String> {
+fn add_line(port: &mut TcPort, line: &str) -> Result<(), String> {
     let start = line.trim_start();
     let is_detail = start.len() < line.len() || start.is_empty();
     if is_detail || line.starts_with('#') || line.starts_with("port ") {
@@ -180,7 +180,7 @@ fn numbers_of(text: &str) -> Result<Vec<u64>, String> {
     numbers.map_err(|_| "the program's numbers are not numbers".to_owned())
 }
 
-fn add_objects(port: &mut PortState, line: &str) -> Result<(), String> {
+fn add_objects(port: &mut TcPort, line: &str) -> Result<(), String> {
     let values = serde_json::Deserializer::from_str(line).into_iter::<Vec<Map<String, Value>>>();
     for objects in values {
         let objects = objects.map_err(|error| format!("is no list of JSON objects: {error}"))?;
@@ -198,7 +198,7 @@ fn text_of<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     object.get(name).and_then(Value::as_str)
 }
 
-fn add_qdisc(port: &mut PortState, object: &Map<String, Value>) -> Result<(), String> {
+fn add_qdisc(port: &mut TcPort, object: &Map<String, Value>) -> Result<(), String> {
     let (Some(kind), Some(handle)) = (text_of(object, "kind"), text_of(object, "handle")) else {
         return Err("a queueing discipline has no kind or no handle".to_owned());
     };
@@ -237,7 +237,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// A filter; `None` for the lines that only head others.
-fn filter(object: &Map<String, Value>) -> Option<Filter> {
+fn filter(object: &Map<String, Value>) -> Option<TcFilter> {
     let options = object.get("options")?.as_object()?;
     if options.contains_key("ht_divisor") {
         return None;
@@ -248,7 +248,7 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
     };
     let bits = || {
         let found = options.get("match")?;
-        Some(Act::Bits {
+        Some(FilterAct::Bits {
             at: found.get("off")?.as_i64()?,
             mask: number(found, "mask")?,
             value: number(found, "value")?,
@@ -257,7 +257,7 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
     };
     let program = || {
         let object = text_of(options, "bpf_name")?.split(':').next()?;
-        Some(Act::Program {
+        Some(FilterAct::Program {
             object: object.to_owned(),
             direct: options.get("direct-action") == Some(&Value::Bool(true)),
         })
@@ -268,16 +268,18 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
         "bpf" => program(),
         _ => None,
     };
-    Some(Filter {
+    Some(TcFilter {
         pref: object.get("pref")?.as_u64()? as u32,
         parent: text_of(object, "parent").unwrap_or(ASKED).to_owned(),
         protocol: text_of(object, "protocol").unwrap_or_default().to_owned(),
-        act: act.unwrap_or_else(|| Act::Other(format!("{kind} {}", Value::from(options.clone())))),
+        act: act.unwrap_or_else(|| {
+            FilterAct::Other(format!("{kind} {}", Value::from(options.clone())))
+        }),
     })
 }
 
 /// `htb 1:11 parent 1:1 leaf 11: prio 0 rate 8Kbit ceil 10Gbit burst 1600b cburst 1600b`.
-fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
+fn add_class(port: &mut TcPort, text: &str) -> Result<(), String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (Some(kind), Some(number)) = (words.first(), words.get(1)) else {
         return Err("a class has no number".to_owned());
@@ -289,7 +291,7 @@ fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
         let at = words.iter().position(|word| *word == name)?;
         words.get(at + 1).map(|word| (*word).to_owned())
     };
-    let class = Class {
+    let class = HtbClass {
         parent: after("parent").unwrap_or_else(|| ROOT.to_owned()),
         turn: after("prio")
             .and_then(|turn| turn.parse().ok())
@@ -306,7 +308,7 @@ fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
 }
 
 /// Writes an export: ports that commands have changed as tc would show them, others as they were.
-pub(super) fn write(switch: &Switch) -> String {
+pub(super) fn write(switch: &TcState) -> String {
     let mut text = String::new();
     for port in &switch.ports {
         match port.text.is_empty() {
@@ -320,11 +322,11 @@ pub(super) fn write(switch: &Switch) -> String {
     text
 }
 
-fn port_text(port: &PortState) -> String {
+fn port_text(port: &TcPort) -> String {
     let qdiscs: Vec<Value> = port.qdiscs.values().map(qdisc_object).collect();
     let mut text = format!("port {}\n{}\n", port.name, json!(qdiscs));
     for (number, class) in &port.classes {
-        let Class {
+        let HtbClass {
             parent,
             turn,
             rate,
@@ -377,15 +379,15 @@ fn qdisc_object(qdisc: &Qdisc) -> Value {
     }
 }
 
-fn filter_object(filter: &Filter) -> Value {
-    let Filter {
+fn filter_object(filter: &TcFilter) -> Value {
+    let TcFilter {
         pref,
         parent,
         protocol,
         act,
     } = filter;
     let (kind, options) = match act {
-        Act::Bits {
+        FilterAct::Bits {
             at,
             mask,
             value,
@@ -397,11 +399,11 @@ fn filter_object(filter: &Filter) -> Value {
                 json!({"flowid": class, "match": {"value": value, "mask": mask, "off": at}}),
             )
         }
-        Act::Program { object, direct } => {
+        FilterAct::Program { object, direct } => {
             let name = format!("{object}:[classifier]");
             ("bpf", json!({"bpf_name": name, "direct-action": direct}))
         }
-        Act::Other(text) => ("", json!({"what": text})),
+        FilterAct::Other(text) => ("", json!({"what": text})),
     };
     json!({"parent": parent, "protocol": protocol, "pref": pref, "kind": kind, "options": options})
 }

@@ -1,6 +1,6 @@
 //! The ways in which Linux does what a plan says: which queueing disciplines stand where.
 //!
-//! Class and handle numbers are hexadecimal, as in tc. The queue that a plan numbers `n` is always
+//! HtbClass and handle numbers are hexadecimal, as in tc. The queue that a plan numbers `n` is always
 //! band or class `8 - n`, counted from the first to be served.
 
 use crate::plan::{Plan, PlanQueue};
@@ -10,7 +10,7 @@ pub(super) const BANDS: u8 = 8;
 
 /// Which queueing disciplines are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Form {
+pub(super) enum LinuxForm {
     /// `prio` at the root, `red` in data queues: ports that have a rate.
     Switch,
     /// The same below HTB, which makes the rate.
@@ -21,7 +21,7 @@ pub(super) enum Form {
     Host,
 }
 
-impl Form {
+impl LinuxForm {
     /// The form of a version of the target `linux`; all versions are known here.
     pub(super) fn of_version(version: &str) -> Self {
         match version {

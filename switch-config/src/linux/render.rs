@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::form::{BANDS, Form};
-use super::object::{Object, STATE_PATH};
+use super::form::{BANDS, LinuxForm};
+use super::object::{ObjectFile, STATE_PATH};
 use crate::plan::{NoteKind, Plan, PlanQueue, Port, Profile};
 use gradwire_protocol::units::Rate;
 
@@ -24,9 +24,9 @@ pub(super) const ASSURED_BPS: u64 = 8000;
 
 /// The whole script.
 pub(super) fn script(plan: &Plan) -> String {
-    let form = Form::of(plan);
+    let form = LinuxForm::of(plan);
     let mut text = header(plan);
-    if form != Form::Host {
+    if form != LinuxForm::Host {
         text.push_str("\n# Equal paths are chosen by addresses and UDP ports.\n");
         for path in HASHING {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
@@ -77,7 +77,7 @@ fn described(queue: &PlanQueue) -> String {
 
 /// Where programs are pinned, and one object file for each that these ports need.
 pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
-    if Form::of(plan) != Form::Bpf || ports.is_empty() {
+    if LinuxForm::of(plan) != LinuxForm::Bpf || ports.is_empty() {
         return String::new();
     }
     let mut text = format!(
@@ -88,8 +88,8 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
          objects=$(mktemp -d)\n\
          trap 'rm -r \"$objects\"' EXIT\n"
     );
-    let objects = ports.iter().map(|port| Object::of_port(plan, port));
-    let objects: BTreeMap<String, Object> = objects
+    let objects = ports.iter().map(|port| ObjectFile::of_port(plan, port));
+    let objects: BTreeMap<String, ObjectFile> = objects
         .map(|object| (object.name.clone(), object))
         .collect();
     for (name, object) in objects {
@@ -106,7 +106,7 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
 fn program(plan: &Plan, port: &Port) -> [String; 3] {
     let name = quoted(&port.name);
     let folder = format!("\"$BPFFS\"/gradwire/{name}");
-    let object = Object::of_port(plan, port).name;
+    let object = ObjectFile::of_port(plan, port).name;
     [
         format!("mkdir -p {folder}"),
         format!("rm -f {folder}/{STATE_PATH}"),
@@ -119,18 +119,18 @@ fn program(plan: &Plan, port: &Port) -> [String; 3] {
 
 /// The commands for one port, in order, of a port that has the kernel's default discipline.
 fn lines(plan: &Plan, port: &Port) -> Vec<String> {
-    let form = Form::of(plan);
+    let form = LinuxForm::of(plan);
     let name = quoted(&port.name);
     let mut lines: Vec<String> = roots(plan)
         .into_iter()
         .map(|rest| format!("tc qdisc add dev {name} {rest}"))
         .collect();
-    if matches!(form, Form::Lab | Form::Bpf) {
+    if matches!(form, LinuxForm::Lab | LinuxForm::Bpf) {
         let class = link_class(port.rate);
         lines.insert(1, format!("tc class add dev {name} {class}"));
     }
     for queue in &plan.queues {
-        if form == Form::Bpf {
+        if form == LinuxForm::Bpf {
             let class = form.class(queue.number);
             let rest = queue_class(queue, port.rate);
             lines.push(format!(
@@ -140,11 +140,11 @@ fn lines(plan: &Plan, port: &Port) -> Vec<String> {
         lines.push(format!(
             "tc qdisc add dev {name} parent {} handle {} {}",
             form.class(queue.number),
-            Form::leaf(queue),
+            LinuxForm::leaf(queue),
             leaf(plan, queue, port)
         ));
     }
-    if form == Form::Bpf {
+    if form == LinuxForm::Bpf {
         lines.extend(program(plan, port));
     }
     let filters = filters(plan);
@@ -159,15 +159,15 @@ fn roots(plan: &Plan) -> Vec<String> {
         "prio bands {BANDS} priomap{}",
         format!(" {last}").repeat(16)
     );
-    match Form::of(plan) {
-        Form::Switch | Form::Host => vec![format!("root handle 1: {bands}")],
-        Form::Lab => vec![
+    match LinuxForm::of(plan) {
+        LinuxForm::Switch | LinuxForm::Host => vec![format!("root handle 1: {bands}")],
+        LinuxForm::Lab => vec![
             "root handle 1: htb default 1".to_owned(),
             format!("parent 1:1 handle 2: {bands}"),
         ],
-        Form::Bpf => {
+        LinuxForm::Bpf => {
             let last = plan.queues.last().map_or(0, |queue| queue.number);
-            let class = Form::Bpf.class(last);
+            let class = LinuxForm::Bpf.class(last);
             vec![format!("root handle 1: htb default {}", &class[2..])]
         }
     }
@@ -195,9 +195,9 @@ fn queue_class(queue: &PlanQueue, rate: Rate) -> String {
 
 fn leaf(plan: &Plan, queue: &PlanQueue, port: &Port) -> String {
     let limit = plan.site.buffer.port_bytes().get().min(u64::from(u32::MAX));
-    match (Form::of(plan), plan.profile(queue, port)) {
-        (Form::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
-        (Form::Switch | Form::Lab, Some(profile)) => red(profile, limit),
+    match (LinuxForm::of(plan), plan.profile(queue, port)) {
+        (LinuxForm::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
+        (LinuxForm::Switch | LinuxForm::Lab, Some(profile)) => red(profile, limit),
         _ => format!("bfifo limit {limit}"),
     }
 }
@@ -218,7 +218,7 @@ fn red(profile: &Profile, limit: u64) -> String {
 
 /// Which packets go to which queue: all but the parent's device, `1: protocol ip …`.
 fn filters(plan: &Plan) -> impl Iterator<Item = String> {
-    let form = Form::of(plan);
+    let form = LinuxForm::of(plan);
     let at = form.queues_at();
     let first = plan.queues.first().map_or(0, |queue| queue.number);
     let first = form.class(first);

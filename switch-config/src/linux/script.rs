@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::export::shortened;
 use super::object;
-use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, shown_rate};
+use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, shown_rate};
 use crate::lint::{Finding, Rule};
 
 /// A mistake in one command, without its place.
@@ -20,14 +20,14 @@ type Mistake = (Rule, String);
 pub(super) const HAD: &str = "#| ";
 
 /// Runs a script on what is there.
-pub(super) fn run(switch: &mut Switch, script: &str) -> Vec<Finding> {
+pub(super) fn run(switch: &mut TcState, script: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut last: Option<String> = None;
     let mut lines = (1..).zip(script.lines());
     while let Some((number, line)) = lines.next() {
         if let Some(had) = line.strip_prefix(HAD) {
             if let Some(name) = &last {
-                let port: &mut PortState = switch.port_mut(name);
+                let port: &mut TcPort = switch.port_mut(name);
                 port.text.push_str(had);
                 port.text.push('\n');
             }
@@ -59,7 +59,7 @@ fn object_name(line: &str) -> Option<&str> {
 const OTHERS: [&str; 7] = ["set ", ": ", "grep ", "objects=", "trap ", "mkdir ", "rm "];
 
 /// Runs a line; returns the port that it is about.
-fn run_line(switch: &mut Switch, line: &str) -> Result<Option<String>, Mistake> {
+fn run_line(switch: &mut TcState, line: &str) -> Result<Option<String>, Mistake> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') || OTHERS.iter().any(|one| line.starts_with(one)) {
         return Ok(None);
@@ -97,7 +97,7 @@ fn run_line(switch: &mut Switch, line: &str) -> Result<Option<String>, Mistake> 
         ("filter", "add" | "replace") => {
             let filter = filter(rest)?;
             check_filter(port, &filter)?;
-            if let Act::Program { object, .. } = &filter.act
+            if let FilterAct::Program { object, .. } = &filter.act
                 && !objects.contains_key(object)
             {
                 let text = format!("{object} is not in the script");
@@ -163,7 +163,7 @@ fn placed<'a>(words: &'a [&'a str]) -> Result<(String, String, &'a [&'a str]), M
     }
 }
 
-fn add_qdisc(port: &mut PortState, words: &[&str]) -> Result<(), Mistake> {
+fn add_qdisc(port: &mut TcPort, words: &[&str]) -> Result<(), Mistake> {
     let (parent, handle, rest) = placed(words)?;
     let Some((kind, rest)) = rest.split_first() else {
         return Err(schema("the kind of a queueing discipline is missing"));
@@ -203,7 +203,7 @@ fn add_qdisc(port: &mut PortState, words: &[&str]) -> Result<(), Mistake> {
 }
 
 /// A class that something is put below, or that packets are sent to, must be there.
-fn check_class(port: &PortState, class: &str) -> Result<(), Mistake> {
+fn check_class(port: &TcPort, class: &str) -> Result<(), Mistake> {
     let (handle, number) = class.split_once(':').unwrap_or((class, ""));
     let handle = format!("{handle}:");
     let Some(above) = port.qdiscs.get(&handle) else {
@@ -340,7 +340,7 @@ fn average(low: f64, burst: f64, packet: f64) -> Option<u32> {
 }
 
 /// `parent 1:1 classid 1:11 htb prio 0 … rate 8000bit ceil 10000000000bit …`.
-fn add_class(port: &mut PortState, words: &[&str]) -> Result<(), Mistake> {
+fn add_class(port: &mut TcPort, words: &[&str]) -> Result<(), Mistake> {
     let ["parent", parent, "classid", class, "htb", rest @ ..] = words else {
         return Err(schema("a class is `parent P classid C htb …`"));
     };
@@ -371,7 +371,7 @@ fn add_class(port: &mut PortState, words: &[&str]) -> Result<(), Mistake> {
     if turn > 7 {
         return Err(schema(&format!("htb prio {turn}: allowed are 0 to 7")));
     }
-    let made = Class {
+    let made = HtbClass {
         parent,
         turn: turn as u8,
         rate: shown_rate(rate),
@@ -385,7 +385,7 @@ fn add_class(port: &mut PortState, words: &[&str]) -> Result<(), Mistake> {
 }
 
 /// `parent 1: protocol ip pref 20 u32 match ip dsfield 0xb8 0xfc flowid 1:1`.
-fn filter(words: &[&str]) -> Result<Filter, Mistake> {
+fn filter(words: &[&str]) -> Result<TcFilter, Mistake> {
     let [
         "parent",
         parent,
@@ -406,7 +406,7 @@ fn filter(words: &[&str]) -> Result<Filter, Mistake> {
         "bpf" => program(rest)?,
         other => return Err(schema(&format!("filter {other} is none of ours"))),
     };
-    Ok(Filter {
+    Ok(TcFilter {
         pref: pref
             .parse()
             .map_err(|_| schema(&format!("pref `{pref}`: write a number")))?,
@@ -416,7 +416,7 @@ fn filter(words: &[&str]) -> Result<Filter, Mistake> {
     })
 }
 
-fn bits(words: &[&str]) -> Result<Act, Mistake> {
+fn bits(words: &[&str]) -> Result<FilterAct, Mistake> {
     let (mut at, mut mask, mut value, mut class) = (0, 0, 0, None);
     let mut rest = words;
     while !rest.is_empty() {
@@ -441,7 +441,7 @@ fn bits(words: &[&str]) -> Result<Act, Mistake> {
         rest = more;
     }
     let class = class.ok_or_else(|| schema("a filter needs `flowid CLASS`"))?;
-    Ok(Act::Bits {
+    Ok(FilterAct::Bits {
         at,
         mask,
         value,
@@ -459,11 +459,11 @@ fn number(text: &str) -> Result<u32, Mistake> {
         .ok_or_else(|| schema(&format!("`{text}`: write a number from 0 to 0xff")))
 }
 
-fn program(words: &[&str]) -> Result<Act, Mistake> {
+fn program(words: &[&str]) -> Result<FilterAct, Mistake> {
     let at = words.iter().position(|word| *word == "object-file");
     let path = at.and_then(|at| words.get(at + 1));
     let object = path.and_then(|path| path.rsplit('/').next());
-    Ok(Act::Program {
+    Ok(FilterAct::Program {
         object: object
             .ok_or_else(|| schema("bpf needs `object-file FILE`"))?
             .to_owned(),
@@ -473,14 +473,14 @@ fn program(words: &[&str]) -> Result<Act, Mistake> {
     })
 }
 
-fn check_filter(port: &PortState, filter: &Filter) -> Result<(), Mistake> {
+fn check_filter(port: &TcPort, filter: &TcFilter) -> Result<(), Mistake> {
     if !port.qdiscs.contains_key(&filter.parent) {
         return Err((
             Rule::Dangling,
             format!("a filter stands at {}, which is not there", filter.parent),
         ));
     }
-    if let Act::Bits { class, .. } = &filter.act {
+    if let FilterAct::Bits { class, .. } = &filter.act {
         check_class(port, class)?;
     }
     match port.filters.contains(filter) {

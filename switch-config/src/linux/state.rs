@@ -7,26 +7,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// All that was read, in order of ports.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Switch {
+pub(super) struct TcState {
     /// Ports, in the order in which they stand.
-    pub(super) ports: Vec<PortState>,
+    pub(super) ports: Vec<TcPort>,
     /// Settings of the kernel, by path.
     pub(super) settings: BTreeMap<String, String>,
     /// Objects whose bytes are not those that their name says, or that are not there.
     pub(super) objects: BTreeMap<String, bool>,
 }
 
-impl Switch {
+impl TcState {
     /// The port of a name.
-    pub(super) fn port(&self, name: &str) -> Option<&PortState> {
+    pub(super) fn port(&self, name: &str) -> Option<&TcPort> {
         self.ports.iter().find(|port| port.name == name)
     }
 
     /// The same, to be changed; made where there is none.
-    pub(super) fn port_mut(&mut self, name: &str) -> &mut PortState {
+    pub(super) fn port_mut(&mut self, name: &str) -> &mut TcPort {
         let at = self.ports.iter().position(|port| port.name == name);
         let at = at.unwrap_or_else(|| {
-            self.ports.push(PortState::new(name));
+            self.ports.push(TcPort::new(name));
             self.ports.len() - 1
         });
         &mut self.ports[at]
@@ -35,22 +35,22 @@ impl Switch {
 
 /// One port.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct PortState {
+pub(super) struct TcPort {
     /// Its name.
     pub(super) name: String,
     /// Queueing disciplines, by handle where they have one, else by parent.
     pub(super) qdiscs: BTreeMap<String, Qdisc>,
     /// Classes of HTB, by their number.
-    pub(super) classes: BTreeMap<String, Class>,
+    pub(super) classes: BTreeMap<String, HtbClass>,
     /// Filters of the root and of `prio` below it.
-    pub(super) filters: BTreeSet<Filter>,
+    pub(super) filters: BTreeSet<TcFilter>,
     /// What the program has counted.
     pub(super) numbers: Vec<u64>,
     /// The text of an export that says this; empty where commands have changed it.
     pub(super) text: String,
 }
 
-impl PortState {
+impl TcPort {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl PortState {
             ours.map(|(handle, qdisc)| (handle.clone(), qdisc.configured()))
                 .collect()
         };
-        let classes = |port: &Self| -> Vec<(String, Class)> {
+        let classes = |port: &Self| -> Vec<(String, HtbClass)> {
             let classes = port.classes.iter();
             let classes = classes.map(|(number, class)| (number.clone(), class.configured()));
             classes.collect()
@@ -170,7 +170,7 @@ impl Qdisc {
 
 /// A class of HTB.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Class {
+pub(super) struct HtbClass {
     /// The class above it, or [`ROOT`].
     pub(super) parent: String,
     /// When it is served: 0 first.
@@ -183,7 +183,7 @@ pub(super) struct Class {
     pub(super) bursts: [u64; 2],
 }
 
-impl Class {
+impl HtbClass {
     /// Without what the kernel rounds.
     fn configured(&self) -> Self {
         Self {
@@ -195,7 +195,7 @@ impl Class {
 
 /// A filter: which packets go where.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Filter {
+pub(super) struct TcFilter {
     /// The lower, the earlier.
     pub(super) pref: u32,
     /// The discipline at which it stands.
@@ -203,12 +203,12 @@ pub(super) struct Filter {
     /// `ip`, `ipv6`, `arp`, `all`.
     pub(super) protocol: String,
     /// What it does.
-    pub(super) act: Act,
+    pub(super) act: FilterAct,
 }
 
 /// What a filter does.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Act {
+pub(super) enum FilterAct {
     /// Packets with these bits at this offset of the network header go to a class.
     Bits {
         /// Offset in bytes, a multiple of four.
