@@ -1,10 +1,14 @@
-//! Linux: queueing disciplines, by the program `tc` of iproute2.
+//! Linux: queueing disciplines, which the program `tc` of iproute2 configures.
 //!
-//! Start here: `form` says which disciplines stand where, `limits` what Linux can do,
-//! `render` writes a plan as a shell script. `script` and `export` read scripts and what tc
-//! shows into `state`, which `check` compares with a plan, `change` changes and `counts`
-//! counts. `program` is what marks and drops where the kernel has no `red`; `object` is the
-//! file that tc loads it from.
+//! Start here.
+//!
+//! - `form` names the disciplines and where each stands; `limits` states what Linux can do.
+//! - `render` writes a plan as a shell script.
+//! - `script` reads such scripts, and `export` reads the output of tc, both into `state`.
+//! - `check` compares a state with a plan, `change` leads from one to the other and back, `counts`
+//!   reads its counters.
+//! - `program` is the eBPF program that marks and drops where the kernel has no `red`. `assembler`
+//!   encodes it; `object` and `btf` make the file from which tc loads it.
 
 mod assembler;
 mod btf;
@@ -35,7 +39,7 @@ use crate::reading::{ReadError, Reading};
 #[derive(Debug)]
 pub struct Linux;
 
-/// A script on ports of which nothing else is known, or an export.
+/// Reads a script, as run on fresh ports, or an export.
 fn understood(text: &str) -> Result<(TcState, Vec<Finding>), ReadError> {
     if !text.lines().any(|line| line.contains("tc qdisc ")) {
         return Ok((export::read(text)?, Vec::new()));

@@ -1,4 +1,4 @@
-//! What the disciplines of a port say, platform apart.
+//! Reads the disciplines of a port into terms that all platforms share.
 
 use super::form::{BANDS, LinuxForm};
 use super::object::ObjectFile;
@@ -9,7 +9,7 @@ use crate::plan::{Plan, PlanQueue, Port};
 use crate::policy::DSCPS;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 
-/// The fastest average that tc makes: W = 1/2.
+/// The exponent of the fastest average that tc configures: W = 1/2.
 const FASTEST: u64 = 1;
 
 /// Reads the ports of a plan.
@@ -33,7 +33,7 @@ pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>)
     reading
 }
 
-/// A port of the plan, and what is there.
+/// A port of the plan, and its state on the switch.
 struct PortCheck<'a> {
     plan: &'a Plan,
     port: &'a Port,
@@ -50,7 +50,7 @@ impl PortCheck<'_> {
         findings.push(Finding::new(rule, &self.port.name, text));
     }
 
-    /// The port; `None` where only the kernel's own discipline is there.
+    /// Reads the port. `None` if only the kernel's own discipline is there.
     fn port(&self, findings: &mut Vec<Finding>) -> Option<PortReading> {
         let root = self.state.root()?;
         let at = self.form().queues_at();
@@ -84,7 +84,7 @@ impl PortCheck<'_> {
         Some(found)
     }
 
-    /// The queue of a class; `None`, and a finding, where it is none of the form's.
+    /// The queue of a class; `None` if the form has no such class.
     fn queue_of_class(&self, class: &str) -> Option<u8> {
         (0..BANDS).find(|queue| self.form().class(*queue) == class)
     }
@@ -120,7 +120,8 @@ impl PortCheck<'_> {
         }
     }
 
-    /// The class to which the first filter leads that matches the first word of a header.
+    /// The class to which packets go, given the first four bytes of their network header: the first
+    /// matching filter decides.
     fn class_of(&self, protocol: &str, word: u32) -> Option<&str> {
         let of_dscp = |filter: &&TcFilter| {
             filter.protocol == protocol && filter.parent == self.form().queues_at()
@@ -167,7 +168,7 @@ impl PortCheck<'_> {
         }
     }
 
-    /// How HTB serves a class.
+    /// When HTB serves a class, compared with the others.
     fn turn(&self, class: &str, findings: &mut Vec<Finding>) -> Service {
         let Some(HtbClass {
             parent,
@@ -248,7 +249,7 @@ impl PortCheck<'_> {
         })
     }
 
-    /// The program that marks and drops must be the plan's, whole, and come first.
+    /// The program that marks and drops must be the plan's, complete, and see every packet first.
     fn program(&self, findings: &mut Vec<Finding>) {
         let wanted = ObjectFile::of_port(self.plan, self.port).name;
         let filters = &self.state.filters;

@@ -1,4 +1,4 @@
-//! ExportCounters of an export: what each queue sent, marked and dropped.
+//! Counters of an export: how many packets each queue sent, marked and dropped.
 
 use super::form::{BANDS, LinuxForm};
 use super::program::{EARLY_AT, MARKED_AT};
@@ -6,7 +6,7 @@ use super::state::{Qdisc, TcPort, TcState};
 use crate::counters::QueueCount;
 use crate::plan::{Plan, PlanQueue};
 
-/// The counters of the plan's ports; a queue of which nothing is said is left out.
+/// The counters of the plan's ports. A queue without counters in the export is left out.
 pub(super) fn counts(plan: &Plan, switch: &TcState) -> Vec<QueueCount> {
     let mut counts = Vec::new();
     for port in &plan.site.ports {
@@ -41,7 +41,8 @@ fn count(plan: &Plan, queue: &PlanQueue, state: &TcPort) -> Option<QueueCount> {
     })
 }
 
-/// Packets that found no room: RED counts those it drops early among all drops.
+/// Packets that found no room. RED counts its early drops among all drops, so its own counters
+/// of full queues are used instead.
 fn full(leaf: &Qdisc) -> Option<u64> {
     let counted = |name: &str| leaf.counts.get(name).copied();
     match leaf.kind.as_str() {

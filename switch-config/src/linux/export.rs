@@ -1,12 +1,14 @@
-//! What a Linux switch exports: `port NAME`, and behind it what tc and the kernel say of it.
+//! Exports of a Linux switch: a line `port NAME`, and after it the output of tc and the kernel.
 //!
-//! [`command`] writes it. Disciplines and filters are in JSON; classes are text, since tc has no
-//! JSON for them before iproute2 6.2; the numbers of a program are as bpffs shows them.
+//! [`command`] is the shell command that prints an export. Disciplines and filters are in JSON.
+//! Classes are text, since tc has no JSON for them before iproute2 6.2. The numbers of a program
+//! are as bpffs shows them. [`write()`] makes an export from a state.
 
-use std::collections::BTreeMap;
+mod write;
+
 use std::fmt::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::form::LinuxForm;
 use super::object::STATE_PATH;
@@ -15,21 +17,23 @@ use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, 
 use crate::plan::Plan;
 use crate::reading::ReadError;
 
-/// The discipline whose filters are asked for by name: tc then does not say where they stand.
-const ASKED: &str = "2:";
-/// What is expected where something else is.
-pub(super) const WHAT: &str = "export of tc";
+pub(super) use write::write;
 
-/// Whether counters are exported, too.
+/// The discipline whose filters the export command asks for by parent: tc then omits the parent.
+const ASKED: &str = "2:";
+/// The name of this format in errors.
+pub(super) const EXPORT_FORMAT: &str = "export of tc";
+
+/// Whether an export has counters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ExportCounters {
     /// Configuration only.
     Without,
-    /// Both.
+    /// Configuration and counters.
     With,
 }
 
-/// The command that exports what the plan is about, to be typed on the switch.
+/// The command that exports the ports of a plan, for people to run on the switch.
 pub(super) fn command(plan: &Plan, counters: ExportCounters) -> String {
     let ports: Vec<String> = plan
         .site
@@ -60,13 +64,13 @@ pub(super) fn command(plan: &Plan, counters: ExportCounters) -> String {
 /// Reads an export.
 ///
 /// # Errors
-/// [`ReadError`] names the line that tc does not write.
+/// [`ReadError`] names the first line that tc would not print.
 pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
     let mut switch = TcState::default();
     let mut current: Option<TcPort> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |message: &str| ReadError {
-            what: WHAT,
+            what: EXPORT_FORMAT,
             line: Some(number),
             message: message.to_owned(),
         };
@@ -96,13 +100,13 @@ pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
     }
     let lines = text.lines().count();
     finish(&mut switch, current).map_err(|name| ReadError {
-        what: WHAT,
+        what: EXPORT_FORMAT,
         line: Some(lines),
         message: format!("port {name} is there twice"),
     })?;
     match switch.ports.is_empty() {
         true => Err(ReadError {
-            what: WHAT,
+            what: EXPORT_FORMAT,
             line: None,
             message: "it says nothing of any port; `gradwire switch verify` tells the command \
                       that exports"
@@ -112,8 +116,8 @@ pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
     }
 }
 
-/// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be
-/// read from it alone.
+/// Reads a line of `tc -j qdisc show` without device: all devices in one list, each with its name.
+/// It is enough for reading counters. Returns whether the line is one.
 fn add_of_devices(switch: &mut TcState, line: &str) -> bool {
     let Ok(objects) = serde_json::from_str::<Vec<Map<String, Value>>>(line) else {
         return false;
@@ -224,7 +228,7 @@ fn add_qdisc(port: &mut TcPort, object: &Map<String, Value>) -> Result<(), Strin
     Ok(())
 }
 
-/// A value of JSON as words: `7 7 7`, `true`, `0x12` without its `0x`.
+/// A value of JSON as words: `7 7 7`, `true`, and `0x12` as `12`.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim_start_matches("0x").to_owned(),
@@ -236,7 +240,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A filter; `None` for the lines that only head others.
+/// A filter; `None` for objects that only head the filters after them.
 fn filter(object: &Map<String, Value>) -> Option<TcFilter> {
     let options = object.get("options")?.as_object()?;
     if options.contains_key("ht_divisor") {
@@ -305,105 +309,4 @@ fn add_class(port: &mut TcPort, text: &str) -> Result<(), String> {
     };
     port.classes.insert((*number).to_owned(), class);
     Ok(())
-}
-
-/// Writes an export: ports that commands have changed as tc would show them, others as they were.
-pub(super) fn write(switch: &TcState) -> String {
-    let mut text = String::new();
-    for port in &switch.ports {
-        match port.text.is_empty() {
-            true => text.push_str(&port_text(port)),
-            false => text.push_str(&port.text),
-        }
-    }
-    for (path, value) in &switch.settings {
-        let _ = writeln!(text, "{path}:{value}");
-    }
-    text
-}
-
-fn port_text(port: &TcPort) -> String {
-    let qdiscs: Vec<Value> = port.qdiscs.values().map(qdisc_object).collect();
-    let mut text = format!("port {}\n{}\n", port.name, json!(qdiscs));
-    for (number, class) in &port.classes {
-        let HtbClass {
-            parent,
-            turn,
-            rate,
-            ceil,
-            bursts: [burst, cburst],
-        } = class;
-        let place = match (parent.as_str(), port.leaf(number)) {
-            (ROOT, _) => "root".to_owned(),
-            (_, Some(leaf)) => format!("parent {parent} leaf {} prio {turn}", leaf.handle),
-            (_, None) => format!("parent {parent} prio {turn}"),
-        };
-        let _ = writeln!(
-            text,
-            "class htb {number} {place} rate {rate} ceil {ceil} burst {burst}b cburst {cburst}b"
-        );
-    }
-    let filters: Vec<Value> = port.filters.iter().map(filter_object).collect();
-    let _ = writeln!(text, "{}", json!(filters));
-    text
-}
-
-fn qdisc_object(qdisc: &Qdisc) -> Value {
-    let value = |name: &str, text: &str| match (name, text) {
-        (_, "true") => json!(true),
-        (_, "false") => json!(false),
-        ("default", text) => json!(format!("0x{text}")),
-        ("priomap", text) => {
-            let bands: Vec<u64> = text
-                .split(' ')
-                .filter_map(|band| band.parse().ok())
-                .collect();
-            json!(bands)
-        }
-        (_, text) => text
-            .parse::<u64>()
-            .map_or_else(|_| json!(text), |number| json!(number)),
-    };
-    let options: BTreeMap<&String, Value> = qdisc
-        .options
-        .iter()
-        .map(|(name, text)| (name, value(name, text)))
-        .collect();
-    match qdisc.parent.as_str() {
-        ROOT => json!({
-            "kind": qdisc.kind, "handle": qdisc.handle, "root": true, "options": options,
-        }),
-        parent => json!({
-            "kind": qdisc.kind, "handle": qdisc.handle, "parent": parent, "options": options,
-        }),
-    }
-}
-
-fn filter_object(filter: &TcFilter) -> Value {
-    let TcFilter {
-        pref,
-        parent,
-        protocol,
-        act,
-    } = filter;
-    let (kind, options) = match act {
-        FilterAct::Bits {
-            at,
-            mask,
-            value,
-            class,
-        } => {
-            let [value, mask] = [value, mask].map(|bits| format!("{bits:x}"));
-            (
-                "u32",
-                json!({"flowid": class, "match": {"value": value, "mask": mask, "off": at}}),
-            )
-        }
-        FilterAct::Program { object, direct } => {
-            let name = format!("{object}:[classifier]");
-            ("bpf", json!({"bpf_name": name, "direct-action": direct}))
-        }
-        FilterAct::Other(text) => ("", json!({"what": text})),
-    };
-    json!({"parent": parent, "protocol": protocol, "pref": pref, "kind": kind, "options": options})
 }
