@@ -326,7 +326,7 @@ fn mistakes_in_exports_are_found() {
 }
 
 #[test]
-fn filters_without_parent_belong_to_prio_below_htb() {
+fn filters_without_parent_stand_below_htb() {
     let plan = plan_of(target("linux:lab"), 7);
     let change = linux().change(&plan, RUNNING).expect("default ports");
     let export = linux().apply(RUNNING, &change.forward).expect("it fits");

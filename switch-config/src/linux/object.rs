@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use object::Endianness;
 use object::elf::{
     EM_BPF, ET_REL, R_BPF_64_64, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHN_UNDEF, SHT_PROGBITS,
-    STB_GLOBAL, STT_FUNC, STT_OBJECT, SectionFlags, SymbolInfo, SymbolOther, SymbolType,
+    STB_GLOBAL, STT_FUNC, STT_OBJECT, SectionFlags, SymbolInfo, SymbolOther,
 };
 use object::write::StringTable;
 use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, Rel, SectionHeader, Sym};
@@ -101,12 +101,10 @@ fn sections(encoder: Encoder<Endianness>, program: &BpfProgram) -> Vec<ElfSectio
         r_addend: 0,
     };
     encoder.relocation(&mut relocation, false, &of_map);
-    let relocations = SectionHeader {
-        sh_flags: SectionFlags(0),
-        sh_link: SYMBOLS_INDEX,
-        sh_info: PROGRAM_INDEX,
-        ..encoder.relocation_section_header(false)
-    };
+    let mut relocations = encoder.relocation_section_header(false);
+    relocations.sh_flags = SectionFlags(0);
+    relocations.sh_link = SYMBOLS_INDEX;
+    relocations.sh_info = PROGRAM_INDEX;
     let data = SHF_ALLOC | SHF_WRITE;
     vec![
         ElfSection {
@@ -193,12 +191,12 @@ fn symbols(
 ) -> Vec<u8> {
     let mut table = Vec::new();
     encoder.null_symbol(&mut table);
-    let mut add = |name: &'static str, kind: SymbolType, section: u32, bytes: usize| {
+    let mut add = |name: &'static str, st_info, section: u32, bytes: usize| {
         let name = names.add(name.as_bytes());
         let symbol = Sym {
             section: Some(section),
             st_name: names.get_offset(name),
-            st_info: SymbolInfo::new(STB_GLOBAL, kind),
+            st_info,
             st_other: SymbolOther(0),
             st_shndx: SHN_UNDEF,
             st_value: 0,
@@ -206,7 +204,8 @@ fn symbols(
         };
         encoder.symbol(&mut table, &symbol);
     };
-    add(FUNCTION, STT_FUNC, PROGRAM_INDEX, program.bytes.len());
-    add(MAP, STT_OBJECT, MAPS_INDEX, DEFINITION_BYTES);
+    let [function, object] = [STT_FUNC, STT_OBJECT].map(|kind| SymbolInfo::new(STB_GLOBAL, kind));
+    add(FUNCTION, function, PROGRAM_INDEX, program.bytes.len());
+    add(MAP, object, MAPS_INDEX, DEFINITION_BYTES);
     table
 }

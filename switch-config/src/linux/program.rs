@@ -32,7 +32,7 @@ pub(super) const EARLY_AT: usize = MARKED_AT + BANDS as usize;
 pub(super) const STATE_NUMBERS: usize = EARLY_AT + BANDS as usize;
 
 /// Helper functions of the kernel by their number (linux/bpf.h).
-mod helper {
+mod kernel {
     /// `bpf_map_lookup_elem`.
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
     /// `bpf_ktime_get_ns`.
@@ -140,7 +140,7 @@ impl ProgramWriter<'_> {
         let map_at = code.load_map(R1);
         code.alu(Alu::Mov, R2, STACK);
         code.alu(Alu::Add, R2, -4);
-        code.call(helper::MAP_LOOKUP_ELEM);
+        code.call(kernel::MAP_LOOKUP_ELEM);
         let found = code.label();
         code.jump_if(Condition::Ne, R0, 0, found);
         code.exit(TC_ACT_UNSPEC);
@@ -153,7 +153,7 @@ impl ProgramWriter<'_> {
     /// packet.
     fn drain_queues(&mut self) {
         let code = &mut self.code;
-        code.call(helper::KTIME_GET_NS);
+        code.call(kernel::KTIME_GET_NS);
         code.load(MemoryWidth::Double, R1, STATE.at(0));
         code.store(MemoryWidth::Double, STATE.at(0), R0);
         code.alu(Alu::Sub, R0, R1);
@@ -257,7 +257,7 @@ impl ProgramWriter<'_> {
         code.alu(Alu::And, FIELD, 3);
         code.jump_if(Condition::Eq, FIELD, 0, drops);
         code.alu(Alu::Mov, R1, PACKET);
-        code.call(helper::SKB_ECN_SET_CE);
+        code.call(kernel::SKB_ECN_SET_CE);
         code.jump_if(Condition::Eq, R0, 0, enters);
         code.increment(number_at(QUEUE, MARKED_AT));
 
@@ -293,7 +293,7 @@ fn load_header(code: &mut Assembler, bytes: i32) {
     code.alu(Alu::Add, R3, -16);
     code.alu(Alu::Mov, R4, bytes);
     code.alu(Alu::Mov, R5, BPF_HDR_START_NET);
-    code.call(helper::SKB_LOAD_BYTES_RELATIVE);
+    code.call(kernel::SKB_LOAD_BYTES_RELATIVE);
 }
 
 #[cfg(test)]

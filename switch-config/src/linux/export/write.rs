@@ -9,7 +9,7 @@ use super::super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, Tc
 
 /// Writes an export. Ports that commands have changed are written as tc would show them, others as
 /// they were read.
-pub(in super::super) fn write(switch: &TcState) -> String {
+pub(crate) fn write(switch: &TcState) -> String {
     let mut text = String::new();
     for port in &switch.ports {
         match port.text.is_empty() {

@@ -191,13 +191,13 @@ impl Interpreter {
 
     fn call(&mut self, slot: &[u8; 8], packet: &TestPacket) {
         let result = match number(slot) {
-            helper::MAP_LOOKUP_ELEM => STATE_AT,
-            helper::KTIME_GET_NS => packet.at_ns,
-            helper::SKB_ECN_SET_CE => {
+            kernel::MAP_LOOKUP_ELEM => STATE_AT,
+            kernel::KTIME_GET_NS => packet.at_ns,
+            kernel::SKB_ECN_SET_CE => {
                 self.marked = true;
                 1
             }
-            helper::SKB_LOAD_BYTES_RELATIVE => {
+            kernel::SKB_LOAD_BYTES_RELATIVE => {
                 let [_, offset, to, bytes, _] = [1, 2, 3, 4, 5].map(|at| self.registers[at]);
                 let found = &packet.header[offset as usize..][..bytes as usize];
                 self.store(to, found);
