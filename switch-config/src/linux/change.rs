@@ -218,7 +218,7 @@ fn filter_line(name: &str, filter: &TcFilter) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "tc filter add dev {name} parent {parent} protocol {protocol} pref {pref} u32 match {selector} \
-         flowid {class}"
+        "tc filter add dev {name} parent {parent} protocol {protocol} pref {pref} u32 \
+         match {selector} flowid {class}"
     ))
 }

@@ -1,7 +1,8 @@
 //! Runs a script of tc commands on a state, one command after the other, as tc would.
 //!
 //! This is not a shell: it understands the commands that gradwire writes, and values that people
-//! change in them. A command that tc would refuse, or that refers to a missing object, is a finding.
+//! change in them. A command that tc would refuse, or that refers to a missing object, is a
+//! finding.
 
 mod filters;
 mod queues;
