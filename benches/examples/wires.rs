@@ -12,14 +12,16 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::machine::{Datagram, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
+};
 use gradwire_protocol::wire::HEADER_BYTES;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
@@ -122,9 +124,9 @@ fn ends(wire: WireChoice) -> [End; 2] {
 }
 
 fn offer(ends: &mut [End; 2], now: Instant, (sequence, bytes): (u32, u32)) {
-    let tag = Tag::new(0, sequence, 0);
-    let incoming = Incoming {
-        tag,
+    let key = MessageKey::new(0, sequence, 0);
+    let incoming = ReceiveRequest {
+        key,
         signature: Signature::NONE,
         step: Step(0),
         bytes,
@@ -133,13 +135,13 @@ fn offer(ends: &mut [End; 2], now: Instant, (sequence, bytes): (u32, u32)) {
     };
     ends[1].endpoint.expect(now, Rank(0), incoming);
     let cut = Segmentation::new(bytes, ends[0].endpoint.segment_bytes());
-    let shape = Shape {
+    let shape = MessageShape {
         segments: cut.segments(),
         layer_count: 0,
     };
     let policy = &ends[0].endpoint.settings().policy;
-    let outgoing = Outgoing {
-        tag,
+    let outgoing = SendRequest {
+        key,
         signature: Signature::NONE,
         step: Step(0),
         bytes,
@@ -170,7 +172,10 @@ impl End {
             assert_eq!(sent, transmit.packets(), "windows fit the rings");
         }
         while let Some(event) = self.endpoint.poll_event() {
-            self.ended += u64::from(matches!(event, Event::Received { .. } | Event::Sent { .. }));
+            self.ended += u64::from(matches!(
+                event,
+                EndpointEvent::Received { .. } | EndpointEvent::Sent { .. }
+            ));
         }
     }
 

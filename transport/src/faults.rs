@@ -15,7 +15,7 @@ use gradwire_protocol::job::{self, DropFrom};
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Instant, Rank, Share, Span};
-use gradwire_protocol::wire::Kind;
+use gradwire_protocol::wire::PacketKind;
 
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
@@ -88,7 +88,7 @@ impl Faults {
     /// for the source and the kind, is asked only where it matters; `None` where it cannot be read.
     pub fn judge(
         &mut self,
-        look: impl FnOnce() -> Option<(Rank, Kind)>,
+        look: impl FnOnce() -> Option<(Rank, PacketKind)>,
         (ecn, bytes): (Ecn, usize),
     ) -> Verdict {
         let verdict = self.verdict(look, (ecn, bytes));
@@ -98,7 +98,7 @@ impl Faults {
 
     fn verdict(
         &mut self,
-        look: impl FnOnce() -> Option<(Rank, Kind)>,
+        look: impl FnOnce() -> Option<(Rank, PacketKind)>,
         (ecn, bytes): (Ecn, usize),
     ) -> Verdict {
         let may_matter = ecn == Ecn::NotEct && self.wanted.drop_from == DropFrom::Droppable;
@@ -108,7 +108,7 @@ impl Faults {
         if seen.is_some_and(is_cut) {
             return Verdict::Drop;
         }
-        let is_data = seen.is_some_and(|(_, kind)| kind == Kind::Data);
+        let is_data = seen.is_some_and(|(_, kind)| kind == PacketKind::Data);
         let may_go = match self.wanted.drop_from {
             DropFrom::All => true,
             DropFrom::Droppable => may_matter && is_data,
@@ -207,7 +207,7 @@ mod tests {
     fn verdicts(wanted: &job::FaultKeys, packets: usize) -> Vec<Verdict> {
         let mut faults = Faults::new(wanted, Rank(1)).expect("faults are wanted");
         (0..packets)
-            .map(|_| faults.judge(|| Some((Rank(0), Kind::Data)), (Ecn::Ect, 1500)))
+            .map(|_| faults.judge(|| Some((Rank(0), PacketKind::Data)), (Ecn::Ect, 1500)))
             .collect()
     }
 
@@ -249,7 +249,7 @@ mod tests {
         wanted.one_way = vec![(Rank(0), Rank(1))];
         assert!(verdicts(&wanted, 100).iter().all(|v| *v == Verdict::Drop));
         let mut faults = Faults::new(&wanted, Rank(0)).expect("faults are wanted");
-        let verdict = faults.judge(|| Some((Rank(1), Kind::Data)), (Ecn::Ect, 1500));
+        let verdict = faults.judge(|| Some((Rank(1), PacketKind::Data)), (Ecn::Ect, 1500));
         assert_eq!(verdict, Verdict::Pass);
     }
 
@@ -258,14 +258,14 @@ mod tests {
         let mut wanted = Job::default().faults;
         (wanted.drop, wanted.drop_from) = (share(0.25), DropFrom::Droppable);
         let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
-        let mut drops = |seen: Option<(Rank, Kind)>, ecn: Ecn| {
+        let mut drops = |seen: Option<(Rank, PacketKind)>, ecn: Ecn| {
             let verdicts = (0..10_000).map(|_| faults.judge(|| seen, (ecn, 1500)));
             verdicts.filter(|one| *one == Verdict::Drop).count()
         };
-        assert_eq!(drops(Some((Rank(0), Kind::Data)), Ecn::Ect), 0);
-        assert_eq!(drops(Some((Rank(0), Kind::Ack)), Ecn::NotEct), 0);
+        assert_eq!(drops(Some((Rank(0), PacketKind::Data)), Ecn::Ect), 0);
+        assert_eq!(drops(Some((Rank(0), PacketKind::Ack)), Ecn::NotEct), 0);
         assert_eq!(drops(None, Ecn::NotEct), 0);
-        let of_droppable = drops(Some((Rank(0), Kind::Data)), Ecn::NotEct);
+        let of_droppable = drops(Some((Rank(0), PacketKind::Data)), Ecn::NotEct);
         assert!((2_300..2_700).contains(&of_droppable), "{of_droppable}");
     }
 
@@ -278,8 +278,8 @@ mod tests {
             let (mut drops, mut begun, mut before) = (0, 0, false);
             for number in 0..100_000 {
                 faults.arrive(Instant::START + Span::from_micros(number * apart));
-                let now =
-                    faults.judge(|| Some((Rank(0), Kind::Data)), (Ecn::Ect, 1500)) == Verdict::Drop;
+                let now = faults.judge(|| Some((Rank(0), PacketKind::Data)), (Ecn::Ect, 1500))
+                    == Verdict::Drop;
                 drops += u32::from(now);
                 begun += u32::from(now && !before);
                 before = now;

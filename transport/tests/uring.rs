@@ -7,9 +7,9 @@ mod members;
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 
-use gradwire_protocol::endpoint::Event;
+use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::job::WireChoice;
-use gradwire_protocol::units::{Rank, Share, Tag};
+use gradwire_protocol::units::{MessageKey, Rank, Share};
 use gradwire_transport::address::Address;
 use gradwire_transport::slot::Slot;
 use gradwire_transport::uring;
@@ -147,20 +147,20 @@ fn ten_thousand_messages_arrive_whole_in_spite_of_faults() {
     let [left, right] = &members;
     for batch in 0..100 {
         let sequences = batch * 100..batch * 100 + 100;
-        let mut missing: BTreeSet<Tag> = BTreeSet::new();
+        let mut missing: BTreeSet<MessageKey> = BTreeSet::new();
         for message in sequences.map(|sequence| Message::whole(sequence, size(sequence))) {
-            missing.insert(message.tag);
+            missing.insert(message.key);
             right.expect(Rank(0), message);
             left.send(Rank(1), message);
         }
         while !missing.is_empty() {
             let event = right.events.recv_timeout(WAIT).expect("all arrive");
-            let Event::Received { tag, holes, .. } = event else {
+            let EndpointEvent::Received { key, holes, .. } = event else {
                 panic!("{event:?} at a receiver");
             };
             assert!(
-                missing.remove(&tag) && holes.is_none(),
-                "{tag:?}: {holes:?}"
+                missing.remove(&key) && holes.is_none(),
+                "{key:?}: {holes:?}"
             );
         }
     }

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Checksum, Job, WireChoice};
 use gradwire_protocol::machine::Machine;
-use gradwire_protocol::priority::Shape;
+use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{ByteCount, Instant, JobId, Layer, Share, Signature, Step, Tag};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{
+    ByteCount, Instant, JobId, Layer, MessageKey, Share, Signature, Step,
+};
 
 use super::abi::{
     Completion, Cq, Device as Listed, Domain, EVENT_DEVICE_FATAL, Event, OpenDevice, Port, Qp,
@@ -75,13 +77,13 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
     let mut endpoint = Endpoint::new(identity(0), &job, 1);
     let bytes = packets * endpoint.segment_bytes();
     let segments = Segmentation::new(bytes, endpoint.segment_bytes()).segments();
-    let shape = Shape {
+    let shape = MessageShape {
         segments,
         layer_count: 0,
     };
     let tags = endpoint.settings().policy.lossless(shape, &[(0, Layer(0))]);
-    let outgoing = Outgoing {
-        tag: Tag::new(0, 1, 0),
+    let outgoing = SendRequest {
+        key: MessageKey::new(0, 1, 0),
         signature: Signature::NONE,
         step: Step(0),
         bytes,

@@ -22,7 +22,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 
 use gradwire_protocol::units::{JobId, Rank};
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Kind};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 
 use super::Refused;
 use super::window::{Taken, Window};
@@ -184,7 +184,7 @@ impl Inbound {
     ///
     /// DATA that is older than the window is let through: the receiver of the message knows
     /// exactly which segments it has.
-    pub(super) fn open(&mut self, kind: Kind, packet: &mut [u8]) -> Result<(), Refused> {
+    pub(super) fn open(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<(), Refused> {
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
         let low = header[CHECKSUM_AT..].try_into().expect("four bytes");
         let number = self.window.whole(u32::from_le_bytes(low));
@@ -197,7 +197,7 @@ impl Inbound {
         }
         match self.window.take(number) {
             Taken::New => Ok(()),
-            Taken::TooOld if kind == Kind::Data => Ok(()),
+            Taken::TooOld if kind == PacketKind::Data => Ok(()),
             Taken::Again | Taken::TooOld => Err(Refused::Replayed),
         }
     }
@@ -280,7 +280,11 @@ mod tests {
         let mut inbound = Inbound::new(HERE, &PAIR);
         for &number in packets {
             let mut packet = Outbound::after(number).packet(b"");
-            assert_eq!(inbound.open(Kind::Data, &mut packet), Ok(()), "{number}");
+            assert_eq!(
+                inbound.open(PacketKind::Data, &mut packet),
+                Ok(()),
+                "{number}"
+            );
         }
         inbound
     }
@@ -295,7 +299,7 @@ mod tests {
             let mut outbound = Outbound::after(change - 2);
             for _ in 0..4 {
                 let mut packet = outbound.packet(b"gradient");
-                assert_eq!(inbound.open(Kind::Ack, &mut packet), Ok(()));
+                assert_eq!(inbound.open(PacketKind::Ack, &mut packet), Ok(()));
                 assert_eq!(&packet[HEADER_BYTES..][..8], b"gradient");
             }
         }
@@ -305,7 +309,7 @@ mod tests {
     #[test]
     fn packets_of_the_generation_before_are_still_opened_but_not_older_ones() {
         let late = Outbound::after(CHANGES[0] - 1).packet(b"late");
-        let open = |inbound: &mut Inbound| inbound.open(Kind::Data, &mut late.clone());
+        let open = |inbound: &mut Inbound| inbound.open(PacketKind::Data, &mut late.clone());
         assert_eq!(open(&mut inbound_after(&CHANGES[..1])), Ok(()));
         let older = open(&mut inbound_after(&CHANGES[..2]));
         assert_eq!(older, Err(Refused::Forged));
@@ -315,7 +319,10 @@ mod tests {
     fn a_generation_that_was_skipped_is_refused_and_changes_nothing() {
         let mut inbound = inbound_after(&[0]);
         let mut packet = Outbound::after(CHANGES[1]).packet(b"");
-        assert_eq!(inbound.open(Kind::Data, &mut packet), Err(Refused::Forged));
+        assert_eq!(
+            inbound.open(PacketKind::Data, &mut packet),
+            Err(Refused::Forged)
+        );
         assert_eq!(inbound.generation, 0);
     }
 
@@ -324,10 +331,14 @@ mod tests {
         let first = Outbound::after(0).packet(b"");
         let mut inbound = inbound_after(&[0]);
         let open = |inbound: &mut Inbound, kind| inbound.open(kind, &mut first.clone());
-        assert_eq!(open(&mut inbound, Kind::Data), Err(Refused::Replayed));
+        assert_eq!(open(&mut inbound, PacketKind::Data), Err(Refused::Replayed));
         let mut inbound = inbound_after(&[0, 200_000]);
-        assert_eq!(open(&mut inbound, Kind::Ack), Err(Refused::Replayed));
-        assert_eq!(open(&mut inbound, Kind::Data), Ok(()), "the bitmap decides");
+        assert_eq!(open(&mut inbound, PacketKind::Ack), Err(Refused::Replayed));
+        assert_eq!(
+            open(&mut inbound, PacketKind::Data),
+            Ok(()),
+            "the bitmap decides"
+        );
     }
 
     #[test]
@@ -389,7 +400,7 @@ mod tests {
         ) {
             let mut packet = Outbound::after(number).packet(&payload);
             let sealed = packet.clone();
-            prop_assert_eq!(Inbound::new(HERE, &PAIR).open(Kind::Data, &mut packet), Ok(()));
+            prop_assert_eq!(Inbound::new(HERE, &PAIR).open(PacketKind::Data, &mut packet), Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
         }
@@ -402,7 +413,7 @@ mod tests {
             let mut packet = Outbound::after(0).packet(&payload);
             let bit = place.index(packet.len() * 8);
             packet[bit / 8] ^= 1 << (bit % 8);
-            let refused = Inbound::new(HERE, &PAIR).open(Kind::Data, &mut packet);
+            let refused = Inbound::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
             prop_assert_eq!(refused, Err(Refused::Forged));
         }
     }

@@ -4,15 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use gradwire_protocol::budget::Account;
-use gradwire_protocol::endpoint::{Counters, Endpoint, Event, Identity};
+use gradwire_protocol::budget::LossAccount;
+use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent, Identity};
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity, TransportKeys, WireChoice};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
@@ -63,14 +63,14 @@ pub(crate) fn sockets_of(addresses: &[Address]) -> Vec<SocketAddr> {
 /// One end of a pair.
 pub(crate) struct Member {
     pub(crate) link: DriverLink<Endpoint>,
-    pub(crate) events: Receiver<Event>,
+    pub(crate) events: Receiver<EndpointEvent>,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
 /// A message of the first member to the second.
 #[derive(Clone, Copy)]
 pub(crate) struct Message {
-    pub(crate) tag: Tag,
+    pub(crate) key: MessageKey,
     pub(crate) bytes: u32,
     pub(crate) tolerance: Share,
 }
@@ -124,7 +124,7 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
         };
         let progress = move |endpoint: &mut Endpoint| {
             while let Some(event) = endpoint.poll_event() {
-                if !matches!(event, Event::Announced { .. }) {
+                if !matches!(event, EndpointEvent::Announced { .. }) {
                     let _ = tell.send(event);
                 }
             }
@@ -166,7 +166,7 @@ impl Message {
     /// A message that must arrive whole.
     pub(crate) fn whole(sequence: u32, bytes: u32) -> Self {
         Self {
-            tag: Tag::new(0, sequence, 0),
+            key: MessageKey::new(0, sequence, 0),
             bytes,
             tolerance: Share::NONE,
         }
@@ -183,12 +183,12 @@ impl Member {
     pub(crate) fn send(&self, to: Rank, message: Message) {
         self.command(move |endpoint, now| {
             let Message {
-                tag,
+                key,
                 bytes,
                 tolerance,
             } = message;
             let cut = Segmentation::new(bytes, endpoint.segment_bytes());
-            let shape = Shape {
+            let shape = MessageShape {
                 segments: cut.segments(),
                 layer_count: 0,
             };
@@ -203,8 +203,8 @@ impl Member {
             endpoint.send(
                 now,
                 to,
-                Outgoing {
-                    tag,
+                SendRequest {
+                    key,
                     signature: Signature::NONE,
                     step,
                     bytes,
@@ -217,8 +217,8 @@ impl Member {
     }
 
     pub(crate) fn expect(&self, from: Rank, message: Message) {
-        let incoming = Incoming {
-            tag: message.tag,
+        let incoming = ReceiveRequest {
+            key: message.key,
             signature: Signature::NONE,
             step: Step(0),
             bytes: message.bytes,
@@ -236,25 +236,25 @@ impl Member {
         told.recv_timeout(WAIT).expect("the driver answers")
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> EndpointCounters {
         self.ask(Endpoint::counters)
     }
 
-    pub(crate) fn lost(&self) -> Account {
+    pub(crate) fn lost(&self) -> LossAccount {
         self.ask(|endpoint| endpoint.ledger().total())
     }
 }
 
 /// Waits until a message is there and its sender knows: whole, though it might not be.
-pub(crate) fn await_whole([left, right]: &[Member; 2], tag: Tag) {
+pub(crate) fn await_whole([left, right]: &[Member; 2], key: MessageKey) {
     let counters = || (left.link.counters(), right.link.counters());
     let received = right.events.recv_timeout(WAIT);
     let received = received.unwrap_or_else(|_| panic!("nothing arrived: {:#?}", counters()));
     assert_eq!(
         received,
-        Event::Received {
+        EndpointEvent::Received {
             from: Rank(0),
-            tag,
+            key,
             holes: None
         }
     );
@@ -264,13 +264,13 @@ pub(crate) fn await_whole([left, right]: &[Member; 2], tag: Tag) {
     };
     // It may have stood still before.
     let sent = std::iter::repeat_with(heard)
-        .find(|event| !matches!(event, Event::StandsStill { .. }))
+        .find(|event| !matches!(event, EndpointEvent::StandsStill { .. }))
         .expect("it is asked until it does");
     assert_eq!(
         sent,
-        Event::Sent {
+        EndpointEvent::Sent {
             to: Rank(1),
-            tag,
+            key,
             missing: None
         }
     );
@@ -281,5 +281,5 @@ pub(crate) fn transfer(members: &[Member; 2], sequence: u32, bytes: u32) {
     let message = Message::whole(sequence, bytes);
     members[1].expect(Rank(0), message);
     members[0].send(Rank(1), message);
-    await_whole(members, message.tag);
+    await_whole(members, message.key);
 }
