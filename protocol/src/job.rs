@@ -41,7 +41,7 @@ pub const CHUNKS: RangeInclusive<ByteCount> = ByteCount::kib(64)..=GIB;
 const GIB: ByteCount = ByteCount::mib(1024);
 const ANY_COUNT: RangeInclusive<usize> = 0..=usize::MAX;
 
-// A row: `/// Sentence for the user.`, then `key: type = default, how it is written and its range;`.
+// A row is the sentence that users read, then `key: type = default, format and range;`.
 job_keys! {
     /// A resolved job: the values on which all ranks of a job must agree.
     pub struct Job {
@@ -476,7 +476,8 @@ mod tests {
     fn a_misspelt_key_names_its_table_and_the_known_keys() {
         let message = refusal("[transport]\nwindw = \"1MiB\"");
         assert!(message.starts_with(
-            "line 2: unknown key `windw` in [transport] (did you mean `window`?); known keys are wire, "
+            "line 2: unknown key `windw` in [transport] (did you mean `window`?); \
+             known keys are wire, "
         ));
         assert!(refusal("tolerence = 0").contains("the root table (did you mean `tolerance`?)"));
         assert!(refusal("[transprt]\n").contains("did you mean `transport`?"));

@@ -187,7 +187,7 @@ where
         value.map_or_else(|| quoted(self.0), |value| self.1.show(&value))
     }
     fn allowed(&self) -> String {
-        format!("\"{}\", or {}", self.0, self.1.allowed())
+        format!("\"{}\", {}", self.0, self.1.allowed())
     }
 }
 
