@@ -12,11 +12,15 @@
 //! overwritten only by a message whose sender has completely received the former: then what the
 //! endpoint may still repeat of it is a duplicate, which its receiver drops.
 
+pub(crate) mod region;
+#[cfg(test)]
+pub(crate) mod rehearsal;
+
 use std::ops::Range;
 
 use gradwire_protocol::units::{ByteCount, Rank};
 
-use crate::buffer::Region;
+use crate::plan::region::Region;
 
 /// Part numbers of collectives lie below this, those of point-to-point messages from here on.
 pub(crate) const PARTS: u16 = 0x8000;
@@ -27,6 +31,9 @@ pub(crate) const CHUNKS_ON_THE_WAY: usize = 4;
 const PIECE_BYTES: usize = 64 << 20;
 /// Chunks are at most this long, whatever the job says: messages have 32-bit lengths.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
+
+/// Operations that send no more than this end without waiting for word that it has arrived.
+pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
 
 /// What an arriving segment does to the bytes that are there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,7 +54,7 @@ pub(crate) enum Reliability {
     Tolerant,
 }
 
-/// Whether a plan needs [`Place::Scratch`](crate::buffer::Place::Scratch).
+/// Whether a plan needs [`Place::Scratch`](crate::plan::region::Place::Scratch).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Scratch {
     /// Nothing lands there.

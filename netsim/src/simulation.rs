@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu, Security};
+use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu, PacketSecurity};
 use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_switch_config::policy::{Balance, Buffer, Order, Pause, QosPolicy};
@@ -215,7 +215,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: 
     };
     if open("security") {
         // Nobody attacks a simulated fabric, and references carry no tags either.
-        job.security = Security::None;
+        job.security = PacketSecurity::None;
     }
     let transport = &mut job.transport;
     if open("transport.mtu") {

@@ -22,7 +22,7 @@ mod words;
 
 use std::fmt;
 
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
 pub use check::WorkloadError;
@@ -193,7 +193,7 @@ pub struct Workload {
     /// Layers of the model that flows and tasks belong to; 0 when they are not known.
     pub layer_count: u16,
     /// The algorithm of its all-reduces; `None` leaves it to the job.
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<ReduceAlgorithm>,
     /// Where the steps of each training job in it begin and end.
     pub step_ends: Vec<StepEnds>,
     /// When a run of it is over.

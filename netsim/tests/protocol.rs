@@ -10,27 +10,28 @@ use rand_chacha::ChaCha8Rng;
 use gradwire_netsim::link::{Profile, Queue};
 use gradwire_netsim::network::{Ended, Network};
 use gradwire_protocol::bitmap::Bitmap;
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, Security};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Rate, Share, Signature, Span, Step, Tag,
+    ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Rate, Share, Signature, Span,
+    Step,
 };
-use gradwire_protocol::wire::Kind;
+use gradwire_protocol::wire::PacketKind;
 
 /// An endpoint that writes down where every segment was placed and what ended.
 struct Recorder {
     endpoint: Endpoint,
-    placed: BTreeMap<(Rank, Tag), Bitmap>,
-    received: BTreeMap<(Rank, Tag), Option<Bitmap>>,
-    sent: BTreeMap<(Rank, Tag), Option<Bitmap>>,
+    placed: BTreeMap<(Rank, MessageKey), Bitmap>,
+    received: BTreeMap<(Rank, MessageKey), Option<Bitmap>>,
+    sent: BTreeMap<(Rank, MessageKey), Option<Bitmap>>,
     in_flight: Vec<ByteCount>,
     /// When the first packet of each message came.
-    begun: BTreeMap<(Rank, Tag), Instant>,
+    begun: BTreeMap<(Rank, MessageKey), Instant>,
     /// When holes were accepted.
     accepted: Vec<Instant>,
 }
@@ -38,13 +39,13 @@ struct Recorder {
 impl Machine for Recorder {
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         self.check_window();
-        if matches!(datagram.header.kind, Kind::Data | Kind::Probe) {
-            let key = (datagram.header.source, datagram.header.tag);
+        if matches!(datagram.header.kind, PacketKind::Data | PacketKind::Probe) {
+            let key = (datagram.header.source, datagram.header.key);
             self.begun.entry(key).or_insert(now);
         }
         if let Some(placement) = self.endpoint.accept(now, &datagram) {
             let header = datagram.header;
-            let key = (placement.from, placement.tag);
+            let key = (placement.from, placement.key);
             let placed = self
                 .placed
                 .entry(key)
@@ -131,17 +132,17 @@ impl Recorder {
     fn collect(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Received { from, tag, holes } => {
+                EndpointEvent::Received { from, key, holes } => {
                     assert_eq!(
-                        self.received.insert((from, tag), holes),
+                        self.received.insert((from, key), holes),
                         None,
                         "received twice"
                     );
                 }
-                Event::Sent { to, tag, missing } => {
-                    assert_eq!(self.sent.insert((to, tag), missing), None, "sent twice");
+                EndpointEvent::Sent { to, key, missing } => {
+                    assert_eq!(self.sent.insert((to, key), missing), None, "sent twice");
                 }
-                Event::Announced { .. } | Event::StandsStill { .. } => {}
+                EndpointEvent::Announced { .. } | EndpointEvent::StandsStill { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }
@@ -152,13 +153,13 @@ impl Recorder {
 struct Message {
     from: Rank,
     to: Rank,
-    tag: Tag,
+    key: MessageKey,
     bytes: u32,
     tolerance: Share,
     send_at: Instant,
     expect_at: Instant,
     protected: Bitmap,
-    outgoing: Outgoing,
+    outgoing: SendRequest,
 }
 
 #[derive(Clone, Debug)]
@@ -195,7 +196,7 @@ fn random_profile(rng: &mut impl Rng, gap: Span) -> Profile {
 
 fn random_job(rng: &mut impl Rng) -> Job {
     let mut job = Job {
-        security: Security::None,
+        security: PacketSecurity::None,
         ..Job::default()
     };
     job.transport.mtu = Mtu::Bytes([576, 1500, 9000][rng.random_range(0..3)]);
@@ -244,14 +245,14 @@ impl Scenario {
         let most = sizes[rng.random_range(0..sizes.len())];
         let bytes = rng.random_range(0..=most);
         let tolerance = share([0.0, 0.0, 0.02, 0.1, 0.5][rng.random_range(0..5)]);
-        let tag = Tag::new(1, index, 0);
+        let key = MessageKey::new(1, index, 0);
         let Mtu::Bytes(mtu) = self.job.transport.mtu else {
             unreachable!("set above")
         };
         let overhead = self.job.packet_overhead();
         let segment_bytes = gradwire_protocol::segment::segment_bytes(mtu, overhead);
         let segments = Segmentation::new(bytes, segment_bytes).segments();
-        let shape = Shape {
+        let shape = MessageShape {
             segments,
             layer_count: 10,
         };
@@ -267,8 +268,8 @@ impl Scenario {
         for segment in (0..segments).filter(|&segment| tags.is_protected(segment)) {
             protected.insert(segment);
         }
-        let outgoing = Outgoing {
-            tag,
+        let outgoing = SendRequest {
+            key,
             signature: Signature::NONE,
             step: Step(index % 3),
             bytes,
@@ -285,7 +286,7 @@ impl Scenario {
         Message {
             from,
             to,
-            tag,
+            key,
             bytes,
             tolerance,
             send_at,
@@ -322,13 +323,13 @@ impl Scenario {
                 });
             } else {
                 let &Message {
-                    tag,
+                    key,
                     bytes,
                     tolerance,
                     ..
                 } = message;
-                let incoming = Incoming {
-                    tag,
+                let incoming = ReceiveRequest {
+                    key,
                     signature: Signature::NONE,
                     step: message.outgoing.step,
                     bytes,
@@ -360,12 +361,12 @@ impl Scenario {
         let mut holes_total = 0;
         for message in &self.messages {
             let receiver = &hosts[usize::from(message.to.0)];
-            let key = (message.from, message.tag);
+            let key = (message.from, message.key);
             let holes = receiver.received.get(&key).unwrap_or_else(|| {
                 panic!("seed {seed}: {key:?} did not complete");
             });
             let sender = &hosts[usize::from(message.from.0)];
-            let missing = &sender.sent[&(message.to, message.tag)];
+            let missing = &sender.sent[&(message.to, message.key)];
             assert_eq!(
                 missing, holes,
                 "seed {seed}: the sender learned other holes"
@@ -527,9 +528,9 @@ fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
     let hosts = (0..2).map(|rank| Recorder::new(rank, 2, &job)).collect();
     let profile = Profile::perfect(Span::from_micros(10));
     let mut network = Network::new(hosts, profile, 1);
-    let (tag, step, bytes, tolerance) = (Tag::new(1, 1, 0), Step(0), 10_000, Share::NONE);
-    let incoming = Incoming {
-        tag,
+    let (key, step, bytes, tolerance) = (MessageKey::new(1, 1, 0), Step(0), 10_000, Share::NONE);
+    let incoming = ReceiveRequest {
+        key,
         signature: Signature::NONE,
         step,
         bytes,
@@ -540,12 +541,12 @@ fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
         host.endpoint.expect(now, Rank(0), incoming);
     });
     let segments = Segmentation::new(bytes, network.hosts()[0].endpoint.segment_bytes()).segments();
-    let shape = Shape {
+    let shape = MessageShape {
         segments,
         layer_count: 0,
     };
-    let outgoing = Outgoing {
-        tag,
+    let outgoing = SendRequest {
+        key,
         signature: Signature::NONE,
         step,
         bytes,

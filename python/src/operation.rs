@@ -5,7 +5,7 @@
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, Splits};
-use gradwire_protocol::job::{Holes, Job};
+use gradwire_protocol::job::{HoleFilling, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::Task;
 
@@ -118,7 +118,7 @@ fn loss(operation: &GwOperation, job: &Job) -> Result<Loss, String> {
     let tolerance = operation.tolerance;
     let holes = match operation.holes {
         HOLES_OF_JOB => job.holes,
-        HOLES_PREVIOUS => Holes::Previous,
+        HOLES_PREVIOUS => HoleFilling::Previous,
         holes => return Err(format!("holes {holes}: allowed are 0 and 1")),
     };
     if tolerance < 0.0 {

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use gradwire_collectives::operation::{Label, OperationId};
 use gradwire_collectives::overdue::{Overdue, Question, Side, Whereabouts};
 use gradwire_protocol::units::{Instant, Rank, Span};
-use gradwire_transport::control::Ranks;
+use gradwire_transport::control::RankList;
 use serde::{Deserialize, Serialize};
 
 /// How long answers are waited for: a rank that runs answers within milliseconds.
@@ -159,7 +159,7 @@ impl Inquiry {
             .filter(|rank| !self.answers.contains_key(rank))
             .collect();
         if !silent.is_empty() {
-            let ranks: Ranks = silent.into_iter().collect();
+            let ranks: RankList = silent.into_iter().collect();
             parts.push(format!("{ranks} did not answer when asked"));
         }
         if parts.is_empty() {
@@ -194,7 +194,7 @@ impl Inquiry {
     }
 
     fn absence(&self, absent: &[Rank]) -> String {
-        let ranks: Ranks = absent.iter().copied().collect();
+        let ranks: RankList = absent.iter().copied().collect();
         let have = if absent.len() == 1 { "has" } else { "have" };
         let mut text = format!("{ranks} {have} not entered it (");
         for (index, rank) in absent.iter().take(DETAILED).enumerate() {
@@ -222,7 +222,7 @@ mod tests {
     use gradwire_collectives::call::Call;
     use gradwire_collectives::dtype::{DType, ReduceOp};
     use gradwire_collectives::operation::Collective;
-    use gradwire_protocol::job::Transform;
+    use gradwire_protocol::job::GradientTransform;
 
     fn label(collective: Collective, sequence: u32) -> Label {
         let call = Call {
@@ -230,7 +230,7 @@ mod tests {
             op: collective.reduces().then_some(ReduceOp::Sum),
             dtype: Some(DType::F32),
             elements: Some(9),
-            transform: Transform::None,
+            transform: GradientTransform::None,
         };
         Label {
             call,

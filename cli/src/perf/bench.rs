@@ -5,7 +5,7 @@ use std::time::Duration;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, Outcome};
-use gradwire_protocol::job::Holes;
+use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{Layer, Rank, Span, Step};
 use gradwire_runtime::{Counters, EndError, Ended, LocalRank, Task};
 use nix::time::{ClockId, clock_gettime};
@@ -183,8 +183,10 @@ impl Bench {
         };
         let job = self.rank.job();
         let estimate = match job.holes {
-            Holes::Rescale => Estimate::Rescaled,
-            Holes::Zero | Holes::Previous | Holes::ErrorFeedback => Estimate::Partial,
+            HoleFilling::Rescale => Estimate::Rescaled,
+            HoleFilling::Zero | HoleFilling::Previous | HoleFilling::ErrorFeedback => {
+                Estimate::Partial
+            }
         };
         let found = pattern::deviations(result, expected, self.world(), estimate);
         let may_miss = kind.reduces() && !job.tolerance.is_none();

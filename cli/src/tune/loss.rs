@@ -19,7 +19,7 @@ pub mod trial;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
 use gradwire_tuning::tolerance::judge::{Better, Goal, Looks, Verdict};
 use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
@@ -138,8 +138,8 @@ fn base(path: &Path) -> Result<Job, Failure> {
     if job.transport.mtu == Mtu::Auto {
         job.transport.mtu = Mtu::Bytes(PACKET);
     }
-    if job.transport.wire == Wire::Auto {
-        job.transport.wire = Wire::Udp;
+    if job.transport.wire == WireChoice::Auto {
+        job.transport.wire = WireChoice::Udp;
     }
     Ok(job)
 }

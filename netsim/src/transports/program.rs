@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, OperationId};
-use gradwire_protocol::endpoint::{Counters, Endpoint};
+use gradwire_protocol::endpoint::{Endpoint, EndpointCounters};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
@@ -98,7 +98,7 @@ impl Player {
         self.tasks.progress()
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> EndpointCounters {
         self.communicator.counters()
     }
 

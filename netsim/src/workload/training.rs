@@ -17,7 +17,7 @@ mod programs;
 
 use std::ops::Range;
 
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::Span;
 
 use super::Workload;
@@ -39,7 +39,7 @@ pub struct Training {
     /// How many times as long the last worker computes: 1 where all are alike.
     pub straggling: f64,
     /// The algorithm of all-reduces; `None` leaves it to the job.
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<ReduceAlgorithm>,
     /// By what all sizes and times are divided, those at which buckets are closed and gradients
     /// are cut too; 1 takes the model as it is. See [`Model::divided`].
     pub scale: u32,

@@ -3,7 +3,7 @@
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Operation};
-use gradwire_protocol::job::{Algorithm, Job, Mtu};
+use gradwire_protocol::job::{Job, Mtu, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Rank};
 
 use crate::world::{World, all_reduce, reduced, reduction, rough, small_job, tensor, values};
@@ -11,14 +11,14 @@ use crate::world::{World, all_reduce, reduced, reduction, rough, small_job, tens
 /// Elements of a tensor of f32 that auto takes for large, not a multiple of anything.
 const LARGE: usize = 70_001;
 
-fn job_of(algorithm: Algorithm) -> Job {
+fn job_of(algorithm: ReduceAlgorithm) -> Job {
     let mut job = small_job();
     job.collectives.algorithm = algorithm;
     job
 }
 
 /// A job for large tensors: full packets, several chunks.
-fn large_job(algorithm: Algorithm) -> Job {
+fn large_job(algorithm: ReduceAlgorithm) -> Job {
     let mut job = job_of(algorithm);
     job.transport.mtu = Mtu::Bytes(1500);
     job.collectives.chunk = ByteCount::kib(64);
@@ -30,7 +30,7 @@ fn halving_doubling_gives_the_exact_sum_in_worlds_of_any_size() {
     let types = [DType::F32, DType::I64, DType::BF16, DType::U8];
     for (seed, ranks) in (2..=9).chain([16]).enumerate() {
         for (dtype, elements) in types.into_iter().zip([1501, 700, 2100, 1]) {
-            let job = job_of(Algorithm::HalvingDoubling);
+            let job = job_of(ReduceAlgorithm::HalvingDoubling);
             let mut world = World::new(ranks, &job, rough(0.05), seed as u64);
             let results = world.perform(|rank| Operation {
                 dtype,
@@ -50,7 +50,7 @@ fn whatever_auto_chooses_for_a_large_tensor_gives_the_exact_average() {
     // Rings have long messages only, and so long chunks; else it is halving-doubling.
     let chunks = [ByteCount::kib(64), ByteCount::kib(240)];
     for (ranks, chunk) in (2..=7).flat_map(|ranks| chunks.map(|chunk| (ranks, chunk))) {
-        let mut job = large_job(Algorithm::Auto);
+        let mut job = large_job(ReduceAlgorithm::Auto);
         job.collectives.chunk = chunk;
         let mut world = World::new(ranks, &job, rough(0.03), u64::from(ranks));
         let results = world.perform(|rank| Operation {
@@ -71,7 +71,7 @@ fn a_reduce_scatter_gives_each_rank_its_block_and_leaves_the_input_alone() {
         (DType::I32, ReduceOp::Max),
         (DType::F16, ReduceOp::Sum),
     ];
-    let algorithms = [Algorithm::Direct, Algorithm::Ring];
+    let algorithms = [ReduceAlgorithm::Direct, ReduceAlgorithm::Ring];
     for (ranks, algorithm) in (2..=7).flat_map(|ranks| algorithms.map(|way| (ranks, way))) {
         for ((dtype, op), block) in types.into_iter().zip([777, 1, 1300]) {
             let case = format!("{op} of {block} {dtype}, {ranks} ranks, {algorithm:?}");
@@ -102,7 +102,10 @@ fn a_reduce_scatter_gives_each_rank_its_block_and_leaves_the_input_alone() {
 
 #[test]
 fn a_broadcast_gives_everybody_the_roots_tensor() {
-    let cases = [(small_job(), 999), (large_job(Algorithm::Auto), LARGE)];
+    let cases = [
+        (small_job(), 999),
+        (large_job(ReduceAlgorithm::Auto), LARGE),
+    ];
     for (job, elements) in cases {
         for ranks in 2..=7 {
             let mut world = World::new(ranks, &job, rough(0.05), 4);
@@ -121,7 +124,7 @@ fn a_broadcast_gives_everybody_the_roots_tensor() {
 
 #[test]
 fn a_large_broadcast_costs_no_rank_more_than_the_tensor() {
-    let (ranks, job) = (5, large_job(Algorithm::Auto));
+    let (ranks, job) = (5, large_job(ReduceAlgorithm::Auto));
     let mut world = World::new(ranks, &job, rough(0.0), 13);
     let results = world.perform(|rank| Operation {
         collective: Collective::Broadcast { root: Rank(3) },
@@ -173,9 +176,9 @@ fn every_kind(rank: u16) -> Vec<Operation> {
 #[test]
 fn buffers_without_bytes_take_the_same_packets() {
     for algorithm in [
-        Algorithm::Direct,
-        Algorithm::Ring,
-        Algorithm::HalvingDoubling,
+        ReduceAlgorithm::Direct,
+        ReduceAlgorithm::Ring,
+        ReduceAlgorithm::HalvingDoubling,
     ] {
         let sent = [false, true].map(|is_virtual| {
             let mut world = World::new(5, &job_of(algorithm), rough(0.02), 12);

@@ -3,7 +3,7 @@
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::operation::{Layers, Operation};
 use gradwire_netsim::link::{Profile, Queue};
-use gradwire_protocol::job::{Algorithm, Job, Mtu};
+use gradwire_protocol::job::{Job, Mtu, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Layer, Rate, Span};
 
 use crate::world::{World, all_reduce, share};
@@ -56,9 +56,9 @@ fn order_of_completion(world: &mut World, bytes: usize) -> Vec<u16> {
 #[test]
 fn of_64_buckets_those_of_the_front_layers_are_complete_first() {
     let cases = [
-        (2, Algorithm::Direct),
-        (4, Algorithm::Direct),
-        (4, Algorithm::Ring),
+        (2, ReduceAlgorithm::Direct),
+        (4, ReduceAlgorithm::Direct),
+        (4, ReduceAlgorithm::Ring),
     ];
     for (seed, (ranks, algorithm)) in (0..).zip(cases) {
         let mut job = full_packets();

@@ -3,7 +3,7 @@
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::Operation;
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::{Algorithm, Holes, Job, Mtu};
+use gradwire_protocol::job::{HoleFilling, Job, Mtu, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 
 use crate::world::{
@@ -12,7 +12,7 @@ use crate::world::{
 
 fn job() -> Job {
     let mut job = small_job();
-    job.collectives.algorithm = Algorithm::Hierarchical;
+    job.collectives.algorithm = ReduceAlgorithm::Hierarchical;
     job
 }
 
@@ -70,7 +70,7 @@ fn what_auto_takes_between_many_hosts_gives_the_exact_average() {
 const ELEMENTS: usize = 6000;
 
 /// An all-reduce to which rank r contributes 2^r everywhere.
-fn lossy(ranks: u16, sequence: u32, rank: u16, holes: Holes) -> Operation {
+fn lossy(ranks: u16, sequence: u32, rank: u16, holes: HoleFilling) -> Operation {
     let values = std::iter::repeat_n(f64::from(1_u32 << rank), ELEMENTS);
     Operation {
         loss: tolerating(0.3, holes),
@@ -96,7 +96,7 @@ fn a_lost_partial_sum_of_a_host_counts_as_all_its_ranks_when_rescaled() {
         let (ranks, mut lost, mut rescaled) = (layout.len() as u16, 0, 0);
         for seed in 0..10 {
             let mut world = World::on_hosts(&layout, &large_chunks(), rough(0.1), seed);
-            let results = world.perform(|rank| lossy(ranks, 0, rank, Holes::Rescale));
+            let results = world.perform(|rank| lossy(ranks, 0, rank, HoleFilling::Rescale));
             for (bytes, outcome) in &results {
                 assert!(*bytes == results[0].0, "seed {seed}: replicas differ");
                 lost += outcome.lost_segments;
@@ -125,7 +125,7 @@ fn within_a_host_nothing_is_lost_whatever_the_tolerance() {
         for (a, b) in pairs.filter(|&(a, b)| apart(a, b)) {
             world.network.set_link(Rank(a), Rank(b), perfect);
         }
-        let results = world.perform(|rank| lossy(6, 0, rank, Holes::Zero));
+        let results = world.perform(|rank| lossy(6, 0, rank, HoleFilling::Zero));
         for (bytes, outcome) in results {
             assert_eq!(outcome.lost_segments, 0, "seed {seed}");
             assert!(floats(&bytes).iter().all(|sum| *sum == 63.0), "seed {seed}");
@@ -138,7 +138,7 @@ fn error_feedback_brings_a_hosts_lost_sum_in_the_next_step() {
     let layout = [0, 1, 0, 1];
     for seed in 0..10 {
         let mut world = World::on_hosts(&layout, &large_chunks(), rough(0.1), seed);
-        let first = world.perform(|rank| lossy(4, 0, rank, Holes::ErrorFeedback));
+        let first = world.perform(|rank| lossy(4, 0, rank, HoleFilling::ErrorFeedback));
         let lost: u64 = first.iter().map(|(_, outcome)| outcome.lost_segments).sum();
         assert!(lost > 0, "seed {seed}");
         let perfect = Profile::perfect(Span::from_micros(10));
@@ -147,7 +147,7 @@ fn error_feedback_brings_a_hosts_lost_sum_in_the_next_step() {
                 .network
                 .set_link(Rank(pair / 4), Rank(pair % 4), perfect);
         }
-        let second = world.perform(|rank| lossy(4, 1, rank, Holes::ErrorFeedback));
+        let second = world.perform(|rank| lossy(4, 1, rank, HoleFilling::ErrorFeedback));
         let sums = floats(&first[0].0).into_iter().zip(floats(&second[0].0));
         for (first, second) in sums {
             assert_eq!(first + second, 30.0, "seed {seed}");

@@ -4,7 +4,7 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Layers, Operation};
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::{Algorithm, Holes, Job};
+use gradwire_protocol::job::{HoleFilling, Job, ReduceAlgorithm};
 use gradwire_protocol::units::{Layer, Rank, Share, Span};
 
 use crate::world::{
@@ -22,7 +22,7 @@ fn weight(rank: u16) -> f64 {
     f64::from(1_u32 << rank)
 }
 
-fn lossy(ranks: u16, sequence: u32, value: f64, holes: Holes) -> Operation {
+fn lossy(ranks: u16, sequence: u32, value: f64, holes: HoleFilling) -> Operation {
     Operation {
         loss: tolerating(0.3, holes),
         ..all_reduce(ranks, sequence, constant(value))
@@ -44,7 +44,7 @@ fn on_a_path_that_loses_nothing_nothing_is_lost_whatever_the_tolerance() {
     for seed in 0..20 {
         let mut world = World::new(4, &large_chunks(), profile, seed);
         let results = world.perform(|rank| Operation {
-            loss: tolerating(1.0, Holes::Zero),
+            loss: tolerating(1.0, HoleFilling::Zero),
             ..all_reduce(4, 0, constant(weight(rank)))
         });
         for (bytes, outcome) in results {
@@ -72,7 +72,7 @@ fn what_arrived_is_rescaled_segment_by_segment_and_all_ranks_get_the_same_bits()
         let mut job = large_chunks();
         job.collectives.chunk = gradwire_protocol::units::ByteCount::mib(1);
         let mut world = World::new(4, &job, rough(0.1), seed);
-        let results = world.perform(|rank| lossy(4, 0, weight(rank), Holes::Rescale));
+        let results = world.perform(|rank| lossy(4, 0, weight(rank), HoleFilling::Rescale));
         let sums = floats(&results[0].0);
         for (bytes, outcome) in &results {
             assert!(*bytes == results[0].0, "seed {seed}: replicas differ");
@@ -113,7 +113,7 @@ fn equal_contributions_survive_loss_exactly_when_rescaled_or_averaged() {
         let mut world = World::new(4, &large_chunks(), rough(0.1), 21);
         let results = world.perform(|_| Operation {
             op,
-            ..lossy(4, 0, 2.0, Holes::Rescale)
+            ..lossy(4, 0, 2.0, HoleFilling::Rescale)
         });
         assert!(results.iter().any(|(_, outcome)| outcome.lost_segments > 0));
         for (bytes, _) in results {
@@ -130,7 +130,7 @@ fn equal_contributions_survive_loss_exactly_when_rescaled_or_averaged() {
 fn with_error_feedback_the_next_step_brings_what_was_lost() {
     for seed in 0..10 {
         let mut world = World::new(3, &large_chunks(), rough(0.1), seed);
-        let lossy = |rank, sequence| lossy(3, sequence, weight(rank), Holes::ErrorFeedback);
+        let lossy = |rank, sequence| lossy(3, sequence, weight(rank), HoleFilling::ErrorFeedback);
         let first = world.perform(|rank| lossy(rank, 0));
         let lost: u64 = first.iter().map(|(_, outcome)| outcome.lost_segments).sum();
         let missed: u64 = first
@@ -171,13 +171,13 @@ fn the_previous_result_stands_in_for_what_is_missing() {
         Profile::perfect(Span::from_micros(10)),
         31,
     );
-    world.perform(|_| lossy(3, 0, 2.0, Holes::Previous));
+    world.perform(|_| lossy(3, 0, 2.0, HoleFilling::Previous));
     for pair in 0..9 {
         world
             .network
             .set_link(Rank(pair / 3), Rank(pair % 3), rough(0.1));
     }
-    let results = world.perform(|_| lossy(3, 1, 3.0, Holes::Previous));
+    let results = world.perform(|_| lossy(3, 1, 3.0, HoleFilling::Previous));
     let sums = floats(&results[0].0);
     let holes = sums.iter().filter(|sum| **sum != 9.0).count();
     assert!(holes > 0, "something was lost");
@@ -199,8 +199,12 @@ fn integers_products_and_sums_of_many_lose_nothing_under_any_tolerance() {
     let cases = [
         (large_chunks(), DType::I32, ReduceOp::Sum),
         (large_chunks(), DType::F32, ReduceOp::Product),
-        (by(Algorithm::Ring), DType::F32, ReduceOp::Sum),
-        (by(Algorithm::HalvingDoubling), DType::F32, ReduceOp::Sum),
+        (by(ReduceAlgorithm::Ring), DType::F32, ReduceOp::Sum),
+        (
+            by(ReduceAlgorithm::HalvingDoubling),
+            DType::F32,
+            ReduceOp::Sum,
+        ),
     ];
     for (job, dtype, op) in cases {
         let mut world = World::new(3, &job, rough(0.1), 41);
@@ -209,7 +213,7 @@ fn integers_products_and_sums_of_many_lose_nothing_under_any_tolerance() {
             Operation {
                 dtype,
                 op,
-                ..lossy(3, 0, 0.0, Holes::Rescale)
+                ..lossy(3, 0, 0.0, HoleFilling::Rescale)
             }
             .with(tensor(dtype, values))
         });
@@ -229,7 +233,7 @@ fn a_message_shorter_than_the_jobs_minimum_is_lossless() {
     let mut job = large_chunks();
     job.loss.min_message = gradwire_protocol::units::ByteCount::kib(64);
     let mut world = World::new(3, &job, rough(0.1), 51);
-    for (bytes, outcome) in world.perform(|rank| lossy(3, 0, weight(rank), Holes::Rescale)) {
+    for (bytes, outcome) in world.perform(|rank| lossy(3, 0, weight(rank), HoleFilling::Rescale)) {
         assert_eq!((outcome.lost_segments, bytes), (0, constant(7.0)));
     }
 }
@@ -251,7 +255,7 @@ fn protected_layers_and_large_segments_always_arrive() {
         let results = world.perform(|rank| {
             let mut values = vec![weight(rank); ELEMENTS];
             values[ELEMENTS - 100..].fill(1000.0 * weight(rank));
-            let operation = lossy(2, 0, 0.0, Holes::Zero).with(tensor(DType::F32, values));
+            let operation = lossy(2, 0, 0.0, HoleFilling::Zero).with(tensor(DType::F32, values));
             Operation {
                 layers: layers.clone(),
                 ..operation
@@ -293,7 +297,7 @@ fn each_message_loses_what_the_strictest_of_its_layers_bears() {
         for scattered in [Kind::AllReduce, Kind::ReduceScatter] {
             let mut world = World::new(3, &job, rough(0.2), seed);
             let results = world.perform(|rank| {
-                let operation = lossy(3, 0, weight(rank), Holes::Zero);
+                let operation = lossy(3, 0, weight(rank), HoleFilling::Zero);
                 let layers = layers.clone();
                 scattered.of(Operation {
                     layers,
@@ -327,7 +331,7 @@ fn the_first_step_and_steps_after_a_norm_that_moved_by_half_lose_nothing() {
                 };
                 kind.of(Operation {
                     layers,
-                    ..lossy(3, step, value, Holes::Rescale)
+                    ..lossy(3, step, value, HoleFilling::Rescale)
                 })
             });
             let lost = results.iter().map(|(_, outcome)| outcome.lost_segments);
@@ -363,7 +367,7 @@ fn the_same_seed_gives_the_same_trace_and_the_same_bytes() {
     let run = |seed| {
         let mut world = World::new(4, &large_chunks(), rough(0.1), seed);
         world.network.record();
-        let results = world.perform(|rank| lossy(4, 0, weight(rank), Holes::Rescale));
+        let results = world.perform(|rank| lossy(4, 0, weight(rank), HoleFilling::Rescale));
         (world.network.trace().to_owned(), results)
     };
     assert!(run(61) == run(61));

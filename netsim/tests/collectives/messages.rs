@@ -5,7 +5,7 @@ use gradwire_collectives::dtype::DType;
 use gradwire_collectives::holes::Hole;
 use gradwire_collectives::operation::{Collective, Operation, Outcome};
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::Holes;
+use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{Rank, Span};
 
 use crate::world::{SEGMENT, World, all_reduce, floats, rough, small_job, tensor, tolerating};
@@ -26,7 +26,7 @@ struct Received {
 }
 
 /// Rank 0 sends fives to rank 1, whose buffer has ones.
-fn message(world: &mut World, dtype: DType, tolerance: f64, rule: Holes) -> Received {
+fn message(world: &mut World, dtype: DType, tolerance: f64, rule: HoleFilling) -> Received {
     world.submit_all(|rank| {
         let (collective, value) = match rank {
             0 => (
@@ -70,7 +70,7 @@ fn what_is_lost_stays_as_the_receiver_had_it_and_is_named() {
     let mut lost = 0;
     for seed in 0..20 {
         let mut world = World::new(2, &small_job(), rough(0.1), seed);
-        let received = message(&mut world, DType::F32, 0.3, Holes::Zero);
+        let received = message(&mut world, DType::F32, 0.3, HoleFilling::Zero);
         let mut expected = vec![5.0; ELEMENTS];
         for hole in &received.holes {
             assert!(hole.offset.is_multiple_of(SEGMENT) && hole.bytes <= SEGMENT);
@@ -94,7 +94,7 @@ fn on_a_path_that_loses_nothing_no_message_has_holes_whatever_it_tolerates() {
     };
     for seed in 0..20 {
         let mut world = World::new(2, &small_job(), profile, seed);
-        let received = message(&mut world, DType::F32, 1.0, Holes::Zero);
+        let received = message(&mut world, DType::F32, 1.0, HoleFilling::Zero);
         assert!(received.holes.is_empty() && received.values == [5.0; ELEMENTS]);
     }
 }
@@ -104,13 +104,13 @@ fn error_feedback_sends_what_was_lost_with_the_next_message_of_the_tensor() {
     let mut lost = 0;
     for seed in 0..10 {
         let mut world = World::new(2, &small_job(), rough(0.1), seed);
-        let first = message(&mut world, DType::F32, 0.3, Holes::ErrorFeedback);
+        let first = message(&mut world, DType::F32, 0.3, HoleFilling::ErrorFeedback);
         lost += first.holes.len();
         let perfect = Profile::perfect(Span::from_micros(10));
         for (from, to) in [(0, 1), (1, 0)] {
             world.network.set_link(Rank(from), Rank(to), perfect);
         }
-        let second = message(&mut world, DType::F32, 0.3, Holes::ErrorFeedback);
+        let second = message(&mut world, DType::F32, 0.3, HoleFilling::ErrorFeedback);
         for (first, second) in first.values.iter().zip(second.values) {
             let sum = if *first == 1.0 {
                 second
@@ -126,7 +126,7 @@ fn error_feedback_sends_what_was_lost_with_the_next_message_of_the_tensor() {
 #[test]
 fn parameters_whose_former_values_stand_in_are_never_added_to_the_next() {
     let mut world = World::new(2, &small_job(), rough(0.1), 5);
-    let received = message(&mut world, DType::F32, 0.3, Holes::Previous);
+    let received = message(&mut world, DType::F32, 0.3, HoleFilling::Previous);
     assert!(!received.holes.is_empty());
     let kept = |communicator: &mut gradwire_collectives::communicator::Communicator, _| {
         communicator.residuals().bytes()
@@ -138,7 +138,7 @@ fn parameters_whose_former_values_stand_in_are_never_added_to_the_next() {
 fn messages_of_integers_and_lossless_ones_have_no_holes() {
     for (dtype, tolerance) in [(DType::I32, 0.3), (DType::F32, 0.0)] {
         let mut world = World::new(2, &small_job(), rough(0.1), 3);
-        let received = message(&mut world, dtype, tolerance, Holes::Zero);
+        let received = message(&mut world, dtype, tolerance, HoleFilling::Zero);
         assert!(received.holes.is_empty());
         assert_eq!(received.outcome.lost_segments, 0);
     }

@@ -7,7 +7,7 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Operation};
 use gradwire_netsim::link::Profile;
 use gradwire_netsim::network::Ended;
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{Rank, Span};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -303,8 +303,14 @@ fn check(seed: u64) {
     let ranks = rng.random_range(2..=4);
     let mut job = small_job();
     // Of three ranks, halving and doubling leaves one without a message until it has sent one.
-    let halving = [Algorithm::HalvingDoubling, Algorithm::Auto][usize::from(ranks == 3)];
-    let algorithms = [Algorithm::Auto, Algorithm::Direct, Algorithm::Ring, halving];
+    let halving =
+        [ReduceAlgorithm::HalvingDoubling, ReduceAlgorithm::Auto][usize::from(ranks == 3)];
+    let algorithms = [
+        ReduceAlgorithm::Auto,
+        ReduceAlgorithm::Direct,
+        ReduceAlgorithm::Ring,
+        halving,
+    ];
     job.collectives.algorithm = algorithms[rng.random_range(0..4)];
     let (programs, wrong, calls) = programs(ranks, rng);
     let mut world = World::new(ranks, &job, rough(rng.random_range(0.0..0.1)), seed);

@@ -4,15 +4,15 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Completion, Layers, Operation};
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{ByteCount, Layer, Rank, Span};
 
 use crate::world::{World, all_reduce, reduction, rough, small_job, tensor, value, values};
 
-const REDUCTIONS: [Algorithm; 3] = [
-    Algorithm::Direct,
-    Algorithm::Ring,
-    Algorithm::HalvingDoubling,
+const REDUCTIONS: [ReduceAlgorithm; 3] = [
+    ReduceAlgorithm::Direct,
+    ReduceAlgorithm::Ring,
+    ReduceAlgorithm::HalvingDoubling,
 ];
 
 #[test]

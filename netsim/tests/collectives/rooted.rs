@@ -3,7 +3,7 @@
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Operation};
-use gradwire_protocol::job::{Holes, Job, Mtu};
+use gradwire_protocol::job::{HoleFilling, Job, Mtu};
 use gradwire_protocol::units::{ByteCount, Rank};
 
 use crate::world::{
@@ -55,7 +55,7 @@ fn weight(rank: u16) -> f64 {
 }
 
 /// A reduce of a constant tensor to rank 1, of which 30 % may be missing.
-fn lossy_reduce(sequence: u32, elements: usize, value: f64, holes: Holes) -> Operation {
+fn lossy_reduce(sequence: u32, elements: usize, value: f64, holes: HoleFilling) -> Operation {
     let buffer = tensor(DType::F32, std::iter::repeat_n(value, elements));
     Operation {
         collective: Collective::Reduce { root: Rank(1) },
@@ -78,7 +78,7 @@ fn a_lossy_reduce_misses_single_contributions_within_the_tolerance() {
         for seed in 0..10 {
             let mut world = World::new(4, &job, rough(0.1), seed);
             let results =
-                world.perform(|rank| lossy_reduce(0, elements, weight(rank), Holes::Zero));
+                world.perform(|rank| lossy_reduce(0, elements, weight(rank), HoleFilling::Zero));
             for (_, outcome) in &results {
                 assert!(outcome.max_lost_share.get() <= 0.3, "seed {seed}");
                 assert!(outcome.lost_segments * 10 <= outcome.expected_segments * 3);
@@ -105,7 +105,7 @@ fn equal_contributions_survive_a_lossy_reduce_when_rescaled_or_averaged() {
             let mut world = World::new(4, &job, rough(0.1), 21);
             let results = world.perform(|_| Operation {
                 op,
-                ..lossy_reduce(0, elements, 2.0, Holes::Rescale)
+                ..lossy_reduce(0, elements, 2.0, HoleFilling::Rescale)
             });
             assert!(results.iter().any(|(_, outcome)| outcome.lost_segments > 0));
             let sums = floats(&results[1].0);
@@ -120,7 +120,7 @@ fn what_a_lossy_reduce_lost_comes_with_the_next_under_error_feedback() {
         for seed in 0..5 {
             let mut world = World::new(4, &job, rough(0.1), seed);
             let reduce = |rank, sequence| {
-                lossy_reduce(sequence, elements, weight(rank), Holes::ErrorFeedback)
+                lossy_reduce(sequence, elements, weight(rank), HoleFilling::ErrorFeedback)
             };
             let first = world.perform(|rank| reduce(rank, 0));
             assert!(first.iter().any(|(_, outcome)| outcome.lost_segments > 0));

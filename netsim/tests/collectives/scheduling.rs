@@ -6,15 +6,15 @@ use std::sync::Arc;
 use gradwire_collectives::dtype::DType;
 use gradwire_collectives::operation::{Layers, Operation};
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::{Algorithm, Job};
-use gradwire_protocol::priority::Order;
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
+use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Layer, Span};
 
 use crate::world::{World, all_reduce, rough, small_job, tensor, value, values};
 
 const LAYERS: u16 = 6;
 
-fn job(order: Order, credit: u64) -> Job {
+fn job(order: SendOrder, credit: u64) -> Job {
     let mut job = small_job();
     job.collectives.order = order;
     job.collectives.credit = ByteCount::new(credit);
@@ -49,7 +49,7 @@ fn results(job: &Job, hosts: &[u16], seed: u64) -> Vec<Vec<u8>> {
     let ranks = hosts.len() as u16;
     // Direct sums, as within a host, are added in order of arrival.
     let gradients = match job.collectives.algorithm {
-        Algorithm::Ring => inexact,
+        ReduceAlgorithm::Ring => inexact,
         _ => exact,
     };
     let mut world = World::on_hosts(hosts, job, rough(0.03), seed);
@@ -81,10 +81,10 @@ fn results(job: &Job, hosts: &[u16], seed: u64) -> Vec<Vec<u8>> {
 
 #[test]
 fn scheduling_changes_no_bit_of_a_sum_whatever_the_network_does() {
-    let cases: [(Algorithm, &[u16]); 3] = [
-        (Algorithm::Ring, &[0, 1, 2, 3]),
-        (Algorithm::Direct, &[0, 1, 2, 3]),
-        (Algorithm::Hierarchical, &[0, 0, 1, 1]),
+    let cases: [(ReduceAlgorithm, &[u16]); 3] = [
+        (ReduceAlgorithm::Ring, &[0, 1, 2, 3]),
+        (ReduceAlgorithm::Direct, &[0, 1, 2, 3]),
+        (ReduceAlgorithm::Hierarchical, &[0, 0, 1, 1]),
     ];
     for seed in 1..=4 {
         for (algorithm, hosts) in cases {
@@ -93,9 +93,9 @@ fn scheduling_changes_no_bit_of_a_sum_whatever_the_network_does() {
                 job.collectives.algorithm = algorithm;
                 results(&job, hosts, seed)
             };
-            let off = with(Order::Arrival, 0);
+            let off = with(SendOrder::Arrival, 0);
             for credit in [0, 1, 700, 5_000] {
-                let on = with(Order::Layers, credit);
+                let on = with(SendOrder::Layers, credit);
                 assert!(on == off, "seed {seed}, {algorithm:?}, credit {credit}");
             }
         }
@@ -106,7 +106,7 @@ fn scheduling_changes_no_bit_of_a_sum_whatever_the_network_does() {
 fn ranks_that_wait_for_one_sum_before_they_begin_the_next_do_not_wait_for_ever() {
     // Rank 0 begins with the front layer, whose messages take all credit; rank 1 begins with the
     // back layer and does not begin the front one before it has the sum.
-    let job = job(Order::Layers, 1);
+    let job = job(SendOrder::Layers, 1);
     let mut world = World::new(2, &job, Profile::perfect(Span::from_micros(10)), 1);
     let gradients = |rank, layer| of_layer(2, layer, exact(rank, layer));
     for layer in [0, LAYERS - 1] {
@@ -126,7 +126,7 @@ fn ranks_that_wait_for_one_sum_before_they_begin_the_next_do_not_wait_for_ever()
 
 #[test]
 fn no_layer_starves_behind_urgent_ones_that_keep_coming() {
-    let job = job(Order::Layers, 2_000);
+    let job = job(SendOrder::Layers, 2_000);
     let mut world = World::new(2, &job, Profile::perfect(Span::from_micros(10)), 1);
     let step_of = |rank, layer, step: u32| Operation {
         step: gradwire_protocol::units::Step(step),

@@ -4,21 +4,21 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Loss, Operation, OperationError};
 use gradwire_netsim::link::Profile;
-use gradwire_protocol::job::{Holes, Job, Transform};
+use gradwire_protocol::job::{GradientTransform, HoleFilling, Job};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 
 use crate::world::{
     World, all_reduce, floats, reduced, reduction, rough, small_job, tensor, tolerating, values,
 };
 
-const RULES: [Holes; 4] = [
-    Holes::Rescale,
-    Holes::Zero,
-    Holes::Previous,
-    Holes::ErrorFeedback,
+const RULES: [HoleFilling; 4] = [
+    HoleFilling::Rescale,
+    HoleFilling::Zero,
+    HoleFilling::Previous,
+    HoleFilling::ErrorFeedback,
 ];
 
-fn job(transform: Transform) -> Job {
+fn job(transform: GradientTransform) -> Job {
     let mut job = small_job();
     job.collectives.chunk = ByteCount::kib(64);
     job.loss.transform = transform;
@@ -74,13 +74,13 @@ fn without_loss_every_sum_is_the_plain_one_within_rounding() {
     ];
     for (seed, collective) in collectives.into_iter().enumerate() {
         for (elements, (dtype, rounding)) in [1204, 8000, 20_004, 3996].into_iter().zip(types) {
-            let mut world = World::new(4, &job(Transform::Hadamard), calm(), seed as u64);
+            let mut world = World::new(4, &job(GradientTransform::Hadamard), calm(), seed as u64);
             let results = world.perform(|rank| {
                 let buffer = tensor(dtype, values(rank, elements));
                 let operation = Operation {
                     dtype,
                     op: ReduceOp::Avg,
-                    loss: tolerating(0.3, Holes::Rescale),
+                    loss: tolerating(0.3, HoleFilling::Rescale),
                     ..all_reduce(4, 0, buffer)
                 };
                 summed_by(collective, operation)
@@ -126,11 +126,19 @@ fn number(dtype: DType, element: &[u8]) -> f64 {
 fn what_may_not_lose_keeps_the_exact_bits_of_no_transform() {
     let cases = [
         (Loss::NONE, DType::F32, ReduceOp::Sum),
-        (tolerating(0.3, Holes::Rescale), DType::I32, ReduceOp::Sum),
-        (tolerating(0.3, Holes::Rescale), DType::F32, ReduceOp::Max),
+        (
+            tolerating(0.3, HoleFilling::Rescale),
+            DType::I32,
+            ReduceOp::Sum,
+        ),
+        (
+            tolerating(0.3, HoleFilling::Rescale),
+            DType::F32,
+            ReduceOp::Max,
+        ),
     ];
     for (loss, dtype, op) in cases {
-        let mut world = World::new(3, &job(Transform::Hadamard), rough(0.05), 3);
+        let mut world = World::new(3, &job(GradientTransform::Hadamard), rough(0.05), 3);
         let results = world.perform(|rank| Operation {
             dtype,
             op,
@@ -162,7 +170,12 @@ fn spiky_sum(ranks: u16, elements: usize) -> Vec<f32> {
 }
 
 /// Steps of one tensor by four ranks: all ranks' results of each.
-fn steps(job: &Job, holes: Holes, (profile, seed): (Profile, u64), count: u32) -> Vec<Vec<f32>> {
+fn steps(
+    job: &Job,
+    holes: HoleFilling,
+    (profile, seed): (Profile, u64),
+    count: u32,
+) -> Vec<Vec<f32>> {
     let mut world = World::new(4, job, profile, seed);
     (0..count)
         .map(|step| {
@@ -189,7 +202,7 @@ fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
     };
     for profile in [rough(0.08), bursts] {
         for holes in RULES {
-            let worst = [Transform::None, Transform::Hadamard].map(|transform| {
+            let worst = [GradientTransform::None, GradientTransform::Hadamard].map(|transform| {
                 let errors = (0..3).map(|seed| {
                     let results = steps(&job(transform), holes, (profile, seed), 2);
                     apart(&results[1], &sum).0
@@ -197,7 +210,11 @@ fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
                 errors.fold(0.0, f64::max)
             });
             // Previous results are the present ones here, which leaves little to lose.
-            let least = if holes == Holes::Previous { 1.0 } else { 2.0 };
+            let least = if holes == HoleFilling::Previous {
+                1.0
+            } else {
+                2.0
+            };
             assert!(worst[0] > worst[1] * least, "{holes:?}: {worst:?}");
         }
     }
@@ -207,7 +224,7 @@ fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
 fn with_error_feedback_later_steps_bring_what_was_lost_as_values() {
     let sum = spiky_sum(4, ELEMENTS);
     for seed in 0..4 {
-        let mut world = World::new(4, &job(Transform::Hadamard), rough(0.1), seed);
+        let mut world = World::new(4, &job(GradientTransform::Hadamard), rough(0.1), seed);
         let mut total = vec![0.0; ELEMENTS];
         for step in 0..3 {
             if step == 2 {
@@ -218,7 +235,7 @@ fn with_error_feedback_later_steps_bring_what_was_lost_as_values() {
                 }
             }
             let results = world.perform(|rank| Operation {
-                loss: tolerating(0.3, Holes::ErrorFeedback),
+                loss: tolerating(0.3, HoleFilling::ErrorFeedback),
                 ..all_reduce(4, step, tensor(DType::F32, spiky(rank, ELEMENTS)))
             });
             let kept = |rank: usize| world.network.hosts()[rank].residuals().bytes();
@@ -236,10 +253,11 @@ fn with_error_feedback_later_steps_bring_what_was_lost_as_values() {
 fn equal_contributions_survive_loss_when_rescaled_whatever_is_lost() {
     for op in [ReduceOp::Sum, ReduceOp::Avg] {
         for (hosts, seed) in [(vec![0, 1, 2, 3], 5), (vec![0, 0, 1, 1], 6)] {
-            let mut world = World::on_hosts(&hosts, &job(Transform::Hadamard), rough(0.1), seed);
+            let mut world =
+                World::on_hosts(&hosts, &job(GradientTransform::Hadamard), rough(0.1), seed);
             let results = world.perform(|_| Operation {
                 op,
-                loss: tolerating(0.3, Holes::Rescale),
+                loss: tolerating(0.3, HoleFilling::Rescale),
                 ..all_reduce(4, 0, tensor(DType::F32, values(0, 100_000)))
             });
             assert!(results.iter().any(|(_, outcome)| outcome.lost_segments > 0));
@@ -256,9 +274,9 @@ fn equal_contributions_survive_loss_when_rescaled_whatever_is_lost() {
 
 #[test]
 fn ranks_that_disagree_about_the_transform_learn_why() {
-    let mut world = World::new(2, &job(Transform::Hadamard), calm(), 1);
+    let mut world = World::new(2, &job(GradientTransform::Hadamard), calm(), 1);
     world.submit_all(|rank| Operation {
-        loss: tolerating(if rank == 0 { 0.3 } else { 0.0 }, Holes::Rescale),
+        loss: tolerating(if rank == 0 { 0.3 } else { 0.0 }, HoleFilling::Rescale),
         ..all_reduce(2, 0, tensor(DType::F32, values(rank, 6000)))
     });
     world.run();

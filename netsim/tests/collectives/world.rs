@@ -11,7 +11,7 @@ use gradwire_collectives::operation::{
 use gradwire_netsim::link::Profile;
 use gradwire_netsim::network::{Ended, Network};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Holes, Job, Mtu, Security};
+use gradwire_protocol::job::{HoleFilling, Job, Mtu, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Instant, JobId, Rank, Share, Span, Step};
 
 /// Payload bytes of a packet in these tests.
@@ -20,7 +20,7 @@ pub(crate) const SEGMENT: usize = 128;
 /// A job of small packets and small chunks, in which nothing is too short to be lost.
 pub(crate) fn small_job() -> Job {
     let mut job = Job {
-        security: Security::None,
+        security: PacketSecurity::None,
         ..Job::default()
     };
     job.transport.mtu = Mtu::Bytes(SEGMENT as u32 + 112);
@@ -67,7 +67,7 @@ pub(crate) fn all_reduce(ranks: u16, sequence: u32, buffer: Vec<u8>) -> Operatio
 }
 
 /// A tolerance and what stands in for holes.
-pub(crate) fn tolerating(tolerance: f64, holes: Holes) -> Loss {
+pub(crate) fn tolerating(tolerance: f64, holes: HoleFilling) -> Loss {
     Loss {
         tolerance: share(tolerance),
         holes,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gradwire_netsim::workload::{CollectiveKind, Hosts, Start, Trigger, Work, Workload};
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use proptest::prelude::*;
 
@@ -126,9 +126,9 @@ fn one_flow_goes_from_the_first_host_to_the_last() {
 #[test]
 fn the_name_of_an_all_reduce_is_its_algorithm() {
     let algorithm = |text| workload(text, 4, 0).algorithm;
-    assert_eq!(algorithm("ring:64MiB"), Some(Algorithm::Ring));
-    assert_eq!(algorithm("direct:64MiB"), Some(Algorithm::Direct));
-    let halving = Some(Algorithm::HalvingDoubling);
+    assert_eq!(algorithm("ring:64MiB"), Some(ReduceAlgorithm::Ring));
+    assert_eq!(algorithm("direct:64MiB"), Some(ReduceAlgorithm::Direct));
+    let halving = Some(ReduceAlgorithm::HalvingDoubling);
     assert_eq!(algorithm("halving-doubling:64MiB"), halving);
     assert_eq!(algorithm("all-reduce:64MiB"), None);
 }

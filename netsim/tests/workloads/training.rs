@@ -2,7 +2,7 @@
 
 use gradwire_netsim::model::Model;
 use gradwire_netsim::workload::{CollectiveKind, Hosts, Task, Work, Workload};
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{Layer, Rate, Span};
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ fn an_optimizer_that_steps_once_waits_for_all_updates() {
     let order = order(&workload.programs[0].tasks);
     let first = "1 forward front <- backward front, all-reduce back, all-reduce front";
     assert_eq!(order[6..], [first, "1 forward back <- forward front"]);
-    assert_eq!(workload.algorithm, Some(Algorithm::Ring));
+    assert_eq!(workload.algorithm, Some(ReduceAlgorithm::Ring));
 }
 
 #[test]

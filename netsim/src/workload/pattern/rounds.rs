@@ -1,6 +1,6 @@
 //! Patterns of collectives: all-reduce by an algorithm, parameter-server rounds.
 
-use gradwire_protocol::job::Algorithm;
+use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::ByteCount;
 
 use super::{Line, PatternError, notation};
@@ -25,9 +25,9 @@ impl Line<'_> {
             programs: programs.collect(),
             groups: vec![everybody],
             algorithm: match name {
-                "ring" => Some(Algorithm::Ring),
-                "halving-doubling" => Some(Algorithm::HalvingDoubling),
-                "direct" => Some(Algorithm::Direct),
+                "ring" => Some(ReduceAlgorithm::Ring),
+                "halving-doubling" => Some(ReduceAlgorithm::HalvingDoubling),
+                "direct" => Some(ReduceAlgorithm::Direct),
                 _ => None,
             },
             ..Workload::default()

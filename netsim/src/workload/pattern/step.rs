@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use gradwire_protocol::job::{Algorithm, notation};
+use gradwire_protocol::job::{ReduceAlgorithm, notation};
 use gradwire_protocol::units::ByteCount;
 
 use super::{Line, PatternError, STEP};
@@ -17,11 +17,11 @@ const SCALE_MAX: u32 = 1_000_000;
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
 const KEYS: [&str; 6] = ["steps", "slow", "update", "algorithm", "part", "scale"];
-const ALGORITHMS: [(&str, Algorithm); 4] = [
-    ("direct", Algorithm::Direct),
-    ("ring", Algorithm::Ring),
-    ("halving-doubling", Algorithm::HalvingDoubling),
-    ("hierarchical", Algorithm::Hierarchical),
+const ALGORITHMS: [(&str, ReduceAlgorithm); 4] = [
+    ("direct", ReduceAlgorithm::Direct),
+    ("ring", ReduceAlgorithm::Ring),
+    ("halving-doubling", ReduceAlgorithm::HalvingDoubling),
+    ("hierarchical", ReduceAlgorithm::Hierarchical),
 ];
 
 /// The model in what stands behind `step:`.
@@ -130,7 +130,7 @@ impl Line<'_> {
         }
     }
 
-    fn algorithm(&self, given: &str) -> Result<Algorithm, PatternError> {
+    fn algorithm(&self, given: &str) -> Result<ReduceAlgorithm, PatternError> {
         let known = ALGORITHMS.iter().find(|(name, _)| *name == given);
         known.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
             let names = ALGORITHMS.map(|(name, _)| name).join(", ");
