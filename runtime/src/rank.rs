@@ -8,7 +8,7 @@ use std::time::Duration;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Hole, Residual};
-use gradwire_collectives::operation::{Operation, Outcome};
+use gradwire_collectives::operation::{Operation, OperationOutcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
@@ -65,7 +65,7 @@ pub struct Ended {
     /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
     pub holes: Vec<Hole>,
     /// What it took.
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
 }
 
 /// Called once when an operation has ended, on a thread that may block.
