@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gradwire_lab::job_file;
 use gradwire_netsim::fabric::{Device, Fabric};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::Job;
@@ -12,8 +13,7 @@ use gradwire_switch_config::target::Target;
 
 use super::options::PlanOptions;
 use crate::exit::Failure;
-use crate::job;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// A job on a fabric, for switches of a platform.
 pub struct Origin<'a> {
@@ -35,7 +35,7 @@ impl<'a> Origin<'a> {
         let target = target(&options.platform)?;
         let job = match options.job.as_str() {
             "default" => Job::default(),
-            path => job::read(Path::new(path))?,
+            path => job_file::read(Path::new(path))?,
         };
         let fabric = files::fabric(&options.fabric)?;
         let mut policy = simulation::policy_of_job(&job, &fabric);
