@@ -2,14 +2,16 @@
 
 pub mod group;
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
+};
 use gradwire_protocol::wire::Header;
 
 /// Two ranks of one job, and the time that passes between them.
@@ -50,10 +52,10 @@ impl Pair {
     /// ended; gives back how many packets that took.
     pub fn transfer(&mut self, bytes: u32) -> u64 {
         self.sequence += 1;
-        let (tag, step) = (Tag::new(0, self.sequence, 0), Step(self.sequence));
+        let (key, step) = (MessageKey::new(0, self.sequence, 0), Step(self.sequence));
         let tolerance = Share::NONE;
         let cut = Segmentation::new(bytes, self.ends[0].segment_bytes());
-        let shape = Shape {
+        let shape = MessageShape {
             segments: cut.segments(),
             layer_count: 0,
         };
@@ -64,8 +66,8 @@ impl Pair {
         self.ends[1].expect(
             self.now,
             Rank(0),
-            Incoming {
-                tag,
+            ReceiveRequest {
+                key,
                 signature: Signature::NONE,
                 step,
                 bytes,
@@ -73,8 +75,8 @@ impl Pair {
                 urgency: None,
             },
         );
-        let outgoing = Outgoing {
-            tag,
+        let outgoing = SendRequest {
+            key,
             signature: Signature::NONE,
             step,
             bytes,
@@ -89,7 +91,7 @@ impl Pair {
             packets += self.carry(0) + self.carry(1);
             while self.ends[1].poll_event().is_some() {}
             while let Some(event) = self.ends[0].poll_event() {
-                if matches!(event, Event::Sent { .. }) {
+                if matches!(event, EndpointEvent::Sent { .. }) {
                     return packets;
                 }
             }

@@ -12,20 +12,22 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::machine::{Datagram, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
+};
 use gradwire_protocol::wire::HEADER_BYTES;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
 
 /// Time from one look at both ranks to the next.
@@ -39,7 +41,7 @@ struct End {
     wires: Wires,
     seal: Seal,
     peer: Vec<Address>,
-    slot: Slot,
+    slot: PacketSlot,
     packets: u64,
     ended: u64,
 }
@@ -51,9 +53,9 @@ fn main() {
         return;
     };
     let wire = if wire == "rdma" {
-        Wire::Rdma
+        WireChoice::Rdma
     } else {
-        Wire::Udp
+        WireChoice::Udp
     };
     let number = |text: &String| text.parse().expect("a number");
     let (bytes, count): (u32, u32) = (number(bytes), number(count));
@@ -83,12 +85,12 @@ fn main() {
     println!("{} packets", sent + received);
 }
 
-fn ends(wire: Wire) -> [End; 2] {
+fn ends(wire: WireChoice) -> [End; 2] {
     let mut job = Job::default();
     job.transport.wire = wire;
     job.transport.mtu = Mtu::Bytes(MTU);
     let open = |rank| match wire {
-        Wire::Rdma => {
+        WireChoice::Rdma => {
             let device = rehearsal::open(&job.transport, Rank(rank)).expect("it is sound");
             Wires::Rdma(Box::new(device))
         }
@@ -114,7 +116,7 @@ fn ends(wire: Wire) -> [End; 2] {
             wires,
             seal: Seal::aead(identity, &secrets),
             peer,
-            slot: Slot::new(),
+            slot: PacketSlot::new(),
             packets: 0,
             ended: 0,
         }
@@ -122,9 +124,9 @@ fn ends(wire: Wire) -> [End; 2] {
 }
 
 fn offer(ends: &mut [End; 2], now: Instant, (sequence, bytes): (u32, u32)) {
-    let tag = Tag::new(0, sequence, 0);
-    let incoming = Incoming {
-        tag,
+    let key = MessageKey::new(0, sequence, 0);
+    let incoming = ReceiveRequest {
+        key,
         signature: Signature::NONE,
         step: Step(0),
         bytes,
@@ -133,13 +135,13 @@ fn offer(ends: &mut [End; 2], now: Instant, (sequence, bytes): (u32, u32)) {
     };
     ends[1].endpoint.expect(now, Rank(0), incoming);
     let cut = Segmentation::new(bytes, ends[0].endpoint.segment_bytes());
-    let shape = Shape {
+    let shape = MessageShape {
         segments: cut.segments(),
         layer_count: 0,
     };
     let policy = &ends[0].endpoint.settings().policy;
-    let outgoing = Outgoing {
-        tag,
+    let outgoing = SendRequest {
+        key,
         signature: Signature::NONE,
         step: Step(0),
         bytes,
@@ -170,7 +172,10 @@ impl End {
             assert_eq!(sent, transmit.packets(), "windows fit the rings");
         }
         while let Some(event) = self.endpoint.poll_event() {
-            self.ended += u64::from(matches!(event, Event::Received { .. } | Event::Sent { .. }));
+            self.ended += u64::from(matches!(
+                event,
+                EndpointEvent::Received { .. } | EndpointEvent::Sent { .. }
+            ));
         }
     }
 

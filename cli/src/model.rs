@@ -9,10 +9,10 @@ mod record;
 use std::ops::Range;
 
 use gradwire_lab::files;
-use gradwire_netsim::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
-use gradwire_netsim::statistics::micros;
+use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Span;
 use gradwire_report::numbers::{bytes, count};
+use gradwire_workloads::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;

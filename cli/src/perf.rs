@@ -19,7 +19,7 @@ pub mod sweep;
 pub mod table;
 pub mod tune;
 
-use gradwire_protocol::job::{Idle, Job, Security, Wire};
+use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::units::ByteCount;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -63,9 +63,9 @@ fn job_on(ground: &Ground) -> Result<Job, Failure> {
     Ok(job)
 }
 
-fn on_the_network(wire: Wire) -> Wire {
+fn on_the_network(wire: WireChoice) -> WireChoice {
     match wire {
-        Wire::Auto => Wire::Udp,
+        WireChoice::Auto => WireChoice::Udp,
         named => named,
     }
 }
@@ -73,8 +73,8 @@ fn on_the_network(wire: Wire) -> Wire {
 /// Ranks that spin while others are measured take their cores.
 fn refuse_spinning(job: &Job) -> Result<(), Failure> {
     match job.transport.idle {
-        Idle::Adaptive | Idle::Block => Ok(()),
-        Idle::Busy => Err(Failure::Usage(
+        IdleMode::Adaptive | IdleMode::Block => Ok(()),
+        IdleMode::Busy => Err(Failure::Usage(
             "ranks with idle policy \"busy\" would take the cores of what is measured in turn \
              with them: allowed here are \"adaptive\" and \"block\""
                 .to_owned(),
@@ -85,8 +85,8 @@ fn refuse_spinning(job: &Job) -> Result<(), Failure> {
 /// What protects the packets of a job over a wire: memory of one host is never sealed.
 fn security(job: &Job, wire: &str) -> &'static str {
     match job.security {
-        Security::Aead if wire != "shm" => "aead",
-        Security::Aead | Security::None => "none",
+        PacketSecurity::Aead if wire != "shm" => "aead",
+        PacketSecurity::Aead | PacketSecurity::None => "none",
     }
 }
 
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn an_open_wire_is_udp_between_namespaces() {
         let wire = |line: &str| job_on(&options(line).ground).map(|job| job.transport.wire);
-        assert_eq!(wire("").expect("the default"), Wire::Auto);
-        assert_eq!(wire("--netns").expect("allowed"), Wire::Udp);
+        assert_eq!(wire("").expect("the default"), WireChoice::Auto);
+        assert_eq!(wire("--netns").expect("allowed"), WireChoice::Udp);
         let named = wire("--netns --wire uring").expect("allowed");
-        assert_eq!(named, Wire::Uring);
+        assert_eq!(named, WireChoice::Uring);
     }
 }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use gradwire_protocol::bitmap::decode_runs;
-use gradwire_protocol::wire::{HEADER_BYTES, Header, Report};
+use gradwire_protocol::wire::{HEADER_BYTES, Header, SegmentReport};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|datagram: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|datagram: &[u8]| {
         datagram[..HEADER_BYTES],
         "decode and encode are inverse"
     );
-    let Some((report, bitmap)) = Report::decode(payload) else {
+    let Some((report, bitmap)) = SegmentReport::decode(payload) else {
         return;
     };
     let mut written = Vec::new();

@@ -6,15 +6,15 @@
 
 #![no_main]
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Rank, Share, Signature, Span, Step, Tag};
-use gradwire_protocol::wire::{HEADER_BYTES, Header, Kind, VERSION};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{Instant, JobId, Rank, Share, Signature, Span, Step, MessageKey};
+use gradwire_protocol::wire::{HEADER_BYTES, Header, PacketKind, VERSION};
 use libfuzzer_sys::fuzz_target;
 
 const IDENTITY: Identity = Identity {
@@ -52,10 +52,10 @@ impl Scene {
         }
     }
 
-    fn post(&mut self, tag: u8, bytes: u32) {
-        let tolerance = Share::new(f64::from(tag % 4) / 10.0).expect("within 0 to 1");
-        let incoming = Incoming {
-            tag: Tag(tag.into()),
+    fn post(&mut self, key: u8, bytes: u32) {
+        let tolerance = Share::new(f64::from(key % 4) / 10.0).expect("within 0 to 1");
+        let incoming = ReceiveRequest {
+            key: MessageKey(key.into()),
             signature: Signature::NONE,
             step: Step(0),
             bytes,
@@ -66,16 +66,16 @@ impl Scene {
         self.endpoint.expect(self.now, Rank(1), incoming);
     }
 
-    fn send(&mut self, tag: u8, bytes: u32) {
+    fn send(&mut self, key: u8, bytes: u32) {
         let segments = Segmentation::new(bytes, self.endpoint.segment_bytes()).segments();
-        let shape = Shape {
+        let shape = MessageShape {
             segments,
             layer_count: 0,
         };
         let tags = self.endpoint.settings().policy.lossless(shape, &[]);
-        let (tag, step, tolerance) = (Tag(tag.into()), Step(0), Share::NONE);
-        let outgoing = Outgoing {
-            tag,
+        let (key, step, tolerance) = (MessageKey(key.into()), Step(0), Share::NONE);
+        let outgoing = SendRequest {
+            key,
             signature: Signature::NONE,
             step,
             bytes,
@@ -89,7 +89,7 @@ impl Scene {
     fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
         if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
             header[0] = VERSION;
-            header[1] = Kind::Data as u8 + header[1] % 6;
+            header[1] = PacketKind::Data as u8 + header[1] % 6;
         }
         let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
         if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {
@@ -100,10 +100,10 @@ impl Scene {
         };
         if choice & 2 != 0 {
             (header.job, header.epoch, header.source) = (JobId(7), 1, Rank(1));
-            header.tag = Tag(header.tag.0 % 8);
+            header.key = MessageKey(header.key.0 % 8);
         }
         let mut payload = Payload::Bytes(payload);
-        if choice & 4 != 0 && matches!(header.kind, Kind::Data | Kind::Probe) {
+        if choice & 4 != 0 && matches!(header.kind, PacketKind::Data | PacketKind::Probe) {
             payload = make_consistent(&mut header, self.endpoint.segment_bytes());
         }
         let ecn = Ecn::from_bits(choice >> 4);
@@ -132,7 +132,7 @@ fn make_consistent(header: &mut Header, segment_bytes: u32) -> Payload<'static> 
 
 fn check(scene: &mut Scene) {
     while let Some(event) = scene.endpoint.poll_event() {
-        if let Event::Received {
+        if let EndpointEvent::Received {
             holes: Some(holes), ..
         } = event
         {

@@ -21,7 +21,7 @@ const KNOWN_AFTER: Span = Span::from_millis(200);
 
 /// The account of one step.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Account {
+pub struct LossAccount {
     /// Bytes of the lossy messages posted in the step.
     pub owed_bytes: u64,
     /// Bytes of these that may be lost: each message's tolerance, capped by the step's.
@@ -38,8 +38,8 @@ pub struct Account {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     cap: Share,
-    steps: BTreeMap<Step, Account>,
-    total: Account,
+    steps: BTreeMap<Step, LossAccount>,
+    total: LossAccount,
     host_drops_at: Option<Instant>,
 }
 
@@ -49,7 +49,7 @@ impl Ledger {
         Self {
             cap,
             steps: BTreeMap::new(),
-            total: Account::default(),
+            total: LossAccount::default(),
             host_drops_at: None,
         }
     }
@@ -84,16 +84,16 @@ impl Ledger {
     }
 
     /// Reserves a hole of a message in `step`, if the step can bear it; otherwise nothing.
-    pub fn reserve(&mut self, step: Step, bytes: u64) -> Verdict {
+    pub fn reserve(&mut self, step: Step, bytes: u64) -> BudgetVerdict {
         let Some(account) = self.steps.get_mut(&step) else {
-            return Verdict::Refused;
+            return BudgetVerdict::Refused;
         };
         if account.lost_bytes + account.reserved_bytes + bytes > account.allowed_bytes {
-            return Verdict::Refused;
+            return BudgetVerdict::Refused;
         }
         account.reserved_bytes += bytes;
         self.total.reserved_bytes += bytes;
-        Verdict::Accepted
+        BudgetVerdict::Accepted
     }
 
     /// A hole that was reserved has arrived after all.
@@ -113,25 +113,25 @@ impl Ledger {
     }
 
     /// Of a step, if it is recent, and of all.
-    fn accounts(&mut self, step: Step) -> impl Iterator<Item = &mut Account> {
+    fn accounts(&mut self, step: Step) -> impl Iterator<Item = &mut LossAccount> {
         let account = self.steps.get_mut(&step);
         account.into_iter().chain([&mut self.total])
     }
 
     /// The account of a step, if it is recent.
-    pub fn step(&self, step: Step) -> Option<Account> {
+    pub fn step(&self, step: Step) -> Option<LossAccount> {
         self.steps.get(&step).copied()
     }
 
     /// The sum over all steps.
-    pub fn total(&self) -> Account {
+    pub fn total(&self) -> LossAccount {
         self.total
     }
 }
 
 /// Whether holes fit the budget.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum BudgetVerdict {
     /// They fit and are reserved.
     Accepted,
     /// They do not fit: they must be repaired.
@@ -146,13 +146,13 @@ mod tests {
     fn a_step_never_loses_more_than_its_share() {
         let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
         ledger.owe(Step(1), 1000, Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Accepted);
-        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Refused);
+        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Accepted);
+        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Refused);
         ledger.owe(Step(1), 200, Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Accepted);
+        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Accepted);
         ledger.lose(Step(1), 2, 120);
-        assert_eq!(ledger.reserve(Step(1), 1), Verdict::Refused);
-        let Account {
+        assert_eq!(ledger.reserve(Step(1), 1), BudgetVerdict::Refused);
+        let LossAccount {
             lost_bytes,
             reserved_bytes,
             ..
@@ -164,10 +164,10 @@ mod tests {
     fn what_arrives_after_all_can_be_lost_elsewhere() {
         let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
         ledger.owe(Step(1), 1000, Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 100), Verdict::Accepted);
+        assert_eq!(ledger.reserve(Step(1), 100), BudgetVerdict::Accepted);
         ledger.release(Step(1), 60);
-        assert_eq!(ledger.reserve(Step(1), 61), Verdict::Refused);
-        assert_eq!(ledger.reserve(Step(1), 60), Verdict::Accepted);
+        assert_eq!(ledger.reserve(Step(1), 61), BudgetVerdict::Refused);
+        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Accepted);
         assert_eq!(ledger.total().lost_bytes, 0);
     }
 
@@ -175,7 +175,7 @@ mod tests {
     fn a_step_that_is_old_keeps_its_reservations_in_the_totals() {
         let mut ledger = Ledger::new(Share::ALL);
         ledger.owe(Step(0), 100, Share::ALL);
-        assert_eq!(ledger.reserve(Step(0), 30), Verdict::Accepted);
+        assert_eq!(ledger.reserve(Step(0), 30), BudgetVerdict::Accepted);
         for step in 1..=STEPS_KEPT as u32 {
             ledger.owe(Step(step), 100, Share::ALL);
         }
@@ -199,6 +199,6 @@ mod tests {
     #[test]
     fn a_step_that_owes_nothing_accepts_nothing() {
         let mut ledger = Ledger::new(Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 1), Verdict::Refused);
+        assert_eq!(ledger.reserve(Step(1), 1), BudgetVerdict::Refused);
     }
 }

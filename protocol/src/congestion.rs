@@ -24,7 +24,7 @@ const PACKETS_MIN: u64 = 16;
 
 /// Bounds of a window.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WindowLimits {
     /// Where it starts.
     pub initial: ByteCount,
     /// What it never exceeds.
@@ -50,8 +50,8 @@ pub struct Feedback {
 
 /// The congestion window of one peer.
 #[derive(Clone, Debug)]
-pub struct Window {
-    limits: Limits,
+pub struct CongestionWindow {
+    limits: WindowLimits,
     bytes: u64,
     mark_share: f64,
     growing: Growing,
@@ -67,9 +67,9 @@ enum Growing {
     Linear,
 }
 
-impl Window {
+impl CongestionWindow {
     /// A window at its initial size.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: WindowLimits) -> Self {
         let bytes = limits
             .initial
             .get()
@@ -163,8 +163,8 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn window() -> Window {
-        Window::new(Limits {
+    fn window() -> CongestionWindow {
+        CongestionWindow::new(WindowLimits {
             initial: ByteCount::kib(256),
             most: ByteCount::mib(1),
             packet: ByteCount::new(1440),
@@ -178,7 +178,7 @@ mod tests {
         rtt
     }
 
-    fn round(window: &mut Window, n: u64, feedback: Feedback, rtt: &Rtt) {
+    fn round(window: &mut CongestionWindow, n: u64, feedback: Feedback, rtt: &Rtt) {
         window.on_feedback(Instant::START + Span::from_millis(n), feedback, rtt);
     }
 

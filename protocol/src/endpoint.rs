@@ -12,21 +12,23 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::budget::Ledger;
-use crate::grants::Granted;
-use crate::incoming::Wants;
+use crate::grants::NextGrant;
+use crate::incoming::GrantNeed;
 use crate::job::{GrantWindow, Job, Mtu};
-use crate::machine::{Datagram, Ecn, Machine, Payload, Run, Transmit};
-use crate::metrics::{MessageTimes, Standing, Traffic};
-use crate::priority::{CONTROL, Policy, Turn};
-use crate::reach::{Common, Near, Reach};
-use crate::receiver::{After, Arrived, Incoming, Placement, Receiver, ReceiverCounters};
+use crate::machine::{Datagram, Ecn, Machine, Payload, SegmentRun, Transmit};
+use crate::metrics::{ClassTimes, PeerStanding, PeerTraffic};
+use crate::priority::{CONTROL, Policy, SendTurn};
+use crate::reach::{MemoryPath, RankState, Reach};
+use crate::receiver::{
+    DataEffect, Placement, ReceiveRequest, Receiver, ReceiverCounters, ReceiverEvent,
+};
 use crate::rtt::Rtt;
 use crate::segment;
-use crate::sender::{Burst, Outgoing, ReportPacket, Sender, SenderCounters};
+use crate::sender::{Burst, ReportPacket, SendRequest, Sender, SenderCounters};
 use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span};
-use crate::wire::{Header, Kind, Report};
+use crate::wire::{Header, PacketKind, SegmentReport};
 
-pub use event::Event;
+pub use event::EndpointEvent;
 
 /// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
@@ -35,7 +37,7 @@ const MTU_DEFAULT: u32 = 1500;
 /// A window is acknowledged in this many parts.
 const ACKS_PER_WINDOW: u64 = 8;
 
-static FIRST: Run = Run::FIRST;
+static FIRST: SegmentRun = SegmentRun::FIRST;
 
 /// Stands for the grants among the peers that have deadlines.
 const GRANTS: u32 = u32::MAX;
@@ -55,7 +57,7 @@ pub struct Identity {
 
 /// What a job says, in the units of the machine.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EndpointSettings {
     /// Who this rank is.
     pub identity: Identity,
     /// Payload bytes of a full packet.
@@ -82,7 +84,7 @@ pub struct Settings {
     pub policy: Policy,
 }
 
-impl Settings {
+impl EndpointSettings {
     fn new(identity: Identity, job: &Job) -> Self {
         let mtu = match job.transport.mtu {
             Mtu::Auto => MTU_DEFAULT,
@@ -126,7 +128,7 @@ impl Settings {
 
 /// Counts over all peers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
+pub struct EndpointCounters {
     /// What the senders did.
     pub sender: SenderCounters,
     /// What the receivers saw.
@@ -136,7 +138,7 @@ pub struct Counters {
 }
 
 #[derive(Debug)]
-struct Peer {
+struct EndpointPeer {
     rank: Rank,
     reach: Reach,
     sender: Sender,
@@ -144,17 +146,17 @@ struct Peer {
     rtt: Rtt,
     heard: Instant,
     forgotten: VecDeque<Header>,
-    standing: Standing,
+    standing: PeerStanding,
     /// Whether it is in [`Endpoint::talkers`] and in [`Endpoint::senders`].
     talks: bool,
     sends: bool,
     /// The turn of what is sent to it next, as far as that is known.
-    turn: Option<Turn>,
+    turn: Option<SendTurn>,
     turn_is_known: bool,
     /// When it is due in [`Endpoint::deadlines`].
     armed: Option<Instant>,
     /// Kept when somebody watches.
-    traffic: Option<Box<Traffic>>,
+    traffic: Option<Box<PeerTraffic>>,
 }
 
 /// One rank's messages to and from all peers.
@@ -163,9 +165,9 @@ struct Peer {
 /// looked at: a rank of a thousand costs what its own peers cost.
 #[derive(Debug)]
 pub struct Endpoint {
-    common: Common,
+    common: RankState,
     seed: u64,
-    peers: Vec<Peer>,
+    peers: Vec<EndpointPeer>,
     /// Where each rank's peer is, by rank.
     places: Vec<(Rank, u32)>,
     /// Peers with a control packet to send, in turn.
@@ -176,23 +178,23 @@ pub struct Endpoint {
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Whether [`GRANTS`] is in `deadlines`.
     look_armed: bool,
-    events: VecDeque<Event>,
+    events: VecDeque<EndpointEvent>,
     body: Vec<u8>,
     /// The segments of the last data packets.
-    run: Run,
+    run: SegmentRun,
     /// Packets that belong to no peer.
     foreign: u64,
     /// Kept when somebody watches.
-    message_times: Option<Box<MessageTimes>>,
+    message_times: Option<Box<ClassTimes>>,
 }
 
 impl Endpoint {
     /// An endpoint without messages. An MTU that the job leaves open is 1,500 bytes.
     pub fn new(identity: Identity, job: &Job, seed: u64) -> Self {
         let cap = job.loss.step_tolerance.unwrap_or(Share::ALL);
-        let settings = Settings::new(identity, job);
+        let settings = EndpointSettings::new(identity, job);
         Self {
-            common: Common::new(settings, Ledger::new(cap)),
+            common: RankState::new(settings, Ledger::new(cap)),
             seed,
             peers: Vec::new(),
             places: Vec::new(),
@@ -202,7 +204,7 @@ impl Endpoint {
             look_armed: false,
             events: VecDeque::new(),
             body: Vec::new(),
-            run: Run::default(),
+            run: SegmentRun::default(),
             foreign: 0,
             message_times: None,
         }
@@ -214,7 +216,7 @@ impl Endpoint {
     /// # Panics
     /// When messages have been sent or posted already.
     #[must_use]
-    pub fn with_neighbours(mut self, ranks: Vec<Rank>, near: Near) -> Self {
+    pub fn with_neighbours(mut self, ranks: Vec<Rank>, near: MemoryPath) -> Self {
         assert!(self.peers.is_empty(), "neighbours are known before peers");
         self.common.bring_near(ranks, near);
         self
@@ -235,7 +237,7 @@ impl Endpoint {
                     "a rank of the job"
                 );
                 self.places.insert(at, (rank, self.peers.len() as u32));
-                let mut peer = Peer::new(rank, &self.common, self.seed);
+                let mut peer = EndpointPeer::new(rank, &self.common, self.seed);
                 peer.traffic = Self::new_traffic(self.message_times.as_deref());
                 self.peers.push(peer);
                 self.peers.len() - 1
@@ -243,10 +245,10 @@ impl Endpoint {
         }
     }
 
-    /// After anything has happened to a peer: puts it where it is looked at again in time.
+    /// DataEffect anything has happened to a peer: puts it where it is looked at again in time.
     fn touch(&mut self, now: Instant, at: usize) {
         let peer = &mut self.peers[at];
-        if peer.standing == Standing::Failed {
+        if peer.standing == PeerStanding::Failed {
             return;
         }
         peer.turn_is_known = false;
@@ -278,14 +280,14 @@ impl Endpoint {
     /// # Panics
     /// When `to` is this rank or no rank of the job, or when the message needs more than
     /// [`SEGMENTS_MAX`](crate::wire::SEGMENTS_MAX) segments, which no MTU that a job allows makes.
-    pub fn send(&mut self, now: Instant, to: Rank, outgoing: Outgoing) {
+    pub fn send(&mut self, now: Instant, to: Rank, outgoing: SendRequest) {
         assert_ne!(
             to, self.common.network.identity.rank,
             "a rank does not send to itself"
         );
         let at = self.place(to);
         let peer = &mut self.peers[at];
-        if peer.standing == Standing::Failed {
+        if peer.standing == PeerStanding::Failed {
             return;
         }
         if !peer.sender.is_busy() {
@@ -296,11 +298,11 @@ impl Endpoint {
         self.touch(now, at);
     }
 
-    /// Posts a message that `from` sends or will send; [`Event::Received`] tells when it is there.
+    /// Posts a message that `from` sends or will send; [`EndpointEvent::Received`] tells when it is there.
     ///
     /// # Panics
     /// When `from` is this rank or no rank of the job.
-    pub fn expect(&mut self, now: Instant, from: Rank, incoming: Incoming) {
+    pub fn expect(&mut self, now: Instant, from: Rank, incoming: ReceiveRequest) {
         assert_ne!(
             from, self.common.network.identity.rank,
             "a rank does not receive from itself"
@@ -321,8 +323,8 @@ impl Endpoint {
             let peer = &mut self.peers[at];
             let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
             let wants = peer.receiver.grant(next.message, next.most, &mut scene);
-            if wants == Wants::More {
-                let Granted { turn, place, .. } = next;
+            if wants == GrantNeed::More {
+                let NextGrant { turn, place, .. } = next;
                 self.common.grants.wait(turn, place, next.message);
             }
             self.touch(now, at);
@@ -351,13 +353,13 @@ impl Endpoint {
         let peer = &mut self.peers[at];
         let expected = peer.receiver.expected();
         self.common.grants.settle(at as u32, expected);
-        let mut lost = Peer {
-            standing: Standing::Failed,
+        let mut lost = EndpointPeer {
+            standing: PeerStanding::Failed,
             talks: peer.talks,
             sends: peer.sends,
             armed: peer.armed,
             traffic: peer.traffic.take(),
-            ..Peer::new(rank, &self.common, self.seed)
+            ..EndpointPeer::new(rank, &self.common, self.seed)
         };
         lost.sender.add_counters(peer.sender.counters());
         lost.receiver.add_counters(peer.receiver.counters());
@@ -374,22 +376,22 @@ impl Endpoint {
         let at = self.place(header.source);
         let peer = &mut self.peers[at];
         match peer.standing {
-            Standing::Failed => {
+            PeerStanding::Failed => {
                 self.foreign += 1;
                 return None;
             }
-            Standing::Silent => peer.standing = Standing::Well,
-            Standing::Well => {}
+            PeerStanding::Silent => peer.standing = PeerStanding::Well,
+            PeerStanding::Well => {}
         }
         peer.heard = now;
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_received(datagram);
         }
-        if header.kind == Kind::Data {
+        if header.kind == PacketKind::Data {
             self.common.grants.on_arrival(now, at as u32);
         }
         let placement = self.take(now, at, datagram);
-        if header.kind == Kind::Data && self.is_quiet(at) {
+        if header.kind == PacketKind::Data && self.is_quiet(at) {
             return placement;
         }
         self.collect(at);
@@ -403,9 +405,9 @@ impl Endpoint {
         let peer = &self.peers[at];
         self.common.grants.is_unlimited()
             && match peer.receiver.after() {
-                After::Nothing => true,
-                After::Report => peer.talks,
-                After::Something => false,
+                DataEffect::None => true,
+                DataEffect::ReportIsDue => peer.talks,
+                DataEffect::Changed => false,
             }
     }
 
@@ -413,20 +415,20 @@ impl Endpoint {
         let header = &datagram.header;
         let peer = &mut self.peers[at];
         match header.kind {
-            Kind::Data | Kind::Probe => {
+            PacketKind::Data | PacketKind::Probe => {
                 let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
                 if peer.receiver.forgotten(header) {
                     peer.forgotten.push_back(*header);
                     return None;
                 }
-                if header.kind == Kind::Data {
+                if header.kind == PacketKind::Data {
                     return peer.receiver.handle_data(header, datagram.ecn, &mut scene);
                 }
                 let body = datagram.payload.bytes().unwrap_or_default();
                 peer.receiver.handle_probe(header, body, &mut scene);
             }
-            Kind::Ack | Kind::Bitmap | Kind::Stop => {
-                match datagram.payload.bytes().and_then(Report::decode) {
+            PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
+                match datagram.payload.bytes().and_then(SegmentReport::decode) {
                     Some((report, bitmap)) => {
                         let packet = ReportPacket {
                             header,
@@ -440,7 +442,7 @@ impl Endpoint {
                     None => self.foreign += 1,
                 }
             }
-            Kind::Close => peer.receiver.close(header.message),
+            PacketKind::Close => peer.receiver.close(header.message),
         }
         None
     }
@@ -451,7 +453,7 @@ impl Endpoint {
             && header.epoch == us.epoch
             && header.source != us.rank
             && header.source.0 < us.world_size;
-        let data = matches!(header.kind, Kind::Data | Kind::Probe);
+        let data = matches!(header.kind, PacketKind::Data | PacketKind::Probe);
         let segment_bytes = self.segment_bytes_to(header.source);
         ours && (!data || crate::receiver::is_consistent(header, segment_bytes))
     }
@@ -461,19 +463,19 @@ impl Endpoint {
         let rank = peer.rank;
         while let Some(arrived) = peer.receiver.take_arrived() {
             self.events.push_back(match arrived {
-                Arrived::Announced { tag, outline } => Event::Announced {
+                ReceiverEvent::Announced { key, outline } => EndpointEvent::Announced {
                     from: rank,
-                    tag,
+                    key,
                     outline,
                 },
-                Arrived::Complete { tag, holes } => Event::Received {
+                ReceiverEvent::Complete { key, holes } => EndpointEvent::Received {
                     from: rank,
-                    tag,
+                    key,
                     holes,
                 },
-                Arrived::Mismatch { tag, ours, theirs } => Event::Mismatch {
+                ReceiverEvent::Mismatch { key, ours, theirs } => EndpointEvent::Mismatch {
                     from: rank,
-                    tag,
+                    key,
                     ours,
                     theirs,
                 },
@@ -485,12 +487,12 @@ impl Endpoint {
     }
 
     /// What happened since the last call, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
     }
 
     /// The settings that the job resolved to.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &EndpointSettings {
         &self.common.network
     }
 
@@ -536,10 +538,10 @@ impl Endpoint {
     }
 
     /// Counts over all peers.
-    pub fn counters(&self) -> Counters {
-        let mut sum = Counters {
+    pub fn counters(&self) -> EndpointCounters {
+        let mut sum = EndpointCounters {
             foreign: self.foreign,
-            ..Counters::default()
+            ..EndpointCounters::default()
         };
         for peer in &self.peers {
             sum.sender.add(peer.sender.counters());
@@ -552,7 +554,7 @@ impl Endpoint {
         while let Some(&at) = self.talkers.front() {
             let at = at as usize;
             let peer = &mut self.peers[at];
-            if peer.standing != Standing::Failed {
+            if peer.standing != PeerStanding::Failed {
                 let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
                 if let Some(header) = peer.poll_report(now, settings, body) {
                     return Some((at, header));
@@ -574,7 +576,7 @@ impl Endpoint {
 
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
         header.source = self.common.network.identity.rank;
-        if header.kind != Kind::Probe {
+        if header.kind != PacketKind::Probe {
             header.class = CONTROL;
         }
         header.checksum = 0;
@@ -684,17 +686,18 @@ impl Machine for Endpoint {
             }
             let at = at as usize;
             let peer = &mut self.peers[at];
-            if peer.armed != Some(due) || peer.standing == Standing::Failed {
+            if peer.armed != Some(due) || peer.standing == PeerStanding::Failed {
                 continue;
             }
             peer.armed = None;
             let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
             peer.receiver.handle_timeout(&mut scene);
             let (rank, silent) = (peer.rank, now - peer.heard);
-            let waits = peer.standing == Standing::Well && peer.sender.is_busy();
+            let waits = peer.standing == PeerStanding::Well && peer.sender.is_busy();
             if waits && silent > self.common.network.peer_timeout {
-                peer.standing = Standing::Silent;
-                self.events.push_back(Event::PeerSilent { rank, silent });
+                peer.standing = PeerStanding::Silent;
+                self.events
+                    .push_back(EndpointEvent::PeerSilent { rank, silent });
             }
             self.collect(at);
             self.touch(now, at);
@@ -729,8 +732,8 @@ struct Outlook {
     due: Option<Instant>,
 }
 
-impl Peer {
-    fn new(rank: Rank, common: &Common, seed: u64) -> Self {
+impl EndpointPeer {
+    fn new(rank: Rank, common: &RankState, seed: u64) -> Self {
         let reach = common.reach(rank);
         let settings = common.settings(reach);
         Self {
@@ -741,7 +744,7 @@ impl Peer {
             rtt: Rtt::new(settings.gap),
             heard: Instant::START,
             forgotten: VecDeque::new(),
-            standing: Standing::Well,
+            standing: PeerStanding::Well,
             talks: false,
             sends: false,
             turn: None,
@@ -752,7 +755,7 @@ impl Peer {
     }
 
     /// The turn of what is sent to it next; `None` when there is nothing.
-    fn turn(&mut self, settings: &Settings) -> Option<Turn> {
+    fn turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
         if !self.turn_is_known {
             self.turn = self.sender.next_turn(settings);
             self.turn_is_known = true;
@@ -771,25 +774,25 @@ impl Peer {
     fn poll_report(
         &mut self,
         now: Instant,
-        settings: &Settings,
+        settings: &EndpointSettings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
         let Some(probe) = self.forgotten.pop_front() else {
             return self.receiver.poll_report(now, settings, body);
         };
         let all = probe.segments;
-        let report = Report {
+        let report = SegmentReport {
             echo: probe.sent_at,
             received: all,
             granted: all,
             cumulative: all,
             first: all,
-            ..Report::default()
+            ..SegmentReport::default()
         };
         body.clear();
         report.encode(body);
         Some(Header {
-            kind: Kind::Stop,
+            kind: PacketKind::Stop,
             length: body.len() as u16,
             ..probe
         })

@@ -33,7 +33,7 @@ const DOUBTED_PART: u64 = 2;
 
 /// When a message is granted something, compared with others; the least first. `None` when its
 /// urgency is not known.
-pub type Turn = Option<(Step, Urgency)>;
+pub type GrantTurn = Option<(Step, Urgency)>;
 
 /// The messages that wait for grants, and what is on its way.
 #[derive(Clone, Debug)]
@@ -46,11 +46,11 @@ pub struct Grants {
     /// Segments of silent peers that are not counted as expected.
     doubted: u64,
     /// By the peer's place.
-    expected_of: Vec<OfPeer>,
+    expected_of: Vec<PeerGrants>,
     /// The messages of each peer that wait, by turn; of one turn, by the number behind.
-    queues: BTreeMap<(Turn, u32), BTreeSet<(u64, MessageId)>>,
+    queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageId)>>,
     /// The peers that have messages of a turn, each once.
-    rounds: BTreeMap<Turn, VecDeque<u32>>,
+    rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
     arrivals: u64,
     /// When it was looked for what does not come.
     looked: Instant,
@@ -58,7 +58,7 @@ pub struct Grants {
 
 /// What a peer was granted and has not arrived, in segments.
 #[derive(Clone, Copy, Debug, Default)]
-struct OfPeer {
+struct PeerGrants {
     expected: u64,
     /// Of what was expected until nothing came for long.
     doubted: u64,
@@ -66,7 +66,7 @@ struct OfPeer {
     since: Instant,
 }
 
-impl OfPeer {
+impl PeerGrants {
     fn on_its_way(self) -> u64 {
         self.expected + self.doubted
     }
@@ -131,7 +131,7 @@ impl Grants {
         }
         let at = place as usize;
         if at >= self.expected_of.len() {
-            self.expected_of.resize(at + 1, OfPeer::default());
+            self.expected_of.resize(at + 1, PeerGrants::default());
         }
         self.expected_of[at].expected += u64::from(segments);
         self.expected_of[at].since = now;
@@ -152,7 +152,7 @@ impl Grants {
     }
 
     /// A message of the peer at this place needs more than it was granted.
-    pub fn wait(&mut self, turn: Turn, place: u32, message: MessageId) {
+    pub fn wait(&mut self, turn: GrantTurn, place: u32, message: MessageId) {
         self.arrivals += 1;
         let number = match turn {
             Some(_) => u64::from(message.0),
@@ -166,7 +166,7 @@ impl Grants {
     }
 
     /// The message that is granted something next, and how many segments at most.
-    pub fn take(&mut self) -> Option<Granted> {
+    pub fn take(&mut self) -> Option<NextGrant> {
         let room = self.window.saturating_sub(self.expected);
         if room < self.quantum {
             return None;
@@ -184,7 +184,7 @@ impl Grants {
                 self.rounds.remove(&turn);
             }
         }
-        Some(Granted {
+        Some(NextGrant {
             turn,
             place,
             message,
@@ -195,12 +195,12 @@ impl Grants {
 
 impl Grants {
     /// The first peer that may have more on its way: its turn, and where it is in the round.
-    fn next_with_room(&self) -> Option<(Turn, usize)> {
+    fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
         let all = self.rounds.iter().flat_map(|(&turn, round)| {
             let numbered = round.iter().enumerate();
             numbered.map(move |(at, &place)| (turn, at, place))
         });
-        let has_room = |&(_, _, place): &(Turn, usize, u32)| {
+        let has_room = |&(_, _, place): &(GrantTurn, usize, u32)| {
             let expected = self.expected_of.get(place as usize);
             expected.is_none_or(|of_peer| of_peer.on_its_way() + self.quantum <= self.each)
         };
@@ -211,9 +211,9 @@ impl Grants {
 
 /// What is granted next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Granted {
+pub struct NextGrant {
     /// When it was its turn.
-    pub turn: Turn,
+    pub turn: GrantTurn,
     /// The peer that sends it.
     pub place: u32,
     /// The message.
@@ -227,12 +227,12 @@ mod tests {
     use super::*;
     use crate::units::Layer;
 
-    fn turn(step: u32, layer: u16) -> Turn {
+    fn turn(step: u32, layer: u16) -> GrantTurn {
         Some((Step(step), Urgency::of(Layer(layer))))
     }
 
     /// Which messages are granted something until nobody waits, if each needs two quanta.
-    fn order(waiting: &[(Turn, u32, u32)]) -> Vec<(u32, u32)> {
+    fn order(waiting: &[(GrantTurn, u32, u32)]) -> Vec<(u32, u32)> {
         let mut grants = Grants::new(Some(64), 64);
         for &(turn, place, message) in waiting {
             grants.wait(turn, place, MessageId(message));

@@ -3,29 +3,29 @@
 use std::borrow::Cow;
 
 use crate::bitmap::{self, Bitmap};
-use crate::budget::{Ledger, Verdict};
-use crate::endpoint::Settings;
-use crate::priority::{CONTROL, Lot, Need};
-use crate::receiver::Outline;
+use crate::budget::{BudgetVerdict, Ledger};
+use crate::endpoint::EndpointSettings;
+use crate::priority::{CONTROL, RepairNeed, TieBreaker};
+use crate::receiver::MessageOutline;
 use crate::segment::Segmentation;
 use crate::sender::after;
-use crate::units::{Class, Instant, MessageId, Share, Signature, Span, Step, Tag};
-use crate::wire::{Flags, Header, Kind, REPORT_BYTES, Report};
+use crate::units::{Class, Instant, MessageId, MessageKey, Share, Signature, Span, Step};
+use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
 
 /// What a receiver has to say about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Due {
+pub(crate) enum ReportDue {
     /// Nothing.
     Nothing,
     /// An ACK, at this time or before.
     AckBy(Instant),
     /// A report of this kind that covers the whole message, now. Its next window starts here.
-    Whole(Kind, u32),
+    Whole(PacketKind, u32),
 }
 
 /// Where a message stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum ReceiveStage {
     /// Not posted yet: bytes are taken up to the grant, and the message cannot end.
     Early,
     /// Posted, with the share that may be missing.
@@ -36,7 +36,7 @@ pub(crate) enum State {
 
 /// Whether a message needs more grants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Wants {
+pub(crate) enum GrantNeed {
     /// It needs more.
     More,
     /// All of it is granted.
@@ -45,13 +45,13 @@ pub(crate) enum Wants {
 
 /// A packet that has arrived, as reports echo it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Echo {
+pub(crate) struct EchoStamp {
     sent_at: u32,
     class: Class,
     arrived: Instant,
 }
 
-impl Echo {
+impl EchoStamp {
     /// The one that was sent first.
     pub(crate) fn older(self, other: Self) -> Self {
         if after(self.sent_at, other.sent_at) {
@@ -64,14 +64,14 @@ impl Echo {
 
 /// A message that has not been closed.
 #[derive(Debug)]
-pub(crate) struct Receiving {
+pub(crate) struct ReceiveMessage {
     pub(crate) id: MessageId,
-    pub(crate) tag: Tag,
+    pub(crate) key: MessageKey,
     signature: Signature,
     pub(crate) step: Step,
     pub(crate) cut: Segmentation,
-    pub(crate) state: State,
-    pub(crate) due: Due,
+    pub(crate) state: ReceiveStage,
+    pub(crate) due: ReportDue,
     pub(crate) received: Bitmap,
     /// Header of the first packet with stamp and class of the newest, for the reports' headers.
     newest: Header,
@@ -89,7 +89,7 @@ pub(crate) struct Receiving {
     unreported: u32,
     lowest_unreported: u32,
     /// The first packet of those.
-    first_unreported: Option<Echo>,
+    first_unreported: Option<EchoStamp>,
     /// Segments, in sending order, that its sender may send.
     granted: u32,
     /// Of these, how many are still on their way as far as is known.
@@ -100,18 +100,18 @@ pub(crate) struct Receiving {
     accepted: Option<Bitmap>,
 }
 
-impl Receiving {
-    pub(crate) fn new(now: Instant, header: &Header, settings: &Settings) -> Self {
+impl ReceiveMessage {
+    pub(crate) fn new(now: Instant, header: &Header, settings: &EndpointSettings) -> Self {
         let segment_bytes = settings.segment_bytes;
         let cut = Segmentation::new(header.message_bytes, segment_bytes);
         Self {
             id: header.message,
-            tag: header.tag,
+            key: header.key,
             signature: header.signature,
             step: header.step,
             cut,
-            state: State::Early,
-            due: Due::Nothing,
+            state: ReceiveStage::Early,
+            due: ReportDue::Nothing,
             received: Bitmap::new(cut.segments()),
             newest: *header,
             newest_at: now,
@@ -139,16 +139,16 @@ impl Receiving {
 
     /// Lets the sender send up to `most` segments more; tells how many, and whether it needs still
     /// more.
-    pub(crate) fn grant(&mut self, now: Instant, most: u32) -> (u32, Wants) {
+    pub(crate) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
         let more = most.min(self.cut.segments() - self.granted);
         self.granted += more;
         self.expected += more;
-        if more > 0 && !matches!(self.due, Due::Whole(..)) {
-            self.due = Due::AckBy(now);
+        if more > 0 && !matches!(self.due, ReportDue::Whole(..)) {
+            self.due = ReportDue::AckBy(now);
         }
         let wants = match self.granted < self.cut.segments() {
-            true => Wants::More,
-            false => Wants::Nothing,
+            true => GrantNeed::More,
+            false => GrantNeed::Nothing,
         };
         (more, wants)
     }
@@ -173,7 +173,7 @@ impl Receiving {
 
     /// The sender has found these segments lost and does not repair them; what it named before, it
     /// repairs or knows to have arrived. Tells how many less are on their way.
-    pub(crate) fn on_lost(&mut self, told: Option<(Report, &[u8])>) -> u32 {
+    pub(crate) fn on_lost(&mut self, told: Option<(SegmentReport, &[u8])>) -> u32 {
         let before = self.lost.take();
         let Some((report, encoded)) = told else {
             return 0;
@@ -197,7 +197,7 @@ impl Receiving {
 
     /// Whether all that is missing is lost, as its sender has said: waiting brings nothing.
     pub(crate) fn is_settled(&self) -> bool {
-        let may_lose = matches!(self.state, State::Posted(share) if !share.is_none());
+        let may_lose = matches!(self.state, ReceiveStage::Posted(share) if !share.is_none());
         let Some(lost) = self.lost.as_ref().filter(|_| may_lose && self.all_sent) else {
             return false;
         };
@@ -208,8 +208,8 @@ impl Receiving {
     }
 
     /// What its sender says of it.
-    pub(crate) fn outline(&self) -> Outline {
-        Outline {
+    pub(crate) fn outline(&self) -> MessageOutline {
+        MessageOutline {
             bytes: self.cut.bytes(),
             signature: self.signature,
         }
@@ -219,7 +219,7 @@ impl Receiving {
     pub(crate) fn fits(&self, header: &Header) -> bool {
         header.message_bytes == self.cut.bytes()
             && header.segments == self.cut.segments()
-            && header.tag == self.tag
+            && header.key == self.key
     }
 
     /// Takes a segment; tells whether it is new.
@@ -245,8 +245,8 @@ impl Receiving {
         self.newest_at = now;
     }
 
-    fn newest(&self) -> Echo {
-        Echo {
+    fn newest(&self) -> EchoStamp {
+        EchoStamp {
             sent_at: self.newest.sent_at,
             class: self.newest.class,
             arrived: self.newest_at,
@@ -254,7 +254,7 @@ impl Receiving {
     }
 
     /// The first of the packets that no report has told yet.
-    pub(crate) fn first_unreported(&self) -> Option<Echo> {
+    pub(crate) fn first_unreported(&self) -> Option<EchoStamp> {
         self.first_unreported
     }
 
@@ -272,7 +272,7 @@ impl Receiving {
 
     /// Starts waiting for stragglers anew, as long as the message may end with holes.
     pub(crate) fn restart_gap(&mut self, now: Instant, gap: Span) {
-        let may_lose = matches!(self.state, State::Posted(share) if !share.is_none());
+        let may_lose = matches!(self.state, ReceiveStage::Posted(share) if !share.is_none());
         let waits = may_lose && self.all_sent && self.received.zeros() > 0;
         self.gap_ends = waits.then(|| now + gap * (1 << self.gaps.min(4)));
     }
@@ -281,7 +281,7 @@ impl Receiving {
     pub(crate) fn ask_repair(&mut self, now: Instant, gap: Span) {
         self.gaps += 1;
         self.lost = None;
-        self.due = Due::Whole(Kind::Bitmap, 0);
+        self.due = ReportDue::Whole(PacketKind::Bitmap, 0);
         self.restart_gap(now, gap);
     }
 
@@ -294,7 +294,7 @@ impl Receiving {
     /// those that are needed least: what its sender has found lost goes before what may be late or
     /// protected, which a receiver cannot tell. The sender repairs what is protected all the same.
     pub(crate) fn accept_holes(&mut self, ledger: &mut Ledger) {
-        let State::Posted(tolerance) = self.state else {
+        let ReceiveStage::Posted(tolerance) = self.state else {
             return;
         };
         let segments = self.cut.segments();
@@ -303,15 +303,21 @@ impl Receiving {
         let most = self.cut.holes_allowed(tolerance).min(unprotected);
         let room = most.saturating_sub(accepted.ones());
         let is_lost = |segment| self.lost.as_ref().is_some_and(|lost| lost.has(segment));
-        let lot = Lot::of(self.newest.source, self.id);
-        let mut holes: Vec<(bool, Need, u32)> = (self.received.iter_zeros())
+        let lot = TieBreaker::of(self.newest.source, self.id);
+        let mut holes: Vec<(bool, RepairNeed, u32)> = (self.received.iter_zeros())
             .filter(|&segment| room > 0 && !accepted.has(segment))
-            .map(|segment| (!is_lost(segment), Need::unknown(lot, segment), segment))
+            .map(|segment| {
+                (
+                    !is_lost(segment),
+                    RepairNeed::unknown(lot, segment),
+                    segment,
+                )
+            })
             .collect();
         holes.sort_unstable();
         for (.., segment) in holes.into_iter().take(room as usize) {
             let bytes = u64::from(self.cut.length(segment));
-            if ledger.reserve(self.step, bytes) == Verdict::Refused {
+            if ledger.reserve(self.step, bytes) == BudgetVerdict::Refused {
                 break;
             }
             accepted.insert(segment);
@@ -345,14 +351,14 @@ impl Receiving {
 
     /// Nothing more is needed; or the sender asks again, and has not heard so.
     pub(crate) fn complete(&mut self, now: Instant, gap: Span) {
-        self.state = State::Complete;
+        self.state = ReceiveStage::Complete;
         self.gaps = 0;
         self.say_stop(now, gap);
     }
 
     /// Says STOP, and again after a gap in which no CLOSE came.
     pub(crate) fn say_stop(&mut self, now: Instant, gap: Span) {
-        self.due = Due::Whole(Kind::Stop, 0);
+        self.due = ReportDue::Whole(PacketKind::Stop, 0);
         self.gaps += 1;
         self.gap_ends = Some(now + gap * (1 << self.gaps.min(8)));
     }
@@ -365,7 +371,7 @@ impl Receiving {
     /// When an ACK is due, where the message waits for nothing else.
     pub(crate) fn ack_by(&self) -> Option<Instant> {
         match (self.due, self.gap_ends) {
-            (Due::AckBy(by), None) => Some(by),
+            (ReportDue::AckBy(by), None) => Some(by),
             _ => None,
         }
     }
@@ -378,9 +384,9 @@ impl Receiving {
     /// Whether something must be said now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match self.due {
-            Due::Nothing => false,
-            Due::AckBy(by) => by <= now,
-            Due::Whole(..) => true,
+            ReportDue::Nothing => false,
+            ReportDue::AckBy(by) => by <= now,
+            ReportDue::Whole(..) => true,
         }
     }
 
@@ -391,18 +397,18 @@ impl Receiving {
     pub(crate) fn poll_report(
         &mut self,
         now: Instant,
-        untold: Option<Echo>,
+        untold: Option<EchoStamp>,
         room: usize,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
         let (kind, first, whole) = match self.due {
-            Due::Nothing => return None,
-            Due::AckBy(_) => (
-                Kind::Ack,
+            ReportDue::Nothing => return None,
+            ReportDue::AckBy(_) => (
+                PacketKind::Ack,
                 self.lowest_unreported.min(self.cut.segments()),
                 false,
             ),
-            Due::Whole(kind, first) => (kind, first, true),
+            ReportDue::Whole(kind, first) => (kind, first, true),
         };
         let shown = self.shown(kind);
         let cumulative = shown.first_zero(0);
@@ -413,7 +419,7 @@ impl Receiving {
         let bits = shown.encode(first, room - REPORT_BYTES, body);
         let newest = self.newest();
         let echo = untold.map_or(newest, |untold| newest.older(untold));
-        let report = Report {
+        let report = SegmentReport {
             echo: echo.sent_at,
             held: (now - echo.arrived).as_micros() as u32,
             ce: self.ce,
@@ -428,9 +434,9 @@ impl Receiving {
         body[..REPORT_BYTES].copy_from_slice(&report.encoded());
         let end = first + bits;
         self.due = if whole && end < segments {
-            Due::Whole(kind, end)
+            ReportDue::Whole(kind, end)
         } else {
-            Due::Nothing
+            ReportDue::Nothing
         };
         self.ce_entropies = 0;
         self.unreported = 0;
@@ -450,9 +456,9 @@ impl Receiving {
 
     /// What a report shows as arrived: a BITMAP, which asks for all else, shows what is done
     /// without, too.
-    fn shown(&self, kind: Kind) -> Cow<'_, Bitmap> {
+    fn shown(&self, kind: PacketKind) -> Cow<'_, Bitmap> {
         match &self.accepted {
-            Some(accepted) if kind == Kind::Bitmap => {
+            Some(accepted) if kind == PacketKind::Bitmap => {
                 let mut shown = self.received.clone();
                 for segment in accepted.iter_ones() {
                     shown.insert(segment);

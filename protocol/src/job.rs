@@ -9,7 +9,7 @@ pub mod notation;
 
 use std::collections::BTreeMap;
 
-use crate::priority::{Order, Policy, Untagged};
+use crate::priority::{Policy, SendOrder, UntaggedTraffic};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::{HEADER_BYTES, TAG_BYTES};
 
@@ -23,28 +23,28 @@ pub struct Job {
     /// Share of a gradient message that may be missing; nothing means lossless.
     pub tolerance: Share,
     /// What stands in for missing elements.
-    pub holes: Holes,
+    pub holes: HoleFilling,
     /// How packets are protected.
-    pub security: Security,
+    pub security: PacketSecurity,
     /// Sockets, windows and timers.
-    pub transport: Transport,
+    pub transport: TransportKeys,
     /// What is protected from loss.
-    pub loss: Loss,
+    pub loss: LossKeys,
     /// Classes and their DSCPs.
-    pub priority: Priority,
+    pub priority: PriorityKeys,
     /// Choice of algorithms.
-    pub collectives: Collectives,
+    pub collectives: CollectivesKeys,
     /// Who may watch.
-    pub metrics: Metrics,
+    pub metrics: MetricsKeys,
     /// What is remembered of operations.
-    pub trace: Trace,
+    pub trace: TraceKeys,
     /// Loss and disorder made on purpose, for tests and demos.
-    pub faults: Faults,
+    pub faults: FaultKeys,
 }
 
 /// What stands in for elements that did not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Holes {
+pub enum HoleFilling {
     /// The sum of those that arrived, scaled up by world size over contributors: unbiased.
     Rescale,
     /// Zero.
@@ -93,7 +93,7 @@ pub enum Checksum {
 
 /// What carries packets between ranks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Wire {
+pub enum WireChoice {
     /// Shared memory between ranks of one host, UDP between hosts.
     Auto,
     /// UDP, also between ranks of one host.
@@ -108,7 +108,7 @@ pub enum Wire {
 
 /// What a rank's driver does while it has nothing to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Idle {
+pub enum IdleMode {
     /// Looks for packets all the time: a core per rank.
     Busy,
     /// Looks for some microseconds, then sleeps until a packet comes.
@@ -119,14 +119,14 @@ pub enum Idle {
 
 /// How packets are protected from whoever can reach the network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Security {
+pub enum PacketSecurity {
     /// Every packet is encrypted and authenticated, AES-128-GCM.
     Aead,
     /// Not at all: whoever reaches the network can read, forge and replay packets.
     None,
 }
 
-impl Security {
+impl PacketSecurity {
     /// Bytes that stand behind the payload of every packet.
     pub const fn tag_bytes(self) -> u32 {
         match self {
@@ -138,7 +138,7 @@ impl Security {
 
 /// How an all-reduce or a reduce-scatter is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Algorithm {
+pub enum ReduceAlgorithm {
     /// Direct where loss is tolerated, else by size and world.
     Auto,
     /// Each rank sends each shard straight to its owner.
@@ -146,38 +146,38 @@ pub enum Algorithm {
     /// Around the ring of ranks; lossless.
     Ring,
     /// In pairs of ranks at halved, then doubled distances; lossless. A reduce-scatter is done as
-    /// by [`Algorithm::Auto`].
+    /// by [`ReduceAlgorithm::Auto`].
     HalvingDoubling,
     /// Within each host, then between hosts, then within each host again. A reduce-scatter, and a
     /// group without ranks that share a host or on one host only, is done as by
-    /// [`Algorithm::Auto`].
+    /// [`ReduceAlgorithm::Auto`].
     Hierarchical,
 }
 
 /// An entry of `collectives.table`: the algorithm of all groups and tensors up to a size, for jobs
 /// that leave the algorithm open. Written as `"4 256KiB direct"`; see [`notation::choice`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Choice {
+pub struct AlgorithmChoice {
     /// The most ranks of a group; at least 2.
     pub world: u16,
     /// The longest tensor.
     pub bytes: ByteCount,
-    /// What is taken; not [`Algorithm::Auto`].
-    pub algorithm: Algorithm,
+    /// What is taken; not [`ReduceAlgorithm::Auto`].
+    pub algorithm: ReduceAlgorithm,
 }
 
 /// Sockets, windows and timers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Transport {
+pub struct TransportKeys {
     /// What carries packets.
-    pub wire: Wire,
+    pub wire: WireChoice,
     /// The RDMA devices of every host, which its ranks take in turn; none: whichever has the
     /// rank's address.
     pub rdma_device: Vec<String>,
     /// Which GID of its device a rank uses; `None`: one of RoCE v2 with the rank's address.
     pub rdma_gid: Option<u8>,
     /// What a driver does without work.
-    pub idle: Idle,
+    pub idle: IdleMode,
     /// Largest IP packet.
     pub mtu: Mtu,
     /// Most bytes in flight to one peer.
@@ -204,7 +204,7 @@ pub struct Transport {
 
 /// What is protected from loss.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loss {
+pub struct LossKeys {
     /// Smaller messages are always lossless.
     pub min_message: ByteCount,
     /// Share of a message's segments, those of largest magnitude, that must arrive.
@@ -217,18 +217,18 @@ pub struct Loss {
     /// equal count. Empty: [`Job::tolerance`] for all. At most 16.
     pub layer_tolerances: Vec<Share>,
     /// What caps the tolerance of every message in a job's first step and in each step after one in
-    /// which the gradients changed by [`Loss::tight_change`]; `None`: nothing does.
+    /// which the gradients changed by [`LossKeys::tight_change`]; `None`: nothing does.
     pub tight_tolerance: Option<Share>,
     /// How much the norm of the summed gradients differs from the step before, as a share of that,
     /// when training is in another phase (DBLP, arXiv 2605.01989, after Accordion, MLSys 2021).
     pub tight_change: Share,
     /// What contributions to a sum that may lose go through.
-    pub transform: Transform,
+    pub transform: GradientTransform,
 }
 
 /// What contributions to a sum go through, so that a lost segment is not a hole of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Transform {
+pub enum GradientTransform {
     /// Nothing: a lost segment is a contribution that is missing there.
     None,
     /// A randomised Hadamard transform over groups of segments, undone where the sum is finished
@@ -238,52 +238,52 @@ pub enum Transform {
 
 /// Classes and their DSCPs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Priority {
+pub struct PriorityKeys {
     /// DSCP of each class, highest first; index 0 is the class of control packets.
     pub dscps: Vec<Dscp>,
     /// DSCP of each data class's droppable packets; empty: that of their class.
     pub droppable_dscps: Vec<Dscp>,
     /// Whether the last class is left to packets of other programs.
-    pub untagged: Untagged,
+    pub untagged: UntaggedTraffic,
 }
 
 /// Choice of algorithms.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Collectives {
+pub struct CollectivesKeys {
     /// How an all-reduce or a reduce-scatter is done.
-    pub algorithm: Algorithm,
-    /// What [`Algorithm::Auto`] takes where no loss is tolerated: the first entry that matches and
-    /// can be done, else its own rule.
-    pub table: Vec<Choice>,
+    pub algorithm: ReduceAlgorithm,
+    /// What [`ReduceAlgorithm::Auto`] takes where no loss is tolerated: the first entry that
+    /// matches and can be done, else its own rule.
+    pub table: Vec<AlgorithmChoice>,
     /// Bytes of a tensor that are reduced at a time.
     pub chunk: ByteCount,
     /// Trials by which a job finds its chunk and its credit in its first steps; 0: none.
     pub tuning: u16,
     /// Which gradients leave first.
-    pub order: Order,
+    pub order: SendOrder,
     /// Bytes of a rank's gradient messages that are on their way at once; zero: any number.
     pub credit: ByteCount,
 }
 
 /// Where ranks tell what they have counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Metrics {
+pub struct MetricsKeys {
     /// TCP port of a host's first rank, the next rank's is one more; 0: nowhere.
     pub port: u16,
     /// Who may ask.
-    pub bind: Watchers,
+    pub bind: MetricsAccess,
 }
 
 /// What a rank remembers of its operations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Trace {
+pub struct TraceKeys {
     /// How many it remembers, the last ones; 0: none.
     pub entries: u32,
 }
 
 /// Who may ask a rank what it has counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Watchers {
+pub enum MetricsAccess {
     /// Processes of the same host.
     Loopback,
     /// Whoever reaches the host.
@@ -292,7 +292,7 @@ pub enum Watchers {
 
 /// Loss and disorder made on purpose; every share is of the packets that arrive at a rank.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Faults {
+pub struct FaultKeys {
     /// Seed of all draws.
     pub seed: u64,
     /// Packets dropped.
@@ -313,7 +313,7 @@ pub struct Faults {
     pub one_way: Vec<(Rank, Rank)>,
 }
 
-impl Faults {
+impl FaultKeys {
     /// Whether there are any.
     pub fn any(&self) -> bool {
         let shares = [self.drop, self.duplicate, self.reorder, self.corrupt];
@@ -458,7 +458,7 @@ impl Job {
 
     /// What whoever starts the job is to be told about its security, if anything.
     pub fn security_warning(&self) -> Option<String> {
-        let open = self.security == Security::None;
+        let open = self.security == PacketSecurity::None;
         open.then(|| {
             format!(
                 "security = \"none\": whoever reaches this network can read, forge and replay the \
@@ -491,36 +491,36 @@ impl Default for Job {
         Self {
             name: "job".to_owned(),
             tolerance: Share::NONE,
-            holes: Holes::Rescale,
-            security: Security::Aead,
-            transport: Transport::default(),
-            loss: Loss::default(),
-            priority: Priority::default(),
-            collectives: Collectives {
-                algorithm: Algorithm::Auto,
+            holes: HoleFilling::Rescale,
+            security: PacketSecurity::Aead,
+            transport: TransportKeys::default(),
+            loss: LossKeys::default(),
+            priority: PriorityKeys::default(),
+            collectives: CollectivesKeys {
+                algorithm: ReduceAlgorithm::Auto,
                 table: Vec::new(),
                 chunk: ByteCount::mib(4),
                 tuning: 0,
-                order: Order::Layers,
+                order: SendOrder::Layers,
                 credit: ByteCount::new(0),
             },
-            metrics: Metrics {
+            metrics: MetricsKeys {
                 port: 0,
-                bind: Watchers::Loopback,
+                bind: MetricsAccess::Loopback,
             },
-            trace: Trace { entries: 1_000 },
-            faults: Faults::default(),
+            trace: TraceKeys { entries: 1_000 },
+            faults: FaultKeys::default(),
         }
     }
 }
 
-impl Default for Transport {
+impl Default for TransportKeys {
     fn default() -> Self {
         Self {
-            wire: Wire::Auto,
+            wire: WireChoice::Auto,
             rdma_device: Vec::new(),
             rdma_gid: None,
-            idle: Idle::Adaptive,
+            idle: IdleMode::Adaptive,
             mtu: Mtu::Auto,
             window: ByteCount::mib(1),
             initial_window: ByteCount::kib(256),
@@ -536,7 +536,7 @@ impl Default for Transport {
     }
 }
 
-impl Default for Loss {
+impl Default for LossKeys {
     fn default() -> Self {
         let tenth = Share::new(0.1).expect("a tenth lies between 0 and 1");
         Self {
@@ -547,23 +547,23 @@ impl Default for Loss {
             layer_tolerances: Vec::new(),
             tight_tolerance: None,
             tight_change: Share::new(0.5).expect("a half lies between 0 and 1"),
-            transform: Transform::None,
+            transform: GradientTransform::None,
         }
     }
 }
 
-impl Default for Priority {
+impl Default for PriorityKeys {
     /// CS5 for control, then AF41, AF31, AF21, AF11, CS1 and best effort.
     fn default() -> Self {
         Self {
             dscps: [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(),
             droppable_dscps: Vec::new(),
-            untagged: Untagged::Shares,
+            untagged: UntaggedTraffic::Shares,
         }
     }
 }
 
-impl Default for Faults {
+impl Default for FaultKeys {
     fn default() -> Self {
         Self {
             seed: 0,
@@ -605,7 +605,7 @@ mod tests {
                     [faults]\none_way = [\"0->1\"]\nburst = 3";
         let job = Job::from_toml(text).expect("the job is right");
         assert_eq!(job.tolerance, Share::new(0.1).expect("a share"));
-        assert_eq!(job.holes, Holes::ErrorFeedback);
+        assert_eq!(job.holes, HoleFilling::ErrorFeedback);
         assert_eq!(job.transport.mtu, Mtu::Bytes(9000));
         assert_eq!(job.transport.window, ByteCount::mib(2));
         assert_eq!(job.transport.gap, Span::from_micros(1500));
@@ -614,7 +614,7 @@ mod tests {
         let layers = [0.05, 0.01, 0.0].map(|share| Share::new(share).expect("a share"));
         assert_eq!(job.loss.layer_tolerances, layers);
         assert_eq!(job.loss.tight_tolerance, Share::new(0.01));
-        assert_eq!(job.loss.transform, Transform::Hadamard);
+        assert_eq!(job.loss.transform, GradientTransform::Hadamard);
         assert_eq!(
             job.flat()["loss.layer_tolerances"],
             "[\"5%\", \"1%\", \"0%\"]"
@@ -739,7 +739,7 @@ mod tests {
             job.transport.window = ByteCount::new(window);
             job.transport.gap = Span::from_picos(gap);
             job.faults.burst = burst;
-            let choice = |(world, bytes, algorithm): (u16, u64, usize)| Choice {
+            let choice = |(world, bytes, algorithm): (u16, u64, usize)| AlgorithmChoice {
                 world,
                 bytes: ByteCount::new(bytes),
                 algorithm: notation::ALGORITHMS[algorithm].1,

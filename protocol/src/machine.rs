@@ -5,9 +5,9 @@
 //! whose payloads are lengths, and the communicator of `gradwire-collectives`, whose payloads are
 //! ranges of tensors.
 
-use crate::priority::Tags;
+use crate::priority::SegmentTags;
 use crate::units::{Class, Dscp, Entropy, Instant, Rank};
-use crate::wire::{Flags, Header, Kind};
+use crate::wire::{Flags, Header, PacketKind};
 
 /// A participant of the protocol, driven from outside.
 pub trait Machine {
@@ -126,12 +126,12 @@ pub const RUN_SEGMENTS_MAX: usize = 64;
 
 /// Which segments of a message a [`Transmit`] carries: up to [`RUN_SEGMENTS_MAX`] indices.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct SegmentRun {
     indices: [u32; RUN_SEGMENTS_MAX],
     len: usize,
 }
 
-impl Default for Run {
+impl Default for SegmentRun {
     fn default() -> Self {
         Self {
             indices: [0; RUN_SEGMENTS_MAX],
@@ -140,7 +140,7 @@ impl Default for Run {
     }
 }
 
-impl Run {
+impl SegmentRun {
     /// The run of segment 0 alone, which is what a control packet is.
     pub const FIRST: Self = Self {
         indices: [0; RUN_SEGMENTS_MAX],
@@ -184,11 +184,11 @@ pub struct Transmit<'a> {
     /// What the packets' headers have in common; per packet see [`Transmit::header`].
     pub template: Header,
     /// The segments, one packet each.
-    pub run: &'a Run,
+    pub run: &'a SegmentRun,
     /// Payload bytes of every full segment of the message.
     pub segment_bytes: u32,
     /// Layers, magnitudes and protection of the message's segments; none for control packets.
-    pub tags: Option<&'a Tags>,
+    pub tags: Option<&'a SegmentTags>,
     /// The whole message for DATA, the whole body for control packets.
     pub message: Payload<'a>,
 }
@@ -202,7 +202,7 @@ impl<'a> Transmit<'a> {
     /// Header of packet `index`, checksum zero.
     pub fn header(&self, index: usize) -> Header {
         let mut header = self.template;
-        if header.kind != Kind::Data {
+        if header.kind != PacketKind::Data {
             return header;
         }
         header.segment = self.run.as_slice()[index];
@@ -222,7 +222,7 @@ impl<'a> Transmit<'a> {
     /// Payload of the packet with `header`, one of [`Transmit::header`]'s.
     pub fn payload(&self, header: &Header) -> Payload<'a> {
         match header.kind {
-            Kind::Data => self
+            PacketKind::Data => self
                 .message
                 .part(header.offset as usize, usize::from(header.length)),
             _ => self.message,

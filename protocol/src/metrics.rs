@@ -3,24 +3,24 @@
 //!
 //! An endpoint keeps them only when it is told to ([`crate::endpoint::Endpoint::keep_metrics`]): a
 //! simulated host of a thousand has no room for histograms. Memory is taken once per peer, and once
-//! per class for [`Times`]; a packet costs a few additions. Who asks for the counts, and how they
+//! per class for [`TimeHistogram`]; a packet costs a few additions. Who asks for the counts, and how they
 //! are shown, is not decided here.
 
 use hdrhistogram::Histogram;
 
-use crate::budget::Account;
-use crate::endpoint::Counters;
+use crate::budget::LossAccount;
+use crate::endpoint::EndpointCounters;
 use crate::machine::{Datagram, Ecn, Transmit};
 use crate::receiver::ReceiverCounters;
-use crate::sender::{SenderCounters, Sent};
+use crate::sender::{SenderCounters, SentMessage};
 use crate::units::{ByteCount, Class, Rank, Span};
-use crate::wire::{Flags, HEADER_BYTES, Kind};
+use crate::wire::{Flags, HEADER_BYTES, PacketKind};
 
 /// A job has at most this many traffic classes.
 pub const CLASSES_MAX: usize = 8;
 /// Longer times count as this one, in microseconds: a hundred seconds.
 const LONGEST_US: u64 = 100_000_000;
-/// Times are kept to this many decimal digits.
+/// TimeHistogram are kept to this many decimal digits.
 const DIGITS: u8 = 2;
 
 /// The traffic of one class with one peer. Bytes have the headers of packets in them, but not
@@ -46,12 +46,12 @@ pub struct ClassCounters {
 
 /// How long something took, again and again: to two digits, up to a hundred seconds.
 #[derive(Clone, Debug)]
-pub struct Times {
+pub struct TimeHistogram {
     histogram: Histogram<u32>,
     sum: Span,
 }
 
-impl Default for Times {
+impl Default for TimeHistogram {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS);
         Self {
@@ -61,7 +61,7 @@ impl Default for Times {
     }
 }
 
-impl Times {
+impl TimeHistogram {
     /// Adds one.
     pub fn record(&mut self, span: Span) {
         self.histogram.saturating_record(span.as_micros());
@@ -92,13 +92,13 @@ impl Times {
 
 /// The traffic with one peer.
 #[derive(Clone, Debug, Default)]
-pub struct Traffic {
+pub struct PeerTraffic {
     classes: [ClassCounters; CLASSES_MAX],
     /// Round trips to the peer.
-    pub round_trips: Times,
+    pub round_trips: TimeHistogram,
 }
 
-impl Traffic {
+impl PeerTraffic {
     /// The counts of each class that had any packet, highest class first.
     pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassCounters)> {
         let numbered = self.classes.iter().enumerate();
@@ -115,7 +115,7 @@ impl Traffic {
         let header = &transmit.template;
         let packets = transmit.packets() as u64;
         let payload = match (header.kind, transmit.run.as_slice().last()) {
-            (Kind::Data, Some(&last)) => {
+            (PacketKind::Data, Some(&last)) => {
                 let full = (packets - 1) * u64::from(transmit.segment_bytes);
                 let left = header.message_bytes - last * transmit.segment_bytes;
                 full + u64::from(left.min(transmit.segment_bytes))
@@ -136,7 +136,7 @@ impl Traffic {
         counters.received_packets += 1;
         counters.received_bytes += HEADER_BYTES as u64 + u64::from(header.length);
         if datagram.ecn == Ecn::Ce {
-            counters.marks += u64::from(header.kind == Kind::Data);
+            counters.marks += u64::from(header.kind == PacketKind::Data);
         }
     }
 
@@ -148,17 +148,17 @@ impl Traffic {
 /// How long messages took, by class: from the moment they were given to the endpoint until their
 /// receiver said that it has what it needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MessageTimes {
-    classes: [Option<Box<Times>>; CLASSES_MAX],
+pub(crate) struct ClassTimes {
+    classes: [Option<Box<TimeHistogram>>; CLASSES_MAX],
 }
 
-impl MessageTimes {
-    pub(crate) fn record(&mut self, sent: &Sent) {
+impl ClassTimes {
+    pub(crate) fn record(&mut self, sent: &SentMessage) {
         let at = usize::from(sent.class().0) % CLASSES_MAX;
         self.classes[at].get_or_insert_default().record(sent.took);
     }
 
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (Class, &Times)> {
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (Class, &TimeHistogram)> {
         let numbered = self.classes.iter().enumerate();
         numbered.filter_map(|(at, times)| Some((Class(at as u8), &**times.as_ref()?)))
     }
@@ -166,7 +166,7 @@ impl MessageTimes {
 
 /// How it stands with a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Standing {
+pub enum PeerStanding {
     /// Well.
     Well,
     /// It was reported silent.
@@ -181,7 +181,7 @@ pub struct PeerMetrics {
     /// The peer.
     pub rank: Rank,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: PeerStanding,
     /// Bytes in flight to it, headers included.
     pub in_flight: ByteCount,
     /// Bytes that may be in flight to it.
@@ -193,20 +193,20 @@ pub struct PeerMetrics {
     /// What came from it.
     pub receiver: ReceiverCounters,
     /// The traffic by class; `None` when the endpoint does not keep it.
-    pub traffic: Option<Box<Traffic>>,
+    pub traffic: Option<Box<PeerTraffic>>,
 }
 
 /// Everything that an endpoint has counted, as it was at one moment.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct EndpointMetrics {
     /// Peers that there were messages or packets with, by rank.
     pub peers: Vec<PeerMetrics>,
     /// How long messages took, by class, highest class first.
-    pub messages: Vec<(Class, Times)>,
+    pub messages: Vec<(Class, TimeHistogram)>,
     /// Sums over all peers.
-    pub counters: Counters,
+    pub counters: EndpointCounters,
     /// What lossy messages owed and lost.
-    pub ledger: Account,
+    pub ledger: LossAccount,
 }
 
 #[cfg(test)]
@@ -228,7 +228,7 @@ mod tests {
                 .take(1_000)
                 .map(|n| 1 + n % 10_u64.pow(1 + (n % 7) as u32))
                 .collect();
-            let mut times = Times::default();
+            let mut times = TimeHistogram::default();
             list.iter()
                 .for_each(|&us| times.record(Span::from_micros(us)));
             list.sort_unstable();
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_time_beyond_the_longest_counts_as_the_longest() {
-        let mut times = Times::default();
+        let mut times = TimeHistogram::default();
         times.record(Span::from_millis(3_600_000));
         times.record(Span::ZERO);
         assert_eq!((times.count(), times.quantile(0.5)), (2, Span::ZERO));

@@ -6,16 +6,18 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use crate::bitmap::Bitmap;
-use crate::endpoint::Settings;
-use crate::machine::{Ecn, Run};
-use crate::priority::{CONTROL, Lot, Need, Policy, Tags, Turn};
+use crate::endpoint::EndpointSettings;
+use crate::machine::{Ecn, SegmentRun};
+use crate::priority::{CONTROL, Policy, RepairNeed, SegmentTags, SendTurn, TieBreaker};
 use crate::segment::Segmentation;
-use crate::sender::{Outgoing, missing_in_window};
+use crate::sender::{SendRequest, missing_in_window};
 use crate::units::{
-    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, Rank, Share, Signature, Span,
-    Step, Tag,
+    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Share,
+    Signature, Span, Step,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, Kind, REPORT_BYTES, Report, SEGMENTS_MAX};
+use crate::wire::{
+    Flags, HEADER_BYTES, Header, PacketKind, REPORT_BYTES, SEGMENTS_MAX, SegmentReport,
+};
 
 /// A message that only waits for a grant is probed this much later: the grant may have been lost.
 const GRANT_WAITS: u64 = 16;
@@ -23,7 +25,7 @@ const GRANT_WAITS: u64 = 16;
 /// A segment on its way. It is current as long as the segment was not sent again and has not
 /// landed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct SegmentFlight {
     pub(crate) message: MessageId,
     pub(crate) segment: u32,
     pub(crate) sent_at: u32,
@@ -31,7 +33,7 @@ pub(crate) struct Flight {
 }
 
 /// Segments taken for sending.
-pub(crate) struct Taken {
+pub(crate) struct TakenRun {
     pub(crate) class: Class,
     pub(crate) ecn: Ecn,
     pub(crate) flags: Flags,
@@ -39,7 +41,7 @@ pub(crate) struct Taken {
 
 /// What of a message may be sent before its receiver says anything; nothing when it is announced.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unscheduled {
+pub(crate) struct UnscheduledStart {
     pub(crate) segments: u32,
     /// Bytes of what may go to its receiver so that are kept for it.
     pub(crate) bytes: u64,
@@ -47,9 +49,9 @@ pub(crate) struct Unscheduled {
 
 /// A message that has not ended.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SendMessage {
     pub(crate) id: MessageId,
-    pub(crate) tags: Tags,
+    pub(crate) tags: SegmentTags,
     /// Whether a PROBE tells its receiver of it, which then grants all of it.
     announced: bool,
     /// Bytes of what may go to its receiver unscheduled that are kept for it.
@@ -75,7 +77,7 @@ pub(crate) struct Sending {
     pub(crate) begun: Instant,
     /// What STOP said was missing, as far as it was heard.
     pub(crate) missing: Option<Bitmap>,
-    tag: Tag,
+    key: MessageKey,
     signature: Signature,
     step: Step,
     cut: Segmentation,
@@ -94,18 +96,18 @@ pub(crate) struct Sending {
     /// Lost, neither acknowledged nor queued for repair: tolerated so far.
     holes: Bitmap,
     /// What was ever a hole, the most needed first. What is no hole any more is passed over.
-    by_need: BinaryHeap<(Need, u32)>,
+    by_need: BinaryHeap<(RepairNeed, u32)>,
     /// Whether the receiver has chosen what it does without: it needs all else.
     is_chosen: bool,
     stop_heard: u32,
 }
 
-impl Sending {
+impl SendMessage {
     /// A message; if nothing of it may be sent unscheduled, it is announced now.
     pub(crate) fn new(
         id: MessageId,
-        outgoing: Outgoing,
-        (settings, unscheduled): (&Settings, Unscheduled),
+        outgoing: SendRequest,
+        (settings, unscheduled): (&EndpointSettings, UnscheduledStart),
         now: Instant,
     ) -> Self {
         let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
@@ -133,7 +135,7 @@ impl Sending {
             probe_at: now,
             begun: now,
             missing: None,
-            tag: outgoing.tag,
+            key: outgoing.key,
             signature: outgoing.signature,
             step: outgoing.step,
             cut,
@@ -155,8 +157,8 @@ impl Sending {
         }
     }
 
-    pub(crate) fn tag(&self) -> Tag {
-        self.tag
+    pub(crate) fn key(&self) -> MessageKey {
+        self.key
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -250,10 +252,10 @@ impl Sending {
         let first = self.holes.first_one(0);
         let mut window = Vec::with_capacity(64);
         let bits = self.holes.encode(first, room - REPORT_BYTES, &mut window);
-        Report {
+        SegmentReport {
             first,
             bits,
-            ..Report::default()
+            ..SegmentReport::default()
         }
         .encode(body);
         body.extend_from_slice(&window);
@@ -267,7 +269,7 @@ impl Sending {
     }
 
     /// The turn of what would be sent next; `None` when there is nothing to send.
-    pub(crate) fn next_turn(&mut self, settings: &Settings) -> Option<Turn> {
+    pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
         while let Some(&segment) = self.repairs.front() {
             if !self.acked.has(segment) {
                 let policy = &settings.policy;
@@ -287,7 +289,12 @@ impl Sending {
 
     /// Takes up to `most` segments of equal class and ECN: repairs first.
     /// Writes them into `run`.
-    pub(crate) fn take_run(&mut self, most: usize, settings: &Settings, run: &mut Run) -> Taken {
+    pub(crate) fn take_run(
+        &mut self,
+        most: usize,
+        settings: &EndpointSettings,
+        run: &mut SegmentRun,
+    ) -> TakenRun {
         run.clear();
         if self.repairs.is_empty() {
             return self.take_new(most as u32, run);
@@ -295,7 +302,7 @@ impl Sending {
         self.take_repairs(most, settings, run)
     }
 
-    fn take_new(&mut self, most: u32, run: &mut Run) -> Taken {
+    fn take_new(&mut self, most: u32, run: &mut SegmentRun) -> TakenRun {
         let lane = self.tags.lanes()[self.lane];
         let end = (self.next + most).min(lane.end).min(self.granted);
         let last = self.segments() - 1;
@@ -310,14 +317,19 @@ impl Sending {
         if self.next == lane.end {
             self.lane += 1;
         }
-        Taken {
+        TakenRun {
             class: lane.class,
             ecn: lane.ecn,
             flags: Flags::NONE,
         }
     }
 
-    fn take_repairs(&mut self, most: usize, settings: &Settings, run: &mut Run) -> Taken {
+    fn take_repairs(
+        &mut self,
+        most: usize,
+        settings: &EndpointSettings,
+        run: &mut SegmentRun,
+    ) -> TakenRun {
         let first = *self.repairs.front().expect("the caller saw a repair");
         let (class, ecn) = self.tags.class_and_ecn_again(&settings.policy, first);
         let last = self.segments() - 1;
@@ -336,7 +348,7 @@ impl Sending {
                 break;
             }
         }
-        Taken {
+        TakenRun {
             class,
             ecn,
             flags: Flags::REPAIR,
@@ -346,9 +358,9 @@ impl Sending {
     /// Marks a run as in flight; gives back its bytes.
     pub(crate) fn on_sent(
         &mut self,
-        run: &Run,
+        run: &SegmentRun,
         template: &Header,
-        flights: &mut VecDeque<Flight>,
+        flights: &mut VecDeque<SegmentFlight>,
     ) -> u64 {
         self.said_all_sent = false;
         let (message, sent_at, entropy) = (self.id, template.sent_at, template.entropy);
@@ -358,7 +370,7 @@ impl Sending {
             if self.in_flight.insert(segment) {
                 bytes += self.packet_bytes(segment);
             }
-            flights.push_back(Flight {
+            flights.push_back(SegmentFlight {
                 message,
                 segment,
                 sent_at,
@@ -396,7 +408,7 @@ impl Sending {
         (bytes, new)
     }
 
-    /// As [`Sending::on_acked`], but segments that are protected may have been shown without cause.
+    /// As [`SendMessage::on_acked`], but segments that are protected may have been shown without cause.
     pub(crate) fn on_shown(&mut self, segments: Range<u32>) -> (u64, u32) {
         let (mut bytes, mut new) = (0, 0);
         for segment in segments.start..segments.end.min(self.segments()) {
@@ -421,7 +433,7 @@ impl Sending {
             .sum()
     }
 
-    pub(crate) fn is_current(&self, flight: &Flight) -> bool {
+    pub(crate) fn is_current(&self, flight: &SegmentFlight) -> bool {
         self.in_flight.has(flight.segment) && self.sent_at(flight.segment) == flight.sent_at
     }
 
@@ -438,7 +450,7 @@ impl Sending {
             return;
         }
         if self.holes.insert(segment) {
-            let lot = Lot::of(self.source, self.id);
+            let lot = TieBreaker::of(self.source, self.id);
             self.by_need.push((self.tags.need(lot, segment), segment));
         }
         let tolerated = self.cut.holes_allowed(self.tolerance);
@@ -464,7 +476,7 @@ impl Sending {
     }
 
     /// Takes a STOP; tells whether everything that it has to say was heard.
-    pub(crate) fn on_stop(&mut self, report: &Report, encoded: &[u8]) -> bool {
+    pub(crate) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
         let segments = self.segments();
         let heard = self.missing.get_or_insert_with(|| Bitmap::new(segments));
         self.stop_heard = self.stop_heard.max(report.cumulative);
@@ -483,14 +495,14 @@ impl Sending {
     pub(crate) fn template(&self, now: Instant) -> Header {
         let segments = self.segments();
         Header {
-            kind: Kind::Data,
+            kind: PacketKind::Data,
             flags: Flags::NONE,
             class: Class(0),
             job: self.job,
             epoch: self.epoch,
             source: self.source,
             step: self.step,
-            tag: self.tag,
+            key: self.key,
             message: self.id,
             signature: self.signature,
             segment: 0,

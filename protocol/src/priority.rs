@@ -41,14 +41,14 @@ pub struct Policy {
     /// Tolerances of as many equal groups of the layers, front layers first; may be empty.
     pub layer_tolerances: Vec<Share>,
     /// Which gradients leave first.
-    pub order: Order,
+    pub order: SendOrder,
     /// Where packets ride that are of no layer.
-    pub untagged: Untagged,
+    pub untagged: UntaggedTraffic,
 }
 
 /// Where packets ride that are of no layer: those of other programs, which have no DSCP of the job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Untagged {
+pub enum UntaggedTraffic {
     /// In the last class, with the job's last layers.
     Shares,
     /// In the last class, which the job's layers leave to them.
@@ -57,7 +57,7 @@ pub enum Untagged {
 
 /// Which gradients leave first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Order {
+pub enum SendOrder {
     /// Those of front layers, in higher classes, too.
     Layers,
     /// Those that are there first, all in one class. What may be lost still depends on layers.
@@ -72,12 +72,12 @@ impl Policy {
         if layer == Layer::UNTAGGED {
             return Class(last as u8);
         }
-        if self.order == Order::Arrival {
+        if self.order == SendOrder::Arrival {
             return Class(1);
         }
         let classes = match self.untagged {
-            Untagged::Shares => last,
-            Untagged::Below => last - 1,
+            UntaggedTraffic::Shares => last,
+            UntaggedTraffic::Below => last - 1,
         };
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
@@ -120,8 +120,8 @@ impl Policy {
     ) -> Option<Urgency> {
         let first = layers.into_iter().min().filter(|_| layer_count > 0)?;
         Some(match self.order {
-            Order::Layers => Urgency::of(first),
-            Order::Arrival => Urgency::default(),
+            SendOrder::Layers => Urgency::of(first),
+            SendOrder::Arrival => Urgency::default(),
         })
     }
 
@@ -135,11 +135,16 @@ impl Policy {
         u64::from(layer.0) + protected >= u64::from(layer_count)
     }
 
-    /// Tags for a message whose segments may be lost.
+    /// SegmentTags for a message whose segments may be lost.
     ///
     /// `spans` holds (first segment, layer) in ascending order of segments, `magnitudes` one value
     /// per segment or nothing when they are not known.
-    pub fn lossy(&self, shape: Shape, spans: &[(u32, Layer)], magnitudes: Vec<Magnitude>) -> Tags {
+    pub fn lossy(
+        &self,
+        shape: MessageShape,
+        spans: &[(u32, Layer)],
+        magnitudes: Vec<Magnitude>,
+    ) -> SegmentTags {
         let mut tags = self.lossless(shape, spans);
         let mut protected = Bitmap::new(shape.segments);
         for segment in 0..shape.segments {
@@ -165,9 +170,9 @@ impl Policy {
         }
     }
 
-    /// Tags for a message that must arrive whole.
-    pub fn lossless(&self, shape: Shape, spans: &[(u32, Layer)]) -> Tags {
-        let mut tags = Tags {
+    /// SegmentTags for a message that must arrive whole.
+    pub fn lossless(&self, shape: MessageShape, spans: &[(u32, Layer)]) -> SegmentTags {
+        let mut tags = SegmentTags {
             layer_count: shape.layer_count,
             spans: SmallVec::from_slice(spans),
             magnitudes: Vec::new(),
@@ -190,7 +195,7 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
 /// higher class first, in it the layer that is nearer to the front. Front layers are submitted
 /// last, by a backward pass, and needed first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Turn {
+pub struct SendTurn {
     class: Class,
     layer: Layer,
 }
@@ -209,7 +214,7 @@ impl Urgency {
 
 /// How large a message and its model are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Shape {
+pub struct MessageShape {
     /// Segments of the message.
     pub segments: u32,
     /// Layers of the model; 0 when the layers are not known.
@@ -226,14 +231,14 @@ pub struct Shape {
 /// shrink more than others, and rescaled they would be sums of fewer ranks. Drawn, every parameter
 /// has the same chance, in every step and contribution anew.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Need {
+pub struct RepairNeed {
     magnitude: Magnitude,
     drawn: u32,
 }
 
-impl Need {
+impl RepairNeed {
     /// Of a segment of which nothing is known but its place.
-    pub fn unknown(lot: Lot, segment: u32) -> Self {
+    pub fn unknown(lot: TieBreaker, segment: u32) -> Self {
         let magnitude = Magnitude::default();
         let drawn = lot.draw(segment);
         Self { magnitude, drawn }
@@ -243,9 +248,9 @@ impl Need {
 /// What a message's segments draw their numbers from. Both ends have the same, so that a receiver
 /// asks first for what its sender would repair first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Lot(u64);
+pub struct TieBreaker(u64);
 
-impl Lot {
+impl TieBreaker {
     /// Of a rank's message.
     pub fn of(source: Rank, message: MessageId) -> Self {
         Self(u64::from(source.0) << 32 | u64::from(message.0))
@@ -266,7 +271,7 @@ impl Lot {
 
 /// A part of the sending order in which all segments have the same class and protection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Lane {
+pub struct SendLane {
     /// Position in the sending order at which the lane ends.
     pub end: u32,
     /// Its traffic class.
@@ -277,16 +282,16 @@ pub struct Lane {
 
 /// Layer, magnitude, class and protection of every segment of one message.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Tags {
+pub struct SegmentTags {
     layer_count: u16,
     spans: SmallVec<[(u32, Layer); 1]>,
     magnitudes: Vec<Magnitude>,
     protected: Option<Bitmap>,
     order: Option<Vec<u32>>,
-    lanes: SmallVec<[Lane; 2]>,
+    lanes: SmallVec<[SendLane; 2]>,
 }
 
-impl Tags {
+impl SegmentTags {
     /// The layer of a segment; layer 0 when layers are not known.
     pub fn layer(&self, segment: u32) -> Layer {
         let after = self.spans.partition_point(|&(first, _)| first <= segment);
@@ -304,10 +309,10 @@ impl Tags {
     }
 
     /// How much a segment is missed when it is lost.
-    pub fn need(&self, lot: Lot, segment: u32) -> Need {
-        Need {
+    pub fn need(&self, lot: TieBreaker, segment: u32) -> RepairNeed {
+        RepairNeed {
             magnitude: self.magnitude(segment),
-            ..Need::unknown(lot, segment)
+            ..RepairNeed::unknown(lot, segment)
         }
     }
 
@@ -331,17 +336,17 @@ impl Tags {
     }
 
     /// The lanes of the sending order, first to last.
-    pub fn lanes(&self) -> &[Lane] {
+    pub fn lanes(&self) -> &[SendLane] {
         &self.lanes
     }
 
     /// When a segment is sent that rides in `class`.
-    pub fn turn(&self, policy: &Policy, class: Class, segment: u32) -> Turn {
+    pub fn turn(&self, policy: &Policy, class: Class, segment: u32) -> SendTurn {
         let layer = match policy.order {
-            Order::Layers => self.layer(segment),
-            Order::Arrival => Layer(0),
+            SendOrder::Layers => self.layer(segment),
+            SendOrder::Arrival => Layer(0),
         };
-        Turn { class, layer }
+        SendTurn { class, layer }
     }
 
     /// The class and ECN bits of one segment.
@@ -361,7 +366,7 @@ impl Tags {
     }
 
     /// Sorts the segments by class, protected ones first, so that runs of equal packets are long.
-    fn arrange(&mut self, policy: &Policy, shape: Shape) {
+    fn arrange(&mut self, policy: &Policy, shape: MessageShape) {
         let key = |segment: u32| {
             let (class, ecn) = self.class_and_ecn(policy, segment);
             (class, u8::from(ecn == Ecn::NotEct))
@@ -378,7 +383,7 @@ impl Tags {
             .filter(|&end| end == order.len() || key(order[end]) != key(order[end - 1]));
         for end in ends {
             let (class, ecn) = self.class_and_ecn(policy, order[end - 1]);
-            lanes.push(Lane {
+            lanes.push(SendLane {
                 end: end as u32,
                 class,
                 ecn,
@@ -386,7 +391,7 @@ impl Tags {
         }
         if one_lane {
             let (class, ecn) = self.class_and_ecn(policy, 0);
-            lanes.push(Lane {
+            lanes.push(SendLane {
                 end: shape.segments,
                 class,
                 ecn,
@@ -399,17 +404,17 @@ impl Tags {
 }
 
 /// Makes the last `tail` segments of a droppable last lane a lane that no queue drops.
-fn split_tail(lanes: &mut SmallVec<[Lane; 2]>, tail: u32) {
+fn split_tail(lanes: &mut SmallVec<[SendLane; 2]>, tail: u32) {
     let Some(last) = lanes.pop() else {
         return;
     };
     let start = lanes.last().map_or(0, |lane| lane.end);
     let split = last.end.saturating_sub(tail).max(start);
     if last.ecn == Ecn::NotEct && split > start {
-        lanes.push(Lane { end: split, ..last });
+        lanes.push(SendLane { end: split, ..last });
     }
     let ecn = Ecn::Ect;
-    lanes.push(Lane { ecn, ..last });
+    lanes.push(SendLane { ecn, ..last });
 }
 
 #[cfg(test)]
@@ -425,8 +430,8 @@ mod tests {
             protected_back_layers: share(0.1),
             tolerance: share(0.05),
             layer_tolerances: Vec::new(),
-            order: Order::Layers,
-            untagged: Untagged::Shares,
+            order: SendOrder::Layers,
+            untagged: UntaggedTraffic::Shares,
         }
     }
 
@@ -474,7 +479,7 @@ mod tests {
     #[test]
     fn layers_may_leave_the_last_class_to_packets_that_are_of_none() {
         let below = Policy {
-            untagged: Untagged::Below,
+            untagged: UntaggedTraffic::Below,
             ..policy()
         };
         let of = |policy: &Policy, layer| policy.class_of(layer, 4).0;
@@ -488,14 +493,14 @@ mod tests {
     #[test]
     fn in_order_of_arrival_layers_decide_neither_class_nor_turn_but_what_is_protected() {
         let arrival = Policy {
-            order: Order::Arrival,
+            order: SendOrder::Arrival,
             ..policy()
         };
         let (front, back) = ([Layer(7), Layer(2)], [Layer(9)]);
         assert_eq!(policy().urgency(front, 10), Some(Urgency::of(Layer(2))));
         assert_eq!(arrival.urgency(front, 10), arrival.urgency(back, 10));
         assert_eq!(arrival.urgency(front, 0), None, "no layers are known");
-        let shape = Shape {
+        let shape = MessageShape {
             segments: 8,
             layer_count: 10,
         };
@@ -512,7 +517,7 @@ mod tests {
 
     #[test]
     fn the_largest_segments_and_the_back_layers_are_protected() {
-        let shape = Shape {
+        let shape = MessageShape {
             segments: 8,
             layer_count: 10,
         };
@@ -528,11 +533,11 @@ mod tests {
 
     #[test]
     fn the_larger_magnitude_is_missed_more_and_equal_ones_as_they_have_drawn() {
-        let shape = Shape {
+        let shape = MessageShape {
             segments: 3,
             layer_count: 0,
         };
-        let lot = Lot::of(Rank(1), MessageId(7));
+        let lot = TieBreaker::of(Rank(1), MessageId(7));
         let need = |magnitudes: &[u8], segment| {
             let magnitudes = magnitudes.iter().map(|&value| Magnitude(value)).collect();
             let tags = policy().lossy(shape, &[], magnitudes);
@@ -540,8 +545,8 @@ mod tests {
         };
         assert!(need(&[5, 9, 5], 1) > need(&[5, 9, 5], 0).max(need(&[5, 9, 5], 2)));
         for segment in 0..3 {
-            assert_eq!(need(&[0, 0, 0], segment), Need::unknown(lot, segment));
-            assert_eq!(need(&[], segment), Need::unknown(lot, segment));
+            assert_eq!(need(&[0, 0, 0], segment), RepairNeed::unknown(lot, segment));
+            assert_eq!(need(&[], segment), RepairNeed::unknown(lot, segment));
         }
     }
 
@@ -550,9 +555,9 @@ mod tests {
         let (segments, chosen, messages) = (50_u32, 5, 2000_u32);
         let mut times = vec![0_u32; segments as usize];
         for message in 0..messages {
-            let lot = Lot::of(Rank((message % 4) as u16), MessageId(message / 4));
+            let lot = TieBreaker::of(Rank((message % 4) as u16), MessageId(message / 4));
             let mut order: Vec<u32> = (0..segments).collect();
-            order.sort_by_key(|&segment| Need::unknown(lot, segment));
+            order.sort_by_key(|&segment| RepairNeed::unknown(lot, segment));
             for &segment in &order[..chosen] {
                 times[segment as usize] += 1;
             }
@@ -567,7 +572,7 @@ mod tests {
 
     #[test]
     fn the_sending_order_visits_every_segment_once_in_lanes_of_equal_packets() {
-        let shape = Shape {
+        let shape = MessageShape {
             segments: 40,
             layer_count: 9,
         };
@@ -593,7 +598,7 @@ mod tests {
 
     #[test]
     fn the_last_part_of_a_lossy_message_is_dropped_by_no_queue_and_may_be_missing() {
-        let shape = Shape {
+        let shape = MessageShape {
             segments: 80,
             layer_count: 0,
         };
@@ -603,7 +608,7 @@ mod tests {
             .collect();
         assert_eq!(ends, [(70, Ecn::NotEct), (80, Ecn::Ect)]);
         assert_eq!(tags.protected_segments(80), 0);
-        let one = Shape {
+        let one = MessageShape {
             segments: 1,
             layer_count: 0,
         };
@@ -614,7 +619,7 @@ mod tests {
     #[test]
     fn a_lossless_message_is_protected_throughout() {
         let tags = policy().lossless(
-            Shape {
+            MessageShape {
                 segments: 3,
                 layer_count: 0,
             },
@@ -623,7 +628,7 @@ mod tests {
         assert!((0..3).all(|segment| tags.is_protected(segment)));
         assert_eq!(
             tags.lanes(),
-            [Lane {
+            [SendLane {
                 end: 3,
                 class: Class(1),
                 ecn: Ecn::Ect

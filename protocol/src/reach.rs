@@ -5,10 +5,10 @@
 //! says; what carries the packets is the driver's.
 
 use crate::budget::Ledger;
-use crate::endpoint::Settings;
+use crate::endpoint::EndpointSettings;
 use crate::grants::Grants;
 use crate::machine::RUN_SEGMENTS_MAX;
-use crate::receiver::Scene;
+use crate::receiver::RankResources;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Rank, Span};
 
@@ -17,7 +17,7 @@ const RUNS_PER_WINDOW: u64 = 8;
 
 /// What is different towards ranks that are reached through memory: no path, no MTU, no loss.
 #[derive(Clone, Copy, Debug)]
-pub struct Near {
+pub struct MemoryPath {
     /// Payload bytes of a full packet, a multiple of
     /// [`SEGMENT_ALIGNMENT`](crate::segment::SEGMENT_ALIGNMENT).
     pub segment_bytes: u32,
@@ -36,17 +36,17 @@ pub enum Reach {
 
 /// What is shared by all peers.
 #[derive(Debug)]
-pub(crate) struct Common {
-    pub(crate) network: Settings,
-    host: Option<Box<Settings>>,
+pub(crate) struct RankState {
+    pub(crate) network: EndpointSettings,
+    host: Option<Box<EndpointSettings>>,
     /// The ranks of this host, in order.
     near: Vec<Rank>,
     pub(crate) ledger: Ledger,
     pub(crate) grants: Grants,
 }
 
-impl Common {
-    pub(crate) fn new(network: Settings, ledger: Ledger) -> Self {
+impl RankState {
+    pub(crate) fn new(network: EndpointSettings, ledger: Ledger) -> Self {
         Self {
             grants: Grants::new(
                 network.grant_segments,
@@ -60,7 +60,7 @@ impl Common {
     }
 
     /// From now on `ranks` are reached through memory.
-    pub(crate) fn bring_near(&mut self, mut ranks: Vec<Rank>, near: Near) {
+    pub(crate) fn bring_near(&mut self, mut ranks: Vec<Rank>, near: MemoryPath) {
         ranks.sort_unstable();
         self.host = Some(Box::new(near_settings(&self.network, near)));
         self.near = ranks;
@@ -73,7 +73,7 @@ impl Common {
         }
     }
 
-    pub(crate) fn settings(&self, reach: Reach) -> &Settings {
+    pub(crate) fn settings(&self, reach: Reach) -> &EndpointSettings {
         settings_of(reach, &self.network, self.host.as_deref())
     }
 
@@ -83,9 +83,9 @@ impl Common {
         now: Instant,
         (at, reach): (usize, Reach),
         rtt: &Rtt,
-    ) -> Scene<'_> {
+    ) -> RankResources<'_> {
         let gap = gap(rtt, &self.network);
-        Scene {
+        RankResources {
             now,
             settings: settings_of(reach, &self.network, self.host.as_deref()),
             ledger: &mut self.ledger,
@@ -96,12 +96,12 @@ impl Common {
     }
 }
 
-/// The settings towards a peer. Apart from [`Common`], so that the rest of it can be lent too.
+/// The settings towards a peer. Apart from [`RankState`], so that the rest of it can be lent too.
 fn settings_of<'a>(
     reach: Reach,
-    network: &'a Settings,
-    host: Option<&'a Settings>,
-) -> &'a Settings {
+    network: &'a EndpointSettings,
+    host: Option<&'a EndpointSettings>,
+) -> &'a EndpointSettings {
     match reach {
         Reach::Host => host.unwrap_or(network),
         Reach::Network => network,
@@ -109,9 +109,9 @@ fn settings_of<'a>(
 }
 
 /// The settings towards ranks of the same host.
-fn near_settings(network: &Settings, near: Near) -> Settings {
+fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettings {
     let part = near.window.get() / RUNS_PER_WINDOW / u64::from(near.segment_bytes);
-    Settings {
+    EndpointSettings {
         segment_bytes: near.segment_bytes,
         window: near.window,
         initial_window: near.window,
@@ -124,7 +124,7 @@ fn near_settings(network: &Settings, near: Near) -> Settings {
 
 /// How long nothing must have arrived before what is missing counts as lost: the job's gap, or
 /// longer where the round trip is known to vary by more.
-fn gap(rtt: &Rtt, settings: &Settings) -> Span {
+fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     match rtt.is_known() {
         true => settings.gap.max(rtt.answer_wait()),
         false => settings.gap,

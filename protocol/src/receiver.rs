@@ -13,14 +13,14 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
-use crate::endpoint::Settings;
-use crate::grants::{Grants, Turn};
-use crate::incoming::{Due, Echo, Receiving, State, Wants};
+use crate::endpoint::EndpointSettings;
+use crate::grants::{GrantTurn, Grants};
+use crate::incoming::{EchoStamp, GrantNeed, ReceiveMessage, ReceiveStage, ReportDue};
 use crate::machine::Ecn;
 use crate::priority::Urgency;
 use crate::segment::Segmentation;
-use crate::units::{Instant, MessageId, Rank, Share, Signature, Span, Step, Tag};
-use crate::wire::{Header, Kind, Report};
+use crate::units::{Instant, MessageId, MessageKey, Rank, Share, Signature, Span, Step};
+use crate::wire::{Header, PacketKind, SegmentReport};
 
 /// An acknowledgement waits at most this long for more segments to report.
 const ACK_WAIT: Span = Span::from_micros(50);
@@ -36,9 +36,9 @@ const COMPLETE_KEPT: usize = 1024;
 
 /// A message to receive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Incoming {
-    /// The tag that its sender gives it.
-    pub tag: Tag,
+pub struct ReceiveRequest {
+    /// The key that its sender gives it.
+    pub key: MessageKey,
     /// Of which kind its operation is.
     pub signature: Signature,
     /// The training step that it belongs to.
@@ -51,13 +51,13 @@ pub struct Incoming {
     pub urgency: Option<Urgency>,
 }
 
-impl Incoming {
-    fn turn(&self) -> Turn {
+impl ReceiveRequest {
+    fn turn(&self) -> GrantTurn {
         self.urgency.map(|urgency| (self.step, urgency))
     }
 
-    fn outline(&self) -> Outline {
-        Outline {
+    fn outline(&self) -> MessageOutline {
+        MessageOutline {
             bytes: self.bytes,
             signature: self.signature,
         }
@@ -66,7 +66,7 @@ impl Incoming {
 
 /// What a message says of itself in every packet, and what both of its ends must agree on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Outline {
+pub struct MessageOutline {
     /// Its length in bytes.
     pub bytes: u32,
     /// Of which kind its operation is.
@@ -79,7 +79,7 @@ pub struct Placement {
     /// Its sender.
     pub from: Rank,
     /// Its message.
-    pub tag: Tag,
+    pub key: MessageKey,
     /// Its index in the message.
     pub segment: u32,
     /// Where it starts in the message, in bytes.
@@ -103,29 +103,29 @@ pub enum Posting {
 
 /// What happened at a receiver.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Arrived {
+pub enum ReceiverEvent {
     /// A message that is not posted has begun to arrive.
     Announced {
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// What it says of itself.
-        outline: Outline,
+        outline: MessageOutline,
     },
     /// A posted message is complete, apart from these holes if any.
     Complete {
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// The missing segments.
         holes: Option<Bitmap>,
     },
     /// A message came that is not the posted one. It is not taken.
     Mismatch {
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// What was posted.
-        ours: Outline,
+        ours: MessageOutline,
         /// What came.
-        theirs: Outline,
+        theirs: MessageOutline,
     },
 }
 
@@ -162,34 +162,34 @@ impl ReceiverCounters {
 #[derive(Debug)]
 pub struct Receiver {
     peer: Rank,
-    messages: Vec<Receiving>,
-    /// Posted messages of which nothing has come, by tag.
-    expected: VecDeque<Incoming>,
+    messages: Vec<ReceiveMessage>,
+    /// Posted messages of which nothing has come, by key.
+    expected: VecDeque<ReceiveRequest>,
     closed_floor: u32,
     closed: BTreeSet<MessageId>,
     complete: VecDeque<MessageId>,
     early_segments: u64,
-    arrived: VecDeque<Arrived>,
+    arrived: VecDeque<ReceiverEvent>,
     counters: ReceiverCounters,
     last: usize,
-    after: After,
+    after: DataEffect,
     /// No later than the next report of any message, and the end of any gap.
-    dues: Dues,
+    dues: ReceiverDeadlines,
 }
 
 /// When something is due, if anything is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Dues {
+struct ReceiverDeadlines {
     report: Option<Instant>,
     gap: Option<Instant>,
 }
 
-impl Dues {
-    fn with(self, receiving: &Receiving) -> Self {
+impl ReceiverDeadlines {
+    fn with(self, receiving: &ReceiveMessage) -> Self {
         let report = match receiving.due {
-            Due::Nothing => None,
-            Due::AckBy(by) => Some(by),
-            Due::Whole(..) => Some(Instant::START),
+            ReportDue::Nothing => None,
+            ReportDue::AckBy(by) => Some(by),
+            ReportDue::Whole(..) => Some(Instant::START),
         };
         let earlier = |a: Option<Instant>, b: Option<Instant>| a.into_iter().chain(b).min();
         Self {
@@ -201,14 +201,14 @@ impl Dues {
 
 /// What is to be done after a DATA packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum After {
+pub(crate) enum DataEffect {
     /// Nothing that was not to be done before: no time changed and nothing ended. Most packets are
     /// of this kind or the next.
-    Nothing,
-    /// Nothing but a report, which was due before.
-    Report,
+    None,
+    /// Only a report, which was due before already.
+    ReportIsDue,
     /// A time changed, or something ended: everything is to be looked at.
-    Something,
+    Changed,
 }
 
 impl Receiver {
@@ -225,8 +225,8 @@ impl Receiver {
             arrived: VecDeque::new(),
             counters: ReceiverCounters::default(),
             last: 0,
-            after: After::Something,
-            dues: Dues::default(),
+            after: DataEffect::Changed,
+            dues: ReceiverDeadlines::default(),
         }
     }
 
@@ -241,7 +241,7 @@ impl Receiver {
     }
 
     /// What happened since the last call, oldest first.
-    pub fn take_arrived(&mut self) -> Option<Arrived> {
+    pub fn take_arrived(&mut self) -> Option<ReceiverEvent> {
         self.arrived.pop_front()
     }
 
@@ -251,49 +251,49 @@ impl Receiver {
             || self
                 .messages
                 .iter()
-                .any(|receiving| matches!(receiving.state, State::Posted(_)))
+                .any(|receiving| matches!(receiving.state, ReceiveStage::Posted(_)))
     }
 
     /// Segments that are on their way.
     pub(crate) fn expected(&self) -> u32 {
-        self.messages.iter().map(Receiving::expected).sum()
+        self.messages.iter().map(ReceiveMessage::expected).sum()
     }
 
     /// Posts a message. It may have arrived already, in part or whole.
-    pub fn expect(&mut self, incoming: Incoming, scene: &mut Scene<'_>) {
+    pub fn expect(&mut self, incoming: ReceiveRequest, scene: &mut RankResources<'_>) {
         if !incoming.tolerance.is_none() {
             scene
                 .ledger
                 .owe(incoming.step, incoming.bytes, incoming.tolerance);
         }
-        let early = |receiving: &Receiving| {
-            receiving.tag == incoming.tag && receiving.state == State::Early
+        let early = |receiving: &ReceiveMessage| {
+            receiving.key == incoming.key && receiving.state == ReceiveStage::Early
         };
         match self.messages.iter().position(early) {
             Some(at) => self.post(at, &incoming, scene),
-            None => match self.find_expected(incoming.tag) {
+            None => match self.find_expected(incoming.key) {
                 Ok(at) => self.expected[at] = incoming,
                 Err(at) => self.expected.insert(at, incoming),
             },
         }
     }
 
-    fn post(&mut self, at: usize, incoming: &Incoming, scene: &mut Scene<'_>) {
+    fn post(&mut self, at: usize, incoming: &ReceiveRequest, scene: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
         self.early_segments -= u64::from(receiving.cut.segments());
         let (ours, theirs) = (incoming.outline(), receiving.outline());
         if ours != theirs {
-            self.arrived.push_back(Arrived::Mismatch {
-                tag: incoming.tag,
+            self.arrived.push_back(ReceiverEvent::Mismatch {
+                key: incoming.key,
                 ours,
                 theirs,
             });
             self.early_segments += u64::from(receiving.cut.segments());
             return;
         }
-        receiving.state = State::Posted(incoming.tolerance);
+        receiving.state = ReceiveStage::Posted(incoming.tolerance);
         receiving.step = incoming.step;
-        receiving.due = Due::AckBy(scene.now);
+        receiving.due = ReportDue::AckBy(scene.now);
         receiving.restart_gap(scene.now, scene.gap);
         if scene.grants.is_unlimited() {
             receiving.grant(scene.now, u32::MAX);
@@ -314,17 +314,25 @@ impl Receiver {
 
     /// Finds out what is due.
     fn look_again(&mut self) {
-        self.dues = self.messages.iter().fold(Dues::default(), Dues::with);
+        self.dues = self
+            .messages
+            .iter()
+            .fold(ReceiverDeadlines::default(), ReceiverDeadlines::with);
     }
 
     /// Grants a message up to `most` segments more; tells whether it needs still more.
-    pub(crate) fn grant(&mut self, id: MessageId, most: u32, scene: &mut Scene<'_>) -> Wants {
+    pub(crate) fn grant(
+        &mut self,
+        id: MessageId,
+        most: u32,
+        scene: &mut RankResources<'_>,
+    ) -> GrantNeed {
         let Some(at) = self.find(id) else {
-            return Wants::Nothing;
+            return GrantNeed::Nothing;
         };
         let receiving = &mut self.messages[at];
-        if !matches!(receiving.state, State::Posted(_)) {
-            return Wants::Nothing;
+        if !matches!(receiving.state, ReceiveStage::Posted(_)) {
+            return GrantNeed::Nothing;
         }
         let (more, wants) = receiving.grant(scene.now, most);
         scene.grants.expect(scene.now, scene.place, more);
@@ -337,9 +345,9 @@ impl Receiver {
         &mut self,
         header: &Header,
         ecn: Ecn,
-        scene: &mut Scene<'_>,
+        scene: &mut RankResources<'_>,
     ) -> Option<Placement> {
-        self.after = After::Something;
+        self.after = DataEffect::Changed;
         let at = self.message_of(header, scene)?;
         let ack_by = self.messages[at].ack_by();
         let placement = self.on_data(at, header, ecn, scene);
@@ -353,31 +361,31 @@ impl Receiver {
             self.note(at);
         }
         self.after = match ack_by {
-            Some(by) if unchanged && by > scene.now => After::Nothing,
-            Some(_) if unchanged => After::Report,
-            _ => After::Something,
+            Some(by) if unchanged && by > scene.now => DataEffect::None,
+            Some(_) if unchanged => DataEffect::ReportIsDue,
+            _ => DataEffect::Changed,
         };
         placement
     }
 
     /// What is to be done after the last DATA packet.
-    pub(crate) fn after(&self) -> After {
+    pub(crate) fn after(&self) -> DataEffect {
         self.after
     }
 
     /// Takes a PROBE packet whose header is consistent, and what it says is lost.
-    pub fn handle_probe(&mut self, header: &Header, body: &[u8], scene: &mut Scene<'_>) {
+    pub fn handle_probe(&mut self, header: &Header, body: &[u8], scene: &mut RankResources<'_>) {
         let Some(at) = self.message_of(header, scene) else {
             return;
         };
-        let less = self.messages[at].on_lost(Report::decode(body));
+        let less = self.messages[at].on_lost(SegmentReport::decode(body));
         scene.grants.settle(scene.place, less);
         self.on_probe(at, header, scene);
         self.end_gap_if_settled(at, scene.now);
         self.note(at);
     }
 
-    fn message_of(&mut self, header: &Header, scene: &mut Scene<'_>) -> Option<usize> {
+    fn message_of(&mut self, header: &Header, scene: &mut RankResources<'_>) -> Option<usize> {
         let at = match self.find(header.message) {
             Some(at) => at,
             None if self.is_closed(header.message) => return None,
@@ -404,20 +412,20 @@ impl Receiver {
             .position(|receiving| receiving.id == id)
     }
 
-    fn find_expected(&self, tag: Tag) -> Result<usize, usize> {
+    fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {
         self.expected
-            .binary_search_by_key(&tag, |incoming| incoming.tag)
+            .binary_search_by_key(&key, |incoming| incoming.key)
     }
 
     fn is_closed(&self, id: MessageId) -> bool {
         id.0 <= self.closed_floor || self.closed.contains(&id)
     }
 
-    fn open(&mut self, header: &Header, scene: &mut Scene<'_>) -> Option<usize> {
+    fn open(&mut self, header: &Header, scene: &mut RankResources<'_>) -> Option<usize> {
         let segments = u64::from(header.segments);
-        let mut receiving = Receiving::new(scene.now, header, scene.settings);
+        let mut receiving = ReceiveMessage::new(scene.now, header, scene.settings);
         let consistent = receiving.fits(header) && header.message.0 != 0;
-        let posted = self.find_expected(header.tag).ok();
+        let posted = self.find_expected(header.key).ok();
         let early = posted.is_none();
         let excess = self.messages.len() >= EARLY_MESSAGES_MAX
             || self.early_segments + segments > EARLY_SEGMENTS_MAX;
@@ -425,9 +433,9 @@ impl Receiver {
             self.counters.refused += 1;
             return None;
         }
-        receiving.due = Due::AckBy(scene.now + ACK_WAIT);
+        receiving.due = ReportDue::AckBy(scene.now + ACK_WAIT);
         self.early_segments += segments;
-        if header.kind == Kind::Probe {
+        if header.kind == PacketKind::Probe {
             // Its sender would not probe if what it sent before were on its way.
             receiving.announce(header.segment);
         }
@@ -440,8 +448,9 @@ impl Receiver {
             let incoming = self.expected.remove(posted).expect("just found");
             self.post(at, &incoming, scene);
         } else {
-            let (tag, outline) = (header.tag, self.messages[at].outline());
-            self.arrived.push_back(Arrived::Announced { tag, outline });
+            let (key, outline) = (header.key, self.messages[at].outline());
+            self.arrived
+                .push_back(ReceiverEvent::Announced { key, outline });
         }
         self.note(at);
         Some(at)
@@ -452,28 +461,28 @@ impl Receiver {
         at: usize,
         header: &Header,
         ecn: Ecn,
-        scene: &mut Scene<'_>,
+        scene: &mut RankResources<'_>,
     ) -> Option<Placement> {
         let receiving = &mut self.messages[at];
         if ecn == Ecn::Ce {
             self.counters.marks += 1;
             receiving.on_mark(header);
         }
-        if receiving.state == State::Complete {
+        if receiving.state == ReceiveStage::Complete {
             let late = !receiving.received.has(header.segment);
             self.counters.late_segments += u64::from(late);
             self.counters.duplicate_segments += u64::from(!late);
-            receiving.due = Due::Whole(Kind::Stop, 0);
+            receiving.due = ReportDue::Whole(PacketKind::Stop, 0);
             return None;
         }
         let new = receiving.on_data(scene.now, header, scene.ledger);
         let ready = scene.settings.is_worth_an_ack(receiving.unreported());
         receiving.due = match receiving.due {
-            Due::Whole(kind, first) => Due::Whole(kind, first),
-            Due::AckBy(by) if ready => Due::AckBy(by.min(scene.now)),
-            Due::AckBy(by) => Due::AckBy(by),
-            Due::Nothing if ready => Due::AckBy(scene.now),
-            Due::Nothing => Due::AckBy(scene.now + ACK_WAIT),
+            ReportDue::Whole(kind, first) => ReportDue::Whole(kind, first),
+            ReportDue::AckBy(by) if ready => ReportDue::AckBy(by.min(scene.now)),
+            ReportDue::AckBy(by) => ReportDue::AckBy(by),
+            ReportDue::Nothing if ready => ReportDue::AckBy(scene.now),
+            ReportDue::Nothing => ReportDue::AckBy(scene.now + ACK_WAIT),
         };
         if !new {
             self.counters.duplicate_segments += 1;
@@ -482,14 +491,14 @@ impl Receiver {
         self.counters.received_segments += 1;
         scene.grants.settle(scene.place, receiving.settle_one());
         receiving.restart_gap(scene.now, scene.gap);
-        let posting = if receiving.state == State::Early {
+        let posting = if receiving.state == ReceiveStage::Early {
             Posting::Early
         } else {
             Posting::Posted
         };
         let placement = Placement {
             from: self.peer,
-            tag: receiving.tag,
+            key: receiving.key,
             segment: header.segment,
             offset: header.offset,
             length: u32::from(header.length),
@@ -509,16 +518,16 @@ impl Receiver {
         }
     }
 
-    fn on_probe(&mut self, at: usize, header: &Header, scene: &Scene<'_>) {
+    fn on_probe(&mut self, at: usize, header: &Header, scene: &RankResources<'_>) {
         let receiving = &mut self.messages[at];
         let knew_all_sent = receiving.gap_ends.is_some();
         receiving.on_probe(scene.now, header);
-        if receiving.state == State::Complete {
+        if receiving.state == ReceiveStage::Complete {
             receiving.complete(scene.now, scene.gap);
             return;
         }
-        if !matches!(receiving.due, Due::Whole(Kind::Bitmap, _)) {
-            receiving.due = Due::Whole(Kind::Ack, 0);
+        if !matches!(receiving.due, ReportDue::Whole(PacketKind::Bitmap, _)) {
+            receiving.due = ReportDue::Whole(PacketKind::Ack, 0);
         }
         if !knew_all_sent {
             receiving.restart_gap(scene.now, scene.gap);
@@ -526,17 +535,18 @@ impl Receiver {
     }
 
     /// Ends a posted message that needs nothing more.
-    fn complete_if_done(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn complete_if_done(&mut self, at: usize, scene: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
-        if !receiving.needs_nothing() || !matches!(receiving.state, State::Posted(_)) {
+        if !receiving.needs_nothing() || !matches!(receiving.state, ReceiveStage::Posted(_)) {
             return;
         }
         receiving.complete(scene.now, scene.gap);
         scene.grants.settle(scene.place, receiving.settle());
         let holes = receiving.take_holes(scene.ledger);
-        let (tag, id) = (receiving.tag, receiving.id);
+        let (key, id) = (receiving.key, receiving.id);
         self.counters.lost_segments += u64::from(holes.as_ref().map_or(0, Bitmap::ones));
-        self.arrived.push_back(Arrived::Complete { tag, holes });
+        self.arrived
+            .push_back(ReceiverEvent::Complete { key, holes });
         self.remember_complete(id);
     }
 
@@ -550,8 +560,9 @@ impl Receiver {
     }
 
     /// Lets gaps end: accepts the holes of messages that can do without, asks for the others'.
-    pub fn handle_timeout(&mut self, scene: &mut Scene<'_>) {
-        let over = |receiving: &Receiving| receiving.gap_ends.is_some_and(|at| at <= scene.now);
+    pub fn handle_timeout(&mut self, scene: &mut RankResources<'_>) {
+        let over =
+            |receiving: &ReceiveMessage| receiving.gap_ends.is_some_and(|at| at <= scene.now);
         let due: Vec<MessageId> = (self.messages.iter())
             .filter(|receiving| over(receiving))
             .map(|receiving| receiving.id)
@@ -565,9 +576,9 @@ impl Receiver {
         self.look_again();
     }
 
-    fn on_gap_over(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn on_gap_over(&mut self, at: usize, scene: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
-        if receiving.state == State::Complete {
+        if receiving.state == ReceiveStage::Complete {
             if receiving.stops_said() < STOPS_MAX {
                 receiving.say_stop(scene.now, scene.gap);
             } else {
@@ -589,7 +600,7 @@ impl Receiver {
     /// Whether a report may be to be sent now, and the earliest that the next report or the end of
     /// a gap can be due.
     pub fn outlook(&self, now: Instant) -> (bool, Option<Instant>) {
-        let Dues { report, gap } = self.dues;
+        let ReceiverDeadlines { report, gap } = self.dues;
         let later = report.filter(|&at| at > now);
         let talks = report.is_some() && later.is_none();
         (talks, later.into_iter().chain(gap).min())
@@ -603,7 +614,7 @@ impl Receiver {
     pub fn poll_report(
         &mut self,
         now: Instant,
-        settings: &Settings,
+        settings: &EndpointSettings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
         if self.dues.report.is_none_or(|due| due > now) {
@@ -614,11 +625,11 @@ impl Receiver {
             return None;
         }
         let room = settings.segment_bytes as usize;
-        let says = |receiving: &Receiving| receiving.due != Due::Nothing;
+        let says = |receiving: &ReceiveMessage| receiving.due != ReportDue::Nothing;
         let at = self.messages.iter().position(says)?;
         let others = self.messages[at + 1..].iter();
-        let untold = others.filter_map(Receiving::first_unreported);
-        let untold = untold.reduce(Echo::older);
+        let untold = others.filter_map(ReceiveMessage::first_unreported);
+        let untold = untold.reduce(EchoStamp::older);
         self.messages[at].poll_report(now, untold, room, body)
     }
 
@@ -631,7 +642,7 @@ impl Receiver {
         else {
             return;
         };
-        if self.messages[at].state != State::Complete {
+        if self.messages[at].state != ReceiveStage::Complete {
             self.counters.refused += 1;
             return;
         }
@@ -649,17 +660,17 @@ impl Receiver {
 
     /// The answer to a PROBE for a message that is closed: its STOP must have been forgotten.
     pub fn forgotten(&self, header: &Header) -> bool {
-        header.kind == Kind::Probe && self.is_closed(header.message)
+        header.kind == PacketKind::Probe && self.is_closed(header.message)
     }
 }
 
 /// What a receiver works with and does not own.
 #[derive(Debug)]
-pub struct Scene<'a> {
+pub struct RankResources<'a> {
     /// The time.
     pub now: Instant,
     /// The rank's settings.
-    pub settings: &'a Settings,
+    pub settings: &'a EndpointSettings,
     /// The rank's loss budget.
     pub ledger: &'a mut Ledger,
     /// The rank's grants.
@@ -674,7 +685,7 @@ pub struct Scene<'a> {
 pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     let in_range = header.segments == cut.segments() && header.segment < header.segments;
-    let placed = header.kind == Kind::Probe
+    let placed = header.kind == PacketKind::Probe
         || (in_range
             && header.offset == cut.offset(header.segment)
             && u32::from(header.length) == cut.length(header.segment));

@@ -17,17 +17,17 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::bitmap::{self, Bitmap};
-use crate::congestion::{Feedback, Limits, Window};
-use crate::endpoint::Settings;
+use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
+use crate::endpoint::EndpointSettings;
 use crate::entropy::Spray;
-use crate::machine::{Ecn, Run};
-use crate::outgoing::{Flight, Sending, Unscheduled};
-use crate::priority::{CONTROL, Policy, Tags, Turn};
+use crate::machine::{Ecn, SegmentRun};
+use crate::outgoing::{SegmentFlight, SendMessage, UnscheduledStart};
+use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::units::{
-    ByteCount, Class, Entropy, Instant, MessageId, Rank, Share, Signature, Span, Step, Tag,
+    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, Kind, Report};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
 
 /// A probe's wait doubles with every unanswered one, up to this, and to so many of the job's gaps.
 const PROBE_WAIT_MAX: Span = Span::from_millis(20);
@@ -37,9 +37,9 @@ const SILENT_PROBES: u32 = 3;
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct SendRequest {
     /// Which receive it answers.
-    pub tag: Tag,
+    pub key: MessageKey,
     /// Of which kind its operation is.
     pub signature: Signature,
     /// The training step that it belongs to.
@@ -51,25 +51,25 @@ pub struct Outgoing {
     /// How many ranks' values are summed in it.
     pub contributors: u16,
     /// Layers, magnitudes and protection of its segments.
-    pub tags: Tags,
+    pub tags: SegmentTags,
 }
 
 /// What ended at a sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Sent {
-    /// Tag of the message.
-    pub tag: Tag,
+pub struct SentMessage {
+    /// Its key.
+    pub key: MessageKey,
     /// Its number.
     pub message: MessageId,
     /// The segments that the receiver did without, if any.
     pub missing: Option<Bitmap>,
     /// Layers, magnitudes and protection of its segments.
-    pub tags: Tags,
+    pub tags: SegmentTags,
     /// From [`Sender::send`] until the receiver's STOP.
     pub took: Span,
 }
 
-impl Sent {
+impl SentMessage {
     /// The highest class of its segments.
     pub fn class(&self) -> Class {
         let first = self.tags.lanes().first();
@@ -116,9 +116,9 @@ impl SenderCounters {
 
 /// The packets of one class on their way to one peer, probes included.
 #[derive(Clone, Debug, Default)]
-struct Lane {
+struct ClassFlights {
     /// In the order of sending; those that have landed stay until they are first.
-    flights: VecDeque<Flight>,
+    flights: VecDeque<SegmentFlight>,
     /// The stamp of the newest one that is known to have arrived.
     newest: Option<u32>,
 }
@@ -126,30 +126,30 @@ struct Lane {
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
-    messages: Vec<Sending>,
+    messages: Vec<SendMessage>,
     /// By class: packets of one class stay behind each other in queues, others overtake them.
-    lanes: Vec<Lane>,
+    lanes: Vec<ClassFlights>,
     /// When the peer reported last, of whatever message.
     heard: Instant,
     in_flight: u64,
     /// Bytes of unscheduled starts that the peer is not known to have heard of.
     unscheduled: u64,
-    window: Window,
+    window: CongestionWindow,
     spray: Spray,
     next_id: u32,
     /// No later than the next probe of any message that has started.
     probe_due: Option<Instant>,
     closes: Vec<Header>,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentMessage>,
     /// Messages that stand still and were not told yet.
-    still: Vec<Tag>,
+    still: Vec<MessageKey>,
     counters: SenderCounters,
 }
 
 impl Sender {
     /// A sender to `peer` without messages.
-    pub fn new(peer: Rank, settings: &Settings, seed: u64) -> Self {
-        let limits = Limits {
+    pub fn new(peer: Rank, settings: &EndpointSettings, seed: u64) -> Self {
+        let limits = WindowLimits {
             initial: settings.initial_window,
             most: settings.window,
             packet: ByteCount::new(u64::from(settings.segment_bytes) + HEADER_BYTES as u64),
@@ -157,11 +157,11 @@ impl Sender {
         };
         Self {
             messages: Vec::new(),
-            lanes: vec![Lane::default(); settings.policy.dscps.len()],
+            lanes: vec![ClassFlights::default(); settings.policy.dscps.len()],
             heard: Instant::START,
             in_flight: 0,
             unscheduled: 0,
-            window: Window::new(limits),
+            window: CongestionWindow::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next_id: 1,
             probe_due: None,
@@ -173,11 +173,11 @@ impl Sender {
     }
 
     /// Takes a message to send.
-    pub fn send(&mut self, now: Instant, outgoing: Outgoing, settings: &Settings) {
+    pub fn send(&mut self, now: Instant, outgoing: SendRequest, settings: &EndpointSettings) {
         let id = MessageId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1).max(1);
         let unscheduled = self.unscheduled_for(&outgoing, settings);
-        let mut sending = Sending::new(id, outgoing, (settings, unscheduled), now);
+        let mut sending = SendMessage::new(id, outgoing, (settings, unscheduled), now);
         sending.probe_at = now + PROBE_WAIT_MAX;
         if sending.is_told() {
             sending.probe_at = now;
@@ -190,16 +190,20 @@ impl Sender {
     /// grants, it knows nothing of what comes unscheduled until that is there, so all messages to
     /// one peer share the unscheduled start of one: however small they are, many peers that begin
     /// many messages at once must not overrun its link. The first one always has it.
-    fn unscheduled_for(&mut self, outgoing: &Outgoing, settings: &Settings) -> Unscheduled {
+    fn unscheduled_for(
+        &mut self,
+        outgoing: &SendRequest,
+        settings: &EndpointSettings,
+    ) -> UnscheduledStart {
         let segments = settings.unscheduled_segments();
         let most = u64::from(segments) * u64::from(settings.segment_bytes);
         let bytes = most.min(u64::from(outgoing.bytes) + HEADER_BYTES as u64);
         let is_granted = settings.grant_segments.is_some();
         if is_granted && self.unscheduled > 0 && self.unscheduled + bytes > most {
-            return Unscheduled::default();
+            return UnscheduledStart::default();
         }
         self.unscheduled += bytes;
-        Unscheduled { segments, bytes }
+        UnscheduledStart { segments, bytes }
     }
 
     /// Bytes in flight, headers included.
@@ -235,12 +239,12 @@ impl Sender {
 
     /// A message of which all that its receiver takes was sent and has arrived a while ago, and
     /// that its receiver has not completed; told once.
-    pub fn take_still(&mut self) -> Option<Tag> {
+    pub fn take_still(&mut self) -> Option<MessageKey> {
         self.still.pop()
     }
 
     /// A message that has ended since the last call.
-    pub fn take_sent(&mut self) -> Option<Sent> {
+    pub fn take_sent(&mut self) -> Option<SentMessage> {
         self.sent.pop_front()
     }
 
@@ -250,7 +254,7 @@ impl Sender {
     }
 
     /// The tags of a message that has not ended.
-    pub fn tags(&self, message: MessageId) -> Option<&Tags> {
+    pub fn tags(&self, message: MessageId) -> Option<&SegmentTags> {
         self.position(message).map(|at| &self.messages[at].tags)
     }
 
@@ -266,7 +270,7 @@ impl Sender {
         &mut self,
         now: Instant,
         rtt: &Rtt,
-        settings: &Settings,
+        settings: &EndpointSettings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
         body.clear();
@@ -276,7 +280,7 @@ impl Sender {
         if self.probe_due.is_none_or(|due| due > now) {
             return None;
         }
-        let due = |sending: &Sending| sending.is_told() && sending.probe_at <= now;
+        let due = |sending: &SendMessage| sending.is_told() && sending.probe_at <= now;
         let Some(at) = self.messages.iter().position(due) else {
             let told = self.messages.iter().filter(|sending| sending.is_told());
             self.probe_due = told.map(|sending| sending.probe_at).min();
@@ -292,7 +296,7 @@ impl Sender {
         self.counters.probes += 1;
         if sending.stands_still() && !sending.told_still && !is_news {
             sending.told_still = true;
-            self.still.push(sending.tag());
+            self.still.push(sending.key());
         }
         let silent = sending.unanswered == SILENT_PROBES && self.heard < sending.asked;
         if silent && self.in_flight > 0 {
@@ -304,7 +308,7 @@ impl Sender {
             Flags::NONE
         };
         Some(Header {
-            kind: Kind::Probe,
+            kind: PacketKind::Probe,
             class: sending.lowest_class(&settings.policy),
             flags,
             segment: sending.sent().min(sending.segments() - 1),
@@ -327,14 +331,14 @@ impl Sender {
     }
 
     /// Whether the window would let something go, if there is something.
-    pub fn has_room(&self, settings: &Settings) -> bool {
+    pub fn has_room(&self, settings: &EndpointSettings) -> bool {
         let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
         let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
         !self.messages.is_empty() && room >= self.least_run(packet, settings)
     }
 
     /// The turn of what would be sent next, if the window allowed it.
-    pub(crate) fn next_turn(&mut self, settings: &Settings) -> Option<Turn> {
+    pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
         let messages = self.messages.iter_mut();
         messages
             .filter_map(|sending| sending.next_turn(settings))
@@ -347,8 +351,8 @@ impl Sender {
         &mut self,
         now: Instant,
         rtt: &Rtt,
-        settings: &Settings,
-        run: &mut Run,
+        settings: &EndpointSettings,
+        run: &mut SegmentRun,
     ) -> Option<Burst> {
         let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
         let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
@@ -395,7 +399,7 @@ impl Sender {
 
     /// A window that opens packet by packet would make runs of one packet; wait until half a run
     /// fits, unless so little is in flight that nothing would open it.
-    fn least_run(&self, packet: u64, settings: &Settings) -> u64 {
+    fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
         let run = settings.run_segments as u64;
         let window = self.window.bytes().get() / packet;
         if self.in_flight == 0 {
@@ -411,12 +415,12 @@ impl Sender {
         now: Instant,
         packet: &ReportPacket<'_>,
         rtt: &mut Rtt,
-        settings: &Settings,
+        settings: &EndpointSettings,
     ) {
         let header = packet.header;
         self.heard = now;
         let Some(at) = self.position(header.message) else {
-            if header.kind == Kind::Stop {
+            if header.kind == PacketKind::Stop {
                 self.closes.push(close_of(header, now));
             }
             return;
@@ -439,7 +443,7 @@ impl Sender {
         sending.marks += marks;
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
-        if header.kind == Kind::Bitmap {
+        if header.kind == PacketKind::Bitmap {
             self.repair_missing(at, packet, &settings.policy);
         }
         let acked = ByteCount::new(acked_bytes);
@@ -462,7 +466,7 @@ impl Sender {
             self.note_probe(probe_at);
         }
         let sending = &mut self.messages[at];
-        if header.kind == Kind::Stop && sending.on_stop(report, packet.bitmap) {
+        if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
             self.closes.push(close_of(header, now));
             self.end(at, now);
         }
@@ -470,7 +474,7 @@ impl Sender {
 
     /// Remembers the stamp of the newest packet of a class that is known to have arrived; tells
     /// whether this one is newer.
-    fn note_echo(&mut self, report: &Report) -> bool {
+    fn note_echo(&mut self, report: &SegmentReport) -> bool {
         let Some(lane) = self.lanes.get_mut(usize::from(report.echo_class.0)) else {
             return false;
         };
@@ -557,10 +561,10 @@ impl Sender {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
-        let (tag, message) = (sending.tag(), sending.id);
+        let (key, message) = (sending.key(), sending.id);
         let missing = sending.missing.take().filter(|missing| missing.ones() > 0);
-        self.sent.push_back(Sent {
-            tag,
+        self.sent.push_back(SentMessage {
+            key,
             message,
             missing,
             took: now - sending.begun,
@@ -575,7 +579,7 @@ pub struct ReportPacket<'a> {
     /// Header of its packet.
     pub header: &'a Header,
     /// The report.
-    pub report: Report,
+    pub report: SegmentReport,
     /// The encoded bitmap after it.
     pub bitmap: &'a [u8],
 }
@@ -588,7 +592,7 @@ pub(crate) fn after(a: u32, b: u32) -> bool {
 fn close_of(stop: &Header, now: Instant) -> Header {
     let sent_at = now.wire_micros();
     Header {
-        kind: Kind::Close,
+        kind: PacketKind::Close,
         flags: Flags::NONE,
         class: Class(0),
         length: 0,
@@ -600,8 +604,8 @@ fn close_of(stop: &Header, now: Instant) -> Header {
 /// Takes what a report shows as arrived; gives the bytes that were in flight, and how many segments
 /// are new. A BITMAP may show protected segments as done without, since its receiver does not know
 /// which they are: of these it says nothing.
-fn acknowledge(sending: &mut Sending, packet: &ReportPacket<'_>) -> (u64, u32) {
-    let (report, may_be_absent) = (&packet.report, packet.header.kind == Kind::Bitmap);
+fn acknowledge(sending: &mut SendMessage, packet: &ReportPacket<'_>) -> (u64, u32) {
+    let (report, may_be_absent) = (&packet.report, packet.header.kind == PacketKind::Bitmap);
     let prefix = sending.acked.first_zero(0);
     let (mut bytes, mut segments) = (0, 0);
     let mut take = |range: Range<u32>| {
@@ -621,7 +625,7 @@ fn acknowledge(sending: &mut Sending, packet: &ReportPacket<'_>) -> (u64, u32) {
 }
 
 /// The segments of a report's window that did not arrive.
-pub(crate) fn missing_in_window(report: &Report, encoded: &[u8], segments: u32) -> Bitmap {
+pub(crate) fn missing_in_window(report: &SegmentReport, encoded: &[u8], segments: u32) -> Bitmap {
     let mut missing = Bitmap::new(segments);
     let end = report.first.saturating_add(report.bits).min(segments);
     let mut at = report.first.min(end);

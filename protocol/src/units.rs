@@ -314,7 +314,7 @@ name!(
 name!(
     /// Which receive a message answers: group in the top 16 bits, operation sequence in the next
     /// 32, part of the operation in the last 16. Equal on both sides without talking.
-    Tag(u64)
+    MessageKey(u64)
 );
 name!(
     /// A step of the training job; the loss budget is kept per step.
@@ -355,8 +355,8 @@ name!(
     JobId(u32)
 );
 
-impl Tag {
-    /// The tag of `part` of operation `sequence` in `group`.
+impl MessageKey {
+    /// The key of `part` of operation `sequence` in `group`.
     pub const fn new(group: u16, sequence: u32, part: u16) -> Self {
         Self((group as u64) << 48 | (sequence as u64) << 16 | part as u64)
     }
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_gives_back_its_parts() {
-        assert_eq!(Tag::new(7, u32::MAX, 9).parts(), (7, u32::MAX, 9));
+    fn a_message_key_gives_back_its_parts() {
+        assert_eq!(MessageKey::new(7, u32::MAX, 9).parts(), (7, u32::MAX, 9));
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  byte  0         1         2         3
-//!     0  version   kind      flags     class         1, see Kind, see Flags, 0..=7
+//!     0  version   kind      flags     class         1, see PacketKind, see Flags, 0..=7
 //!     4  job                                         u32, drawn by rank 0 at start
 //!     8  epoch               source                  u16 membership epoch, u16 rank
 //!    12  step                                        u32
-//!    16  tag (low)                                   u64: group 16, sequence 32, part 16
-//!    20  tag (high)
+//!    16  key (low)                                   u64: group 16, sequence 32, part 16
+//!    20  key (high)
 //!    24  message                                     u32, per directed pair of ranks
 //!    28  segment                       signature     u24, index in the message; bits 0 to 7
 //!    32  segments                      signature     u24, of the message; bits 8 to 15
@@ -37,7 +37,8 @@
 //! [`crate::sender`] and [`crate::receiver`].
 
 use crate::units::{
-    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Signature, Step, Tag,
+    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature,
+    Step,
 };
 
 /// Bytes of the header of every packet.
@@ -56,7 +57,7 @@ pub const TAG_BYTES: usize = 16;
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
-pub enum Kind {
+pub enum PacketKind {
     /// A segment of a message.
     Data = 1,
     /// Sender to receiver: where does this message stand? With [`Flags::ALL_SENT`]: every segment
@@ -72,7 +73,7 @@ pub enum Kind {
     Close = 6,
 }
 
-impl Kind {
+impl PacketKind {
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Data,
@@ -116,7 +117,7 @@ impl Flags {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     /// What the packet is for.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Its flag bits.
     pub flags: Flags,
     /// Traffic class.
@@ -130,7 +131,7 @@ pub struct Header {
     /// Training step of the message.
     pub step: Step,
     /// Which receive the message answers.
-    pub tag: Tag,
+    pub key: MessageKey,
     /// Number of the message between its sender and its receiver.
     pub message: MessageId,
     /// Of which kind the message's operation is.
@@ -212,8 +213,8 @@ impl Header {
         put16(out, 8, self.epoch);
         put16(out, 10, self.source.0);
         put32(out, 12, self.step.0);
-        put32(out, 16, self.tag.0 as u32);
-        put32(out, 20, (self.tag.0 >> 32) as u32);
+        put32(out, 16, self.key.0 as u32);
+        put32(out, 20, (self.key.0 >> 32) as u32);
         put32(out, 24, self.message.0);
         let [low, middle, high] = self.signature.to_bytes();
         put24(out, 28, self.segment, low);
@@ -242,7 +243,7 @@ impl Header {
         if bytes[0] != VERSION {
             return Err(DecodeError::Version(bytes[0]));
         }
-        let kind = Kind::from_byte(bytes[1]).ok_or(DecodeError::Kind(bytes[1]))?;
+        let kind = PacketKind::from_byte(bytes[1]).ok_or(DecodeError::Kind(bytes[1]))?;
         let header = Self {
             kind,
             flags: Flags(bytes[2]),
@@ -251,7 +252,7 @@ impl Header {
             epoch: get16(bytes, 8),
             source: Rank(get16(bytes, 10)),
             step: Step(get32(bytes, 12)),
-            tag: Tag(u64::from(get32(bytes, 16)) | u64::from(get32(bytes, 20)) << 32),
+            key: MessageKey(u64::from(get32(bytes, 16)) | u64::from(get32(bytes, 20)) << 32),
             message: MessageId(get32(bytes, 24)),
             signature: Signature::from_bytes([bytes[31], bytes[35], bytes[59]]),
             segment: get24(bytes, 28),
@@ -278,7 +279,7 @@ impl Header {
         }
         let end = u64::from(self.offset) + u64::from(self.length);
         let inside = self.segment < self.segments && end <= u64::from(self.message_bytes);
-        if self.kind == Kind::Data && !(inside || self.message_bytes == 0) {
+        if self.kind == PacketKind::Data && !(inside || self.message_bytes == 0) {
             let (segment, segments, offset) = (self.segment, self.segments, self.offset);
             return Err(DecodeError::Segment {
                 segment,
@@ -311,7 +312,7 @@ impl Header {
 ///    44  bitmap          of the segments that arrived; see crate::bitmap
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Report {
+pub struct SegmentReport {
     /// `sent at` of the newest DATA or PROBE packet of the message.
     pub echo: u32,
     /// Microseconds from that packet's arrival to this report.
@@ -335,10 +336,10 @@ pub struct Report {
     pub echo_class: Class,
 }
 
-/// Bytes of a [`Report`] before its bitmap.
+/// Bytes of a [`SegmentReport`] before its bitmap.
 pub const REPORT_BYTES: usize = 44;
 
-impl Report {
+impl SegmentReport {
     /// Appends the report to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.encoded());
@@ -414,14 +415,14 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            kind: Kind::Data,
+            kind: PacketKind::Data,
             flags: Flags::PROTECTED.with(Flags::REPAIR),
             class: Class(3),
             job: JobId(0xDEAD_BEEF),
             epoch: 5,
             source: Rank(7),
             step: Step(11),
-            tag: Tag::new(1, 2, 3),
+            key: MessageKey::new(1, 2, 3),
             message: MessageId(13),
             signature: Signature::new(0x00AB_CDEF).expect("24 bits"),
             segment: 1,
@@ -494,19 +495,23 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_wire() {
-        let report = Report {
+        let report = SegmentReport {
             echo: 1,
             ce_entropies: 1 << 40,
             first: 5,
             echo_class: Class(3),
-            ..Report::default()
+            ..SegmentReport::default()
         };
         let mut bytes = Vec::new();
         report.encode(&mut bytes);
         bytes.push(42);
-        assert_eq!(Report::decode(&bytes), Some((report, &[42][..])));
-        assert_eq!(Report::decode(&bytes[..REPORT_BYTES - 1]), None);
+        assert_eq!(SegmentReport::decode(&bytes), Some((report, &[42][..])));
+        assert_eq!(SegmentReport::decode(&bytes[..REPORT_BYTES - 1]), None);
         bytes[41] = 1;
-        assert_eq!(Report::decode(&bytes), None, "class 259 does not exist");
+        assert_eq!(
+            SegmentReport::decode(&bytes),
+            None,
+            "class 259 does not exist"
+        );
     }
 }

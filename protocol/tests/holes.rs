@@ -4,19 +4,19 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::{Bitmap, decode_runs};
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    ByteCount, Instant, JobId, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+    ByteCount, Instant, JobId, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, Kind, Report};
+use gradwire_protocol::wire::{Flags, Header, PacketKind, SegmentReport};
 
 const SEGMENTS: u32 = 300;
-const TAG: Tag = Tag::new(0, 1, 0);
+const KEY: MessageKey = MessageKey::new(0, 1, 0);
 
 fn share(value: f64) -> Share {
     Share::new(value).expect("a share")
@@ -63,7 +63,7 @@ impl Transfer {
     fn new(job: &Job, tolerance: Share, magnitudes: Vec<Magnitude>) -> Self {
         let mut ends = [endpoint(0, job), endpoint(1, job)];
         let bytes = SEGMENTS * ends[0].segment_bytes();
-        let shape = Shape {
+        let shape = MessageShape {
             segments: SEGMENTS,
             layer_count: 0,
         };
@@ -72,16 +72,16 @@ impl Transfer {
         for segment in (0..SEGMENTS).filter(|&segment| tags.is_protected(segment)) {
             protected.insert(segment);
         }
-        let incoming = Incoming {
-            tag: TAG,
+        let incoming = ReceiveRequest {
+            key: KEY,
             signature: Signature::NONE,
             step: Step(1),
             bytes,
             tolerance,
             urgency: None,
         };
-        let outgoing = Outgoing {
-            tag: TAG,
+        let outgoing = SendRequest {
+            key: KEY,
             signature: Signature::NONE,
             step: Step(1),
             bytes,
@@ -107,7 +107,7 @@ impl Transfer {
             self.turn(&mut fate);
             let told = std::iter::from_fn(|| self.ends[0].poll_event());
             let missing = told.filter_map(|event| match event {
-                Event::Sent { missing, .. } => Some(missing),
+                EndpointEvent::Sent { missing, .. } => Some(missing),
                 _ => None,
             });
             if let Some(missing) = missing.last() {
@@ -135,7 +135,7 @@ impl Transfer {
             self.ends[from].handle_timeout(self.now);
         }
         while let Some(event) = self.ends[1].poll_event() {
-            if let Event::Received { holes, .. } = event {
+            if let EndpointEvent::Received { holes, .. } = event {
                 self.holes = Some(holes);
             }
         }
@@ -143,7 +143,7 @@ impl Transfer {
 
     fn bring(&mut self, to: usize, header: Header, body: &[u8]) {
         let payload = match header.kind {
-            Kind::Data => Payload::Length(header.length.into()),
+            PacketKind::Data => Payload::Length(header.length.into()),
             _ => Payload::Bytes(body),
         };
         let datagram = Datagram {
@@ -160,7 +160,7 @@ impl Transfer {
             for index in 0..transmit.packets() {
                 let header = transmit.header(index);
                 let body = match header.kind {
-                    Kind::Data => Vec::new(),
+                    PacketKind::Data => Vec::new(),
                     _ => (transmit.payload(&header).bytes()).map_or_else(Vec::new, <[u8]>::to_vec),
                 };
                 said.push((header, body));
@@ -168,8 +168,8 @@ impl Transfer {
         }
         for (header, body) in &said {
             match header.kind {
-                Kind::Data => self.sent[header.segment as usize] += 1,
-                Kind::Bitmap => self.shown.push(shown(body)),
+                PacketKind::Data => self.sent[header.segment as usize] += 1,
+                PacketKind::Bitmap => self.shown.push(shown(body)),
                 _ => {}
             }
         }
@@ -179,7 +179,7 @@ impl Transfer {
 
 /// Which segments a BITMAP shows, and whether as arrived.
 fn shown(body: &[u8]) -> Vec<(u32, bool)> {
-    let (report, encoded) = Report::decode(body).expect("made by an endpoint");
+    let (report, encoded) = SegmentReport::decode(body).expect("made by an endpoint");
     let mut arrived = Bitmap::new(SEGMENTS);
     arrived.insert_range(0..report.cumulative);
     decode_runs(encoded, report.bits, |at, run| {
@@ -202,8 +202,9 @@ fn of_too_many_holes_the_excess_is_repaired_once_and_the_rest_not_at_all() {
         // Every second segment is lost once, and every ACK: only BITMAP tells the sender.
         let mut lost = 0;
         let holes = transfer.finish(|transfer, header| {
-            let first = header.kind == Kind::Data && transfer.sent[header.segment as usize] == 1;
-            let is_lost = header.kind == Kind::Ack || (first && header.segment % 2 == 1);
+            let first =
+                header.kind == PacketKind::Data && transfer.sent[header.segment as usize] == 1;
+            let is_lost = header.kind == PacketKind::Ack || (first && header.segment % 2 == 1);
             lost += u32::from(is_lost && first);
             if is_lost { Fate::IsLost } else { Fate::Comes }
         });
@@ -270,7 +271,7 @@ fn of_what_is_lost_the_largest_magnitudes_are_repaired() {
     let mut transfer = Transfer::new(&job(), share(0.1), magnitudes.clone());
     let lost = |segment: u32| segment.is_multiple_of(3);
     let holes = transfer.finish(|transfer, header| {
-        let first = header.kind == Kind::Data && transfer.sent[header.segment as usize] == 1;
+        let first = header.kind == PacketKind::Data && transfer.sent[header.segment as usize] == 1;
         match first && lost(header.segment) {
             true => Fate::IsLost,
             false => Fate::Comes,
@@ -291,8 +292,8 @@ fn what_was_accepted_and_arrives_before_the_repairs_is_no_hole() {
     // The last 60 are late and every ACK is lost, so that 30 are accepted and 30 asked for.
     for _ in 0..1000 {
         transfer.turn(&mut |_, header| match header.kind {
-            Kind::Ack => Fate::IsLost,
-            Kind::Data if header.segment >= SEGMENTS - 60 => {
+            PacketKind::Ack => Fate::IsLost,
+            PacketKind::Data if header.segment >= SEGMENTS - 60 => {
                 kept.push(*header);
                 Fate::IsLost
             }
@@ -327,15 +328,15 @@ fn probe_of(data: &Header, named: &[u32], flags: Flags) -> (Header, Vec<u8>) {
     }
     let (first, mut encoded, mut body) = (lost.first_one(0), Vec::new(), Vec::new());
     let bits = lost.encode(first, 1000, &mut encoded);
-    let report = Report {
+    let report = SegmentReport {
         first,
         bits,
-        ..Report::default()
+        ..SegmentReport::default()
     };
     report.encode(&mut body);
     body.extend_from_slice(&encoded);
     let header = Header {
-        kind: Kind::Probe,
+        kind: PacketKind::Probe,
         flags,
         segment: SEGMENTS - 1,
         length: body.len() as u16,
@@ -350,7 +351,7 @@ fn what_was_told_as_lost_and_is_repaired_after_all_is_waited_for() {
     let mut data: Vec<Header> = Vec::new();
     while data.len() < SEGMENTS as usize {
         transfer.turn(&mut |_, header| {
-            data.extend((header.kind == Kind::Data).then_some(*header));
+            data.extend((header.kind == PacketKind::Data).then_some(*header));
             Fate::IsLost
         });
     }
@@ -373,7 +374,7 @@ fn what_was_told_as_lost_and_is_repaired_after_all_is_waited_for() {
     let repair = data.iter().find(|header| header.segment == repaired);
     transfer.bring(1, *repair.expect("it was sent"), &[]);
     transfer.ends[1].handle_timeout(transfer.now);
-    let Some(Event::Received { holes, .. }) = transfer.ends[1].poll_event() else {
+    let Some(EndpointEvent::Received { holes, .. }) = transfer.ends[1].poll_event() else {
         panic!("all that is missing is lost");
     };
     let holes = holes.expect("three are missing");

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, Kind, VERSION};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, PacketKind, VERSION};
 
 const JOB: JobId = JobId(0x0102_0304);
 
@@ -27,7 +27,7 @@ fn busy_endpoint() -> Endpoint {
     let bytes = 50_000;
     let tolerance = Share::new(0.1).expect("a share");
     let segments = Segmentation::new(bytes, endpoint.segment_bytes()).segments();
-    let shape = Shape {
+    let shape = MessageShape {
         segments,
         layer_count: 4,
     };
@@ -37,11 +37,11 @@ fn busy_endpoint() -> Endpoint {
         .policy
         .lossy(shape, &[(0, Layer(0))], magnitudes);
     for peer in [Rank(1), Rank(2)] {
-        let tag = Tag::new(1, 1, peer.0);
+        let key = MessageKey::new(1, 1, peer.0);
         let step = Step(0);
         let tags = tags.clone();
-        let outgoing = Outgoing {
-            tag,
+        let outgoing = SendRequest {
+            key,
             signature: Signature::NONE,
             step,
             bytes,
@@ -53,8 +53,8 @@ fn busy_endpoint() -> Endpoint {
         endpoint.expect(
             Instant::START,
             peer,
-            Incoming {
-                tag,
+            ReceiveRequest {
+                key,
                 signature: Signature::NONE,
                 step,
                 bytes,
@@ -78,8 +78,8 @@ fn plausible_packet() -> impl Strategy<Value = Vec<u8>> {
         let source = 1 + packet[10] % 2;
         packet[8..12].copy_from_slice(&[0, 0, source, 0]);
         if small {
-            let tag = Tag::new(1, 1, u16::from(source)).0.to_le_bytes();
-            packet[16..24].copy_from_slice(&tag);
+            let key = MessageKey::new(1, 1, u16::from(source)).0.to_le_bytes();
+            packet[16..24].copy_from_slice(&key);
             for at in [24, 28, 32, 36, 40] {
                 packet[at + 1..at + 4].fill(0);
             }
@@ -144,7 +144,7 @@ fn carry(now: Instant, [from, to]: [&mut Endpoint; 2], kept: &mut Vec<(Header, V
 /// Whether the packet brought a segment that was not there.
 fn deliver(now: Instant, to: &mut Endpoint, (header, body): &(Header, Vec<u8>)) -> bool {
     let payload = match header.kind {
-        Kind::Data => Payload::Length(header.length.into()),
+        PacketKind::Data => Payload::Length(header.length.into()),
         _ => Payload::Bytes(body),
     };
     let (header, ecn) = (*header, Ecn::Ect);
@@ -171,14 +171,14 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
     let (mut now, mut sent) = (Instant::START, Vec::new());
     let (bytes, step, tolerance) = (50_000, Step(0), Share::NONE);
     let segments = Segmentation::new(bytes, left.segment_bytes()).segments();
-    let shape = Shape {
+    let shape = MessageShape {
         segments,
         layer_count: 1,
     };
     for sequence in 1..4 {
-        let tag = Tag::new(1, sequence, 0);
-        let incoming = Incoming {
-            tag,
+        let key = MessageKey::new(1, sequence, 0);
+        let incoming = ReceiveRequest {
+            key,
             signature: Signature::NONE,
             step,
             bytes,
@@ -187,8 +187,8 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
         };
         right.expect(now, Rank(0), incoming);
         let tags = left.settings().policy.lossless(shape, &[(0, Layer(0))]);
-        let outgoing = Outgoing {
-            tag,
+        let outgoing = SendRequest {
+            key,
             signature: Signature::NONE,
             step,
             bytes,
@@ -206,7 +206,10 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
         }
         // The last message is complete; those before it are closed and forgotten.
         while right.poll_event().is_some() {}
-        for packet in sent.iter().filter(|(header, _)| header.kind == Kind::Data) {
+        for packet in sent
+            .iter()
+            .filter(|(header, _)| header.kind == PacketKind::Data)
+        {
             assert!(!deliver(now, &mut right, packet), "it was there before");
         }
         assert_eq!(right.poll_event(), None, "nothing is announced");

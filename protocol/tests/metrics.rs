@@ -1,17 +1,17 @@
 //! What an endpoint counts by peer and class, and that it does so only when told.
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::metrics::{ClassCounters, Standing};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::metrics::{ClassCounters, PeerStanding};
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    Class, Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag,
+    Class, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use gradwire_protocol::wire::{HEADER_BYTES, Kind};
+use gradwire_protocol::wire::{HEADER_BYTES, PacketKind};
 
 const BYTES: u32 = 1_000_000;
 const LAYERS: u16 = 12;
@@ -29,17 +29,17 @@ fn endpoint(rank: u16) -> Endpoint {
 /// Sends a message whose halves are of the front and the back layer from rank 0 to rank 1, marks
 /// every data packet, and drives both until it has ended.
 fn transfer(ends: &mut [Endpoint; 2]) {
-    let (tag, step, tolerance) = (Tag::new(0, 1, 0), Step(1), Share::NONE);
+    let (key, step, tolerance) = (MessageKey::new(0, 1, 0), Step(1), Share::NONE);
     let segments = Segmentation::new(BYTES, ends[0].segment_bytes()).segments();
-    let shape = Shape {
+    let shape = MessageShape {
         segments,
         layer_count: LAYERS,
     };
     let spans = [(0, Layer(0)), (segments / 2, Layer(LAYERS - 1))];
     let tags = ends[0].settings().policy.lossless(shape, &spans);
     let mut now = Instant::START;
-    let incoming = Incoming {
-        tag,
+    let incoming = ReceiveRequest {
+        key,
         signature: Signature::NONE,
         step,
         bytes: BYTES,
@@ -47,8 +47,8 @@ fn transfer(ends: &mut [Endpoint; 2]) {
         urgency: None,
     };
     ends[1].expect(now, Rank(0), incoming);
-    let outgoing = Outgoing {
-        tag,
+    let outgoing = SendRequest {
+        key,
         signature: Signature::NONE,
         step,
         bytes: BYTES,
@@ -64,7 +64,7 @@ fn transfer(ends: &mut [Endpoint; 2]) {
         carry(receiver, sender, now);
         let ended = std::iter::from_fn(|| sender.poll_event());
         if ended
-            .filter(|event| matches!(event, Event::Sent { .. }))
+            .filter(|event| matches!(event, EndpointEvent::Sent { .. }))
             .count()
             > 0
         {
@@ -80,7 +80,7 @@ fn carry(from: &mut Endpoint, to: &mut Endpoint, now: Instant) {
         for index in 0..transmit.packets() {
             let header = transmit.header(index);
             let (payload, ecn) = match header.kind {
-                Kind::Data => (Payload::Length(usize::from(header.length)), Ecn::Ce),
+                PacketKind::Data => (Payload::Length(usize::from(header.length)), Ecn::Ce),
                 _ => (transmit.payload(&header), Ecn::Ect),
             };
             to.accept(
@@ -153,7 +153,7 @@ fn a_lost_peer_keeps_its_counts() {
     ends[0].fail_peer(Rank(1));
     ends[0].fail_peer(Rank(1));
     let after = ends[0].metrics();
-    assert_eq!(after.peers[0].standing, Standing::Failed);
+    assert_eq!(after.peers[0].standing, PeerStanding::Failed);
     assert_eq!(after.peers[0].sender, before.peers[0].sender);
     assert_eq!(after.counters, before.counters);
     assert!(after.peers[0].traffic.is_some());

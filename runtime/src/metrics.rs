@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use gradwire_protocol::job::{Metrics as Keys, Watchers};
-use gradwire_transport::http::{self, Page, Server};
+use gradwire_protocol::job::{MetricsAccess, MetricsKeys};
+use gradwire_transport::http::{self, HttpPage, HttpServer};
 
 pub use gradwire_transport::http::GetError;
 pub use snapshot::Snapshot;
@@ -83,7 +83,11 @@ impl Watch {
 ///
 /// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
 /// first free port is taken.
-pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> Option<Server> {
+pub(crate) fn open(
+    keys: MetricsKeys,
+    local_rank: Option<u16>,
+    watch: &Arc<Watch>,
+) -> Option<HttpServer> {
     if keys.port == 0 {
         return None;
     }
@@ -92,8 +96,8 @@ pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> O
         None => (Some(keys.port), Some(keys.port.saturating_add(PORTS - 1))),
     };
     let bind = match keys.bind {
-        Watchers::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        Watchers::Any => any_address(),
+        MetricsAccess::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        MetricsAccess::Any => any_address(),
     };
     let (Some(first), Some(last)) = (first, last) else {
         let port = keys.port;
@@ -101,7 +105,7 @@ pub(crate) fn open(keys: Keys, local_rank: Option<u16>, watch: &Arc<Watch>) -> O
         return None;
     };
     let pages = pages(Arc::clone(watch));
-    match Server::start(bind, first..=last, pages) {
+    match HttpServer::start(bind, first..=last, pages) {
         Ok(server) => Some(server),
         Err(error) => {
             log::warn!("no metrics: port {first} on {bind}: {error}; set another metrics.port");
@@ -119,15 +123,15 @@ fn any_address() -> IpAddr {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a snapshot has an age")]
-fn pages(watch: Arc<Watch>) -> impl FnMut(&str) -> Option<Page> + Send + 'static {
+fn pages(watch: Arc<Watch>) -> impl FnMut(&str) -> Option<HttpPage> + Send + 'static {
     let mut kept: Option<(Instant, Snapshot)> = None;
     move |path| {
-        let render: fn(&Snapshot) -> Page = match path {
-            "/metrics" => |snapshot| Page {
+        let render: fn(&Snapshot) -> HttpPage = match path {
+            "/metrics" => |snapshot| HttpPage {
                 media: prometheus::MEDIA,
                 text: prometheus::text(snapshot),
             },
-            "/snapshot" => |snapshot| Page {
+            "/snapshot" => |snapshot| HttpPage {
                 media: "application/json",
                 text: snapshot.to_json(),
             },

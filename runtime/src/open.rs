@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
-use gradwire_transport::control::{CertificateFiles, Certificates, Listener, Membership, Role};
+use gradwire_transport::control::{CertificateFiles, Certificates, JoinRole, Listener, Membership};
 use gradwire_transport::interface;
 use gradwire_transport::shm::Offer;
 use gradwire_transport::wires::Wires;
@@ -143,8 +143,8 @@ impl OpenRank {
     /// [`JoinError`] when the ranks do not form a job within `timeout`.
     pub fn join(mut self, rendezvous: &str, timeout: Duration) -> Result<LocalRank, JoinError> {
         let role = match self.listener.take() {
-            Some(listener) => Role::Leader(listener),
-            None => Role::Member(resolve(rendezvous)?),
+            Some(listener) => JoinRole::Leader(listener),
+            None => JoinRole::Member(resolve(rendezvous)?),
         };
         let membership = Membership {
             rank: self.rank,
@@ -167,9 +167,9 @@ impl OpenRank {
 /// asks for some uses one, unless it names memory.
 fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
-        Wire::Auto => !job.faults.any(),
-        Wire::SharedMemory => true,
-        Wire::Udp | Wire::Uring | Wire::Rdma => false,
+        WireChoice::Auto => !job.faults.any(),
+        WireChoice::SharedMemory => true,
+        WireChoice::Udp | WireChoice::Uring | WireChoice::Rdma => false,
     }
 }
 

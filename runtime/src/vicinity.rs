@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gradwire_protocol::job::{Idle, Job, Wire};
+use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_transport::control::{Control, Peer};
+use gradwire_transport::control::{ControlPlane, RosterPeer};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
 
 use crate::error::JoinError;
@@ -19,12 +19,12 @@ const CALLER_SPIN: Span = Span::from_micros(200);
 /// common.
 pub(crate) fn enter(
     job: &Job,
-    control: &Control,
+    control: &ControlPlane,
     timeout: Duration,
 ) -> Result<Option<(Terms, Neighbours)>, JoinError> {
     let offers = offers(control.roster());
     let terms = Terms::of(&offers, control.rank());
-    if job.transport.wire == Wire::SharedMemory {
+    if job.transport.wire == WireChoice::SharedMemory {
         let shared = terms.iter().flat_map(Terms::others).count() + 1;
         if shared < offers.len() {
             return Err(JoinError::NoMemory {
@@ -54,7 +54,7 @@ pub(crate) struct Pace {
     /// What a rank does while it waits. Where ranks share cores, whoever looks for work keeps
     /// another rank from doing what it looks for: then waiting means sleeping, unless the job wants
     /// it otherwise.
-    pub(crate) idle: Idle,
+    pub(crate) idle: IdleMode,
     /// How long a caller may look for work before it sleeps: where every rank has a core, for
     /// longer than it takes to be woken.
     pub(crate) caller_spin: Span,
@@ -62,16 +62,16 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The pace of `rank` when a job asks for `idle`.
-    pub(crate) fn of(idle: Idle, roster: &[Peer], rank: Rank) -> Self {
+    pub(crate) fn of(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(cores, idle, ranks_of_host(roster, rank))
     }
 
-    fn on(cores: usize, idle: Idle, ranks: usize) -> Self {
+    fn on(cores: usize, idle: IdleMode, ranks: usize) -> Self {
         let crowded = ranks > cores;
         Self {
             idle: match idle {
-                Idle::Adaptive if crowded => Idle::Block,
+                IdleMode::Adaptive if crowded => IdleMode::Block,
                 asked => asked,
             },
             caller_spin: if crowded { Span::ZERO } else { CALLER_SPIN },
@@ -80,20 +80,20 @@ impl Pace {
 }
 
 /// How many ranks have the same host as `rank`, itself included.
-fn ranks_of_host(roster: &[Peer], rank: Rank) -> usize {
+fn ranks_of_host(roster: &[RosterPeer], rank: Rank) -> usize {
     let own = roster.iter().find(|peer| peer.rank == rank);
-    let is_near = |peer: &&Peer| own.is_some_and(|own| own.host == peer.host);
+    let is_near = |peer: &&RosterPeer| own.is_some_and(|own| own.host == peer.host);
     roster.iter().filter(is_near).count()
 }
 
-fn offers(roster: &[Peer]) -> Vec<(Rank, Option<Offer>)> {
+fn offers(roster: &[RosterPeer]) -> Vec<(Rank, Option<Offer>)> {
     let offers = roster.iter().map(|peer| (peer.rank, peer.memory.clone()));
     offers.collect()
 }
 
 /// The host of each rank: a number that ranks have in common if they share memory.
-pub(crate) fn hosts(roster: &[Peer]) -> Vec<u16> {
-    let place = |peer: &Peer| peer.memory.as_ref().map(|offer| offer.place.clone());
+pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
+    let place = |peer: &RosterPeer| peer.memory.as_ref().map(|offer| offer.place.clone());
     let first = |at: usize| {
         let mine = place(&roster[at]);
         let same = roster
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn ranks_that_share_cores_do_not_spin_unless_the_job_says_so() {
         let idle = |cores, idle, ranks| Pace::on(cores, idle, ranks).idle;
-        assert_eq!(idle(2, Idle::Adaptive, 2), Idle::Adaptive);
-        assert_eq!(idle(2, Idle::Adaptive, 3), Idle::Block);
-        assert_eq!(idle(2, Idle::Busy, 3), Idle::Busy);
-        assert_eq!(Pace::on(2, Idle::Busy, 3).caller_spin, Span::ZERO);
-        assert_eq!(Pace::on(2, Idle::Block, 1).caller_spin, CALLER_SPIN);
+        assert_eq!(idle(2, IdleMode::Adaptive, 2), IdleMode::Adaptive);
+        assert_eq!(idle(2, IdleMode::Adaptive, 3), IdleMode::Block);
+        assert_eq!(idle(2, IdleMode::Busy, 3), IdleMode::Busy);
+        assert_eq!(Pace::on(2, IdleMode::Busy, 3).caller_spin, Span::ZERO);
+        assert_eq!(Pace::on(2, IdleMode::Block, 1).caller_spin, CALLER_SPIN);
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use gradwire_collectives::operation::Layers;
-use gradwire_protocol::job::{Job, Wire};
+use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::{Layer, Span};
 use gradwire_runtime::{LocalRank, Task};
 
@@ -49,7 +49,7 @@ fn order_of_completion(rank: &LocalRank) -> Vec<u16> {
     told.iter().collect()
 }
 
-fn orders_over(wire: Wire) -> Vec<Vec<u16>> {
+fn orders_over(wire: WireChoice) -> Vec<Vec<u16>> {
     let mut job = Job::default();
     job.transport.wire = wire;
     let opened = [0, 1].map(|rank| open(rank, 2, &job));
@@ -73,7 +73,7 @@ fn orders_over(wire: Wire) -> Vec<Vec<u16>> {
 /// what must hold is that the front half is done before nearly all of the back half.
 #[test]
 fn of_64_buckets_submitted_back_to_front_the_front_half_is_done_first() {
-    for wire in [Wire::Udp, Wire::Auto] {
+    for wire in [WireChoice::Udp, WireChoice::Auto] {
         for order in orders_over(wire) {
             println!("{wire:?}: {order:?}");
             let early = &order[..usize::from(BUCKETS / 2)];

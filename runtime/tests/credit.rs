@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
 use gradwire_collectives::operation::Layers;
-use gradwire_protocol::job::{Algorithm, Job, Wire};
+use gradwire_protocol::job::{Job, ReduceAlgorithm, WireChoice};
 use gradwire_protocol::units::{ByteCount, Layer, Span};
 use gradwire_runtime::{Ended, LocalRank, Task};
 
@@ -61,9 +61,13 @@ fn reduced(rank: &LocalRank, world_size: u16) -> Vec<Vec<u8>> {
 }
 
 /// The layers of all ranks, which are the same on each, and how many messages each rank held back.
-fn with_credit(credit: u64, algorithm: Algorithm, world_size: u16) -> (Vec<Vec<u8>>, Vec<u64>) {
+fn with_credit(
+    credit: u64,
+    algorithm: ReduceAlgorithm,
+    world_size: u16,
+) -> (Vec<Vec<u8>>, Vec<u64>) {
     let mut job = Job::default();
-    job.transport.wire = Wire::Udp;
+    job.transport.wire = WireChoice::Udp;
     job.collectives.algorithm = algorithm;
     job.collectives.chunk = CHUNK;
     job.collectives.credit = ByteCount::new(credit);
@@ -87,7 +91,7 @@ fn with_credit(credit: u64, algorithm: Algorithm, world_size: u16) -> (Vec<Vec<u
 #[test]
 fn with_any_credit_all_buckets_complete_and_have_the_bits_that_they_have_without() {
     // In a ring the order of additions is fixed; of two ranks it does not matter.
-    for (algorithm, world_size) in [(Algorithm::Ring, 3), (Algorithm::Direct, 2)] {
+    for (algorithm, world_size) in [(ReduceAlgorithm::Ring, 3), (ReduceAlgorithm::Direct, 2)] {
         let (unbounded, held) = with_credit(0, algorithm, world_size);
         assert!(
             held.iter().all(|&held| held == 0),

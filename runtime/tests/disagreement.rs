@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::DType;
 use gradwire_collectives::operation::{Collective, Operation};
-use gradwire_protocol::job::{Algorithm, Job, Wire};
+use gradwire_protocol::job::{Job, ReduceAlgorithm, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_runtime::{EndError, LocalRank, Task};
 
@@ -58,7 +58,7 @@ fn assert_all_hear(
     calls: impl Fn(u16, u16) -> Vec<Operation> + Sync,
     expected: &[&str],
 ) {
-    let wires = [Wire::Udp, Wire::Auto].into_iter().cycle();
+    let wires = [WireChoice::Udp, WireChoice::Auto].into_iter().cycle();
     for (wire, &world_size) in wires.zip(worlds) {
         let mut job = Job::default();
         job.transport.wire = wire;
@@ -142,7 +142,7 @@ fn two_operations_in_the_other_order_are_named_on_every_rank() {
 
 #[test]
 fn a_rank_that_does_not_come_is_named_on_every_rank_whomever_they_wait_for() {
-    for algorithm in [Algorithm::Ring, Algorithm::Direct] {
+    for algorithm in [ReduceAlgorithm::Ring, ReduceAlgorithm::Direct] {
         let mut job = Job::default();
         job.collectives.algorithm = algorithm;
         on_ranks(4, &job, |rank| {

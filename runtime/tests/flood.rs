@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gradwire_protocol::job::{Job, Wire};
+use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_protocol::wire::{HEADER_BYTES, Kind, LENGTH_AT, TAG_BYTES, VERSION};
+use gradwire_protocol::wire::{HEADER_BYTES, LENGTH_AT, PacketKind, TAG_BYTES, VERSION};
 use gradwire_runtime::{Counters, LocalRank, OpenRank, Task};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
@@ -212,7 +212,7 @@ impl Attacker {
 
 fn of_another_job(random: u64, body: u16) -> Vec<u8> {
     let mut packet = vec![0xA5; HEADER_BYTES + usize::from(body) + TAG_BYTES];
-    packet[..2].copy_from_slice(&[VERSION, Kind::Ack as u8]);
+    packet[..2].copy_from_slice(&[VERSION, PacketKind::Ack as u8]);
     packet[4..8].copy_from_slice(&(random as u32).to_le_bytes());
     packet[LENGTH_AT..LENGTH_AT + 2].copy_from_slice(&body.to_le_bytes());
     packet
@@ -246,7 +246,7 @@ fn is_slow() -> bool {
 
 fn open(rank: u16) -> OpenRank {
     let mut job = Job::default();
-    job.transport.wire = Wire::Udp;
+    job.transport.wire = WireChoice::Udp;
     world::open(rank, 2, &job)
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
-use gradwire_protocol::job::{Idle, Job, Wire};
+use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_runtime::{EndError, OpenRank, Opening, Task};
 use gradwire_transport::uring;
@@ -51,16 +51,16 @@ fn ranks_get_the_sum_and_close_together() {
 }
 
 /// UDP, memory of the host, and io_uring where this host allows it.
-fn wires() -> Vec<Wire> {
-    let mut wires = vec![Wire::Udp, Wire::Auto];
+fn wires() -> Vec<WireChoice> {
+    let mut wires = vec![WireChoice::Udp, WireChoice::Auto];
     match uring::probe() {
-        Ok(_) => wires.push(Wire::Uring),
+        Ok(_) => wires.push(WireChoice::Uring),
         Err(reason) => eprintln!("skipped on io_uring: {reason}"),
     }
     wires
 }
 
-fn job_over(wire: Wire, idle: Idle) -> Job {
+fn job_over(wire: WireChoice, idle: IdleMode) -> Job {
     let mut job = Job::default();
     job.transport.wire = wire;
     job.transport.idle = idle;
@@ -74,12 +74,14 @@ fn pattern(elements: usize) -> impl Iterator<Item = f32> {
 
 #[test]
 fn sums_are_exact_over_every_wire_however_a_rank_waits() {
-    let job_of = |wire| [Idle::Busy, Idle::Adaptive, Idle::Block].map(|idle| job_over(wire, idle));
+    let job_of = |wire| {
+        [IdleMode::Busy, IdleMode::Adaptive, IdleMode::Block].map(|idle| job_over(wire, idle))
+    };
     let jobs = wires().into_iter().flat_map(job_of);
     for (job, elements) in jobs.flat_map(|job| [(job.clone(), 3), (job, 300_003)]) {
         let name = match job.transport.wire {
-            Wire::Udp => "udp",
-            Wire::Uring => "uring",
+            WireChoice::Udp => "udp",
+            WireChoice::Uring => "uring",
             _ => "shm",
         };
         on_ranks(3, &job, |rank| {
@@ -102,7 +104,7 @@ fn sums_are_exact_over_every_wire_however_a_rank_waits() {
 #[test]
 fn threads_that_wait_and_callbacks_share_one_driver() {
     for wire in wires() {
-        on_ranks(2, &job_over(wire, Idle::Adaptive), |rank| {
+        on_ranks(2, &job_over(wire, IdleMode::Adaptive), |rank| {
             let (tell, told) = channel();
             thread::scope(|scope| {
                 for thread in 0..3_u32 {
@@ -138,8 +140,8 @@ fn threads_that_wait_and_callbacks_share_one_driver() {
 
 #[test]
 fn who_waits_with_a_ticket_is_called_back_once_on_some_thread() {
-    for wire in [Wire::Udp, Wire::Auto] {
-        on_ranks(2, &job_over(wire, Idle::Adaptive), |rank| {
+    for wire in [WireChoice::Udp, WireChoice::Auto] {
+        on_ranks(2, &job_over(wire, IdleMode::Adaptive), |rank| {
             let (tell, told) = channel();
             for sequence in 1..=200 {
                 let tell = tell.clone();
@@ -165,7 +167,7 @@ fn who_waits_with_a_ticket_is_called_back_once_on_some_thread() {
 
 #[test]
 fn faults_on_purpose_are_those_of_a_network() {
-    let mut faulty = job_over(Wire::Auto, Idle::Adaptive);
+    let mut faulty = job_over(WireChoice::Auto, IdleMode::Adaptive);
     faulty.faults.delay = Span::from_micros(1);
     on_ranks(2, &faulty, |rank| {
         assert_eq!(rank.wire(), "udp");

@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gradwire_protocol::machine::Transmit;
-use gradwire_protocol::reach::Near;
+use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -125,8 +125,8 @@ impl Terms {
     }
 
     /// What the protocol must know.
-    pub fn near(&self) -> Near {
-        Near {
+    pub fn near(&self) -> MemoryPath {
+        MemoryPath {
             segment_bytes: SEGMENT_BYTES,
             window: ByteCount::new(self.ring_bytes / 2),
         }

@@ -9,18 +9,20 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
-use gradwire_protocol::job::{Idle, Job, Mtu};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::job::{IdleMode, Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Share, Signature, Span, Step, Tag};
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Kind};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{
+    Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
+};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverCounters, DriverLink, Setup};
+use gradwire_transport::driver::{self, DriverCounters, DriverLink, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::wires::Wires;
@@ -32,7 +34,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const ENTROPIES: u8 = 2;
 const BYTES: u32 = 300_000;
 const JOB: JobId = JobId(9);
-const TAG: Tag = Tag::new(0, 1, 0);
+const KEY: MessageKey = MessageKey::new(0, 1, 0);
 
 /// An endpoint with tensors: what arrives is added to zeros, so that what arrives twice shows.
 struct Carrier {
@@ -58,7 +60,7 @@ impl Machine for Carrier {
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let mut transmit = self.endpoint.poll_transmit(now)?;
-        if transmit.template.kind == Kind::Data {
+        if transmit.template.kind == PacketKind::Data {
             transmit.message = Payload::Bytes(&self.outgoing);
         }
         Some(transmit)
@@ -80,7 +82,7 @@ impl Machine for Carrier {
 /// One of the two ranks.
 struct Victim {
     link: DriverLink<Carrier>,
-    events: Receiver<Event>,
+    events: Receiver<EndpointEvent>,
 }
 
 fn tensor(rank: u16) -> Vec<u8> {
@@ -107,13 +109,13 @@ impl Victim {
             outgoing: tensor(rank),
             incoming: vec![0; BYTES as usize],
         };
-        let setup = Setup {
+        let setup = DriverSetup {
             sockets: Wires::Sockets(sockets),
             peers,
             seal: Seal::aead(identity, &secrets),
             faults: None,
             neighbours: None,
-            idle: Idle::Adaptive,
+            idle: IdleMode::Adaptive,
             caller_spin: Span::ZERO,
         };
         let (tell, events) = channel();
@@ -131,17 +133,17 @@ impl Victim {
         let command = move |carrier: &mut Carrier, now| {
             let endpoint = &mut carrier.endpoint;
             let cut = Segmentation::new(BYTES, endpoint.segment_bytes());
-            let shape = Shape {
+            let shape = MessageShape {
                 segments: cut.segments(),
                 layer_count: 0,
             };
             let tags = endpoint.settings().policy.lossless(shape, &[(0, Layer(0))]);
-            let (tag, step, bytes, tolerance) = (TAG, Step(0), BYTES, Share::NONE);
+            let (key, step, bytes, tolerance) = (KEY, Step(0), BYTES, Share::NONE);
             endpoint.expect(
                 now,
                 other,
-                Incoming {
-                    tag,
+                ReceiveRequest {
+                    key,
                     signature: Signature::NONE,
                     step,
                     bytes,
@@ -152,8 +154,8 @@ impl Victim {
             endpoint.send(
                 now,
                 other,
-                Outgoing {
-                    tag,
+                SendRequest {
+                    key,
                     signature: Signature::NONE,
                     step,
                     bytes,
@@ -173,7 +175,7 @@ impl Victim {
         while ended < 2 {
             let event = self.events.recv_timeout(WAIT);
             let event = event.unwrap_or_else(|_| panic!("hangs: {:#?}", self.link.counters()));
-            ended += u8::from(!matches!(event, Event::Announced { .. }));
+            ended += u8::from(!matches!(event, EndpointEvent::Announced { .. }));
         }
         let (tell, told) = channel();
         let submitted = self.link.submit(Box::new(move |carrier, _| {
@@ -273,11 +275,11 @@ impl Mallory {
             }
             Attack::ForgeData => {
                 self.rng.fill_bytes(&mut evil[HEADER_BYTES..]);
-                evil[1] = Kind::Data as u8;
+                evil[1] = PacketKind::Data as u8;
                 self.next_number(&mut evil);
             }
             Attack::ForgeAck => {
-                evil[1] = Kind::Ack as u8;
+                evil[1] = PacketKind::Ack as u8;
                 evil[HEADER_BYTES..].fill(0xFF);
                 self.next_number(&mut evil);
             }

@@ -6,8 +6,8 @@ mod members;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Security};
-use gradwire_protocol::units::{Rank, Share, Span, Tag};
+use gradwire_protocol::job::{Job, PacketSecurity};
+use gradwire_protocol::units::{MessageKey, Rank, Share, Span};
 use gradwire_transport::udp::Sockets;
 
 use members::{
@@ -41,7 +41,7 @@ fn jumbo_packets_arrive_in_super_packets_too() {
 fn packets_of_a_job_without_security_arrive_too() {
     for (sequence, mtu) in (0..).zip([1500, 9000]) {
         let mut job = job(mtu);
-        job.security = Security::None;
+        job.security = PacketSecurity::None;
         for members in pairs(&job) {
             transfer(&members, sequence, 3_000_000);
         }
@@ -186,13 +186,13 @@ fn what_this_host_drops_is_counted_apart_and_never_lost_within_the_tolerance() {
         job.transport.spray_burst = 8;
         let members = overrun(&job);
         let message = Message {
-            tag: Tag::new(0, 1, 0),
+            key: MessageKey::new(0, 1, 0),
             bytes: 150_000,
             tolerance: Share::new(0.95).expect("a share"),
         };
         members[0].send(Rank(1), message);
         members[1].expect(Rank(0), message);
-        await_whole(&members, message.tag);
+        await_whole(&members, message.key);
         let (counters, lost) = (members[1].link.counters(), members[1].lost());
         assert!(counters.kernel_drops > 0, "{counters:?}");
         assert_eq!((lost.lost_segments, lost.lost_bytes), (0, 0));

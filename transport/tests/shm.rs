@@ -2,11 +2,11 @@
 
 use std::thread;
 
-use gradwire_protocol::machine::{Ecn, Payload, Run, Transmit};
+use gradwire_protocol::machine::{Ecn, Payload, SegmentRun, Transmit};
 use gradwire_protocol::units::{
-    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, Rank, Signature, Step, Tag,
+    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, Kind};
+use gradwire_protocol::wire::{Flags, Header, PacketKind};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -36,14 +36,14 @@ fn pair() -> (Neighbours, Neighbours) {
 /// Sends one packet; tells whether there was room.
 fn send(neighbours: &mut Neighbours, number: u32, payload: &[u8]) -> bool {
     let template = Header {
-        kind: Kind::Ack,
+        kind: PacketKind::Ack,
         flags: Flags::NONE,
         class: Class(0),
         job: JobId(1),
         epoch: 0,
         source: A,
         step: Step(0),
-        tag: Tag(7),
+        key: MessageKey(7),
         message: MessageId(number),
         signature: Signature::NONE,
         segment: 0,
@@ -66,7 +66,7 @@ fn send(neighbours: &mut Neighbours, number: u32, payload: &[u8]) -> bool {
         ecn: Ecn::Ect,
         entropy: Entropy(0),
         template,
-        run: &Run::FIRST,
+        run: &SegmentRun::FIRST,
         segment_bytes: 1,
         tags: None,
         message: Payload::Bytes(payload),

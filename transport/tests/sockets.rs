@@ -7,16 +7,16 @@ use std::net::UdpSocket;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Checksum, Job, Security, Wire};
+use gradwire_protocol::job::{Checksum, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::machine::{Ecn, Machine, Payload};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Step, Tag,
+    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, Kind};
+use gradwire_protocol::wire::{Flags, Header, PacketKind};
 use gradwire_transport::seal::Seal;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
 
 use members::{LOOPBACK, open, sockets_of, wires};
@@ -34,7 +34,7 @@ fn identity(rank: u16) -> Identity {
 }
 
 fn arrivals(wires: &mut Wires) -> Vec<Arrived> {
-    let mut slot = Slot::new();
+    let mut slot = PacketSlot::new();
     let mut seal = Seal::none(identity(1), Checksum::On);
     let mut all = Vec::new();
     loop {
@@ -69,7 +69,7 @@ fn only_sockets_with_packets_are_readable() {
         }
         let readable = to.readable().expect("sound sockets");
         assert_eq!(readable.collect::<Vec<_>>(), [3, 11]);
-        let mut slot = Slot::new();
+        let mut slot = PacketSlot::new();
         for index in readable {
             let arrival = to.receive(index, &mut slot).expect("a sound socket");
             assert_eq!(arrival.map(|arrival| arrival.bytes), Some(5));
@@ -91,7 +91,7 @@ fn the_last_drops_are_known_although_no_packet_follows_them() {
             let taken = from.send_to(&[0; 1000], sockets_of(to.addresses())[1]);
             assert_eq!(taken.expect("loopback takes it"), 1000);
         }
-        let (mut slot, mut came) = (Slot::new(), 0);
+        let (mut slot, mut came) = (PacketSlot::new(), 0);
         while let Some(index) = to.readable().expect("sound sockets").next() {
             let arrival = to.receive(index, &mut slot).expect("a sound socket");
             came += u64::from(arrival.is_some());
@@ -108,26 +108,26 @@ fn runs_arrive_whole_with_their_class_and_protection() {
     wires().into_iter().for_each(runs_arrive_whole);
 }
 
-fn runs_arrive_whole(wire: Wire) {
+fn runs_arrive_whole(wire: WireChoice) {
     let job = Job {
-        security: Security::None,
+        security: PacketSecurity::None,
         ..Job::default()
     };
     let mut endpoint = Endpoint::new(identity(0), &job, 1);
     let bytes = 40 * endpoint.segment_bytes() + 100;
     let magnitudes: Vec<Magnitude> = (0..41).map(Magnitude).collect();
     let spans = [(0, Layer(0)), (20, Layer(5))];
-    let shape = Shape {
+    let shape = MessageShape {
         segments: 41,
         layer_count: 12,
     };
     let tags = endpoint.settings().policy.lossy(shape, &spans, magnitudes);
-    let (tag, tolerance) = (Tag::new(0, 1, 0), Share::new(0.5).expect("a share"));
+    let (key, tolerance) = (MessageKey::new(0, 1, 0), Share::new(0.5).expect("a share"));
     let protected: Vec<u32> = (0..41)
         .filter(|&segment| tags.is_protected(segment))
         .collect();
-    let outgoing = Outgoing {
-        tag,
+    let outgoing = SendRequest {
+        key,
         signature: Signature::NONE,
         step: Step(3),
         bytes,
@@ -143,7 +143,7 @@ fn runs_arrive_whole(wire: Wire) {
     let mut seal = Seal::none(identity(0), Checksum::On);
     let tensor: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
     while let Some(mut transmit) = endpoint.poll_transmit(Instant::START) {
-        if transmit.template.kind == Kind::Data {
+        if transmit.template.kind == PacketKind::Data {
             transmit.message = Payload::Bytes(&tensor);
         }
         let sent = from
@@ -155,7 +155,10 @@ fn runs_arrive_whole(wire: Wire) {
     let (mut seen, mut tail) = (Bitmap::new(41), 0);
     let policy = job.policy();
     for (dscp, ecn, headers) in arrivals(&mut to) {
-        for header in headers.iter().filter(|header| header.kind == Kind::Data) {
+        for header in headers
+            .iter()
+            .filter(|header| header.kind == PacketKind::Data)
+        {
             assert!(seen.insert(header.segment));
             let is_protected = protected.contains(&header.segment);
             assert_eq!(header.flags.has(Flags::PROTECTED), is_protected);
@@ -169,7 +172,7 @@ fn runs_arrive_whole(wire: Wire) {
             assert_eq!(header.magnitude, Magnitude(header.segment as u8));
         }
         // PROBE rides behind the data that it asks for.
-        let as_data = |header: &Header| matches!(header.kind, Kind::Data | Kind::Probe);
+        let as_data = |header: &Header| matches!(header.kind, PacketKind::Data | PacketKind::Probe);
         assert!(headers.iter().all(as_data) || dscp == 40);
     }
     assert_eq!(seen.zeros(), 0);

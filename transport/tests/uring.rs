@@ -7,22 +7,22 @@ mod members;
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 
-use gradwire_protocol::endpoint::Event;
-use gradwire_protocol::job::Wire;
-use gradwire_protocol::units::{Rank, Share, Tag};
+use gradwire_protocol::endpoint::EndpointEvent;
+use gradwire_protocol::job::WireChoice;
+use gradwire_protocol::units::{MessageKey, Rank, Share};
 use gradwire_transport::address::Address;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::uring;
-use gradwire_transport::wires::{Threads, Wires};
+use gradwire_transport::wires::{WireThreads, Wires};
 
 use members::{LOOPBACK, Message, WAIT, job, open, pair_on, sockets_of, wires};
 
 fn is_allowed() -> bool {
-    wires().contains(&Wire::Uring)
+    wires().contains(&WireChoice::Uring)
 }
 
 fn ring(entropies: u8) -> Wires {
-    open(Wire::Uring, LOOPBACK, entropies).expect("the probe has found it possible")
+    open(WireChoice::Uring, LOOPBACK, entropies).expect("the probe has found it possible")
 }
 
 #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
@@ -32,7 +32,7 @@ fn stranger() -> UdpSocket {
 
 /// The first bytes of everything that has arrived, in the order in which it is handed over.
 fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
-    let (mut slot, mut all) = (Slot::new(), Vec::new());
+    let (mut slot, mut all) = (PacketSlot::new(), Vec::new());
     loop {
         let readable = wires.readable().expect("sound sockets");
         if readable.is_empty() {
@@ -48,11 +48,14 @@ fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
 
 #[test]
 fn the_probe_and_the_opening_agree() {
-    let opened = open(Wire::Uring, LOOPBACK, 3);
+    let opened = open(WireChoice::Uring, LOOPBACK, 3);
     match (uring::probe(), opened) {
         (Ok(features), Ok(wires)) => {
             assert!(features.kernel.contains('.'), "{features:?}");
-            assert_eq!((wires.name(), wires.threads()), ("uring", Threads::First));
+            assert_eq!(
+                (wires.name(), wires.threads()),
+                ("uring", WireThreads::First)
+            );
         }
         (Err(reason), Err(error)) => {
             let (reason, error) = (reason.to_string(), error.to_string());
@@ -65,9 +68,9 @@ fn the_probe_and_the_opening_agree() {
 
 #[test]
 fn wires_are_plain_sockets_unless_the_job_wants_io_uring() {
-    for wire in [Wire::Auto, Wire::Udp, Wire::SharedMemory] {
+    for wire in [WireChoice::Auto, WireChoice::Udp, WireChoice::SharedMemory] {
         let wires = open(wire, LOOPBACK, 1).expect("loopback has ports");
-        assert_eq!((wires.name(), wires.threads()), ("udp", Threads::Any));
+        assert_eq!((wires.name(), wires.threads()), ("udp", WireThreads::Any));
     }
 }
 
@@ -113,7 +116,7 @@ fn packets_without_bytes_and_of_the_largest_size_arrive() {
         return;
     }
     let (mut wires, from) = (ring(1), stranger());
-    let mut slot = Slot::new();
+    let mut slot = PacketSlot::new();
     for bytes in [0, 65_507, 1, 0, 9000] {
         let packet: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
         from.send_to(&packet, sockets_of(wires.addresses())[0])
@@ -138,7 +141,7 @@ fn ten_thousand_messages_arrive_whole_in_spite_of_faults() {
         return;
     }
     let mut job = job(1500);
-    job.transport.wire = Wire::Uring;
+    job.transport.wire = WireChoice::Uring;
     job.faults.drop = Share::new(0.002).expect("a share");
     job.faults.corrupt = Share::new(0.001).expect("a share");
     job.faults.reorder = Share::new(0.002).expect("a share");
@@ -147,20 +150,20 @@ fn ten_thousand_messages_arrive_whole_in_spite_of_faults() {
     let [left, right] = &members;
     for batch in 0..100 {
         let sequences = batch * 100..batch * 100 + 100;
-        let mut missing: BTreeSet<Tag> = BTreeSet::new();
+        let mut missing: BTreeSet<MessageKey> = BTreeSet::new();
         for message in sequences.map(|sequence| Message::whole(sequence, size(sequence))) {
-            missing.insert(message.tag);
+            missing.insert(message.key);
             right.expect(Rank(0), message);
             left.send(Rank(1), message);
         }
         while !missing.is_empty() {
             let event = right.events.recv_timeout(WAIT).expect("all arrive");
-            let Event::Received { tag, holes, .. } = event else {
+            let EndpointEvent::Received { key, holes, .. } = event else {
                 panic!("{event:?} at a receiver");
             };
             assert!(
-                missing.remove(&tag) && holes.is_none(),
-                "{tag:?}: {holes:?}"
+                missing.remove(&key) && holes.is_none(),
+                "{key:?}: {holes:?}"
             );
         }
     }

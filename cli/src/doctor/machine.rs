@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use gradwire_protocol::job::Wire;
+use gradwire_protocol::job::WireChoice;
 use gradwire_protocol::units::ByteCount;
 use gradwire_transport::probe::system;
 use gradwire_transport::shm::{self, RING_MAX, Room};
@@ -33,10 +33,10 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     ]
 }
 
-fn shared_memory(room: io::Result<Room>, (ranks, wire): (u32, Wire)) -> Finding {
+fn shared_memory(room: io::Result<Room>, (ranks, wire): (u32, WireChoice)) -> Finding {
     let check = "shared_memory";
     let udp = "ranks of this host talk over UDP: 40 instead of 90 Gb/s";
-    if !matches!(wire, Wire::Auto | Wire::SharedMemory) {
+    if !matches!(wire, WireChoice::Auto | WireChoice::SharedMemory) {
         return Finding::ok(check, "not used: transport.wire names another");
     }
     // One ring each way, within half of what is free.
@@ -196,7 +196,7 @@ mod tests {
                 free: 64 << 20,
             })
         };
-        let shared = |ranks| shared_memory(container(), (ranks, Wire::Auto));
+        let shared = |ranks| shared_memory(container(), (ranks, WireChoice::Auto));
         assert_eq!(shared(4).state, State::Ok, "6 pairs need 24 MiB");
         let some = shared(8);
         assert_eq!(some.state, State::Warning, "28 pairs need 112 MiB");
@@ -212,10 +212,10 @@ mod tests {
         );
         assert!(mended(&many).contains("--shm-size=1g"), "{many:?}");
         let missing = || Err(io::Error::from(io::ErrorKind::NotFound));
-        let absent = shared_memory(missing(), (2, Wire::Auto));
+        let absent = shared_memory(missing(), (2, WireChoice::Auto));
         assert_eq!(absent.state, State::Warning);
         assert_eq!(
-            shared_memory(missing(), (2, Wire::Udp)).state,
+            shared_memory(missing(), (2, WireChoice::Udp)).state,
             State::Ok,
             "not used"
         );

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use gradwire_protocol::job::{Job, Wire};
+use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::Dscp;
 use gradwire_transport::interface;
 use gradwire_transport::probe::dcb::{self, Bridging};
@@ -49,7 +49,7 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
         }
     }
     match job.transport.wire {
-        Wire::Rdma => findings,
+        WireChoice::Rdma => findings,
         _ => findings.into_iter().map(Finding::for_others).collect(),
     }
 }
@@ -491,7 +491,7 @@ mod tests {
             of_it.expect("an absent device is told").state
         };
         assert_eq!(states(&job), State::Ok);
-        job.transport.wire = Wire::Rdma;
+        job.transport.wire = WireChoice::Rdma;
         assert_eq!(states(&job), State::Problem);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gradwire_protocol::job::{Algorithm, Job};
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Share};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -21,10 +21,10 @@ use gradwire_lab::error::LabError;
 use gradwire_lab::job_file::document;
 
 /// What is measured, the simplest first. Ranks of one host have no second level for a hierarchy.
-const ALGORITHMS: [(&str, Algorithm); 3] = [
-    ("direct", Algorithm::Direct),
-    ("halving-doubling", Algorithm::HalvingDoubling),
-    ("ring", Algorithm::Ring),
+const ALGORITHMS: [(&str, ReduceAlgorithm); 3] = [
+    ("direct", ReduceAlgorithm::Direct),
+    ("halving-doubling", ReduceAlgorithm::HalvingDoubling),
+    ("ring", ReduceAlgorithm::Ring),
 ];
 /// A less simple algorithm must be faster by this factor in the median.
 const CLEARLY: f64 = 1.05;
@@ -85,7 +85,7 @@ struct Tuning {
 impl Tuning {
     fn new(options: &Tune, world: u16, job: &Job) -> Result<Self, Failure> {
         let place = options.ground.place(world)?;
-        let crew = |(_, algorithm): &(&str, Algorithm)| {
+        let crew = |(_, algorithm): &(&str, ReduceAlgorithm)| {
             let mut job = job.clone();
             job.collectives.algorithm = *algorithm;
             Crew::of_ranks(world, &job, &place)

@@ -20,7 +20,7 @@ use gradwire_lab::tune::loss::evidence::{self, Evidence};
 use gradwire_lab::tune::loss::journal::{Heading, Journal};
 use gradwire_lab::tune::loss::trial::Bench;
 use gradwire_lab::tune::loss::{evidence::of, page};
-use gradwire_protocol::job::{Job, Mtu, Wire};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
 use gradwire_tuning::tolerance::judge::{Goal, Looks, Verdict};
 use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
@@ -131,8 +131,8 @@ fn base(path: &Path) -> Result<Job, Failure> {
     if job.transport.mtu == Mtu::Auto {
         job.transport.mtu = Mtu::Bytes(PACKET);
     }
-    if job.transport.wire == Wire::Auto {
-        job.transport.wire = Wire::Udp;
+    if job.transport.wire == WireChoice::Auto {
+        job.transport.wire = WireChoice::Udp;
     }
     Ok(job)
 }

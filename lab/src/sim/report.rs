@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gradwire_netsim::outcome::{FlowOutcome, Outcome};
-use gradwire_netsim::parallel::Glance;
-use gradwire_netsim::statistics;
+use gradwire_netsim::engine::parallel::Glance;
+use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
+use gradwire_netsim::results::statistics;
 use gradwire_protocol::units::{Instant, Span};
 
 use super::page::page;

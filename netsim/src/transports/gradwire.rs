@@ -6,21 +6,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gradwire_protocol::endpoint::{Endpoint, Event, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
-use gradwire_protocol::priority::{CONTROL, Policy, Shape};
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::priority::{CONTROL, MessageShape, Policy};
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    ByteCount, Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Step, Tag,
+    ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };
-use gradwire_protocol::wire::{Header, Kind};
+use gradwire_protocol::wire::{Header, PacketKind};
 
 use super::program::Player;
-use crate::host::{Begin, Envelope, Host, Load, Progress};
-use crate::outcome::{TaskOutcome, TransportCounts};
+use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
+use crate::results::outcome::{TaskOutcome, TransportCounts};
 use crate::simulation::Setup;
 
 /// Longer flows are cut into messages of this many bytes.
@@ -89,7 +89,7 @@ fn take(
     };
     cargo.body.clear();
     cargo.header = Some(header);
-    if header.kind == Kind::Data {
+    if header.kind == PacketKind::Data {
         envelope.load = Load::Data;
     } else if let Payload::Bytes(body) = transmit.message {
         cargo.body.extend_from_slice(body);
@@ -113,7 +113,7 @@ impl Host for Gradwire {
         let Some(header) = cargo.header.take() else {
             return;
         };
-        let data = header.kind == Kind::Data;
+        let data = header.kind == PacketKind::Data;
         if data && envelope.load != Load::Data {
             return;
         }
@@ -165,7 +165,7 @@ impl Host for Gradwire {
         if self.waiting.len() < WAITING_MAX
             && let Some(transmit) = self.flows.endpoint.poll_transmit(now)
         {
-            let is_urgent = transmit.class == CONTROL && transmit.template.kind != Kind::Data;
+            let is_urgent = transmit.class == CONTROL && transmit.template.kind != PacketKind::Data;
             let envelope = take(&transmit, place, cargo, &mut self.rest);
             if is_urgent {
                 return Some(envelope);
@@ -229,7 +229,7 @@ pub(super) fn identity(host: u32, setup: &Setup, job: JobId) -> Identity {
     }
 }
 
-/// Flows as messages. The tag of a message says which flow it is of (sequence), which of its
+/// Flows as messages. The key of a message says which flow it is of (sequence), which of its
 /// messages (part) and how many there are (group).
 #[derive(Debug)]
 struct Messages {
@@ -238,7 +238,7 @@ struct Messages {
     tolerance: Share,
     min_lossy: ByteCount,
     /// Bytes of messages on their way in.
-    arriving: BTreeMap<(Rank, Tag), u32>,
+    arriving: BTreeMap<(Rank, MessageKey), u32>,
     /// Messages received and bytes lost, of flows of several messages.
     received: BTreeMap<u32, (u16, u64)>,
     /// Messages acknowledged, of flows of several messages.
@@ -278,7 +278,7 @@ impl Messages {
             let bytes = (begin.bytes.get() - piece * PIECE_BYTES).min(PIECE_BYTES) as u32;
             let tolerance = self.tolerance_of(bytes);
             let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
-            let shape = Shape {
+            let shape = MessageShape {
                 segments: cut.segments(),
                 layer_count,
             };
@@ -290,8 +290,8 @@ impl Messages {
                 let magnitudes = vec![Magnitude(1); shape.segments as usize];
                 self.policy.lossy(shape, &[(0, layer)], magnitudes)
             };
-            let outgoing = Outgoing {
-                tag: Tag::new(pieces as u16, begin.flow, piece as u16),
+            let outgoing = SendRequest {
+                key: MessageKey::new(pieces as u16, begin.flow, piece as u16),
                 signature: Signature::NONE,
                 step: Step(0),
                 bytes,
@@ -318,26 +318,30 @@ impl Messages {
         }
     }
 
-    fn take_event(&mut self, now: Instant, event: Event) {
+    fn take_event(&mut self, now: Instant, event: EndpointEvent) {
         match event {
-            Event::Announced { from, tag, outline } => self.post(now, from, tag, outline.bytes),
-            Event::Received { from, tag, holes } => {
-                let bytes = self.arriving.remove(&(from, tag)).unwrap_or(0);
+            EndpointEvent::Announced { from, key, outline } => {
+                self.post(now, from, key, outline.bytes);
+            }
+            EndpointEvent::Received { from, key, holes } => {
+                let bytes = self.arriving.remove(&(from, key)).unwrap_or(0);
                 let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
                 let holes = holes.iter().flat_map(|holes| holes.iter_ones());
                 let lost = holes.map(|segment| u64::from(cut.length(segment))).sum();
-                self.on_received(tag, lost);
+                self.on_received(key, lost);
             }
-            Event::Sent { tag, .. } => self.on_sent(tag),
-            Event::StandsStill { .. } | Event::Mismatch { .. } | Event::PeerSilent { .. } => {}
+            EndpointEvent::Sent { key, .. } => self.on_sent(key),
+            EndpointEvent::StandsStill { .. }
+            | EndpointEvent::Mismatch { .. }
+            | EndpointEvent::PeerSilent { .. } => {}
         }
     }
 
     /// A receiver is always ready.
-    fn post(&mut self, now: Instant, from: Rank, tag: Tag, bytes: u32) {
-        self.arriving.insert((from, tag), bytes);
-        let incoming = Incoming {
-            tag,
+    fn post(&mut self, now: Instant, from: Rank, key: MessageKey, bytes: u32) {
+        self.arriving.insert((from, key), bytes);
+        let incoming = ReceiveRequest {
+            key,
             signature: Signature::NONE,
             step: Step(0),
             bytes,
@@ -347,8 +351,8 @@ impl Messages {
         self.endpoint.expect(now, from, incoming);
     }
 
-    fn on_received(&mut self, tag: Tag, lost: u64) {
-        let (pieces, flow, _) = tag.parts();
+    fn on_received(&mut self, key: MessageKey, lost: u64) {
+        let (pieces, flow, _) = key.parts();
         let entry = self.received.entry(flow).or_default();
         *entry = (entry.0 + 1, entry.1 + lost);
         let (received, lost_bytes) = *entry;
@@ -358,8 +362,8 @@ impl Messages {
         }
     }
 
-    fn on_sent(&mut self, tag: Tag) {
-        let (pieces, flow, _) = tag.parts();
+    fn on_sent(&mut self, key: MessageKey) {
+        let (pieces, flow, _) = key.parts();
         let sent = self.sent.entry(flow).or_default();
         *sent += 1;
         if *sent == pieces {

@@ -3,14 +3,14 @@
 //! One switch, links of 100 Gb/s, packets of 4,032 bytes with 64 + 66 around them. Nothing is
 //! computed unless said, so that a step is its exchange.
 
-use gradwire_netsim::outcome::Outcome;
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::statistics::digest;
+use gradwire_netsim::results::steps::Steps;
 use gradwire_netsim::simulation::{self, Setup, SetupError, TRANSPORTS, Transport};
-use gradwire_netsim::statistics::digest;
-use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::{Hosts, Workload};
-use gradwire_protocol::job::Algorithm;
-use gradwire_protocol::priority::Order;
+use gradwire_protocol::job::ReduceAlgorithm;
+use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
+use gradwire_workloads::workload::{Hosts, Workload};
 
 use crate::training::{each_takes, model};
 use crate::world::{fabric, micros, pattern, run, setup};
@@ -107,7 +107,7 @@ fn a_direct_all_reduce_takes_its_bytes_on_the_wire() {
 fn with_a_credit_front_layers_overtake_and_hide_their_forward_pass() {
     let layers = [(1_000_000, 100, 300), (10_000_000, 100, 200)];
     let all = on_wire(4_096_000.0 + 11_000_000.0);
-    for (order, behind) in [(Order::Layers, 100.0), (Order::Arrival, 200.0)] {
+    for (order, behind) in [(SendOrder::Layers, 100.0), (SendOrder::Arrival, 200.0)] {
         let workload = step(&layers, "ps=1,steps=2", 2);
         let mut setup = on(Transport::Dctcp, 2, workload);
         let collectives = &mut setup.job.collectives;
@@ -272,10 +272,10 @@ fn every_collective_comes_to_its_end_on_every_reference() {
     };
     for transport in references() {
         for algorithm in [
-            Algorithm::Auto,
-            Algorithm::Direct,
-            Algorithm::Ring,
-            Algorithm::HalvingDoubling,
+            ReduceAlgorithm::Auto,
+            ReduceAlgorithm::Direct,
+            ReduceAlgorithm::Ring,
+            ReduceAlgorithm::HalvingDoubling,
         ] {
             let workload = Workload {
                 algorithm: Some(algorithm),

@@ -1,20 +1,20 @@
 //! Training steps with gradients scheduled and not: what the flow-level model of ByteScheduler
 //! says (Peng et al., SOSP 2019), and nothing sent twice on a fabric that loses nothing.
 
-use gradwire_netsim::outcome::Outcome;
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::steps::Steps;
 use gradwire_netsim::simulation::Setup;
-use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::Work;
-use gradwire_protocol::priority::Order;
+use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::ByteCount;
+use gradwire_workloads::workload::Work;
 
 use crate::world::{lines, micros, run};
 
-fn vgg16(order: Order, part: &str) -> (Setup, Outcome) {
+fn vgg16(order: SendOrder, part: &str) -> (Setup, Outcome) {
     let line = format!("step:vgg16:ps=4,scale=64,steps=1,part={part}");
     let mut setup = lines("single:8@25G", &line, 1);
     setup.job.collectives.order = order;
-    if order == Order::Layers {
+    if order == SendOrder::Layers {
         setup.job.collectives.credit = ByteCount::kib(128);
     }
     let outcome = run(&setup);
@@ -28,8 +28,8 @@ fn step(setup: &Setup, outcome: &Outcome) -> f64 {
 
 #[test]
 fn parts_that_leave_by_layer_hide_a_pull_behind_the_push_and_nothing_is_sent_twice() {
-    let (off, off_outcome) = vgg16(Order::Arrival, "whole");
-    let (on, on_outcome) = vgg16(Order::Layers, "2MiB");
+    let (off, off_outcome) = vgg16(SendOrder::Arrival, "whole");
+    let (on, on_outcome) = vgg16(SendOrder::Layers, "2MiB");
     for outcome in [&off_outcome, &on_outcome] {
         let counts = &outcome.transport;
         assert_eq!((counts.repaired, counts.duplicates), (0, 0));
@@ -43,13 +43,13 @@ fn parts_that_leave_by_layer_hide_a_pull_behind_the_push_and_nothing_is_sent_twi
 
 #[test]
 fn classes_that_starve_behind_higher_ones_are_not_sent_again() {
-    let (_, outcome) = vgg16(Order::Layers, "4MiB");
+    let (_, outcome) = vgg16(SendOrder::Layers, "4MiB");
     assert_eq!(outcome.transport.repaired, 0);
 }
 
 #[test]
 fn no_forward_pass_of_a_layer_begins_before_its_update() {
-    let (setup, outcome) = vgg16(Order::Layers, "2MiB");
+    let (setup, outcome) = vgg16(SendOrder::Layers, "2MiB");
     let task = |host, task| {
         let found = outcome.tasks.iter();
         let mut found = found.filter(|one| one.host == host && one.task == task);

@@ -1,27 +1,27 @@
 //! What an endpoint tells whoever gave it commands. When it tells what is decided elsewhere.
 
 use crate::bitmap::Bitmap;
-use crate::receiver::Outline;
-use crate::units::{Rank, Span, Tag};
+use crate::receiver::MessageOutline;
+use crate::units::{MessageKey, Rank, Span};
 
 /// What happened, for whoever gave the commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Event {
+pub enum EndpointEvent {
     /// A message that is not posted has begun to arrive: as much of it as is unscheduled.
     Announced {
         /// Its sender.
         from: Rank,
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// What it says of itself.
-        outline: Outline,
+        outline: MessageOutline,
     },
     /// A posted message is complete.
     Received {
         /// Its sender.
         from: Rank,
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// The segments that it lacks, if any.
         holes: Option<Bitmap>,
     },
@@ -29,8 +29,8 @@ pub enum Event {
     Sent {
         /// Its receiver.
         to: Rank,
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// The segments that the receiver did without, if any.
         missing: Option<Bitmap>,
     },
@@ -39,19 +39,19 @@ pub enum Event {
     StandsStill {
         /// Its receiver.
         to: Rank,
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
     },
     /// A message came that is not the posted one.
     Mismatch {
         /// Its sender.
         from: Rank,
-        /// Its tag.
-        tag: Tag,
+        /// Its key.
+        key: MessageKey,
         /// What was posted.
-        ours: Outline,
+        ours: MessageOutline,
         /// What came.
-        theirs: Outline,
+        theirs: MessageOutline,
     },
     /// A peer that has messages of ours to acknowledge said nothing for too long.
     PeerSilent {

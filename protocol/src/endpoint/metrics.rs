@@ -1,8 +1,8 @@
 //! An endpoint's metrics: what is kept when somebody watches, and a copy of all of it.
 
-use super::{Endpoint, Event, Peer};
-use crate::metrics::{MessageTimes, Metrics, PeerMetrics, Traffic};
-use crate::sender::Sent;
+use super::{Endpoint, EndpointEvent, EndpointPeer};
+use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::sender::SentMessage;
 
 impl Endpoint {
     /// Keeps sums per peer and class and the times of messages and round trips from now on: about
@@ -15,7 +15,7 @@ impl Endpoint {
     }
 
     /// A copy of everything that was counted.
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> EndpointMetrics {
         let peers = self.places.iter();
         let peers = peers.map(|&(_, at)| self.peers[at as usize].metrics());
         let times = self.message_times.as_ref();
@@ -25,7 +25,7 @@ impl Endpoint {
                 .map(|(class, times)| (class, times.clone()))
                 .collect()
         });
-        Metrics {
+        EndpointMetrics {
             peers: peers.collect(),
             messages: messages.unwrap_or_default(),
             counters: self.counters(),
@@ -34,7 +34,7 @@ impl Endpoint {
     }
 
     /// The traffic of a new peer, if it is kept.
-    pub(super) fn new_traffic(times: Option<&MessageTimes>) -> Option<Box<Traffic>> {
+    pub(super) fn new_traffic(times: Option<&ClassTimes>) -> Option<Box<PeerTraffic>> {
         times.map(|_| Box::default())
     }
 
@@ -43,20 +43,21 @@ impl Endpoint {
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
         let to = self.peers[at].rank;
-        while let Some(tag) = self.peers[at].sender.take_still() {
-            self.events.push_back(Event::StandsStill { to, tag });
+        while let Some(key) = self.peers[at].sender.take_still() {
+            self.events
+                .push_back(EndpointEvent::StandsStill { to, key });
         }
         while let Some(sent) = self.peers[at].sender.take_sent() {
             self.note_sent(at, &sent);
-            self.events.push_back(Event::Sent {
+            self.events.push_back(EndpointEvent::Sent {
                 to,
-                tag: sent.tag,
+                key: sent.key,
                 missing: sent.missing,
             });
         }
     }
 
-    fn note_sent(&mut self, at: usize, sent: &Sent) {
+    fn note_sent(&mut self, at: usize, sent: &SentMessage) {
         if let Some(times) = &mut self.message_times {
             times.record(sent);
         }
@@ -72,7 +73,7 @@ impl Endpoint {
     }
 }
 
-impl Peer {
+impl EndpointPeer {
     /// Takes down the round trip that a report has told, if it has.
     pub(super) fn note_round_trip(&mut self) {
         if let (Some(traffic), Some(sample)) = (&mut self.traffic, self.rtt.take_latest()) {

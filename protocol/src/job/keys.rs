@@ -10,13 +10,16 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 use super::notation::{self, ALGORITHMS, show_share, show_size, show_span};
-use super::{Checksum, Choice, DropFrom, GrantWindow, Holes, Idle, Job, JobError, Mtu, Security};
-use super::{Transform, Watchers, Wire};
-use crate::priority::{Order, Untagged};
+use super::{
+    AlgorithmChoice, Checksum, DropFrom, GrantWindow, HoleFilling, IdleMode, Job, JobError, Mtu,
+    PacketSecurity,
+};
+use super::{GradientTransform, MetricsAccess, WireChoice};
+use crate::priority::{SendOrder, UntaggedTraffic};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// One key of a job.
-pub(super) struct Key {
+pub(super) struct JobKey {
     /// Dotted name.
     pub(super) name: &'static str,
     /// What it is for, in one line.
@@ -31,7 +34,7 @@ pub(super) struct Key {
 
 macro_rules! keys {
     ($($name:literal: $($field:ident).+ = $notation:expr, $doc:literal;)+) => {
-        &[$(Key {
+        &[$(JobKey {
             name: $name,
             doc: $doc,
             allowed: || $notation.allowed(),
@@ -44,7 +47,7 @@ macro_rules! keys {
     };
 }
 
-pub(super) const KEYS: &[Key] = keys! {
+pub(super) const KEYS: &[JobKey] = keys! {
     "name": name = Text, "Name of the job, for people.";
     "tolerance": tolerance = AnyShare, "Share of a gradient message that may be missing.";
     "holes": holes = OneOf(HOLES), "What stands in for missing elements.";
@@ -137,31 +140,45 @@ pub(super) const KEYS: &[Key] = keys! {
 /// What `collectives.chunk` may be.
 pub const CHUNKS: RangeInclusive<ByteCount> = ByteCount::kib(64)..=GIB;
 const GIB: ByteCount = ByteCount::mib(1024);
-const HOLES: &[(&str, Holes)] = &[
-    ("rescale", Holes::Rescale),
-    ("zero", Holes::Zero),
-    ("previous", Holes::Previous),
-    ("error-feedback", Holes::ErrorFeedback),
+const HOLES: &[(&str, HoleFilling)] = &[
+    ("rescale", HoleFilling::Rescale),
+    ("zero", HoleFilling::Zero),
+    ("previous", HoleFilling::Previous),
+    ("error-feedback", HoleFilling::ErrorFeedback),
 ];
-const TRANSFORMS: &[(&str, Transform)] =
-    &[("none", Transform::None), ("hadamard", Transform::Hadamard)];
-const ORDERS: &[(&str, Order)] = &[("layers", Order::Layers), ("arrival", Order::Arrival)];
-const SECURITY: &[(&str, Security)] = &[("aead", Security::Aead), ("none", Security::None)];
-const WIRES: &[(&str, Wire)] = &[
-    ("auto", Wire::Auto),
-    ("udp", Wire::Udp),
-    ("uring", Wire::Uring),
-    ("shm", Wire::SharedMemory),
-    ("rdma", Wire::Rdma),
+const TRANSFORMS: &[(&str, GradientTransform)] = &[
+    ("none", GradientTransform::None),
+    ("hadamard", GradientTransform::Hadamard),
 ];
-const WATCHERS: &[(&str, Watchers)] = &[("loopback", Watchers::Loopback), ("any", Watchers::Any)];
-const UNTAGGED: &[(&str, Untagged)] = &[("share", Untagged::Shares), ("below", Untagged::Below)];
+const ORDERS: &[(&str, SendOrder)] = &[
+    ("layers", SendOrder::Layers),
+    ("arrival", SendOrder::Arrival),
+];
+const SECURITY: &[(&str, PacketSecurity)] = &[
+    ("aead", PacketSecurity::Aead),
+    ("none", PacketSecurity::None),
+];
+const WIRES: &[(&str, WireChoice)] = &[
+    ("auto", WireChoice::Auto),
+    ("udp", WireChoice::Udp),
+    ("uring", WireChoice::Uring),
+    ("shm", WireChoice::SharedMemory),
+    ("rdma", WireChoice::Rdma),
+];
+const WATCHERS: &[(&str, MetricsAccess)] = &[
+    ("loopback", MetricsAccess::Loopback),
+    ("any", MetricsAccess::Any),
+];
+const UNTAGGED: &[(&str, UntaggedTraffic)] = &[
+    ("share", UntaggedTraffic::Shares),
+    ("below", UntaggedTraffic::Below),
+];
 const DROP_FROM: &[(&str, DropFrom)] =
     &[("all", DropFrom::All), ("droppable", DropFrom::Droppable)];
-const IDLE: &[(&str, Idle)] = &[
-    ("busy", Idle::Busy),
-    ("adaptive", Idle::Adaptive),
-    ("block", Idle::Block),
+const IDLE: &[(&str, IdleMode)] = &[
+    ("busy", IdleMode::Busy),
+    ("adaptive", IdleMode::Adaptive),
+    ("block", IdleMode::Block),
 ];
 
 /// What is known of a key: its dotted name, what it is for, what may be written.
@@ -282,7 +299,7 @@ pub(super) fn check_together(job: &Job) -> Result<(), JobError> {
         });
     }
     let untagged = job.priority.untagged;
-    if untagged == Untagged::Below && dscps.len() < 3 {
+    if untagged == UntaggedTraffic::Below && dscps.len() < 3 {
         return Err(JobError::Conflict {
             key: "priority.untagged",
             given: OneOf(UNTAGGED).show(&untagged),
@@ -311,7 +328,7 @@ fn check_droppable(job: &Job) -> Result<(), JobError> {
 }
 
 /// Writes a job, with `remark` behind each line.
-pub(super) fn write(job: &Job, remark: impl Fn(&Key) -> String) -> String {
+pub(super) fn write(job: &Job, remark: impl Fn(&JobKey) -> String) -> String {
     let mut text = String::new();
     let mut current = "";
     for key in KEYS {
@@ -647,14 +664,14 @@ impl Notation for Dscps {
 struct Choices;
 
 impl Notation for Choices {
-    type Value = Vec<Choice>;
-    fn read(&self, value: &Value) -> Option<Vec<Choice>> {
+    type Value = Vec<AlgorithmChoice>;
+    fn read(&self, value: &Value) -> Option<Vec<AlgorithmChoice>> {
         let entries = value.as_array()?.iter();
         entries
             .map(|value| notation::choice(value.as_str()?))
             .collect()
     }
-    fn show(&self, value: &Vec<Choice>) -> String {
+    fn show(&self, value: &Vec<AlgorithmChoice>) -> String {
         let entries: Vec<String> = value
             .iter()
             .map(|choice| quoted(&notation::show_choice(*choice)))

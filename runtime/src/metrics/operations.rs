@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gradwire_collectives::operation::Collective;
-use gradwire_protocol::metrics::Times;
+use gradwire_protocol::metrics::TimeHistogram;
 use gradwire_protocol::units::Span;
 
 use super::snapshot::{OperationTimes, Spread};
@@ -72,7 +72,7 @@ pub(crate) enum End {
 
 #[derive(Clone, Debug, Default)]
 struct Ended {
-    times: Times,
+    times: TimeHistogram,
     failed: u64,
 }
 

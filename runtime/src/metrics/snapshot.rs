@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::endpoint::Identity;
 use gradwire_protocol::job::Job;
-use gradwire_protocol::metrics::{ClassCounters, Metrics, PeerMetrics, Standing, Times};
+use gradwire_protocol::metrics::{
+    ClassCounters, EndpointMetrics, PeerMetrics, PeerStanding, TimeHistogram,
+};
 use gradwire_protocol::units::{Class, Span};
-use gradwire_transport::control::Peer as Member;
+use gradwire_transport::control::RosterPeer;
 use serde::{Deserialize, Serialize};
 
 /// Upper bounds of the buckets of a [`Spread`], in microseconds.
@@ -193,7 +195,7 @@ impl Subject {
     pub(crate) fn new(
         job: &Job,
         identity: Identity,
-        roster: &[Member],
+        roster: &[RosterPeer],
         wire: &'static str,
     ) -> Self {
         let own = roster.get(usize::from(identity.rank.0));
@@ -210,7 +212,7 @@ impl Subject {
 }
 
 impl Snapshot {
-    pub(crate) fn new(subject: &Subject, counted: &Metrics) -> Self {
+    pub(crate) fn new(subject: &Subject, counted: &EndpointMetrics) -> Self {
         let refused: u64 = counted.peers.iter().map(|peer| peer.receiver.refused).sum();
         let (foreign, ledger) = (counted.counters.foreign, counted.ledger);
         Self {
@@ -282,9 +284,9 @@ impl Peer {
         Self {
             rank: peer.rank.0,
             standing: match peer.standing {
-                Standing::Well => "well",
-                Standing::Silent => "silent",
-                Standing::Failed => "lost",
+                PeerStanding::Well => "well",
+                PeerStanding::Silent => "silent",
+                PeerStanding::Failed => "lost",
             }
             .to_owned(),
             in_flight_bytes: peer.in_flight.get(),
@@ -344,7 +346,7 @@ impl ClassTraffic {
 }
 
 impl Spread {
-    pub(crate) fn new(times: &Times) -> Self {
+    pub(crate) fn new(times: &TimeHistogram) -> Self {
         let us = |quantile| times.quantile(quantile).as_micros();
         let buckets = BOUNDS_US.map(|bound| (bound, times.up_to(Span::from_micros(bound))));
         Self {

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gradwire_protocol::job::Transport;
+use gradwire_protocol::job::TransportKeys;
 use gradwire_protocol::units::Rank;
 
 use super::abi::{
@@ -32,7 +32,7 @@ const MTU: u32 = 5;
 ///
 /// # Errors
 /// As [`Rdma::open`].
-pub fn open(transport: &Transport, rank: Rank) -> Result<Rdma, RdmaError> {
+pub fn open(transport: &TransportKeys, rank: Rank) -> Result<Rdma, RdmaError> {
     Rdma::open_by(&LIBRARY, transport, (IpAddr::V4(ADDRESS), rank))
 }
 

@@ -8,12 +8,14 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gradwire_protocol::endpoint::{Endpoint, Identity};
-use gradwire_protocol::job::{Checksum, Job, Wire};
+use gradwire_protocol::job::{Checksum, Job, WireChoice};
 use gradwire_protocol::machine::Machine;
-use gradwire_protocol::priority::Shape;
+use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
-use gradwire_protocol::units::{ByteCount, Instant, JobId, Layer, Share, Signature, Step, Tag};
+use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::units::{
+    ByteCount, Instant, JobId, Layer, MessageKey, Share, Signature, Step,
+};
 
 use super::abi::{
     Completion, Cq, Device as Listed, Domain, EVENT_DEVICE_FATAL, Event, OpenDevice, Port, Qp,
@@ -39,7 +41,7 @@ fn identity(rank: u16) -> Identity {
 
 fn job() -> Job {
     let mut job = Job::default();
-    job.transport.wire = Wire::Rdma;
+    job.transport.wire = WireChoice::Rdma;
     job.transport.entropies = 2;
     job.transport.mtu = Mtu::Bytes(mtu_of(DATAGRAM));
     job.transport.spray_burst = 64;
@@ -75,13 +77,13 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
     let mut endpoint = Endpoint::new(identity(0), &job, 1);
     let bytes = packets * endpoint.segment_bytes();
     let segments = Segmentation::new(bytes, endpoint.segment_bytes()).segments();
-    let shape = Shape {
+    let shape = MessageShape {
         segments,
         layer_count: 0,
     };
     let tags = endpoint.settings().policy.lossless(shape, &[(0, Layer(0))]);
-    let outgoing = Outgoing {
-        tag: Tag::new(0, 1, 0),
+    let outgoing = SendRequest {
+        key: MessageKey::new(0, 1, 0),
         signature: Signature::NONE,
         step: Step(0),
         bytes,
@@ -105,7 +107,7 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
 /// Takes what has arrived; how many packets of ours.
 fn drain(wire: &mut Rdma, from: &[Address]) -> usize {
     let seal = Seal::none(identity(1), Checksum::On);
-    let (mut slot, mut count) = (Slot::new(), 0);
+    let (mut slot, mut count) = (PacketSlot::new(), 0);
     while !wire.readable().expect("the device works").is_empty() {
         let arrival = wire.receive(&mut slot).expect("the device works");
         let arrival = arrival.expect("it was readable");
@@ -330,7 +332,7 @@ unsafe extern "C" fn has_no_memory(
 }
 
 /// What a rank hears that asks for something else than there is.
-fn asked(change: impl FnOnce(&mut Transport), address: Ipv4Addr) -> String {
+fn asked(change: impl FnOnce(&mut TransportKeys), address: Ipv4Addr) -> String {
     let mut transport = job().transport;
     change(&mut transport);
     let by = (IpAddr::V4(address), Rank(0));

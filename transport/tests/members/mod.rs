@@ -4,49 +4,49 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use gradwire_protocol::budget::Account;
-use gradwire_protocol::endpoint::{Counters, Endpoint, Event, Identity};
-use gradwire_protocol::job::{Job, Mtu, Security, Transport, Wire};
-use gradwire_protocol::priority::Shape;
-use gradwire_protocol::receiver::Incoming;
+use gradwire_protocol::budget::LossAccount;
+use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent, Identity};
+use gradwire_protocol::job::{Job, Mtu, PacketSecurity, TransportKeys, WireChoice};
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::Outgoing;
+use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, Rank, Share, Signature, Span, Step, Tag,
+    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverLink, Setup};
-use gradwire_transport::faults::Faults;
+use gradwire_transport::driver::{self, DriverLink, DriverSetup};
+use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::uring;
-use gradwire_transport::wires::{OpenError, Wires};
+use gradwire_transport::wires::{Wires, WiresError};
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 /// The kinds of wire that every fact is tried on.
-pub(crate) fn wires() -> Vec<Wire> {
+pub(crate) fn wires() -> Vec<WireChoice> {
     match uring::probe() {
-        Ok(_) => vec![Wire::Udp, Wire::Uring],
+        Ok(_) => vec![WireChoice::Udp, WireChoice::Uring],
         Err(reason) => {
             eprintln!("skipped on io_uring: {reason}");
-            vec![Wire::Udp]
+            vec![WireChoice::Udp]
         }
     }
 }
 
 /// Wires of that kind on `address`.
-pub(crate) fn open(wire: Wire, address: IpAddr, entropies: u8) -> Result<Wires, OpenError> {
-    let transport = Transport {
+pub(crate) fn open(wire: WireChoice, address: IpAddr, entropies: u8) -> Result<Wires, WiresError> {
+    let transport = TransportKeys {
         wire,
         entropies,
-        ..Transport::default()
+        ..TransportKeys::default()
     };
     match wire {
-        Wire::Rdma => {
+        WireChoice::Rdma => {
             let device = rehearsal::open(&transport, Rank(0))?;
             Ok(Wires::Rdma(Box::new(device)))
         }
@@ -63,14 +63,14 @@ pub(crate) fn sockets_of(addresses: &[Address]) -> Vec<SocketAddr> {
 /// One end of a pair.
 pub(crate) struct Member {
     pub(crate) link: DriverLink<Endpoint>,
-    pub(crate) events: Receiver<Event>,
+    pub(crate) events: Receiver<EndpointEvent>,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
 /// A message of the first member to the second.
 #[derive(Clone, Copy)]
 pub(crate) struct Message {
-    pub(crate) tag: Tag,
+    pub(crate) key: MessageKey,
     pub(crate) bytes: u32,
     pub(crate) tolerance: Share,
 }
@@ -108,23 +108,23 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
             epoch: 0,
         };
         let seal = match job.security {
-            Security::Aead => Seal::aead(identity, &secrets()),
-            Security::None => Seal::none(identity, job.transport.checksum),
+            PacketSecurity::Aead => Seal::aead(identity, &secrets()),
+            PacketSecurity::None => Seal::none(identity, job.transport.checksum),
         };
         let machine = Endpoint::new(identity, job, u64::from(rank));
         let (tell, events) = channel();
-        let setup = Setup {
+        let setup = DriverSetup {
             sockets: wires,
             peers: peers.clone(),
             seal,
-            faults: Faults::new(&job.faults, Rank(rank)),
+            faults: FaultInjector::new(&job.faults, Rank(rank)),
             neighbours: None,
             idle: job.transport.idle,
             caller_spin: Span::ZERO,
         };
         let progress = move |endpoint: &mut Endpoint| {
             while let Some(event) = endpoint.poll_event() {
-                if !matches!(event, Event::Announced { .. }) {
+                if !matches!(event, EndpointEvent::Announced { .. }) {
                     let _ = tell.send(event);
                 }
             }
@@ -142,7 +142,7 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
 /// takes no larger packets than most.
 pub(crate) fn pairs(job: &Job) -> impl Iterator<Item = [Member; 2]> {
     let fits = matches!(job.transport.mtu, Mtu::Bytes(..=4144));
-    let rdma = fits.then_some(Wire::Rdma);
+    let rdma = fits.then_some(WireChoice::Rdma);
     pairs_by(job, wires().into_iter().chain(rdma))
 }
 
@@ -151,7 +151,10 @@ pub(crate) fn pairs_of_sockets(job: &Job) -> impl Iterator<Item = [Member; 2]> {
     pairs_by(job, wires().into_iter())
 }
 
-fn pairs_by(job: &Job, wires: impl Iterator<Item = Wire>) -> impl Iterator<Item = [Member; 2]> {
+fn pairs_by(
+    job: &Job,
+    wires: impl Iterator<Item = WireChoice>,
+) -> impl Iterator<Item = [Member; 2]> {
     wires.map(|wire| {
         let mut job = job.clone();
         job.transport.wire = wire;
@@ -163,7 +166,7 @@ impl Message {
     /// A message that must arrive whole.
     pub(crate) fn whole(sequence: u32, bytes: u32) -> Self {
         Self {
-            tag: Tag::new(0, sequence, 0),
+            key: MessageKey::new(0, sequence, 0),
             bytes,
             tolerance: Share::NONE,
         }
@@ -180,12 +183,12 @@ impl Member {
     pub(crate) fn send(&self, to: Rank, message: Message) {
         self.command(move |endpoint, now| {
             let Message {
-                tag,
+                key,
                 bytes,
                 tolerance,
             } = message;
             let cut = Segmentation::new(bytes, endpoint.segment_bytes());
-            let shape = Shape {
+            let shape = MessageShape {
                 segments: cut.segments(),
                 layer_count: 0,
             };
@@ -200,8 +203,8 @@ impl Member {
             endpoint.send(
                 now,
                 to,
-                Outgoing {
-                    tag,
+                SendRequest {
+                    key,
                     signature: Signature::NONE,
                     step,
                     bytes,
@@ -214,8 +217,8 @@ impl Member {
     }
 
     pub(crate) fn expect(&self, from: Rank, message: Message) {
-        let incoming = Incoming {
-            tag: message.tag,
+        let incoming = ReceiveRequest {
+            key: message.key,
             signature: Signature::NONE,
             step: Step(0),
             bytes: message.bytes,
@@ -233,25 +236,25 @@ impl Member {
         told.recv_timeout(WAIT).expect("the driver answers")
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> EndpointCounters {
         self.ask(Endpoint::counters)
     }
 
-    pub(crate) fn lost(&self) -> Account {
+    pub(crate) fn lost(&self) -> LossAccount {
         self.ask(|endpoint| endpoint.ledger().total())
     }
 }
 
 /// Waits until a message is there and its sender knows: whole, though it might not be.
-pub(crate) fn await_whole([left, right]: &[Member; 2], tag: Tag) {
+pub(crate) fn await_whole([left, right]: &[Member; 2], key: MessageKey) {
     let counters = || (left.link.counters(), right.link.counters());
     let received = right.events.recv_timeout(WAIT);
     let received = received.unwrap_or_else(|_| panic!("nothing arrived: {:#?}", counters()));
     assert_eq!(
         received,
-        Event::Received {
+        EndpointEvent::Received {
             from: Rank(0),
-            tag,
+            key,
             holes: None
         }
     );
@@ -261,13 +264,13 @@ pub(crate) fn await_whole([left, right]: &[Member; 2], tag: Tag) {
     };
     // It may have stood still before.
     let sent = std::iter::repeat_with(heard)
-        .find(|event| !matches!(event, Event::StandsStill { .. }))
+        .find(|event| !matches!(event, EndpointEvent::StandsStill { .. }))
         .expect("it is asked until it does");
     assert_eq!(
         sent,
-        Event::Sent {
+        EndpointEvent::Sent {
             to: Rank(1),
-            tag,
+            key,
             missing: None
         }
     );
@@ -278,5 +281,5 @@ pub(crate) fn transfer(members: &[Member; 2], sequence: u32, bytes: u32) {
     let message = Message::whole(sequence, bytes);
     members[1].expect(Rank(0), message);
     members[0].send(Rank(1), message);
-    await_whole(members, message.tag);
+    await_whole(members, message.key);
 }

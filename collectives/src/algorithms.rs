@@ -1,0 +1,22 @@
+//! One file per algorithm, each headed by its steps and its bytes on the wire; [`selection`]
+//! chooses between them.
+//!
+//! An algorithm is a function that writes the [`MessagePlan`](crate::plan::Plan) of one rank. Nothing here
+//! runs a plan: the `engine` does, on the bytes of tensors, and [`outline`] hands plans without
+//! bytes to simulated transports.
+
+mod all_gather;
+mod all_to_all;
+mod barrier;
+mod broadcast;
+mod direct;
+mod gather;
+mod halving_doubling;
+mod hierarchical;
+mod one_step;
+pub mod outline;
+mod point_to_point;
+mod reduce;
+mod ring;
+mod scatter;
+pub(crate) mod selection;

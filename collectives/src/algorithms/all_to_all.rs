@@ -1,0 +1,136 @@
+//! Direct all-to-all: every rank sends every other one a block of its own.
+//!
+//! With n ranks and blocks of B bytes: 1 step; n - 1 messages per rank (more beyond 64 MiB a
+//! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself, so that no
+//! rank is everybody's first. Lossless.
+//!
+//! With splits, each rank sends what it splits off for others, in as many messages. Nothing is a
+//! message too: a rank that has nothing to exchange cannot know that others have, and ranks that do
+//! not agree about it find out.
+
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
+    pieces_or_nothing,
+};
+
+/// All-to-all of an input of `input[i]` bytes for the rank at seat i into a result buffer of
+/// `output[i]` bytes from it.
+pub(crate) fn all_to_all(seat: GroupSeat<'_>, input: &[usize], output: &[usize]) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    let start = |splits: &[usize], at: usize| splits[..at].iter().sum::<usize>();
+    let own = TensorRegion::input(start(input, seat.me), input[seat.me]);
+    let place = TensorRegion::buffer(start(output, seat.me), output[seat.me]);
+    plan.copy = Some((own, place));
+    let complete = plan.gate();
+    for other in seat.others() {
+        let start = (start(input, other), start(output, other));
+        for (part, offset, bytes) in pieces_or_nothing(output[other]) {
+            plan.receive(PlannedReceive {
+                from: seat.ranks[other],
+                part,
+                region: TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
+                landing: SegmentLanding::Copy,
+                reliability: Reliability::Lossless,
+                contributors: 1,
+                gate: complete,
+            });
+        }
+        for (part, offset, bytes) in pieces_or_nothing(input[other]) {
+            plan.send(PlannedSend {
+                to: seat.ranks[other],
+                part,
+                region: TensorRegion::input(start.0 + offset, bytes).or_nothing(),
+                reliability: Reliability::Lossless,
+                contributors: 1,
+                gate: MessagePlan::START,
+            });
+        }
+    }
+    plan.sealed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
+
+    #[test]
+    fn an_all_to_all_takes_one_step_and_sends_every_block_but_the_own() {
+        let block = 65 << 20;
+        for world in (2..=9).chain([16]) {
+            for plan in plans(world, |seat| {
+                all_to_all(seat, &vec![block; world], &vec![block; world])
+            }) {
+                assert_eq!(plan.outbounds.len(), 2 * (world - 1));
+                assert_eq!(bytes_sent(&plan), block * (world - 1));
+                assert_eq!(bytes_received(&plan), block * (world - 1));
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.gate == MessagePlan::START)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn block_i_of_rank_j_becomes_block_j_of_rank_i() {
+        let elements = 20;
+        for world in (2..=9).chain([16]) {
+            let plans = plans(world, |seat| {
+                let even = vec![elements * 8; world];
+                all_to_all(seat, &even, &even)
+            });
+            let mut rehearsal = Rehearsal::new(plans, 1);
+            rehearsal.fill_inputs(elements * world, elements * world);
+            rehearsal.run();
+            for (seat, buffer) in rehearsal.buffers.iter().enumerate() {
+                let block = seat * elements..(seat + 1) * elements;
+                let column = |rank| contribution(rank, elements * world)[block.clone()].to_vec();
+                let expected: Vec<_> = (0..world).map(column).collect();
+                assert!(*buffer == expected.concat(), "{world} ranks");
+            }
+        }
+    }
+
+    /// Elements that a rank splits off for another.
+    fn split(from: usize, to: usize) -> usize {
+        (from * 3 + to * 5) % 4 * 7
+    }
+
+    #[test]
+    fn uneven_splits_take_a_message_per_pair_and_carry_what_is_split_off() {
+        for world in (2..=9).chain([16]) {
+            let bytes = |from, to| 8 * split(from, to);
+            let plans = plans(world, |seat| {
+                let input: Vec<_> = (0..world).map(|to| bytes(seat.me, to)).collect();
+                let output: Vec<_> = (0..world).map(|from| bytes(from, seat.me)).collect();
+                all_to_all(seat, &input, &output)
+            });
+            for (me, plan) in plans.iter().enumerate() {
+                let others = || (0..world).filter(|&other| other != me);
+                assert_eq!(plan.outbounds.len(), world - 1);
+                let sent: usize = others().map(|to| bytes(me, to)).sum();
+                let received: usize = others().map(|from| bytes(from, me)).sum();
+                assert_eq!((bytes_sent(plan), bytes_received(plan)), (sent, received));
+            }
+            let mut rehearsal = Rehearsal::new(plans, 1);
+            let row = |from| (0..world).map(|to| split(from, to)).sum::<usize>();
+            let column = |to| (0..world).map(|from| split(from, to)).sum::<usize>();
+            for rank in 0..world {
+                rehearsal.inputs[rank] = contribution(rank, row(rank));
+                rehearsal.buffers[rank] = vec![0; column(rank)];
+            }
+            rehearsal.run();
+            for (to, buffer) in rehearsal.buffers.iter().enumerate() {
+                let part = |from: usize| {
+                    let start: usize = (0..to).map(|to| split(from, to)).sum();
+                    contribution(from, row(from))[start..start + split(from, to)].to_vec()
+                };
+                let expected: Vec<_> = (0..world).map(part).collect();
+                assert!(*buffer == expected.concat(), "{world} ranks");
+            }
+        }
+    }
+}

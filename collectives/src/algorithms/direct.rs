@@ -1,0 +1,312 @@
+//! Direct reductions: every contribution goes straight to whoever sums it.
+//!
+//! With n ranks and a tensor of S bytes:
+//!
+//! | | steps | messages per rank and chunk | bytes sent per rank |
+//! |---|---|---|---|
+//! | reduce-scatter | 1 | n - 1 | S (n - 1) / n |
+//! | all-reduce | 2 | 2 (n - 1) | 2 S (n - 1) / n |
+//! | reduce, root | 1 | n - 1 | S (n - 1) / n |
+//! | reduce, others | 2 | n | S |
+//!
+//! Reduce-scatter: rank r sends shard j to rank j, starting with the rank after itself. Rank j adds
+//! up shard j in the order of arrival. All-reduce: then rank j sends its finished shard to all
+//! others. Reduce: it sends it to the root only, which so receives 2 S (n - 1) / n bytes. The
+//! tensor is worked on in chunks, so that the gather of one overlaps the reduction of the next.
+//!
+//! A lost segment costs one rank's contribution to one shard and not, as in a ring, the partial sum
+//! of many: this is the algorithm for tolerated loss. Only the first half may lose; the gather is
+//! lossless, so all ranks end with the same bits. Because sums form in the order of arrival, more
+//! than two ranks may round differently from run to run.
+//!
+//! In place, the gathered shard j overwrites what was sent to rank j as its input. It can only come
+//! after rank j has completed that input, so nothing that is still needed is overwritten.
+
+use gradwire_protocol::units::Rank;
+
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    CHUNKS_ON_THE_WAY, ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive,
+    PlannedSend, Reliability, SegmentLanding, TensorCut,
+};
+
+/// The most chunks whose messages can be numbered.
+pub(crate) const CHUNKS_MAX: usize = PARTS as usize / CHUNK_PARTS;
+/// Messages that a chunk numbers: one to reduce and one to gather.
+pub(crate) const CHUNK_PARTS: usize = 2;
+
+/// All-reduce in place in the result buffer.
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
+    reduce_for(seat, cut, |_| true)
+}
+
+/// Reduce in place into the result buffer of the rank at seat `root`. The buffers of the others end
+/// with their own contributions but for their own shards.
+pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> MessagePlan {
+    reduce_for(seat, cut, |seat| seat == root)
+}
+
+/// The reduction of all buffers goes to the seats that get it.
+fn reduce_for(
+    seat: GroupSeat<'_>,
+    cut: &TensorCut,
+    gets_it: impl Fn(usize) -> bool,
+) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
+    for chunk in 0..cut.chunks {
+        let exchange = DirectExchange {
+            seat,
+            stretch: cut.chunk(chunk),
+            first_part: chunk * CHUNK_PARTS,
+            start: start_of(chunk, &gathered),
+            ready: MessagePlan::START,
+        };
+        gathered.push(exchange.add_to(&mut plan, &gets_it));
+    }
+    plan.sealed()
+}
+
+/// One chunk's way to the owners of its shards, and back to the seats that get it.
+pub(crate) struct DirectExchange<'a> {
+    pub(crate) seat: GroupSeat<'a>,
+    pub(crate) stretch: ElementRun,
+    /// Part number of its first message.
+    pub(crate) first_part: usize,
+    /// The gate behind which contributions leave.
+    pub(crate) start: GateId,
+    /// The gate behind which this seat's values are there.
+    pub(crate) ready: GateId,
+}
+
+impl DirectExchange<'_> {
+    /// Gives the gate behind which everything is there that this seat gets.
+    pub(crate) fn add_to(&self, plan: &mut MessagePlan, gets_it: impl Fn(usize) -> bool) -> GateId {
+        let seat = self.seat;
+        let shard = |seat_of_shard| self.stretch.shard(seat.world(), seat_of_shard).region();
+        let ours = shard(seat.me);
+        let reduced = plan.gate_after(self.ready);
+        plan.finish_at(reduced, ours);
+        let complete = if gets_it(seat.me) {
+            plan.gate()
+        } else {
+            reduced
+        };
+        let part = |part| u16::try_from(self.first_part + part).expect("chunks fit their numbers");
+        let (reduce, gather) = (part(0), part(1));
+        for other in seat.others() {
+            let (peer, theirs) = (seat.ranks[other], shard(other));
+            plan.receive(PlannedReceive {
+                contributors: seat.brought_by(other),
+                ..contribution(peer, reduce, ours, reduced)
+            });
+            plan.send(PlannedSend {
+                contributors: seat.brought_by(seat.me),
+                ..own_contribution(peer, reduce, theirs, self.start)
+            });
+            if gets_it(seat.me) {
+                plan.receive(finished_from(peer, gather, theirs, complete));
+            }
+            if gets_it(other) {
+                plan.send(PlannedSend {
+                    contributors: seat.contributors(),
+                    reliability: Reliability::Lossless,
+                    ..own_contribution(peer, gather, ours, reduced)
+                });
+            }
+        }
+        complete
+    }
+}
+
+/// Reduce-scatter of an input of one block per rank into the result buffer of one block. `cut`
+/// cuts a block.
+pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    plan.copy = Some((
+        TensorRegion::input(seat.me * block, block),
+        TensorRegion::buffer(0, block),
+    ));
+    let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
+    for chunk in 0..cut.chunks {
+        let (offset, bytes) = cut.chunk(chunk).range();
+        let ours = TensorRegion::buffer(offset, bytes);
+        let gate = plan.gate();
+        plan.finish_at(gate, ours);
+        let start = start_of(chunk, &reduced);
+        for other in seat.others() {
+            let theirs = TensorRegion::input(other * block + offset, bytes);
+            plan.receive(contribution(seat.ranks[other], chunk as u16, ours, gate));
+            plan.send(own_contribution(
+                seat.ranks[other],
+                chunk as u16,
+                theirs,
+                start,
+            ));
+        }
+        reduced.push(gate);
+    }
+    plan.sealed()
+}
+
+/// A chunk starts when the one that lies a few before it is complete.
+pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
+    chunk
+        .checked_sub(CHUNKS_ON_THE_WAY)
+        .map_or(MessagePlan::START, |before| complete[before])
+}
+
+/// A message in of what one rank brings to a sum.
+pub(crate) fn contribution(
+    from: Rank,
+    part: u16,
+    region: TensorRegion,
+    gate: GateId,
+) -> PlannedReceive {
+    let (landing, reliability) = (SegmentLanding::Reduce, Reliability::Tolerant);
+    PlannedReceive {
+        from,
+        part,
+        region,
+        landing,
+        reliability,
+        contributors: 1,
+        gate,
+    }
+}
+
+/// A message in of finished values.
+pub(crate) fn finished_from(
+    from: Rank,
+    part: u16,
+    region: TensorRegion,
+    gate: GateId,
+) -> PlannedReceive {
+    PlannedReceive {
+        landing: SegmentLanding::Copy,
+        reliability: Reliability::Lossless,
+        ..contribution(from, part, region, gate)
+    }
+}
+
+/// A message out of what this rank brings to a sum.
+pub(crate) fn own_contribution(
+    to: Rank,
+    part: u16,
+    region: TensorRegion,
+    gate: GateId,
+) -> PlannedSend {
+    PlannedSend {
+        to,
+        part,
+        region,
+        reliability: Reliability::Tolerant,
+        contributors: 1,
+        gate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::units::ByteCount;
+
+    use super::*;
+    use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, plans};
+
+    const RANKS: [Rank; 4] = [Rank(0), Rank(1), Rank(2), Rank(3)];
+
+    fn sent(plan: &MessagePlan) -> (usize, usize) {
+        (plan.outbounds.len(), bytes_sent(plan))
+    }
+
+    fn cut(bytes: usize) -> TensorCut {
+        TensorCut::new(bytes, 8, ByteCount::kib(2), CHUNKS_MAX)
+    }
+
+    #[test]
+    fn an_all_reduce_takes_two_steps_and_sends_each_shard_twice_but_to_oneself() {
+        let bytes = 64 << 10;
+        let cut = TensorCut::new(bytes, 4, ByteCount::kib(16), CHUNKS_MAX);
+        let plan = all_reduce(GroupSeat::new(&RANKS, 1), &cut);
+        assert_eq!(sent(&plan), (4 * 2 * 3, 2 * bytes * 3 / 4));
+        let firsts: Vec<_> = plan.gates[0]
+            .opens
+            .iter()
+            .map(|&at| plan.outbounds[at].to)
+            .collect();
+        assert_eq!(firsts[..3], [Rank(2), Rank(3), Rank(0)]);
+    }
+
+    #[test]
+    fn a_reduce_scatter_takes_one_step_and_sends_every_block_but_the_own() {
+        let block = 16 << 10;
+        let cut = TensorCut::new(block, 4, ByteCount::kib(16), CHUNKS_MAX);
+        for world in (2..=9).chain([16]) {
+            for plan in plans(world, |seat| reduce_scatter(seat, &cut, block)) {
+                assert_eq!(sent(&plan), (world - 1, (world - 1) * block));
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.gate == MessagePlan::START)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduce_sends_the_tensor_once_and_brings_the_root_twice_the_others_shards() {
+        for world in (2..=9).chain([16]) {
+            let bytes = 3 * world * 512;
+            let cut = TensorCut::new(bytes, 8, ByteCount::new(world as u64 * 512), CHUNKS_MAX);
+            let all = plans(world, |seat| reduce(seat, &cut, 1));
+            for (me, plan) in all.iter().enumerate() {
+                let messages = if me == 1 { world - 1 } else { world };
+                assert_eq!(plan.outbounds.len(), cut.chunks * messages);
+                let exact = if me == 1 {
+                    bytes - bytes / world
+                } else {
+                    bytes
+                };
+                assert_eq!(bytes_sent(plan), exact);
+            }
+            assert_eq!(bytes_received(&all[1]), 2 * bytes * (world - 1) / world);
+        }
+    }
+
+    #[test]
+    fn every_reduction_ends_with_the_sum_in_any_order_of_arrival() {
+        for world in (2..=9).chain([16]) {
+            for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
+                let cut = cut(elements * 8);
+                let root = world / 2;
+                let whole = plans(world, |seat| all_reduce(seat, &cut));
+                let rooted = plans(world, |seat| reduce(seat, &cut, root));
+                for (plans, gets_it) in [(whole, 0..world), (rooted, root..root + 1)] {
+                    let mut rehearsal = Rehearsal::new(plans, seed as u64);
+                    rehearsal.fill_buffers(elements);
+                    let expected = rehearsal.finished_sum(elements);
+                    rehearsal.run();
+                    for seat in gets_it {
+                        assert!(rehearsal.buffers[seat] == expected, "{world} ranks");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_waits_for_the_one_that_lies_four_before_it() {
+        let cut = TensorCut::new(6 << 10, 4, ByteCount::kib(1), CHUNKS_MAX);
+        let plan = all_reduce(GroupSeat::new(&RANKS[..2], 0), &cut);
+        let at_start = plan.gates[0].opens.len();
+        assert_eq!((cut.chunks, at_start), (6, CHUNKS_ON_THE_WAY));
+    }
+
+    #[test]
+    fn a_tensor_of_fewer_elements_than_ranks_leaves_some_without_a_shard() {
+        let cut = TensorCut::new(8, 4, ByteCount::kib(1), CHUNKS_MAX);
+        let plan = all_reduce(GroupSeat::new(&RANKS, 3), &cut);
+        assert_eq!(sent(&plan), (2, 8));
+        assert_eq!(plan.inbounds.len(), 2);
+    }
+}

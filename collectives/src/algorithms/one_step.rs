@@ -1,0 +1,67 @@
+//! One-step all-reduce, for small tensors: every rank sends its whole tensor to all others.
+//!
+//! With n ranks and a tensor of S bytes: 1 step; n - 1 messages per rank; S (n - 1) bytes sent per
+//! rank, S n bytes of memory while it runs. `direct` sends 2 S (n - 1) / n bytes in two steps, so
+//! this is for tensors that take less time to send than a step has to wait. Lossless.
+//!
+//! What comes is kept until all of it is there and then reduced in the group's order, so that all
+//! ranks end with the same bits, run after run. What is sent leaves from a copy of the own tensor:
+//! the result is there before the others have it.
+
+use crate::algorithms::direct::{finished_from, own_contribution};
+use crate::plan::region::TensorRegion;
+use crate::plan::{GroupSeat, MessagePlan, PlannedSend, Reliability, ScratchUse};
+
+/// All-reduce of `bytes` in place in the result buffer.
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    let (count, own) = (seat.world(), seat.me);
+    plan.scratch = ScratchUse::Slots { count, own };
+    let complete = plan.gate();
+    plan.finish_at(complete, TensorRegion::buffer(0, bytes));
+    let slot = |seat| TensorRegion::scratch(seat * bytes, bytes);
+    for other in seat.others() {
+        let peer = seat.ranks[other];
+        plan.receive(finished_from(peer, 0, slot(other), complete));
+        plan.send(PlannedSend {
+            reliability: Reliability::Lossless,
+            ..own_contribution(peer, 0, slot(own), MessagePlan::START)
+        });
+    }
+    plan.sealed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::rehearsal::{Rehearsal, bytes_sent, plans};
+
+    #[test]
+    fn an_all_reduce_takes_one_step_and_sends_the_tensor_to_each_other_rank() {
+        for world in (2..=9).chain([16]) {
+            for plan in plans(world, |seat| all_reduce(seat, 800)) {
+                assert_eq!(plan.outbounds.len(), world - 1);
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.gate == MessagePlan::START)
+                );
+                assert_eq!(bytes_sent(&plan), 800 * (world - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn every_world_ends_with_the_sum_in_any_order_of_arrival() {
+        for world in (2..=9).chain([16]) {
+            for (seed, elements) in [1, 7, 100].into_iter().enumerate() {
+                let plans = plans(world, |seat| all_reduce(seat, elements * 8));
+                let mut rehearsal = Rehearsal::new(plans, seed as u64);
+                rehearsal.fill_buffers(elements);
+                let expected = vec![rehearsal.finished_sum(elements); world];
+                rehearsal.run();
+                assert!(rehearsal.buffers == expected, "{world} ranks, {elements}");
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Send and receive: one tensor from one rank to another.
+//!
+//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. What an
+//! operation tolerates to be lost stays as it was in the receiver's buffer. Its parts lie above
+//! those of collectives, and its sequence numbers count per pair, direction and tag (`matching`),
+//! so that they may coincide with those of collectives in the same group.
+
+use gradwire_protocol::units::Rank;
+
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces_or_nothing,
+};
+
+/// The messages of a send of `bytes` to `to`.
+pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
+        plan.send(PlannedSend {
+            to,
+            part: PARTS | piece,
+            region: TensorRegion::buffer(offset, bytes).or_nothing(),
+            reliability: Reliability::Tolerant,
+            contributors: 1,
+            gate: MessagePlan::START,
+        });
+    }
+    plan.sealed()
+}
+
+/// The messages of a receive of `bytes` from `from`.
+pub(crate) fn receive(from: Rank, bytes: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    let complete = plan.gate();
+    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
+        plan.receive(PlannedReceive {
+            from,
+            part: PARTS | piece,
+            region: TensorRegion::buffer(offset, bytes).or_nothing(),
+            landing: SegmentLanding::Copy,
+            reliability: Reliability::Tolerant,
+            contributors: 1,
+            gate: complete,
+        });
+    }
+    plan.sealed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_in_one_step_is_what_is_received() {
+        let (sent, received) = (send(Rank(1), 65 << 20), receive(Rank(0), 65 << 20));
+        assert_eq!((sent.outbounds.len(), received.inbounds.len()), (2, 2));
+        for (out, inbound) in sent.outbounds.iter().zip(&received.inbounds) {
+            assert_eq!((out.part, out.region), (inbound.part, inbound.region));
+        }
+    }
+
+    #[test]
+    fn a_tensor_of_no_bytes_is_an_empty_message() {
+        let (sent, received) = (send(Rank(1), 0), receive(Rank(0), 0));
+        assert_eq!((sent.outbounds.len(), received.inbounds.len()), (1, 1));
+        assert_eq!(sent.outbounds[0].region, received.inbounds[0].region);
+    }
+}

@@ -1,0 +1,556 @@
+//! Which algorithm an operation takes. Every rank decides alike: from the job, the group, the hosts
+//! and the operation, which are equal everywhere.
+//!
+//! An algorithm that the job names is taken where it exists. Else, where no loss is tolerated, the
+//! job's table is asked, which somebody measured; else the rule is, for an all-reduce:
+//!
+//! - All ranks on one host: direct, at any size. Memory is the wire then, and direct moves each
+//!   byte once, with one wait; a ring moves as many bytes and waits n - 1 times.
+//! - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`], with
+//!   the rule for flat groups between the hosts.
+//! - Flat: direct where contributions may be lost or little is sent (in one step, if it is very
+//!   little), else the ring where its
+//!   messages are long enough, and halving-doubling where they are not.
+
+use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
+use gradwire_protocol::units::ByteCount;
+
+use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
+use crate::algorithms::{
+    all_gather, all_to_all, barrier, broadcast, direct, gather, halving_doubling, hierarchical,
+    one_step, point_to_point, reduce, ring, scatter,
+};
+use crate::operation::{Collective, Operation};
+use crate::plan::region::TensorMemory;
+use crate::plan::{GroupSeat, MessagePlan, TensorCut};
+
+/// Up to this size the one or two steps of direct algorithms beat the fewer peers and bytes of
+/// others.
+const DIRECT_BYTES_MAX: usize = 256 << 10;
+
+/// Up to this many ranks. In larger groups the 2 (n - 1) messages per rank of a direct all-reduce
+/// of a small tensor, each a packet or two and its answer, outweigh the 2 log2 n steps of
+/// halving-doubling.
+const DIRECT_WORLD_MAX: usize = 64;
+
+/// A ring whose messages are shorter than this spends its 2 (n - 1) steps waiting: 32 KiB are 10
+/// microseconds at 25 Gb/s, about one step's latency. Halving-doubling takes 2 log2 n steps for as
+/// many bytes, or up to twice as many when n is no power of two.
+const RING_SHARD_MIN: usize = 32 << 10;
+
+/// Direct takes one step instead of two where a rank sends no more than this in it: 64 KiB are 20
+/// microseconds at 25 Gb/s, about what a step waits for.
+const ONE_STEP_BYTES_MAX: usize = 64 << 10;
+
+/// A hierarchical all-reduce is cut into this many chunks at least, since its three stages overlap
+/// between chunks only, as long as chunks are not shorter than [`DIRECT_BYTES_MAX`].
+const STAGED_CHUNKS: usize = 4;
+
+/// What of a job and its hosts decides about algorithms.
+#[derive(Clone, Debug)]
+pub(crate) struct Preference {
+    algorithm: ReduceAlgorithm,
+    table: Vec<AlgorithmChoice>,
+    chunk: ByteCount,
+    min_lossy: ByteCount,
+    /// The host of every rank; nothing when each has one of its own.
+    hosts: Vec<u16>,
+}
+
+impl Preference {
+    /// The preference of a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            algorithm: job.collectives.algorithm,
+            table: job.collectives.table.clone(),
+            hosts: Vec::new(),
+            chunk: job.collectives.chunk,
+            min_lossy: job.loss.min_message,
+        }
+    }
+
+    /// The preference when rank i is on host `hosts[i]`.
+    pub(crate) fn with_hosts(self, hosts: Vec<u16>) -> Self {
+        Self { hosts, ..self }
+    }
+
+    /// The preference that cuts tensors into such chunks.
+    pub(crate) fn with_chunk(self, chunk: ByteCount) -> Self {
+        Self { chunk, ..self }
+    }
+
+    /// Shorter messages are lossless whatever the tolerance.
+    pub(crate) fn min_lossy_bytes(&self) -> usize {
+        self.min_lossy.as_usize()
+    }
+
+    /// The messages of a valid operation in a group of two or more.
+    pub(crate) fn plan(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
+        let bytes = operation.buffer.len();
+        let block = operation.block_bytes(seat.ranks[seat.me]);
+        let cut = |chunks_max| self.cut(operation, bytes, chunks_max);
+        let seat_of = |rank| {
+            let at = seat.ranks.iter().position(|&other| other == rank);
+            at.expect("validated: the peer is in the group")
+        };
+        let source = if operation.input.is_none() {
+            TensorMemory::Buffer
+        } else {
+            TensorMemory::Input
+        };
+        let scattered = seat.world() > 2 && bytes > DIRECT_BYTES_MAX;
+        match operation.collective {
+            Collective::AllReduce => self.all_reduce(operation, seat),
+            Collective::ReduceScatter => self.reduce_scatter(operation, seat),
+            Collective::Reduce { root } if scattered => {
+                let chunks_max = self.direct_chunks_max(operation, bytes / seat.world());
+                direct::reduce(seat, &cut(chunks_max), seat_of(root))
+            }
+            Collective::Reduce { root } => {
+                reduce::reduce(seat, &cut(reduce::CHUNKS_MAX), seat_of(root))
+            }
+            Collective::Broadcast { root } if scattered => {
+                broadcast::scattered(seat, &cut(broadcast::CHUNKS_MAX), seat_of(root))
+            }
+            Collective::Broadcast { root } => broadcast::direct(seat, bytes, seat_of(root)),
+            Collective::AllGather => all_gather::all_gather(seat, block, source),
+            Collective::Gather { root } => gather::gather(seat, block, seat_of(root), source),
+            Collective::Scatter { root } => scatter::scatter(seat, block, seat_of(root)),
+            Collective::AllToAll => {
+                let even = vec![block; seat.world()];
+                let splits = operation.splits.as_ref();
+                let splits = splits.map(|splits| (&*splits.input, &*splits.output));
+                let (input, output) = splits.unwrap_or((&even, &even));
+                all_to_all::all_to_all(seat, input, output)
+            }
+            Collective::Barrier => barrier::barrier(seat),
+            Collective::Send { to, .. } => point_to_point::send(to, bytes),
+            Collective::Receive { from, .. } => point_to_point::receive(from, bytes),
+            Collective::ReceiveAny { .. } => {
+                unreachable!("it becomes a receive from a rank before it is planned")
+            }
+        }
+    }
+
+    fn all_reduce(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
+        let bytes = operation.buffer.len();
+        let cut = |chunks_max| self.cut(operation, bytes, chunks_max);
+        match self.reduces_by(operation, seat) {
+            ReductionWay::Direct if self.takes_one_step(operation, seat.world()) => {
+                one_step::all_reduce(seat, bytes)
+            }
+            ReductionWay::Direct => {
+                let chunks_max = self.direct_chunks_max(operation, bytes / seat.world());
+                direct::all_reduce(seat, &cut(chunks_max))
+            }
+            ReductionWay::Ring => ring::all_reduce(seat, &cut(ring::chunks_max(seat.world()))),
+            ReductionWay::HalvingDoubling => {
+                let chunks_max = halving_doubling::chunks_max(seat.world());
+                halving_doubling::all_reduce(seat, &cut(chunks_max))
+            }
+            ReductionWay::Hierarchical(hosts) => self.hierarchical(operation, seat, &hosts),
+        }
+    }
+
+    fn takes_one_step(&self, operation: &Operation, world: usize) -> bool {
+        operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX && !self.is_lossy(operation)
+    }
+
+    fn hierarchical(
+        &self,
+        operation: &Operation,
+        seat: GroupSeat<'_>,
+        hosts: &HostGroups,
+    ) -> MessagePlan {
+        let bytes = operation.buffer.len();
+        let between = self.between(operation, hosts);
+        let owned = bytes / hosts.smallest() / hosts.count();
+        let chunks_max = self.direct_chunks_max(operation, owned);
+        let chunks_max = chunks_max.min(hosts.chunks_max(between));
+        let chunk = ByteCount::new(self.staged_chunk(bytes) as u64);
+        let cut = TensorCut::new(bytes, operation.dtype.bytes(), chunk, chunks_max);
+        hierarchical::all_reduce(seat, &cut, hosts, between)
+    }
+
+    fn staged_chunk(&self, bytes: usize) -> usize {
+        let part = (bytes / STAGED_CHUNKS).max(DIRECT_BYTES_MAX);
+        part.min(self.chunk.as_usize())
+    }
+
+    /// How the owners of a shard all-reduce it among their hosts.
+    fn between(&self, operation: &Operation, hosts: &HostGroups) -> BetweenHosts {
+        let bytes = operation.buffer.len();
+        let chunk = self.staged_chunk(bytes) / hosts.smallest();
+        let owned = bytes / hosts.smallest();
+        match self.flat(operation, hosts.count(), owned, chunk) {
+            ReductionWay::Ring => BetweenHosts::Ring,
+            ReductionWay::HalvingDoubling => BetweenHosts::HalvingDoubling,
+            ReductionWay::Direct | ReductionWay::Hierarchical(_) => BetweenHosts::Direct,
+        }
+    }
+
+    /// A chunk of a reduce-scatter is a piece of each rank's block.
+    fn reduce_scatter(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
+        let block = operation.buffer.len();
+        let piece = ByteCount::new(self.chunk.get().div_ceil(seat.world() as u64));
+        let cut = |chunks_max| TensorCut::new(block, operation.dtype.bytes(), piece, chunks_max);
+        match self.reduces_by(operation, seat) {
+            ReductionWay::Ring => {
+                ring::reduce_scatter(seat, &cut(ring::chunks_max(seat.world())), block)
+            }
+            _ => {
+                direct::reduce_scatter(seat, &cut(self.direct_chunks_max(operation, block)), block)
+            }
+        }
+    }
+
+    fn cut(&self, operation: &Operation, bytes: usize, chunks_max: usize) -> TensorCut {
+        TensorCut::new(bytes, operation.dtype.bytes(), self.chunk, chunks_max)
+    }
+
+    /// The most chunks of a direct reduction of which each rank reduces `own` bytes. Where loss is
+    /// tolerated, chunks are not so short that their shards would count as lossless messages: in
+    /// large groups that would be all of them.
+    fn direct_chunks_max(&self, operation: &Operation, own: usize) -> usize {
+        if !operation.may_lose() {
+            return direct::CHUNKS_MAX;
+        }
+        let shortest = self.min_lossy_bytes().max(1);
+        (own / shortest).clamp(1, direct::CHUNKS_MAX)
+    }
+
+    /// How an all-reduce or reduce-scatter is done.
+    fn reduces_by(&self, operation: &Operation, seat: GroupSeat<'_>) -> ReductionWay {
+        let hosts = self.hosts_of(seat);
+        let is_lossy = self.is_lossy(operation);
+        let (world, bytes) = (seat.world(), operation.tensor_bytes());
+        let matches = |choice: &&AlgorithmChoice| {
+            world <= usize::from(choice.world) && bytes as u64 <= choice.bytes.get()
+        };
+        let table = self.table.iter().filter(|_| !is_lossy).filter(matches);
+        let listed = table.map(|choice| choice.algorithm);
+        let named = Some(self.algorithm).filter(|named| *named != ReduceAlgorithm::Auto);
+        let wanted = named.into_iter().chain(listed.filter(|_| named.is_none()));
+        let mut possible = wanted.filter_map(|way| possible(way, operation, world, hosts.as_ref()));
+        possible
+            .next()
+            .unwrap_or_else(|| self.automatic(operation, world, hosts))
+    }
+
+    /// The hosts of a group, where hosts are known.
+    fn hosts_of(&self, seat: GroupSeat<'_>) -> Option<HostGroups> {
+        (!self.hosts.is_empty()).then(|| HostGroups::of(seat.ranks, &self.hosts))
+    }
+
+    fn is_lossy(&self, operation: &Operation) -> bool {
+        operation.may_lose() && operation.tensor_bytes() >= self.min_lossy_bytes()
+    }
+
+    fn automatic(
+        &self,
+        operation: &Operation,
+        world: usize,
+        hosts: Option<HostGroups>,
+    ) -> ReductionWay {
+        let bytes = operation.tensor_bytes();
+        let flat = || self.flat(operation, world, bytes, self.chunk.as_usize());
+        match hosts {
+            Some(hosts) if hosts.count() == 1 => ReductionWay::Direct,
+            Some(hosts) if hosts.smallest() > 1 && bytes > DIRECT_BYTES_MAX => {
+                let way = ReduceAlgorithm::Hierarchical;
+                let two_levels = possible(way, operation, world, Some(&hosts));
+                two_levels.unwrap_or_else(flat)
+            }
+            _ => flat(),
+        }
+    }
+
+    /// For `bytes` in chunks of `chunk` among `world` ranks of which no two share a host.
+    fn flat(
+        &self,
+        operation: &Operation,
+        world: usize,
+        bytes: usize,
+        chunk: usize,
+    ) -> ReductionWay {
+        let shard = bytes.min(chunk) / world;
+        let is_small = world <= DIRECT_WORLD_MAX && bytes <= DIRECT_BYTES_MAX;
+        if self.is_lossy(operation) || world <= 2 || is_small {
+            ReductionWay::Direct
+        } else if shard < RING_SHARD_MIN || ring::chunks_max(world) == 0 {
+            ReductionWay::HalvingDoubling
+        } else {
+            ReductionWay::Ring
+        }
+    }
+}
+
+/// A named algorithm, where it exists for the operation and the group.
+fn possible(
+    way: ReduceAlgorithm,
+    operation: &Operation,
+    world: usize,
+    hosts: Option<&HostGroups>,
+) -> Option<ReductionWay> {
+    let is_whole = operation.collective == Collective::AllReduce;
+    match way {
+        ReduceAlgorithm::Auto => None,
+        ReduceAlgorithm::Direct => Some(ReductionWay::Direct),
+        ReduceAlgorithm::Ring => Some(if ring::chunks_max(world) > 0 {
+            ReductionWay::Ring
+        } else {
+            ReductionWay::Direct
+        }),
+        ReduceAlgorithm::HalvingDoubling => is_whole.then_some(ReductionWay::HalvingDoubling),
+        ReduceAlgorithm::Hierarchical => {
+            let hosts = hosts.filter(|hosts| is_whole && hosts.have_two_levels());
+            hosts.map(|hosts| ReductionWay::Hierarchical(hosts.clone()))
+        }
+    }
+}
+
+/// How a reduction to all ranks is done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum ReductionWay {
+    Direct,
+    Ring,
+    HalvingDoubling,
+    Hierarchical(HostGroups),
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::job::notation;
+    use gradwire_protocol::units::{Rank, Share, Step};
+
+    use super::*;
+    use crate::numbers::dtype::{DType, ReduceOp};
+    use crate::operation::buffer::Buffer;
+    use crate::operation::{Group, Layers, LossTerms};
+    use crate::plan::SegmentLanding;
+
+    fn operation(collective: Collective, world: u16, bytes: usize) -> Operation {
+        let (buffer, input) = match collective {
+            Collective::ReduceScatter => (bytes / usize::from(world), Some(bytes)),
+            Collective::AllToAll => (bytes, Some(bytes)),
+            _ => (bytes, None),
+        };
+        Operation {
+            group: Group {
+                id: 0,
+                ranks: (0..world).map(Rank).collect(),
+            },
+            sequence: 0,
+            collective,
+            dtype: DType::F32,
+            op: ReduceOp::Sum,
+            buffer: Buffer::Virtual(buffer),
+            input: input.map(Buffer::Virtual),
+            splits: None,
+            loss: LossTerms::NONE,
+            step: Step(0),
+            layers: Layers::default(),
+            tensor_key: 0,
+            deadline: None,
+        }
+    }
+
+    fn choice(algorithm: ReduceAlgorithm, operation: &Operation) -> ReductionWay {
+        let mut job = Job::default();
+        job.collectives.algorithm = algorithm;
+        let ranks = &operation.group.ranks;
+        Preference::of(&job).reduces_by(operation, GroupSeat::new(ranks, 0))
+    }
+
+    #[test]
+    fn auto_goes_by_size_and_world() {
+        let (kib, mib) = (1 << 10, 1 << 20);
+        let expected = [
+            (2, 64 * mib, ReductionWay::Direct),
+            (4, 256 * kib, ReductionWay::Direct),
+            (4, 257 * kib, ReductionWay::Ring),
+            (8, 257 * kib, ReductionWay::Ring),
+            (64, 256 * kib, ReductionWay::Direct),
+            (64, mib, ReductionWay::HalvingDoubling),
+            (64, 4 * mib, ReductionWay::Ring),
+            (65, 64 * kib, ReductionWay::HalvingDoubling),
+            (1024, 256 * mib, ReductionWay::HalvingDoubling),
+        ];
+        for (world, bytes, reduction) in expected {
+            let operation = operation(Collective::AllReduce, world, bytes);
+            let chosen = choice(ReduceAlgorithm::Auto, &operation);
+            assert_eq!(chosen, reduction, "{bytes} bytes, {world} ranks");
+        }
+    }
+
+    #[test]
+    fn auto_is_direct_where_loss_is_tolerated() {
+        let mut lossy = operation(Collective::AllReduce, 1000, 1 << 30);
+        lossy.loss.tolerance = Share::ALL;
+        assert_eq!(choice(ReduceAlgorithm::Auto, &lossy), ReductionWay::Direct);
+        lossy.dtype = DType::I32;
+        assert_eq!(
+            choice(ReduceAlgorithm::Auto, &lossy),
+            ReductionWay::HalvingDoubling
+        );
+    }
+
+    #[test]
+    fn where_loss_is_tolerated_shards_are_long_enough_to_be_lossy_in_groups_of_any_size() {
+        let preference = Preference::of(&Job::default());
+        let shortest = preference.min_lossy_bytes();
+        let collectives = [
+            Collective::AllReduce,
+            Collective::ReduceScatter,
+            Collective::Reduce { root: Rank(3) },
+        ];
+        for (world, chunks) in [(4, 10), (256, 10), (1024, 2)] {
+            for collective in collectives {
+                let mut lossy = operation(collective, world, 40 << 20);
+                lossy.loss.tolerance = Share::ALL;
+                let ranks = &lossy.group.ranks;
+                let plan = preference.plan(&lossy, GroupSeat::new(ranks, 1));
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.region.bytes >= shortest)
+                );
+                let contributions = plan.inbounds.iter();
+                let reduced =
+                    contributions.filter(|inbound| inbound.landing == SegmentLanding::Reduce);
+                let others = usize::from(world) - 1;
+                assert_eq!(reduced.count(), chunks * others, "{collective}, {world}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_job_names_is_taken_where_it_exists() {
+        let world = 4;
+        let whole = operation(Collective::AllReduce, world, 64);
+        let scattered = operation(Collective::ReduceScatter, world, 64);
+        let halving = ReduceAlgorithm::HalvingDoubling;
+        assert_eq!(choice(halving, &whole), ReductionWay::HalvingDoubling);
+        assert_eq!(choice(halving, &scattered), ReductionWay::Direct);
+        assert_eq!(choice(ReduceAlgorithm::Ring, &whole), ReductionWay::Ring);
+        assert_eq!(
+            choice(ReduceAlgorithm::Ring, &scattered),
+            ReductionWay::Ring
+        );
+        let endless = operation(Collective::AllReduce, 40_000, 1 << 30);
+        assert_eq!(
+            choice(ReduceAlgorithm::Ring, &endless),
+            ReductionWay::Direct
+        );
+    }
+
+    fn on_hosts(job: &Job, hosts: &[u16], bytes: usize) -> ReductionWay {
+        let operation = operation(Collective::AllReduce, hosts.len() as u16, bytes);
+        let preference = Preference::of(job).with_hosts(hosts.to_vec());
+        preference.reduces_by(&operation, GroupSeat::new(&operation.group.ranks, 1))
+    }
+
+    #[test]
+    fn ranks_of_one_host_are_direct_and_those_of_several_hosts_hierarchical_when_large() {
+        let job = Job::default();
+        for bytes in [4 << 10, 64 << 20] {
+            assert_eq!(on_hosts(&job, &[7; 4], bytes), ReductionWay::Direct);
+        }
+        let (small, large) = (256 << 10, 1 << 20);
+        let two_by_two = [0, 1, 0, 1];
+        assert_eq!(on_hosts(&job, &two_by_two, small), ReductionWay::Direct);
+        let chosen = on_hosts(&job, &two_by_two, large);
+        assert!(matches!(chosen, ReductionWay::Hierarchical(_)));
+        let lonely = [0, 0, 0, 1];
+        assert_eq!(on_hosts(&job, &lonely, large), ReductionWay::Ring);
+        let mut named = job.clone();
+        named.collectives.algorithm = ReduceAlgorithm::Hierarchical;
+        let chosen = on_hosts(&named, &lonely, large);
+        assert!(matches!(chosen, ReductionWay::Hierarchical(_)));
+        assert_eq!(on_hosts(&named, &[7; 4], large), ReductionWay::Direct);
+        let apart = operation(Collective::AllReduce, 4, large);
+        let chosen = choice(ReduceAlgorithm::Hierarchical, &apart);
+        assert_eq!(chosen, ReductionWay::Ring, "hosts are not known");
+    }
+
+    #[test]
+    fn between_hosts_it_goes_by_their_number_and_by_what_each_rank_owns() {
+        let layout: Vec<u16> = (0..16).map(|rank| rank / 2).collect();
+        let preference = Preference::of(&Job::default()).with_hosts(layout);
+        let (mib, tolerance) = (1 << 20, Share::new(0.1).expect("a share"));
+        let expected = [
+            (mib / 2, Share::NONE, BetweenHosts::Direct),
+            (mib, Share::NONE, BetweenHosts::HalvingDoubling),
+            (4 * mib, Share::NONE, BetweenHosts::Ring),
+            (64 * mib, tolerance, BetweenHosts::Direct),
+        ];
+        for (bytes, tolerance, between) in expected {
+            let mut whole = operation(Collective::AllReduce, 16, bytes);
+            whole.loss.tolerance = tolerance;
+            let hosts = preference.hosts_of(GroupSeat::new(&whole.group.ranks, 0));
+            let hosts = hosts.expect("hosts are known");
+            assert_eq!(preference.between(&whole, &hosts), between, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn the_table_is_asked_first_where_no_loss_is_tolerated() {
+        let mut job = Job::default();
+        let entries = [
+            "4 64KiB ring",
+            "8 1MiB hierarchical",
+            "8 1GiB halving-doubling",
+        ];
+        let table = entries.map(|text| notation::choice(text).expect("an entry"));
+        job.collectives.table = table.to_vec();
+        let chosen = |world, bytes| {
+            let operation = operation(Collective::AllReduce, world, bytes);
+            let ranks = &operation.group.ranks;
+            Preference::of(&job).reduces_by(&operation, GroupSeat::new(ranks, 0))
+        };
+        assert_eq!(chosen(4, 64 << 10), ReductionWay::Ring);
+        assert_eq!(chosen(4, 65 << 10), ReductionWay::HalvingDoubling);
+        assert_eq!(chosen(5, 4 << 10), ReductionWay::HalvingDoubling);
+        assert_eq!(chosen(9, 4 << 10), ReductionWay::Direct);
+        let two_by_two = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
+        assert!(matches!(two_by_two, ReductionWay::Hierarchical(_)));
+        let mut lossy = operation(Collective::AllReduce, 4, 64 << 10);
+        lossy.loss.tolerance = Share::ALL;
+        let chosen = Preference::of(&job).reduces_by(&lossy, GroupSeat::new(&lossy.group.ranks, 0));
+        assert_eq!(chosen, ReductionWay::Direct);
+        job.collectives.algorithm = ReduceAlgorithm::Direct;
+        let named = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
+        assert_eq!(
+            named,
+            ReductionWay::Direct,
+            "what a job names precedes the table"
+        );
+    }
+
+    #[test]
+    fn a_thousand_ranks_take_no_more_than_a_few_messages_per_chunk_and_peer() {
+        let (world, bytes) = (1024, 16 << 20);
+        let root = Rank(7);
+        let collectives = [
+            Collective::AllReduce,
+            Collective::ReduceScatter,
+            Collective::Reduce { root },
+            Collective::Broadcast { root },
+            Collective::AllGather,
+            Collective::Gather { root },
+            Collective::AllToAll,
+        ];
+        let preference = Preference::of(&Job::default());
+        for collective in collectives {
+            for me in [7, 8] {
+                let operation = operation(collective, world, bytes);
+                let ranks = &operation.group.ranks;
+                let plan = preference.plan(&operation, GroupSeat::new(ranks, me));
+                let messages = plan.outbounds.len() + plan.inbounds.len();
+                let chunks = bytes / preference.chunk.as_usize();
+                assert!(messages <= chunks * 4 * 1024, "{collective}: {messages}");
+                assert!(plan.gates.len() <= messages + 1 + 2 * chunks);
+            }
+        }
+    }
+}

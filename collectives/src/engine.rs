@@ -1,0 +1,21 @@
+//! The machine that runs plans: from a submitted operation to its completion.
+//!
+//! - [`communicator`]: the machine itself. `running` is one operation on its way, `table` finds the
+//!   one that a packet belongs to.
+//! - `matching`: which send answers which receive. `agreement`: whether ranks call the same
+//!   operations. [`overdue`]: what ranks ask each other when one takes too long.
+//! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
+//! - `memory`, `stash`, `plan_cache`, `phases`: what is kept between packets, operations and steps.
+
+mod agreement;
+pub mod communicator;
+mod departures;
+mod matching;
+mod memory;
+pub mod overdue;
+mod phases;
+mod plan_cache;
+mod running;
+pub mod scheduler;
+mod stash;
+mod table;

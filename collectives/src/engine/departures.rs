@@ -1,0 +1,111 @@
+//! Gradient messages of a rank on their way out: which of them wait, and which were let go.
+//!
+//! A message that stands still, because its receiver has not posted it, gives its credit back: it
+//! may wait for this very rank to send what it holds back. So ranks that submit in different orders
+//! do not wait for each other for ever.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::units::{ByteCount, MessageKey, Rank};
+
+use crate::engine::scheduler::{ReadyMessage, Scheduler};
+
+/// The scheduler of a rank, and what it has let go.
+#[derive(Debug)]
+pub(crate) struct DepartureQueue {
+    scheduler: Scheduler<(Rank, MessageKey, ByteCount)>,
+    /// Bytes of messages that have left and hold credit.
+    left: BTreeMap<(Rank, MessageKey), ByteCount>,
+}
+
+impl DepartureQueue {
+    /// Of a rank that has sent nothing yet.
+    pub(crate) fn new(credit: ByteCount) -> Self {
+        Self {
+            scheduler: Scheduler::new(credit),
+            left: BTreeMap::new(),
+        }
+    }
+
+    /// Another credit for what is let go from now on.
+    pub(crate) fn set_credit(&mut self, credit: ByteCount) {
+        self.scheduler.set_credit(credit);
+    }
+
+    /// A message is ready to leave.
+    pub(crate) fn post(&mut self, post: ReadyMessage, to: Rank, key: MessageKey) {
+        self.scheduler.post(post, (to, key, post.bytes));
+    }
+
+    /// The message that leaves now, if any does.
+    pub(crate) fn next(&mut self) -> Option<(Rank, MessageKey)> {
+        let (to, key, bytes) = self.scheduler.next()?;
+        self.left.insert((to, key), bytes);
+        Some((to, key))
+    }
+
+    /// A message is no longer on its way: it has arrived, it stands still, or it was given up.
+    pub(crate) fn finished(&mut self, to: Rank, key: MessageKey) {
+        if let Some(bytes) = self.left.remove(&(to, key)) {
+            self.scheduler.finished(bytes);
+        }
+    }
+
+    /// Messages that left later than they were ready, for the credit was spent.
+    pub(crate) fn held(&self) -> u64 {
+        self.scheduler.held()
+    }
+
+    /// A rank is gone, and with it all that was on its way there.
+    pub(crate) fn forget(&mut self, rank: Rank) {
+        self.scheduler.retain(|&(to, _, _)| to != rank);
+        let gone: Vec<(Rank, MessageKey)> = self.left.keys().copied().collect();
+        for (to, key) in gone.into_iter().filter(|&(to, _)| to == rank) {
+            self.finished(to, key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradwire_protocol::priority::Urgency;
+    use gradwire_protocol::units::Step;
+
+    fn post(departures: &mut DepartureQueue, to: u16, sequence: u32) {
+        let post = ReadyMessage {
+            step: Step(0),
+            urgency: Urgency::default(),
+            bytes: ByteCount::new(10),
+        };
+        departures.post(post, Rank(to), MessageKey::new(0, sequence, 0));
+    }
+
+    #[test]
+    fn a_lost_rank_gives_back_the_credit_of_what_was_on_its_way_there() {
+        let mut departures = DepartureQueue::new(ByteCount::new(10));
+        for (to, sequence) in [(1, 0), (1, 1), (2, 2)] {
+            post(&mut departures, to, sequence);
+        }
+        assert_eq!(departures.next(), Some((Rank(1), MessageKey::new(0, 0, 0))));
+        assert_eq!(departures.next(), None);
+        departures.forget(Rank(1));
+        assert_eq!(departures.next(), Some((Rank(2), MessageKey::new(0, 2, 0))));
+    }
+
+    #[test]
+    fn a_message_gives_its_credit_back_once() {
+        let mut departures = DepartureQueue::new(ByteCount::new(20));
+        for sequence in 0..4 {
+            post(&mut departures, 1, sequence);
+        }
+        let first = departures.next().expect("there is credit");
+        let second = departures.next().expect("there is credit");
+        departures.finished(first.0, first.1);
+        departures.finished(first.0, first.1);
+        assert!(departures.next().is_some());
+        assert_eq!(departures.next(), None);
+        departures.finished(second.0, second.1);
+        assert!(departures.next().is_some());
+    }
+}

@@ -1,0 +1,140 @@
+//! Which send answers which receive: messages of a pair of ranks, a group and a tag are counted on
+//! both sides, and the count is part of what a message is called on the wire.
+//!
+//! A receive from a rank claims that rank's next message when it is submitted, come or not. A
+//! receive from any rank claims nothing until there is a message that no receive has claimed: then
+//! the next one of the rank whose message was announced first. So the messages of one rank and tag
+//! are received in the order of sending, whoever takes them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gradwire_protocol::units::{MessageKey, Rank};
+
+use crate::operation::label::{sequence, tag_and_count};
+use crate::operation::{Collective, Operation, OperationId};
+use crate::plan::PARTS;
+
+/// The messages from a rank, or to it, of one group and tag.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct MatchQueue {
+    group: u16,
+    tag: u16,
+    peer: Rank,
+}
+
+/// A message that has begun to arrive and that no receive has claimed.
+#[derive(Clone, Copy, Debug)]
+struct AnnouncedMessage {
+    queue: MatchQueue,
+    count: u16,
+}
+
+/// The point-to-point operations of a rank, as far as they are matched.
+#[derive(Debug, Default)]
+pub(crate) struct Matching {
+    /// How many messages were sent, modulo 2^16.
+    sent: BTreeMap<MatchQueue, u16>,
+    /// How many were claimed.
+    claimed: BTreeMap<MatchQueue, u16>,
+    /// In order of arrival.
+    announced: VecDeque<AnnouncedMessage>,
+    /// Receives from any rank, in order of submission.
+    waiting: Vec<(OperationId, Operation)>,
+}
+
+impl Matching {
+    /// The sequence number of an operation: of a point-to-point operation the next of its peer and
+    /// tag, of any other its own.
+    pub(crate) fn sequence(&self, operation: &Operation) -> u32 {
+        let (counts, queue) = match operation.collective {
+            Collective::Send { to, tag } => (&self.sent, queue(operation, to, tag)),
+            Collective::Receive { from, tag } => (&self.claimed, queue(operation, from, tag)),
+            _ => return operation.sequence,
+        };
+        let count = counts.get(&queue).copied().unwrap_or_default();
+        sequence(queue.tag, count)
+    }
+
+    /// The number that [`Matching::sequence`] gave is taken.
+    pub(crate) fn take(&mut self, operation: &Operation) {
+        match operation.collective {
+            Collective::Send { to, tag } => {
+                let count = self.sent.entry(queue(operation, to, tag)).or_default();
+                *count = count.wrapping_add(1);
+            }
+            Collective::Receive { from, tag } => {
+                let queue = queue(operation, from, tag);
+                let claimed = self.claimed.entry(queue).or_default();
+                let count = *claimed;
+                *claimed = claimed.wrapping_add(1);
+                if !self.announced.is_empty() {
+                    let is_it = |message: &AnnouncedMessage| {
+                        message.queue == queue && message.count == count
+                    };
+                    self.announced.retain(|message| !is_it(message));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message that is not posted has begun to arrive.
+    pub(crate) fn announce(&mut self, from: Rank, key: MessageKey) {
+        let (group, sequence, part) = key.parts();
+        if part != PARTS {
+            return; // a collective's, or a further piece of a message
+        }
+        let (tag, count) = tag_and_count(sequence);
+        let queue = MatchQueue {
+            group,
+            tag,
+            peer: from,
+        };
+        self.announced.push_back(AnnouncedMessage { queue, count });
+    }
+
+    /// A receive from any rank waits for its message.
+    pub(crate) fn wait(&mut self, id: OperationId, operation: Operation) {
+        self.waiting.push((id, operation));
+    }
+
+    /// The next receive from any rank that has a message, now a receive from a rank.
+    pub(crate) fn matched(&mut self) -> Option<(OperationId, Operation)> {
+        let found = self.waiting.iter().enumerate();
+        let (at, from) = found.into_iter().find_map(|(at, (_, operation))| {
+            let tag = operation.collective.any_source_tag()?;
+            let is_its = |queue: &MatchQueue| queue.group == operation.group.id && queue.tag == tag;
+            let mut queues = self.announced.iter().map(|message| message.queue);
+            Some((at, queues.find(is_its)?.peer))
+        })?;
+        let (id, mut operation) = self.waiting.remove(at);
+        if let Some(tag) = operation.collective.any_source_tag() {
+            operation.collective = Collective::Receive { from, tag };
+        }
+        Some((id, operation))
+    }
+
+    /// Receives from any rank that have no message yet.
+    pub(crate) fn waiting(&self) -> &[(OperationId, Operation)] {
+        &self.waiting
+    }
+
+    /// Takes back those that fail.
+    pub(crate) fn fail(
+        &mut self,
+        fails: impl Fn(&Operation) -> bool,
+    ) -> Vec<(OperationId, Operation)> {
+        let failing = |entry: &mut (OperationId, Operation)| fails(&entry.1);
+        self.waiting.extract_if(.., failing).collect()
+    }
+
+    /// Forgets what a lost rank sent.
+    pub(crate) fn forget(&mut self, from: Rank) {
+        self.announced.retain(|message| message.queue.peer != from);
+    }
+}
+
+fn queue(operation: &Operation, peer: Rank, tag: u16) -> MatchQueue {
+    let group = operation.group.id;
+    MatchQueue { group, tag, peer }
+}

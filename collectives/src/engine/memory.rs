@@ -1,0 +1,61 @@
+//! What a communicator keeps between operations: of tensors from step to step, and room that the
+//! next operations can use again.
+
+use gradwire_protocol::job::Job;
+
+use crate::engine::phases::TrainingPhases;
+use crate::numbers::holes::{PreviousResults, Residuals};
+use crate::numbers::magnitude::RunningMeans;
+use crate::operation::buffer::Buffer;
+
+/// What is kept of tensors between steps.
+#[derive(Debug, Default)]
+pub(crate) struct StepMemory {
+    pub(crate) residuals: Residuals,
+    pub(crate) previous: PreviousResults,
+    pub(crate) means: RunningMeans,
+    pub(crate) phases: TrainingPhases,
+    pub(crate) spares: SpareScratch,
+}
+
+impl StepMemory {
+    /// Before the first step of a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            phases: TrainingPhases::of(job),
+            ..Self::default()
+        }
+    }
+}
+
+/// Scratches of short operations that have ended, for those to come.
+#[derive(Debug, Default)]
+pub(crate) struct SpareScratch(Vec<Vec<u8>>);
+
+impl SpareScratch {
+    /// As many as short operations are likely to be on their way at once.
+    const KEPT_MAX: usize = 64;
+
+    /// `count` slots as long as `buffer`, of which number `at` has the same bytes; the others have
+    /// any.
+    pub(crate) fn slots_of(&mut self, buffer: &Buffer, at: usize, count: usize) -> Buffer {
+        let whole = buffer.len() * count;
+        let Some(bytes) = buffer.bytes() else {
+            return Buffer::Virtual(whole);
+        };
+        let mut slots = self.0.pop().unwrap_or_default();
+        if slots.len() < whole {
+            slots.resize(whole, 0);
+        }
+        slots[at * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
+        Buffer::Owned(slots)
+    }
+
+    pub(crate) fn keep(&mut self, slots: Buffer) {
+        if let Buffer::Owned(slots) = slots
+            && self.0.len() < Self::KEPT_MAX
+        {
+            self.0.push(slots);
+        }
+    }
+}

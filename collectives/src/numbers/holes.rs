@@ -1,0 +1,383 @@
+//! What stands in for a segment that was lost within the tolerance.
+//!
+//! A contribution to a sum can be missing at the rank that sums; n ranks contribute, c of them
+//! arrived for a given segment, m = n - c are missing. The rules, for a sum and an average:
+//!
+//! | rule | sum | average | memory kept between steps |
+//! |---|---|---|---|
+//! | rescale | sum of c, times n / c | sum of c, divided by c | none |
+//! | zero | sum of c | sum of c, divided by n | none |
+//! | previous | sum of c, plus m / n of the previous sum | the same, divided by n | own shard |
+//! | error-feedback | as zero | as zero | what was lost, at its sender |
+//!
+//! *Previous* takes the segment's previous result of the same tensor, spread evenly over the ranks:
+//! keeping each peer's last contribution instead would cost n times the memory. In a tensor's first
+//! step there is none, and *rescale* applies. With *error-feedback* a contribution is late and not
+//! lost: its sender learns what was missing and adds it to the same tensor of the next step, so
+//! counting it as zero now keeps the sum over steps exact. Tensors are told apart by the
+//! operation's `tensor_key`.
+
+use std::collections::BTreeMap;
+
+pub use gradwire_protocol::job::HoleFilling;
+
+use crate::numbers::dtype::{DType, ReduceOp};
+use crate::numbers::kernels::{ScaleRatio, accumulate, scale};
+
+/// Bytes of a receiver's buffer that did not arrive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hole {
+    /// The first of them.
+    pub offset: usize,
+    /// How many.
+    pub bytes: usize,
+}
+
+/// A reduction whose contributions are all here or missing for good.
+#[derive(Debug)]
+pub(crate) struct Settlement<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) op: ReduceOp,
+    pub(crate) rule: HoleFilling,
+    /// How many ranks contribute.
+    pub(crate) contributors: u16,
+    /// Bytes of every segment but the last.
+    pub(crate) segment_bytes: usize,
+    /// Missing contributions per segment; `None` when none is missing.
+    pub(crate) missing: Option<&'a [u16]>,
+    /// The same region's previous result, if it is kept.
+    pub(crate) previous: Option<&'a [u8]>,
+}
+
+impl Settlement<'_> {
+    /// Turns the sum of what arrived into the result.
+    pub(crate) fn settle(&self, sum: &mut [u8]) {
+        let Some(missing) = self.missing else {
+            return self.scale(sum, self.divisor_of(self.contributors));
+        };
+        for (index, segment) in sum.chunks_mut(self.segment_bytes).enumerate() {
+            let offset = index * self.segment_bytes;
+            let previous = self
+                .previous
+                .map(|bytes| &bytes[offset..offset + segment.len()]);
+            self.settle_segment(segment, missing[index], previous);
+        }
+    }
+
+    fn settle_segment(&self, segment: &mut [u8], missing: u16, previous: Option<&[u8]>) {
+        let all = self.contributors;
+        let arrived = all - missing;
+        match (self.rule, previous) {
+            (HoleFilling::Zero | HoleFilling::ErrorFeedback, _) => {
+                self.scale(segment, self.divisor_of(all));
+            }
+            (HoleFilling::Previous, Some(previous)) => {
+                let mut stand_in = previous.to_vec();
+                let spread = if self.op == ReduceOp::Avg { 1 } else { all };
+                self.scale(
+                    &mut stand_in,
+                    ScaleRatio {
+                        multiply: missing,
+                        divide: spread,
+                    },
+                );
+                accumulate(self.dtype, ReduceOp::Sum, segment, &stand_in);
+                self.scale(segment, self.divisor_of(all));
+            }
+            (HoleFilling::Rescale | HoleFilling::Previous, _) => {
+                let multiply = if self.op == ReduceOp::Avg { 1 } else { all };
+                self.scale(
+                    segment,
+                    ScaleRatio {
+                        multiply,
+                        divide: arrived,
+                    },
+                );
+            }
+        }
+    }
+
+    /// An average is a sum that is divided in the end.
+    fn divisor_of(&self, contributors: u16) -> ScaleRatio {
+        let divide = if self.op == ReduceOp::Avg {
+            contributors
+        } else {
+            1
+        };
+        ScaleRatio {
+            multiply: 1,
+            divide,
+        }
+    }
+
+    fn scale(&self, bytes: &mut [u8], ratio: ScaleRatio) {
+        if !ratio.is_one() {
+            scale(self.dtype, bytes, ratio);
+        }
+    }
+}
+
+/// A tensor as far as it matters to what is kept of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TensorShape {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its length in bytes.
+    pub bytes: usize,
+}
+
+/// What of one tensor was lost on the way and waits for the next step.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Residual {
+    /// The tensor that it belongs to.
+    pub shape: TensorShape,
+    /// Lost values by their byte offset in the tensor; pieces do not overlap.
+    pub pieces: BTreeMap<usize, Vec<u8>>,
+}
+
+/// What senders keep for error feedback, by tensor. Part of a training job's state: a checkpoint
+/// that leaves it out forgets what was lost in the last step.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Residuals {
+    tensors: BTreeMap<u64, Residual>,
+}
+
+impl Residuals {
+    /// Everything kept, by tensor key.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Residual)> {
+        self.tensors.iter().map(|(&key, residual)| (key, residual))
+    }
+
+    /// Gives what is kept of one tensor away: nothing is kept of it any more.
+    pub fn take(&mut self, key: u64) -> Option<Residual> {
+        self.tensors.remove(&key)
+    }
+
+    /// Bytes kept.
+    pub fn bytes(&self) -> usize {
+        let pieces = self
+            .tensors
+            .values()
+            .flat_map(|residual| residual.pieces.values());
+        pieces.map(Vec::len).sum()
+    }
+
+    /// Keeps values that were lost at `offset` of a tensor.
+    pub(crate) fn keep(&mut self, key: u64, shape: TensorShape, offset: usize, values: &[u8]) {
+        let fresh = || Residual {
+            shape,
+            pieces: BTreeMap::new(),
+        };
+        let residual = self.tensors.entry(key).or_insert_with(fresh);
+        if residual.shape != shape {
+            *residual = fresh();
+        }
+        residual.pieces.insert(offset, values.to_vec());
+    }
+
+    /// Adds what is kept for the range of `values` at `offset` of a tensor to them, and forgets it.
+    pub(crate) fn add_to(
+        &mut self,
+        key: u64,
+        shape: TensorShape,
+        offset: usize,
+        values: &mut [u8],
+    ) {
+        let Some(residual) = self.tensors.get_mut(&key) else {
+            return;
+        };
+        if residual.shape != shape {
+            self.tensors.remove(&key);
+            return;
+        }
+        let end = offset + values.len();
+        let starts: Vec<usize> = residual
+            .pieces
+            .range(..end)
+            .map(|(&start, _)| start)
+            .collect();
+        for start in starts {
+            let piece = residual
+                .pieces
+                .remove(&start)
+                .expect("its key was just read");
+            let (from, to) = (start.max(offset), (start + piece.len()).min(end));
+            if from >= to {
+                residual.pieces.insert(start, piece);
+                continue;
+            }
+            let inside = &piece[from - start..to - start];
+            accumulate(
+                shape.dtype,
+                ReduceOp::Sum,
+                &mut values[from - offset..to - offset],
+                inside,
+            );
+            if start < from {
+                residual
+                    .pieces
+                    .insert(start, piece[..from - start].to_vec());
+            }
+            if to < start + piece.len() {
+                residual.pieces.insert(to, piece[to - start..].to_vec());
+            }
+        }
+    }
+}
+
+impl Residual {
+    /// Writes lost values to where they belong in `values`, which is as long as the tensor; leaves
+    /// the rest as it is.
+    pub fn write_to(&self, values: &mut [u8]) {
+        for (&offset, piece) in &self.pieces {
+            values[offset..offset + piece.len()].copy_from_slice(piece);
+        }
+    }
+}
+
+/// Results kept for the rule *previous*, by tensor key and byte offset of the own shard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PreviousResults {
+    regions: BTreeMap<(u64, usize), Vec<u8>>,
+}
+
+impl PreviousResults {
+    /// The previous result of a region, if it had the same length.
+    pub(crate) fn get(&self, key: u64, offset: usize, bytes: usize) -> Option<&[u8]> {
+        let kept = self.regions.get(&(key, offset))?;
+        (kept.len() == bytes).then_some(kept)
+    }
+
+    /// Keeps a result.
+    pub(crate) fn keep(&mut self, key: u64, offset: usize, result: &[u8]) {
+        let kept = self.regions.entry((key, offset)).or_default();
+        kept.clear();
+        kept.extend_from_slice(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(values: &[f32]) -> Vec<u8> {
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
+    }
+
+    /// Three segments of two elements, summed over four ranks of which 0, 1 and 2 are missing.
+    fn settled(op: ReduceOp, rule: HoleFilling, previous: Option<&[u8]>) -> Vec<u8> {
+        let mut sum = floats(&[8.0, 16.0, 6.0, 12.0, 4.0, 8.0]);
+        let missing = Some(&[0, 1, 2][..]);
+        let (dtype, contributors, segment_bytes) = (DType::F32, 4, 8);
+        Settlement {
+            dtype,
+            op,
+            rule,
+            contributors,
+            segment_bytes,
+            missing,
+            previous,
+        }
+        .settle(&mut sum);
+        sum
+    }
+
+    #[test]
+    fn rescaling_divides_by_the_contributors_that_arrived() {
+        let sums = floats(&[8.0, 16.0, 8.0, 16.0, 8.0, 16.0]);
+        assert_eq!(settled(ReduceOp::Sum, HoleFilling::Rescale, None), sums);
+        let means = floats(&[2.0, 4.0, 2.0, 4.0, 2.0, 4.0]);
+        assert_eq!(settled(ReduceOp::Avg, HoleFilling::Rescale, None), means);
+    }
+
+    #[test]
+    fn zero_and_error_feedback_add_nothing_for_a_hole() {
+        for rule in [HoleFilling::Zero, HoleFilling::ErrorFeedback] {
+            let sums = floats(&[8.0, 16.0, 6.0, 12.0, 4.0, 8.0]);
+            assert_eq!(settled(ReduceOp::Sum, rule, None), sums);
+            let means = floats(&[2.0, 4.0, 1.5, 3.0, 1.0, 2.0]);
+            assert_eq!(settled(ReduceOp::Avg, rule, None), means);
+        }
+    }
+
+    #[test]
+    fn the_previous_result_stands_in_for_each_missing_rank_by_its_share() {
+        let sums = floats(&[4.0; 6]);
+        let expected = floats(&[8.0, 16.0, 7.0, 13.0, 6.0, 10.0]);
+        assert_eq!(
+            settled(ReduceOp::Sum, HoleFilling::Previous, Some(&sums)),
+            expected
+        );
+        let means = floats(&[1.0; 6]);
+        let expected = floats(&[2.0, 4.0, 1.75, 3.25, 1.5, 2.5]);
+        assert_eq!(
+            settled(ReduceOp::Avg, HoleFilling::Previous, Some(&means)),
+            expected
+        );
+    }
+
+    #[test]
+    fn without_a_previous_result_the_rest_is_rescaled() {
+        let rescaled = settled(ReduceOp::Sum, HoleFilling::Rescale, None);
+        assert_eq!(
+            settled(ReduceOp::Sum, HoleFilling::Previous, None),
+            rescaled
+        );
+    }
+
+    #[test]
+    fn a_residual_is_added_once_where_it_belongs() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 24,
+        };
+        let mut residuals = Residuals::default();
+        residuals.keep(9, shape, 4, &floats(&[1.0, 2.0, 3.0]));
+        let mut values = floats(&[10.0, 10.0]);
+        residuals.add_to(9, shape, 8, &mut values);
+        assert_eq!(values, floats(&[12.0, 13.0]));
+        residuals.add_to(9, shape, 8, &mut values);
+        assert_eq!(values, floats(&[12.0, 13.0]), "what was added is forgotten");
+        let mut first = floats(&[10.0, 10.0]);
+        residuals.add_to(9, shape, 0, &mut first);
+        assert_eq!(
+            first,
+            floats(&[10.0, 11.0]),
+            "what lies outside the range is kept"
+        );
+        assert_eq!(residuals.bytes(), 0);
+    }
+
+    #[test]
+    fn a_residual_that_is_taken_is_written_where_it_belongs() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 16,
+        };
+        let mut residuals = Residuals::default();
+        residuals.keep(9, shape, 4, &floats(&[1.0]));
+        residuals.keep(9, shape, 12, &floats(&[2.0]));
+        let residual = residuals.take(9).expect("it was kept");
+        assert_eq!((residuals.bytes(), residuals.take(9)), (0, None));
+        let mut values = floats(&[0.0; 4]);
+        residual.write_to(&mut values);
+        assert_eq!(values, floats(&[0.0, 1.0, 0.0, 2.0]));
+    }
+
+    #[test]
+    fn the_residual_of_a_tensor_that_changed_its_shape_is_dropped() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 8,
+        };
+        let mut residuals = Residuals::default();
+        residuals.keep(9, shape, 0, &floats(&[1.0]));
+        let mut values = floats(&[10.0; 3]);
+        residuals.add_to(9, TensorShape { bytes: 12, ..shape }, 0, &mut values);
+        assert_eq!(values, floats(&[10.0; 3]));
+        assert_eq!(residuals.iter().count(), 0);
+    }
+}

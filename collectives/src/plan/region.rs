@@ -1,0 +1,68 @@
+//! Ranges of an operation's memory: what a message carries, and where it lands.
+
+/// Which memory of an operation is meant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum TensorMemory {
+    /// The buffer that holds the result.
+    Buffer,
+    /// The separate input that some collectives have. It is never written.
+    Input,
+    /// Where partial sums grow or contributions wait, where the result buffer has no room for them.
+    Scratch,
+    /// None: the message is empty and only its arrival counts.
+    Nothing,
+}
+
+/// A range of an operation's memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct TensorRegion {
+    pub(crate) place: TensorMemory,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl TensorRegion {
+    /// The empty message.
+    pub(crate) const NOTHING: Self = Self {
+        place: TensorMemory::Nothing,
+        offset: 0,
+        bytes: 0,
+    };
+
+    /// `bytes` of the result buffer from `offset` on.
+    pub(crate) fn buffer(offset: usize, bytes: usize) -> Self {
+        Self {
+            place: TensorMemory::Buffer,
+            offset,
+            bytes,
+        }
+    }
+
+    /// `bytes` of the input from `offset` on.
+    pub(crate) fn input(offset: usize, bytes: usize) -> Self {
+        Self {
+            place: TensorMemory::Input,
+            offset,
+            bytes,
+        }
+    }
+
+    /// `bytes` of the scratch from `offset` on.
+    pub(crate) fn scratch(offset: usize, bytes: usize) -> Self {
+        Self {
+            place: TensorMemory::Scratch,
+            offset,
+            bytes,
+        }
+    }
+
+    /// The region, or the empty message if nothing is in it.
+    pub(crate) fn or_nothing(self) -> Self {
+        if self.bytes == 0 { Self::NOTHING } else { self }
+    }
+
+    /// Length of the region as a message.
+    pub(crate) fn message_bytes(self) -> u32 {
+        u32::try_from(self.bytes).expect("algorithms cut messages far below 4 GiB")
+    }
+}
