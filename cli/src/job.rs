@@ -73,7 +73,7 @@ pub fn with_options(options: &JobOptions) -> Result<Job, Failure> {
     let named = named
         .into_iter()
         .filter_map(|(key, value)| Some((key, value.as_deref()?)));
-    Ok(job_file::with_values(&job, named)?)
+    Ok(job_file::with_values(job, named)?)
 }
 
 /// The resolved job by dotted keys; values in the notation of `job.toml`.

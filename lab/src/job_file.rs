@@ -5,7 +5,6 @@ pub mod document;
 use std::path::Path;
 
 use gradwire_protocol::job::Job;
-use toml::{Table, Value};
 
 use crate::error::LabError;
 
@@ -25,25 +24,17 @@ pub fn read(path: &Path) -> Result<Job, LabError> {
     Job::from_toml(&text).map_err(wrong)
 }
 
-/// A job with other values under some dotted keys; values are texts.
+/// A job with other values under some keys.
 ///
 /// # Errors
 /// [`LabError::Options`] names what is allowed under a key.
 pub fn with_values<'a>(
-    job: &Job,
-    values: impl Iterator<Item = (&'a str, &'a str)>,
+    mut job: Job,
+    values: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Job, LabError> {
-    let mut table: Table = job
-        .to_toml()
-        .parse()
-        .expect("a job writes what can be read");
-    for (key, text) in values {
-        let (outer, inner) = key.split_once('.').unwrap_or(("", key));
-        let place = match outer {
-            "" => &mut table,
-            outer => table[outer].as_table_mut().expect("a job has this table"),
-        };
-        place.insert(inner.to_owned(), Value::String(text.to_owned()));
-    }
-    Job::from_toml(&table.to_string()).map_err(|source| LabError::Options(Box::new(source)))
+    let set = values
+        .into_iter()
+        .try_for_each(|(key, text)| job.set(key, text));
+    let checked = set.and_then(|()| job.checked());
+    checked.map_err(|source| LabError::Options(Box::new(source)))
 }

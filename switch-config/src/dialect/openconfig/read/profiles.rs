@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{Reader, list, text};
+use crate::dialect::openconfig::paths::{at, children, key_of};
 use crate::lint::Rule;
-use crate::openconfig::paths::{at, children, key_of};
 use crate::reading::{Marking, PortReading};
 
 impl<'a> Reader<'a> {
