@@ -25,7 +25,7 @@ use crate::receiver::{
 use crate::rtt::Rtt;
 use crate::segment;
 use crate::sender::{Burst, ReportPacket, SendRequest, Sender, SenderCounters};
-use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span};
+use crate::units::{ByteCount, Instant, JobId, MessageKey, Rank, Share, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use event::EndpointEvent;
@@ -366,6 +366,19 @@ impl Endpoint {
         *peer = lost;
     }
 
+    /// [`Machine::poll_transmit`] for a caller that has the bytes: `payload` gives the whole message
+    /// with this receiver and key. Where it gives none, the packets carry only lengths.
+    pub fn poll_transmit_from<'a>(
+        &'a mut self,
+        now: Instant,
+        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+    ) -> Option<Transmit<'a>> {
+        if let Some((at, header)) = self.poll_control(now) {
+            return Some(self.control_transmit(at, header));
+        }
+        self.data_transmit(now, payload)
+    }
+
     /// Takes a packet; for a new segment gives its place. Exactly once per segment.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
@@ -600,10 +613,15 @@ impl Endpoint {
         transmit
     }
 
-    fn data_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+    fn data_transmit<'a>(
+        &'a mut self,
+        now: Instant,
+        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+    ) -> Option<Transmit<'a>> {
         let (at, burst) = self.poll_data(now)?;
         let template = burst.template;
         let peer = &mut self.peers[at];
+        let message = payload(peer.rank, template.key);
         let transmit = Transmit {
             to: peer.rank,
             class: template.class,
@@ -618,7 +636,7 @@ impl Endpoint {
             run: &self.run,
             segment_bytes: self.common.settings(peer.reach).segment_bytes,
             tags: peer.sender.tags(template.message),
-            message: Payload::Length(template.message_bytes as usize),
+            message: message.unwrap_or(Payload::Length(template.message_bytes as usize)),
         };
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_sent(&transmit);
@@ -713,10 +731,7 @@ impl Machine for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        if let Some((at, header)) = self.poll_control(now) {
-            return Some(self.control_transmit(at, header));
-        }
-        self.data_transmit(now)
+        self.poll_transmit_from(now, |_, _| None)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
