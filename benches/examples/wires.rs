@@ -27,7 +27,7 @@ use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
 
 /// Time from one look at both ranks to the next.
@@ -41,7 +41,7 @@ struct End {
     wires: Wires,
     seal: Seal,
     peer: Vec<Address>,
-    slot: Slot,
+    slot: PacketSlot,
     packets: u64,
     ended: u64,
 }
@@ -116,7 +116,7 @@ fn ends(wire: WireChoice) -> [End; 2] {
             wires,
             seal: Seal::aead(identity, &secrets),
             peer,
-            slot: Slot::new(),
+            slot: PacketSlot::new(),
             packets: 0,
             ended: 0,
         }

@@ -29,7 +29,7 @@ pub enum OpenError {
     Certificates(#[from] control::CertificateError),
     /// The data sockets could not be opened, or not be used as the job wants.
     #[error(transparent)]
-    Wires(#[from] wires::OpenError),
+    Wires(#[from] wires::WiresError),
     /// Rank 0 cannot listen for the others.
     #[error(transparent)]
     Listen(#[from] control::BindError),

@@ -19,7 +19,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use gradwire_protocol::job::{MetricsAccess, MetricsKeys};
-use gradwire_transport::http::{self, Page, Server};
+use gradwire_transport::http::{self, HttpPage, HttpServer};
 
 pub use gradwire_transport::http::GetError;
 pub use snapshot::Snapshot;
@@ -87,7 +87,7 @@ pub(crate) fn open(
     keys: MetricsKeys,
     local_rank: Option<u16>,
     watch: &Arc<Watch>,
-) -> Option<Server> {
+) -> Option<HttpServer> {
     if keys.port == 0 {
         return None;
     }
@@ -105,7 +105,7 @@ pub(crate) fn open(
         return None;
     };
     let pages = pages(Arc::clone(watch));
-    match Server::start(bind, first..=last, pages) {
+    match HttpServer::start(bind, first..=last, pages) {
         Ok(server) => Some(server),
         Err(error) => {
             log::warn!("no metrics: port {first} on {bind}: {error}; set another metrics.port");
@@ -123,15 +123,15 @@ fn any_address() -> IpAddr {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a snapshot has an age")]
-fn pages(watch: Arc<Watch>) -> impl FnMut(&str) -> Option<Page> + Send + 'static {
+fn pages(watch: Arc<Watch>) -> impl FnMut(&str) -> Option<HttpPage> + Send + 'static {
     let mut kept: Option<(Instant, Snapshot)> = None;
     move |path| {
-        let render: fn(&Snapshot) -> Page = match path {
-            "/metrics" => |snapshot| Page {
+        let render: fn(&Snapshot) -> HttpPage = match path {
+            "/metrics" => |snapshot| HttpPage {
                 media: prometheus::MEDIA,
                 text: prometheus::text(snapshot),
             },
-            "/snapshot" => |snapshot| Page {
+            "/snapshot" => |snapshot| HttpPage {
                 media: "application/json",
                 text: snapshot.to_json(),
             },

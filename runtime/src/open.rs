@@ -7,7 +7,7 @@ use std::time::Duration;
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
-use gradwire_transport::control::{CertificateFiles, Certificates, Listener, Membership, Role};
+use gradwire_transport::control::{CertificateFiles, Certificates, JoinRole, Listener, Membership};
 use gradwire_transport::interface;
 use gradwire_transport::shm::Offer;
 use gradwire_transport::wires::Wires;
@@ -143,8 +143,8 @@ impl OpenRank {
     /// [`JoinError`] when the ranks do not form a job within `timeout`.
     pub fn join(mut self, rendezvous: &str, timeout: Duration) -> Result<LocalRank, JoinError> {
         let role = match self.listener.take() {
-            Some(listener) => Role::Leader(listener),
-            None => Role::Member(resolve(rendezvous)?),
+            Some(listener) => JoinRole::Leader(listener),
+            None => JoinRole::Member(resolve(rendezvous)?),
         };
         let membership = Membership {
             rank: self.rank,

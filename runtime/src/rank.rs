@@ -8,15 +8,17 @@ use std::time::Duration;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Hole, Residual};
-use gradwire_collectives::operation::{Operation, Outcome};
+use gradwire_collectives::operation::{Operation, OperationOutcome};
 use gradwire_protocol::endpoint::{Endpoint, Identity};
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::address::Address;
-use gradwire_transport::control::{self, Control, ControlEvent, Membership, Peer, Role};
-use gradwire_transport::driver::{self, Command, DriverLink, Setup};
-use gradwire_transport::faults::Faults;
-use gradwire_transport::http::Server;
+use gradwire_transport::control::{
+    self, ControlEvent, ControlPlane, JoinRole, Membership, RosterPeer,
+};
+use gradwire_transport::driver::{self, DriverLink, DriverSetup, MachineCommand};
+use gradwire_transport::faults::FaultInjector;
+use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{Life, Neighbours, Terms};
 use gradwire_tuning::surface::Point;
@@ -63,7 +65,7 @@ pub struct Ended {
     /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
     pub holes: Vec<Hole>,
     /// What it took.
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
 }
 
 /// Called once when an operation has ended, on a thread that may block.
@@ -76,14 +78,14 @@ pub struct LocalRank {
     wire: &'static str,
     job: Job,
     segment_bytes: u32,
-    control: Mutex<Option<Control>>,
+    control: Mutex<Option<ControlPlane>>,
     inbox: Arc<Inbox>,
     vigil: Mutex<Option<Vigil>>,
     pool: Arc<Pool>,
     recorder: Arc<Recorder>,
     pending: Arc<Pending>,
     watch: Arc<Watch>,
-    watched_at: Mutex<Option<Server>>,
+    watched_at: Mutex<Option<HttpServer>>,
     schedule: Mutex<Point>,
     tuner: Mutex<Tuner>,
 }
@@ -91,7 +93,7 @@ pub struct LocalRank {
 impl LocalRank {
     pub(crate) fn start(
         open: OpenRank,
-        role: Role,
+        role: JoinRole,
         membership: Membership,
         timeout: Duration,
     ) -> Result<Self, JoinError> {
@@ -123,11 +125,11 @@ impl LocalRank {
         let subject = Subject::new(&job, identity, control.roster(), wire);
         let recorder = Recorder::new(subject.clone(), job.trace.entries, trace_folder);
         let pool = Arc::default();
-        let setup = Setup {
+        let setup = DriverSetup {
             sockets,
             peers: data_addresses(control.roster()),
             seal: seal_of(&job, identity, &control),
-            faults: Faults::new(&job.faults, rank),
+            faults: FaultInjector::new(&job.faults, rank),
             neighbours,
             idle: pace.idle,
             caller_spin: pace.caller_spin,
@@ -219,7 +221,7 @@ impl LocalRank {
     }
 
     /// Drives until `is_done`, unless another thread drives already.
-    fn drive(&self, command: Command<Seat>, is_done: impl FnMut() -> bool) {
+    fn drive(&self, command: MachineCommand<Seat>, is_done: impl FnMut() -> bool) {
         self.inbox.with(|link| {
             // A driver that has stopped drops its promises, and thereby keeps them.
             let _ = link.drive(command, is_done);
@@ -327,10 +329,10 @@ impl LocalRank {
     /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job
     /// wants that.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.door().as_ref().map(Server::address)
+        self.door().as_ref().map(HttpServer::address)
     }
 
-    fn door(&self) -> MutexGuard<'_, Option<Server>> {
+    fn door(&self) -> MutexGuard<'_, Option<HttpServer>> {
         let door = self.watched_at.lock();
         door.unwrap_or_else(PoisonError::into_inner)
     }
@@ -382,7 +384,7 @@ impl LocalRank {
         self.pool.close();
     }
 
-    fn control(&self) -> MutexGuard<'_, Option<Control>> {
+    fn control(&self) -> MutexGuard<'_, Option<ControlPlane>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -394,7 +396,7 @@ impl Drop for LocalRank {
     }
 }
 
-fn identity_of(control: &Control, world_size: u16) -> Identity {
+fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
     Identity {
         rank: control.rank(),
         world_size,
@@ -412,14 +414,14 @@ fn vigil_over(lives: Vec<(Rank, Life)>, inbox: &Arc<Inbox>) -> Vigil {
     })
 }
 
-fn seal_of(job: &Job, identity: Identity, control: &Control) -> Seal {
+fn seal_of(job: &Job, identity: Identity, control: &ControlPlane) -> Seal {
     match job.security {
         PacketSecurity::Aead => Seal::aead(identity, control.secrets()),
         PacketSecurity::None => Seal::none(identity, job.transport.checksum),
     }
 }
 
-fn data_addresses(roster: &[Peer]) -> Vec<Vec<Address>> {
+fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
     let addresses = roster.iter().map(|peer| peer.data_addresses.clone());
     addresses.collect()
 }
@@ -449,7 +451,7 @@ fn endpoint_of(job: &Job, identity: Identity, terms: Option<&Terms>) -> Endpoint
 /// The job as these ranks can do it: an MTU that it leaves open becomes what every interface takes,
 /// and the window shrinks so that all peers' windows together fill no more than half of a rank's
 /// receive buffers. A packet that the kernel drops there would be a loss that no network made.
-fn fitted(job: Job, roster: &[Peer]) -> Job {
+fn fitted(job: Job, roster: &[RosterPeer]) -> Job {
     let mtus = roster.iter().map(|peer| peer.mtu);
     let mut job = match job.transport.mtu {
         Mtu::Auto => job.with_mtu(mtus.fold(AUTO_MTU_MAX, u32::min)),
@@ -527,8 +529,8 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    fn roster(ranks: u16, receive_buffer: u64) -> Vec<Peer> {
-        let peer = |rank| Peer {
+    fn roster(ranks: u16, receive_buffer: u64) -> Vec<RosterPeer> {
+        let peer = |rank| RosterPeer {
             rank: Rank(rank),
             host: "here".to_owned(),
             data_addresses: Vec::new(),

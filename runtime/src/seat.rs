@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
-use gradwire_collectives::overdue::Question;
+use gradwire_collectives::overdue::OverdueQuestion;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{Instant, Rank, Span};
-use gradwire_transport::control::{self, ControlEvent, Voice};
+use gradwire_transport::control::{self, ControlEvent, ControlSender};
 
 use crate::error::EndError;
 use crate::inquiry::{self, Inquiry};
@@ -32,13 +32,13 @@ pub(crate) struct Seat {
     operations: Operations,
     left: Vec<(Instant, Rank)>,
     /// Speaks to the other ranks, if there is a control plane.
-    voice: Option<Voice>,
+    voice: Option<ControlSender>,
     /// Whether they know when everything has failed here.
     standing: Standing,
     /// The operation that is overdue.
     inquiry: Option<Inquiry>,
     /// What another rank has asked about, which one, and when.
-    asked: Option<(Instant, Rank, Question)>,
+    asked: Option<(Instant, Rank, OverdueQuestion)>,
     recorder: Arc<Recorder>,
     pool: Arc<Pool>,
     /// What has failed since the recorder was told.
@@ -76,7 +76,7 @@ impl Seat {
 
     /// The seat, which speaks to the other ranks of failures, and asks them before an operation
     /// fails for taking too long.
-    pub(crate) fn heard_by_others(mut self, voice: Voice) -> Self {
+    pub(crate) fn heard_by_others(mut self, voice: ControlSender) -> Self {
         self.communicator = self.communicator.with_inquiries();
         self.voice = Some(voice);
         self

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
-use gradwire_transport::control::Peer;
+use gradwire_transport::control::RosterPeer;
 
 /// The job as its file says it, before anything was fitted to hosts: its name, and a short hash
 /// that is equal for equal jobs.
@@ -29,7 +29,7 @@ fn hash(job: &Job) -> u32 {
 }
 
 /// Tells once per job what it uses, and at level debug what each rank does.
-pub(crate) fn tell(name: &Name, job: &Job, roster: &[Peer], own: (Rank, &str)) {
+pub(crate) fn tell(name: &Name, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
     let (rank, wire) = own;
     if rank == Rank(0) {
         log::info!("{}", line(name, job, roster, wire));
@@ -46,10 +46,10 @@ pub(crate) fn tell(name: &Name, job: &Job, roster: &[Peer], own: (Rank, &str)) {
 
 /// What is said of ports of which some take larger packets than others, which an RDMA device would
 /// not say: it drops what is too large.
-fn unequal_ports(roster: &[Peer]) -> Option<String> {
+fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     let smallest = roster.iter().min_by_key(|peer| peer.mtu)?;
     let largest = roster.iter().max_by_key(|peer| peer.mtu)?;
-    let told = |peer: &Peer| format!("rank {} on {} {}", peer.rank, peer.host, peer.mtu);
+    let told = |peer: &RosterPeer| format!("rank {} on {} {}", peer.rank, peer.host, peer.mtu);
     (smallest.mtu < largest.mtu).then(|| {
         format!(
             "the ranks' RDMA ports take packets of different sizes ({}, {}), so all use the \
@@ -60,7 +60,7 @@ fn unequal_ports(roster: &[Peer]) -> Option<String> {
     })
 }
 
-fn line(name: &Name, job: &Job, roster: &[Peer], wire: &str) -> String {
+fn line(name: &Name, job: &Job, roster: &[RosterPeer], wire: &str) -> String {
     let hosts: BTreeSet<&str> = roster.iter().map(|peer| peer.host.as_str()).collect();
     let values = job.flat();
     let value = |key: &str| values[key].replace('"', "");
@@ -97,8 +97,8 @@ fn count(number: usize, what: &str) -> String {
 mod tests {
     use super::*;
 
-    fn roster(hosts: &[&str]) -> Vec<Peer> {
-        let peer = |(rank, host): (usize, &&str)| Peer {
+    fn roster(hosts: &[&str]) -> Vec<RosterPeer> {
+        let peer = |(rank, host): (usize, &&str)| RosterPeer {
             rank: Rank(rank as u16),
             host: (*host).to_owned(),
             data_addresses: Vec::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_transport::control::{Control, Peer};
+use gradwire_transport::control::{ControlPlane, RosterPeer};
 use gradwire_transport::shm::{Neighbours, Offer, Terms};
 
 use crate::error::JoinError;
@@ -19,7 +19,7 @@ const CALLER_SPIN: Span = Span::from_micros(200);
 /// common.
 pub(crate) fn enter(
     job: &Job,
-    control: &Control,
+    control: &ControlPlane,
     timeout: Duration,
 ) -> Result<Option<(Terms, Neighbours)>, JoinError> {
     let offers = offers(control.roster());
@@ -62,7 +62,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The pace of `rank` when a job asks for `idle`.
-    pub(crate) fn of(idle: IdleMode, roster: &[Peer], rank: Rank) -> Self {
+    pub(crate) fn of(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(cores, idle, ranks_of_host(roster, rank))
     }
@@ -80,20 +80,20 @@ impl Pace {
 }
 
 /// How many ranks have the same host as `rank`, itself included.
-fn ranks_of_host(roster: &[Peer], rank: Rank) -> usize {
+fn ranks_of_host(roster: &[RosterPeer], rank: Rank) -> usize {
     let own = roster.iter().find(|peer| peer.rank == rank);
-    let is_near = |peer: &&Peer| own.is_some_and(|own| own.host == peer.host);
+    let is_near = |peer: &&RosterPeer| own.is_some_and(|own| own.host == peer.host);
     roster.iter().filter(is_near).count()
 }
 
-fn offers(roster: &[Peer]) -> Vec<(Rank, Option<Offer>)> {
+fn offers(roster: &[RosterPeer]) -> Vec<(Rank, Option<Offer>)> {
     let offers = roster.iter().map(|peer| (peer.rank, peer.memory.clone()));
     offers.collect()
 }
 
 /// The host of each rank: a number that ranks have in common if they share memory.
-pub(crate) fn hosts(roster: &[Peer]) -> Vec<u16> {
-    let place = |peer: &Peer| peer.memory.as_ref().map(|offer| offer.place.clone());
+pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
+    let place = |peer: &RosterPeer| peer.memory.as_ref().map(|offer| offer.place.clone());
     let first = |at: usize| {
         let mine = place(&roster[at]);
         let same = roster

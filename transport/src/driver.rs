@@ -29,16 +29,16 @@ use gradwire_protocol::units::{Instant, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
 
 use crate::address::Address;
-use crate::faults::{Faults, Verdict};
-use crate::seal::{Refused, Seal};
+use crate::faults::{FaultInjector, FaultVerdict};
+use crate::seal::{PacketRejection, Seal};
 use crate::shm::Neighbours;
-use crate::slot::Slot;
-use crate::udp::Arrival;
-use crate::wake::Bell;
-use crate::wires::{Arrivals, Threads, Wires};
+use crate::slot::PacketSlot;
+use crate::udp::SuperPacket;
+use crate::wake::ThreadWaker;
+use crate::wires::{ArrivalMode, WireThreads, Wires};
 
 pub use counters::DriverCounters;
-use patience::{Drained, Patience, Reading};
+use patience::{DrainWatch, Drained, IdlePatience};
 
 /// Super-packets read before timeouts and sending get their turn again.
 const ARRIVALS_PER_ROUND: usize = 16;
@@ -60,10 +60,10 @@ const SLEEP_MAX: Span = Span::from_millis(100);
 const FULL_WAITS: u32 = 100;
 
 /// What runs between two rounds.
-pub type Command<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
+pub type MachineCommand<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 
 /// What a driver needs besides its machine.
-pub struct Setup {
+pub struct DriverSetup {
     /// The rank's sockets.
     pub sockets: Wires,
     /// Data addresses of every rank, one per entropy; this rank's own are not used.
@@ -71,7 +71,7 @@ pub struct Setup {
     /// What protects packets.
     pub seal: Seal,
     /// Faults on purpose, if any.
-    pub faults: Option<Faults>,
+    pub faults: Option<FaultInjector>,
     /// The ranks that are reached through memory, if any.
     pub neighbours: Option<Neighbours>,
     /// What is done without work.
@@ -83,7 +83,7 @@ pub struct Setup {
 
 /// Counts of what a driver did, readable at any time.
 #[derive(Debug, Default)]
-struct Shared {
+struct DriverShared {
     sent_packets: AtomicU64,
     send_calls: AtomicU64,
     received_packets: AtomicU64,
@@ -106,7 +106,7 @@ struct Shared {
 /// The driver has stopped, or its machine has panicked.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the driver thread has stopped: {reason}")]
-pub struct Stopped {
+pub struct DriverStopped {
     /// Why.
     pub reason: String,
 }
@@ -114,16 +114,16 @@ pub struct Stopped {
 /// The way to a driver's machine from other threads. Dropping it stops the driver.
 #[derive(Debug)]
 pub struct DriverLink<M> {
-    commands: SyncSender<Command<M>>,
-    bell: Arc<Bell>,
-    shared: Arc<Shared>,
-    engine: Arc<Mutex<Option<Engine<M>>>>,
-    threads: Threads,
+    commands: SyncSender<MachineCommand<M>>,
+    bell: Arc<ThreadWaker>,
+    shared: Arc<DriverShared>,
+    engine: Arc<Mutex<Option<DriverEngine<M>>>>,
+    threads: WireThreads,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What runs after every round that did something.
-pub type Progress<M> = Box<dyn FnMut(&mut M) + Send>;
+pub type ProgressHook<M> = Box<dyn FnMut(&mut M) + Send>;
 
 /// Starts driving `machine`. `progress` runs on whatever thread drives.
 ///
@@ -131,24 +131,24 @@ pub type Progress<M> = Box<dyn FnMut(&mut M) + Send>;
 /// When the thread or its bell cannot be made.
 pub fn spawn<M: Machine + Send + 'static>(
     machine: M,
-    setup: Setup,
+    setup: DriverSetup,
     progress: impl FnMut(&mut M) + Send + 'static,
 ) -> io::Result<DriverLink<M>> {
     let (commands, waiting) = sync_channel(COMMANDS_WAITING);
-    let bell = Arc::new(Bell::new()?);
-    let shared = Arc::new(Shared::default());
+    let bell = Arc::new(ThreadWaker::new()?);
+    let shared = Arc::new(DriverShared::default());
     let threads = setup.sockets.threads();
-    let engine = Engine {
+    let engine = DriverEngine {
         machine,
-        patience: Patience::new(setup.idle),
+        patience: IdlePatience::new(setup.idle),
         setup,
         progress: Box::new(progress),
         commands: waiting,
         bell: Arc::clone(&bell),
         shared: Arc::clone(&shared),
-        clock: Clock::start(),
-        slot: Slot::new(),
-        reading: Reading::default(),
+        clock: DriverClock::start(),
+        slot: PacketSlot::new(),
+        reading: DrainWatch::default(),
         rounds: 0,
         tally: DriverCounters::default(),
     };
@@ -182,26 +182,26 @@ pub fn spawn<M: Machine + Send + 'static>(
     })
 }
 
-impl Shared {
+impl DriverShared {
     /// Nothing is driven any more, for this reason unless there was one before.
-    fn ended(&self, reason: String) -> Stopped {
+    fn ended(&self, reason: String) -> DriverStopped {
         self.stop.store(true, Ordering::SeqCst);
         let failure = self.failure.lock();
         let mut failure = failure.unwrap_or_else(PoisonError::into_inner);
         let reason = failure.get_or_insert(reason).clone();
-        Stopped { reason }
+        DriverStopped { reason }
     }
 }
 
 /// Lets the engine do a command and rounds until `is_over`. An engine that fails, or whose machine
 /// panics, is no more.
 fn turn<M: Machine>(
-    engine: &mut Option<Engine<M>>,
-    command: Option<Command<M>>,
+    engine: &mut Option<DriverEngine<M>>,
+    command: Option<MachineCommand<M>>,
     is_over: impl FnMut() -> bool,
-) -> Result<(), Stopped> {
+) -> Result<(), DriverStopped> {
     let Some(running) = engine else {
-        return Err(Stopped {
+        return Err(DriverStopped {
             reason: "it has ended".to_owned(),
         });
     };
@@ -232,9 +232,13 @@ impl<M: Machine> DriverLink<M> {
     /// command, and this returns at once.
     ///
     /// # Errors
-    /// [`Stopped`] when the driver no longer runs.
-    pub fn drive(&self, command: Command<M>, is_done: impl FnMut() -> bool) -> Result<(), Stopped> {
-        if self.threads == Threads::First || self.shared.called.swap(true, Ordering::SeqCst) {
+    /// [`DriverStopped`] when the driver no longer runs.
+    pub fn drive(
+        &self,
+        command: MachineCommand<M>,
+        is_done: impl FnMut() -> bool,
+    ) -> Result<(), DriverStopped> {
+        if self.threads == WireThreads::First || self.shared.called.swap(true, Ordering::SeqCst) {
             return self.submit(command);
         }
         // The driver's thread may sleep with the engine in its hands.
@@ -260,8 +264,8 @@ impl<M> DriverLink<M> {
     /// call it from `progress` or from another command.
     ///
     /// # Errors
-    /// [`Stopped`] when the driver no longer runs.
-    pub fn submit(&self, command: Command<M>) -> Result<(), Stopped> {
+    /// [`DriverStopped`] when the driver no longer runs.
+    pub fn submit(&self, command: MachineCommand<M>) -> Result<(), DriverStopped> {
         self.commands.send(command).map_err(|_| self.stopped())?;
         self.bell.ring();
         if !self.shared.called.load(Ordering::SeqCst) {
@@ -270,13 +274,13 @@ impl<M> DriverLink<M> {
         Ok(())
     }
 
-    fn stopped(&self) -> Stopped {
+    fn stopped(&self) -> DriverStopped {
         let failure = self
             .shared
             .failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        Stopped {
+        DriverStopped {
             reason: failure.clone().unwrap_or_else(|| "it is ending".to_owned()),
         }
     }
@@ -302,7 +306,7 @@ impl<M> DriverLink<M> {
     }
 
     /// Stops the driver and waits until its thread has ended. Gives back why it stopped.
-    pub fn stop(&mut self) -> Stopped {
+    pub fn stop(&mut self) -> DriverStopped {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.bell.ring();
         self.hand_back();
@@ -319,9 +323,9 @@ impl<M> Drop for DriverLink<M> {
     }
 }
 
-struct Clock(std::time::Instant);
+struct DriverClock(std::time::Instant);
 
-impl Clock {
+impl DriverClock {
     #[expect(
         clippy::disallowed_methods,
         reason = "the driver is where time comes from"
@@ -336,32 +340,32 @@ impl Clock {
 }
 
 /// A machine with everything that drives it.
-struct Engine<M> {
+struct DriverEngine<M> {
     machine: M,
-    setup: Setup,
-    progress: Progress<M>,
-    commands: Receiver<Command<M>>,
-    bell: Arc<Bell>,
-    shared: Arc<Shared>,
-    clock: Clock,
-    slot: Slot,
-    reading: Reading,
+    setup: DriverSetup,
+    progress: ProgressHook<M>,
+    commands: Receiver<MachineCommand<M>>,
+    bell: Arc<ThreadWaker>,
+    shared: Arc<DriverShared>,
+    clock: DriverClock,
+    slot: PacketSlot,
+    reading: DrainWatch,
     rounds: u32,
-    patience: Patience,
+    patience: IdlePatience,
     tally: DriverCounters,
 }
 
-impl<M> fmt::Debug for Engine<M> {
+impl<M> fmt::Debug for DriverEngine<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").finish_non_exhaustive()
     }
 }
 
-impl<M: Machine> Engine<M> {
+impl<M: Machine> DriverEngine<M> {
     /// Does a command, after those that came before it, and rounds until `is_over`.
     fn run(
         &mut self,
-        command: Option<Command<M>>,
+        command: Option<MachineCommand<M>>,
         mut is_over: impl FnMut() -> bool,
     ) -> io::Result<()> {
         let mut spin = Span::ZERO;
@@ -472,7 +476,11 @@ impl<M: Machine> Engine<M> {
         if self.shared.stop.load(Ordering::Relaxed) {
             return;
         }
-        let held = self.setup.faults.as_ref().and_then(Faults::next_release);
+        let held = self
+            .setup
+            .faults
+            .as_ref()
+            .and_then(FaultInjector::next_release);
         let next = [self.machine.poll_timeout(), held]
             .into_iter()
             .flatten()
@@ -534,8 +542,8 @@ impl<M: Machine> Engine<M> {
     fn drain_sockets(&mut self) -> io::Result<(bool, Drained)> {
         let (mut reads, before) = (0, self.tally.received_packets);
         let most = match self.setup.sockets.arrivals() {
-            Arrivals::Glued => ARRIVALS_PER_ROUND,
-            Arrivals::Single => SINGLES_PER_ROUND,
+            ArrivalMode::Glued => ARRIVALS_PER_ROUND,
+            ArrivalMode::Single => SINGLES_PER_ROUND,
         };
         while reads < most {
             let readable = self.setup.sockets.readable()?;
@@ -556,25 +564,25 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Hands the packets of a super-packet over one by one, through the faults if there are any.
-    fn split(&mut self, arrival: &Arrival) {
+    fn split(&mut self, arrival: &SuperPacket) {
         let now = self.clock.now();
         self.tally.malformed_packets += u64::from(arrival.bytes == 0);
         let mut slot = std::mem::take(&mut self.slot);
         for packet in arrival.packets(&mut slot) {
             match self.judge(now, packet, arrival.ecn) {
-                Verdict::Pass => self.pass_on(now, packet, arrival),
-                Verdict::Drop => {}
-                Verdict::Hold(span) => {
+                FaultVerdict::Pass => self.pass_on(now, packet, arrival),
+                FaultVerdict::Drop => {}
+                FaultVerdict::Hold(span) => {
                     if let Some(faults) = &mut self.setup.faults {
                         faults.hold(now + span, packet, arrival.ecn);
                     }
                 }
-                Verdict::Duplicate => {
+                FaultVerdict::Duplicate => {
                     let mut twin = packet.to_vec();
                     self.pass_on(now, packet, arrival);
                     self.pass_on(now, &mut twin, arrival);
                 }
-                Verdict::Corrupt(bit) => {
+                FaultVerdict::Corrupt(bit) => {
                     packet[bit / 8] ^= 1 << (bit % 8);
                     self.pass_on(now, packet, arrival);
                 }
@@ -583,9 +591,9 @@ impl<M: Machine> Engine<M> {
         self.slot = slot;
     }
 
-    fn judge(&mut self, now: Instant, packet: &[u8], ecn: Ecn) -> Verdict {
+    fn judge(&mut self, now: Instant, packet: &[u8], ecn: Ecn) -> FaultVerdict {
         let Some(faults) = &mut self.setup.faults else {
-            return Verdict::Pass;
+            return FaultVerdict::Pass;
         };
         let seal = &mut self.setup.seal;
         let look = || {
@@ -598,7 +606,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Hands a packet over, as late as the faults want all packets to be.
-    fn pass_on(&mut self, now: Instant, packet: &mut [u8], arrival: &Arrival) {
+    fn pass_on(&mut self, now: Instant, packet: &mut [u8], arrival: &SuperPacket) {
         match &mut self.setup.faults {
             Some(faults) if faults.delay() > Span::ZERO => {
                 faults.hold(now + faults.delay(), packet, arrival.ecn);
@@ -636,14 +644,18 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Opens a packet, if it is sound; what costs least is looked at first.
-    fn accept(&mut self, packet: &mut [u8], from: Option<Address>) -> Result<Header, Refused> {
+    fn accept(
+        &mut self,
+        packet: &mut [u8],
+        from: Option<Address>,
+    ) -> Result<Header, PacketRejection> {
         let header = self.setup.seal.read(packet)?;
         let peer = self.setup.peers.get(usize::from(header.source.0));
         let path = usize::from(header.entropy.0);
         let expected = peer.and_then(|addresses| addresses.get(path % addresses.len().max(1)));
-        let expected = expected.ok_or(Refused::UnknownSender)?;
+        let expected = expected.ok_or(PacketRejection::UnknownSender)?;
         if from.is_some_and(|from| !expected.is_source(&from)) {
-            return Err(Refused::UnknownSender);
+            return Err(PacketRejection::UnknownSender);
         }
         self.setup.seal.open(&header, packet)?;
         Ok(header)
@@ -657,7 +669,7 @@ impl<M: Machine> Engine<M> {
                 break;
             };
             busy = true;
-            let Setup {
+            let DriverSetup {
                 sockets,
                 peers,
                 seal,
@@ -687,7 +699,7 @@ impl<M: Machine> Engine<M> {
 
     fn publish(&mut self) {
         let sockets = self.setup.sockets.counters();
-        let dropped = self.setup.faults.as_ref().map_or(0, Faults::dropped);
+        let dropped = self.setup.faults.as_ref().map_or(0, FaultInjector::dropped);
         let shared = &self.shared;
         for (counter, value) in [
             (

@@ -26,7 +26,7 @@ const BURST_ENDS_AFTER: Span = Span::from_millis(1);
 
 /// What happens to a packet, apart from the delay of all packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum FaultVerdict {
     /// It arrives as it is.
     Pass,
     /// It never arrives.
@@ -41,27 +41,27 @@ pub enum Verdict {
 
 /// A source of faults for the packets that one rank receives.
 #[derive(Debug)]
-pub struct Faults {
+pub struct FaultInjector {
     wanted: job::FaultKeys,
     rank: Rank,
     rng: ChaCha8Rng,
     loss: LossProcess,
     last_arrival: Instant,
-    held: BinaryHeap<Reverse<Held>>,
+    held: BinaryHeap<Reverse<HeldPacket>>,
     sequence: u64,
     dropped: u64,
 }
 
 /// A packet that waits.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldPacket {
     at: Instant,
     sequence: u64,
     pub(crate) packet: Vec<u8>,
     pub(crate) ecn: Ecn,
 }
 
-impl Faults {
+impl FaultInjector {
     /// The faults that a job wants for what `rank` receives; `None` when it wants none.
     pub fn new(wanted: &job::FaultKeys, rank: Rank) -> Option<Self> {
         wanted.any().then(|| Self {
@@ -90,9 +90,9 @@ impl Faults {
         &mut self,
         look: impl FnOnce() -> Option<(Rank, PacketKind)>,
         (ecn, bytes): (Ecn, usize),
-    ) -> Verdict {
+    ) -> FaultVerdict {
         let verdict = self.verdict(look, (ecn, bytes));
-        self.dropped += u64::from(verdict == Verdict::Drop);
+        self.dropped += u64::from(verdict == FaultVerdict::Drop);
         verdict
     }
 
@@ -100,13 +100,13 @@ impl Faults {
         &mut self,
         look: impl FnOnce() -> Option<(Rank, PacketKind)>,
         (ecn, bytes): (Ecn, usize),
-    ) -> Verdict {
+    ) -> FaultVerdict {
         let may_matter = ecn == Ecn::NotEct && self.wanted.drop_from == DropFrom::Droppable;
         let looks = may_matter || !self.wanted.one_way.is_empty();
         let seen = looks.then(look).flatten();
         let is_cut = |(from, _)| self.wanted.one_way.contains(&(from, self.rank));
         if seen.is_some_and(is_cut) {
-            return Verdict::Drop;
+            return FaultVerdict::Drop;
         }
         let is_data = seen.is_some_and(|(_, kind)| kind == PacketKind::Data);
         let may_go = match self.wanted.drop_from {
@@ -114,18 +114,18 @@ impl Faults {
             DropFrom::Droppable => may_matter && is_data,
         };
         if may_go && self.loss.loses(&mut self.rng) {
-            return Verdict::Drop;
+            return FaultVerdict::Drop;
         }
         if self.hits(self.wanted.corrupt) {
-            return Verdict::Corrupt(self.rng.random_range(0..bytes.max(1) * 8));
+            return FaultVerdict::Corrupt(self.rng.random_range(0..bytes.max(1) * 8));
         }
         if self.hits(self.wanted.duplicate) {
-            return Verdict::Duplicate;
+            return FaultVerdict::Duplicate;
         }
         if self.hits(self.wanted.reorder) {
-            return Verdict::Hold(self.wanted.delay + REORDER_BY);
+            return FaultVerdict::Hold(self.wanted.delay + REORDER_BY);
         }
-        Verdict::Pass
+        FaultVerdict::Pass
     }
 
     /// Whether a packet is of a share; what nobody wants costs no draw.
@@ -146,7 +146,7 @@ impl Faults {
     pub(crate) fn hold(&mut self, until: Instant, packet: &[u8], ecn: Ecn) {
         self.sequence += 1;
         let (sequence, packet) = (self.sequence, packet.to_vec());
-        self.held.push(Reverse(Held {
+        self.held.push(Reverse(HeldPacket {
             at: until,
             sequence,
             packet,
@@ -155,7 +155,7 @@ impl Faults {
     }
 
     /// The next held packet whose time has come.
-    pub(crate) fn release(&mut self, now: Instant) -> Option<Held> {
+    pub(crate) fn release(&mut self, now: Instant) -> Option<HeldPacket> {
         if self.next_release().is_none_or(|at| at > now) {
             return None;
         }
@@ -167,27 +167,27 @@ impl Faults {
     }
 }
 
-impl Held {
+impl HeldPacket {
     fn key(&self) -> (Instant, u64) {
         (self.at, self.sequence)
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for HeldPacket {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Held {}
+impl Eq for HeldPacket {}
 
-impl PartialOrd for Held {
+impl PartialOrd for HeldPacket {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
+impl Ord for HeldPacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
@@ -204,8 +204,8 @@ mod tests {
         Share::new(value).expect("a share")
     }
 
-    fn verdicts(wanted: &job::FaultKeys, packets: usize) -> Vec<Verdict> {
-        let mut faults = Faults::new(wanted, Rank(1)).expect("faults are wanted");
+    fn verdicts(wanted: &job::FaultKeys, packets: usize) -> Vec<FaultVerdict> {
+        let mut faults = FaultInjector::new(wanted, Rank(1)).expect("faults are wanted");
         (0..packets)
             .map(|_| faults.judge(|| Some((Rank(0), PacketKind::Data)), (Ecn::Ect, 1500)))
             .collect()
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_job_without_faults_has_no_fault_layer() {
-        assert!(Faults::new(&Job::default().faults, Rank(0)).is_none());
+        assert!(FaultInjector::new(&Job::default().faults, Rank(0)).is_none());
     }
 
     #[test]
@@ -224,11 +224,11 @@ mod tests {
         wanted.duplicate = share(0.1);
         wanted.reorder = share(0.1);
         let verdicts = verdicts(&wanted, 100_000);
-        let count = |of: fn(&Verdict) -> bool| verdicts.iter().filter(|&v| of(v)).count();
-        assert!((9_600..10_400).contains(&count(|v| *v == Verdict::Drop)));
-        assert!((8_600..9_400).contains(&count(|v| matches!(v, Verdict::Corrupt(_)))));
-        assert!((7_700..8_500).contains(&count(|v| *v == Verdict::Duplicate)));
-        assert!((6_900..7_700).contains(&count(|v| matches!(v, Verdict::Hold(_)))));
+        let count = |of: fn(&FaultVerdict) -> bool| verdicts.iter().filter(|&v| of(v)).count();
+        assert!((9_600..10_400).contains(&count(|v| *v == FaultVerdict::Drop)));
+        assert!((8_600..9_400).contains(&count(|v| matches!(v, FaultVerdict::Corrupt(_)))));
+        assert!((7_700..8_500).contains(&count(|v| *v == FaultVerdict::Duplicate)));
+        assert!((6_900..7_700).contains(&count(|v| matches!(v, FaultVerdict::Hold(_)))));
     }
 
     #[test]
@@ -247,20 +247,24 @@ mod tests {
     fn one_way_loss_takes_everything_of_one_direction() {
         let mut wanted = Job::default().faults;
         wanted.one_way = vec![(Rank(0), Rank(1))];
-        assert!(verdicts(&wanted, 100).iter().all(|v| *v == Verdict::Drop));
-        let mut faults = Faults::new(&wanted, Rank(0)).expect("faults are wanted");
+        assert!(
+            verdicts(&wanted, 100)
+                .iter()
+                .all(|v| *v == FaultVerdict::Drop)
+        );
+        let mut faults = FaultInjector::new(&wanted, Rank(0)).expect("faults are wanted");
         let verdict = faults.judge(|| Some((Rank(1), PacketKind::Data)), (Ecn::Ect, 1500));
-        assert_eq!(verdict, Verdict::Pass);
+        assert_eq!(verdict, FaultVerdict::Pass);
     }
 
     #[test]
     fn drops_can_be_kept_from_all_but_what_may_be_missing() {
         let mut wanted = Job::default().faults;
         (wanted.drop, wanted.drop_from) = (share(0.25), DropFrom::Droppable);
-        let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
+        let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
         let mut drops = |seen: Option<(Rank, PacketKind)>, ecn: Ecn| {
             let verdicts = (0..10_000).map(|_| faults.judge(|| seen, (ecn, 1500)));
-            verdicts.filter(|one| *one == Verdict::Drop).count()
+            verdicts.filter(|one| *one == FaultVerdict::Drop).count()
         };
         assert_eq!(drops(Some((Rank(0), PacketKind::Data)), Ecn::Ect), 0);
         assert_eq!(drops(Some((Rank(0), PacketKind::Ack)), Ecn::NotEct), 0);
@@ -274,12 +278,12 @@ mod tests {
         let mut wanted = Job::default().faults;
         (wanted.drop, wanted.burst) = (share(0.3), 16.0);
         for (apart, runs) in [(10, 1_500..2_300), (2_000, 20_000..22_000)] {
-            let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
+            let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
             let (mut drops, mut begun, mut before) = (0, 0, false);
             for number in 0..100_000 {
                 faults.arrive(Instant::START + Span::from_micros(number * apart));
                 let now = faults.judge(|| Some((Rank(0), PacketKind::Data)), (Ecn::Ect, 1500))
-                    == Verdict::Drop;
+                    == FaultVerdict::Drop;
                 drops += u32::from(now);
                 begun += u32::from(now && !before);
                 before = now;
@@ -293,7 +297,7 @@ mod tests {
     fn held_packets_come_out_in_the_order_of_their_times() {
         let mut wanted = Job::default().faults;
         wanted.delay = Span::from_micros(5);
-        let mut faults = Faults::new(&wanted, Rank(1)).expect("faults are wanted");
+        let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
         let at = |micros| Instant::START + Span::from_micros(micros);
         faults.hold(at(20), b"later", Ecn::Ect);
         faults.hold(at(10), b"sooner", Ecn::Ect);

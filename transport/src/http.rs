@@ -23,7 +23,7 @@ const HEAD_LINES: usize = 64;
 
 /// What a path leads to.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Page {
+pub struct HttpPage {
     /// Its media type.
     pub media: &'static str,
     /// Its text.
@@ -32,13 +32,13 @@ pub struct Page {
 
 /// Serves pages until it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl HttpServer {
     /// Listens at the first free port of `ports`, and gives those who ask the page that `page` has
     /// for their path.
     ///
@@ -47,7 +47,7 @@ impl Server {
     pub fn start(
         bind: IpAddr,
         ports: RangeInclusive<u16>,
-        page: impl FnMut(&str) -> Option<Page> + Send + 'static,
+        page: impl FnMut(&str) -> Option<HttpPage> + Send + 'static,
     ) -> io::Result<Self> {
         let listener = listen(bind, ports)?;
         let address = listener.local_addr()?;
@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         // The thread waits for a guest: be one.
@@ -99,7 +99,11 @@ fn listen(bind: IpAddr, ports: RangeInclusive<u16>) -> io::Result<TcpListener> {
     Err(first.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
 }
 
-fn serve(listener: &TcpListener, stop: &AtomicBool, mut page: impl FnMut(&str) -> Option<Page>) {
+fn serve(
+    listener: &TcpListener,
+    stop: &AtomicBool,
+    mut page: impl FnMut(&str) -> Option<HttpPage>,
+) {
     for guest in listener.incoming() {
         if stop.load(Ordering::SeqCst) {
             return;
@@ -110,24 +114,29 @@ fn serve(listener: &TcpListener, stop: &AtomicBool, mut page: impl FnMut(&str) -
             continue;
         };
         // What goes wrong with a guest is the guest's own loss.
-        let _ = attend(Timed::new(guest, GUEST_TIME), &mut page);
+        let _ = attend(TimedStream::new(guest, GUEST_TIME), &mut page);
     }
 }
 
-fn attend(mut guest: Timed, page: &mut impl FnMut(&str) -> Option<Page>) -> io::Result<()> {
+fn attend(
+    mut guest: TimedStream,
+    page: &mut impl FnMut(&str) -> Option<HttpPage>,
+) -> io::Result<()> {
     let mut request = Vec::new();
     let (status, page) = loop {
         match path_of(&request) {
-            Asked::Path(path) => match page(&path) {
+            ParsedRequest::Path(path) => match page(&path) {
                 Some(page) => break ("200 OK", page),
                 None => break ("404 Not Found", said("there is no such page\n")),
             },
-            Asked::Otherwise => break ("405 Method Not Allowed", said("only GET is known\n")),
-            Asked::Garbage => break ("400 Bad Request", said("that is no HTTP\n")),
-            Asked::Unfinished if request.len() >= REQUEST_BYTES => {
+            ParsedRequest::Otherwise => {
+                break ("405 Method Not Allowed", said("only GET is known\n"));
+            }
+            ParsedRequest::Garbage => break ("400 Bad Request", said("that is no HTTP\n")),
+            ParsedRequest::Unfinished if request.len() >= REQUEST_BYTES => {
                 break ("431 Request Header Fields Too Large", said("too long\n"));
             }
-            Asked::Unfinished => guest.read_some(&mut request, REQUEST_BYTES)?,
+            ParsedRequest::Unfinished => guest.read_some(&mut request, REQUEST_BYTES)?,
         }
     };
     let head = format!(
@@ -139,32 +148,34 @@ fn attend(mut guest: Timed, page: &mut impl FnMut(&str) -> Option<Page>) -> io::
     guest.write_all(page.text.as_bytes())
 }
 
-fn said(text: &str) -> Page {
-    Page {
+fn said(text: &str) -> HttpPage {
+    HttpPage {
         media: "text/plain; charset=utf-8",
         text: text.to_owned(),
     }
 }
 
-enum Asked {
+enum ParsedRequest {
     Path(String),
     Otherwise,
     Garbage,
     Unfinished,
 }
 
-fn path_of(request: &[u8]) -> Asked {
+fn path_of(request: &[u8]) -> ParsedRequest {
     let mut lines = [httparse::EMPTY_HEADER; HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut lines);
     match parsed.parse(request) {
-        Ok(httparse::Status::Partial) => Asked::Unfinished,
-        Ok(httparse::Status::Complete(_)) if parsed.method != Some("GET") => Asked::Otherwise,
+        Ok(httparse::Status::Partial) => ParsedRequest::Unfinished,
+        Ok(httparse::Status::Complete(_)) if parsed.method != Some("GET") => {
+            ParsedRequest::Otherwise
+        }
         Ok(httparse::Status::Complete(_)) => {
             let path = parsed.path.unwrap_or("/");
             let path = path.split('?').next().unwrap_or(path);
-            Asked::Path(path.to_owned())
+            ParsedRequest::Path(path.to_owned())
         }
-        Err(_) => Asked::Garbage,
+        Err(_) => ParsedRequest::Garbage,
     }
 }
 
@@ -188,7 +199,7 @@ pub enum GetError {
 /// [`GetError`] when there is no server, it takes too long, or it has no such page.
 pub fn get(server: SocketAddr, path: &str, patience: Duration) -> Result<Vec<u8>, GetError> {
     let stream = TcpStream::connect_timeout(&server, patience)?;
-    let mut server_side = Timed::new(stream, patience);
+    let mut server_side = TimedStream::new(stream, patience);
     let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
     server_side.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
@@ -211,12 +222,12 @@ pub fn get(server: SocketAddr, path: &str, patience: Duration) -> Result<Vec<u8>
 }
 
 /// A connection all of whose reads and writes together may take so long.
-struct Timed {
+struct TimedStream {
     stream: TcpStream,
     until: Instant,
 }
 
-impl Timed {
+impl TimedStream {
     #[expect(
         clippy::disallowed_methods,
         reason = "transport has a clock, and this bounds a stranger's time"
@@ -276,13 +287,13 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    fn server() -> Server {
+    fn server() -> HttpServer {
         let page = |path: &str| (path == "/here").then(|| said("some text"));
-        Server::start(LOOPBACK, 0..=0, page).expect("loopback has ports")
+        HttpServer::start(LOOPBACK, 0..=0, page).expect("loopback has ports")
     }
 
     /// What a server answers to raw bytes.
-    fn answer_to(server: &Server, bytes: &[u8]) -> String {
+    fn answer_to(server: &HttpServer, bytes: &[u8]) -> String {
         let stream = TcpStream::connect_timeout(&server.address(), PATIENCE);
         let mut stream = stream.expect("it listens");
         let _ = stream.write_all(bytes);
@@ -335,7 +346,7 @@ mod tests {
     fn a_taken_port_is_passed_over_and_none_left_is_an_error() {
         let first = server();
         let port = first.address().port();
-        let start = |ports| Server::start(LOOPBACK, ports, |_| None);
+        let start = |ports| HttpServer::start(LOOPBACK, ports, |_| None);
         let error = start(port..=port).expect_err("it is taken");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let next = start(port..=port.saturating_add(63)).expect("one of the others is free");

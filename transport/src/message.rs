@@ -25,7 +25,7 @@ const GATHERED_MAX: usize = 16;
 
 /// Everything about a send apart from its bytes.
 #[derive(Debug)]
-pub(crate) struct Control<'a> {
+pub(crate) struct SendControl<'a> {
     /// Bytes of each packet, where there are several.
     pub(crate) packet_bytes: Option<u16>,
     /// DSCP and ECN.
@@ -35,13 +35,13 @@ pub(crate) struct Control<'a> {
 
 /// Packets that are gathered from separate headers and payloads.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered<'a> {
+pub(crate) struct GatheredPackets<'a> {
     headers: &'a [u8],
     payloads: [&'a [u8]; GATHERED_MAX],
     count: usize,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> GatheredPackets<'a> {
     pub(crate) fn push(&mut self, payload: &'a [u8]) {
         self.payloads[self.count] = payload;
         self.count += 1;
@@ -55,7 +55,7 @@ impl<'a> Gathered<'a> {
 
 /// What one `recvmsg` brought.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedMessage {
     pub(crate) bytes: usize,
     /// Bytes of each packet, where the kernel glued several together.
     pub(crate) packet_bytes: Option<usize>,
@@ -67,22 +67,22 @@ pub(crate) struct Received {
 
 /// Control messages, aligned as the kernel wants them.
 #[repr(C, align(8))]
-struct ControlBuffer([u8; CONTROL_BYTES]);
+struct AncillaryBuffer([u8; CONTROL_BYTES]);
 
 /// The packets of one send.
 #[derive(Debug)]
-pub(crate) enum Packets<'a> {
+pub(crate) enum SendPackets<'a> {
     /// One behind the other.
     Staged(&'a [u8]),
     /// Headers and payloads lie apart.
-    Gathered(&'a Gathered<'a>),
+    Gathered(&'a GatheredPackets<'a>),
 }
 
 /// Writes down for the kernel that `packets` are to be sent, and lets `act` have that; everything
 /// that it points to lives until `act` returns.
 pub(crate) fn written<T>(
-    packets: &Packets<'_>,
-    control: &Control<'_>,
+    packets: &SendPackets<'_>,
+    control: &SendControl<'_>,
     act: impl FnOnce(&libc::msghdr) -> T,
 ) -> T {
     let vector = |part: &[u8]| libc::iovec {
@@ -90,8 +90,8 @@ pub(crate) fn written<T>(
         iov_len: part.len(),
     };
     let gathered = match packets {
-        Packets::Staged(bytes) => return written_vectors(&mut [vector(bytes)], control, act),
-        Packets::Gathered(gathered) => gathered,
+        SendPackets::Staged(bytes) => return written_vectors(&mut [vector(bytes)], control, act),
+        SendPackets::Gathered(gathered) => gathered,
     };
     let mut vectors = [vector(&[]); 2 * GATHERED_MAX];
     let headers = gathered.headers.chunks_exact(HEADER_BYTES);
@@ -107,10 +107,10 @@ pub(crate) fn written<T>(
 
 fn written_vectors<T>(
     vectors: &mut [libc::iovec],
-    control: &Control<'_>,
+    control: &SendControl<'_>,
     act: impl FnOnce(&libc::msghdr) -> T,
 ) -> T {
-    let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
+    let mut buffer = AncillaryBuffer([0; CONTROL_BYTES]);
     // SAFETY: an all-zero msghdr is a valid one without any part.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = control.to.as_ptr().cast_mut().cast();
@@ -150,7 +150,7 @@ fn traffic_class_option(to: &SockAddr) -> (libc::c_int, libc::c_int) {
 
 /// Appends a control message at `at`; gives back where the next one starts.
 fn put(
-    buffer: &mut ControlBuffer,
+    buffer: &mut AncillaryBuffer,
     at: usize,
     (level, kind): (libc::c_int, libc::c_int),
     data: &[u8],
@@ -176,8 +176,8 @@ fn put(
 }
 
 /// Receives one packet, or several that the kernel glued together, into `slot`.
-pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received> {
-    let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
+pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<ReceivedMessage> {
+    let mut buffer = AncillaryBuffer([0; CONTROL_BYTES]);
     let mut vector = libc::iovec {
         iov_base: slot.as_mut_ptr().cast(),
         iov_len: slot.len(),
@@ -202,7 +202,7 @@ pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received
     let from = from
         .as_socket()
         .ok_or_else(|| io::Error::other("a packet without an address"))?;
-    let mut received = Received {
+    let mut received = ReceivedMessage {
         bytes: bytes as usize,
         packet_bytes: None,
         traffic_class: 0,
@@ -237,7 +237,7 @@ pub(crate) const fn ring_template() -> libc::msghdr {
 }
 
 /// Reads what a ring wrote into `slot`.
-pub(crate) fn received_in(slot: &[u8]) -> io::Result<Received> {
+pub(crate) fn received_in(slot: &[u8]) -> io::Result<ReceivedMessage> {
     let wrong = || io::Error::other("a ring filled a slot in an unknown way");
     let (header, rest) = slot.split_at(size_of::<RingHeader>());
     let (name, rest) = rest.split_at(size_of::<SockAddrStorage>());
@@ -251,12 +251,12 @@ pub(crate) fn received_in(slot: &[u8]) -> io::Result<Received> {
     unsafe { ptr::copy_nonoverlapping(name.as_ptr(), (&raw mut storage).cast(), name.len()) };
     // SAFETY: the kernel wrote an address of that many bytes.
     let from = unsafe { SockAddr::new(storage, header.name_bytes) };
-    let mut control = ControlBuffer([0; CONTROL_BYTES]);
+    let mut control = AncillaryBuffer([0; CONTROL_BYTES]);
     control.0.copy_from_slice(&rest[..CONTROL_BYTES]);
     let mut message = ring_template();
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = header.control_bytes as usize;
-    let mut received = Received {
+    let mut received = ReceivedMessage {
         bytes: header.packet_bytes as usize,
         packet_bytes: None,
         traffic_class: 0,
@@ -267,7 +267,7 @@ pub(crate) fn received_in(slot: &[u8]) -> io::Result<Received> {
     Ok(received)
 }
 
-fn read_control(message: &libc::msghdr, received: &mut Received) {
+fn read_control(message: &libc::msghdr, received: &mut ReceivedMessage) {
     // SAFETY: `message` was filled by the kernel and its control buffer lives in the caller.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {

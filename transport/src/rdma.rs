@@ -43,9 +43,9 @@ use gradwire_protocol::units::{Rank, Span};
 
 use crate::address::Address;
 use crate::seal::Seal;
-use crate::slot::Slot;
-use crate::udp::{Arrival, SocketCounters};
-use crate::wake::{self, Readable, Readiness};
+use crate::slot::PacketSlot;
+use crate::udp::{SocketCounters, SuperPacket};
+use crate::wake::{self, ReadableSockets, SocketPoller};
 use abi::HEADER_ROOM;
 use device::{Device, Wish};
 pub use error::RdmaError;
@@ -67,7 +67,7 @@ pub struct Rdma {
     sending: Sending,
     receiving: Receiving,
     watch: Watch,
-    readiness: Readiness,
+    readiness: SocketPoller,
     addresses: Vec<Address>,
     device: Device,
 }
@@ -126,7 +126,7 @@ impl Rdma {
         let sending = Sending::new(&device, &receiving, (paths, queue_key()))?;
         let watch = Watch::new(&device, transport.peer_timeout)?;
         let descriptors = [receiving.descriptor(), watch.descriptor()];
-        let readiness = Readiness::of(descriptors.into_iter());
+        let readiness = SocketPoller::of(descriptors.into_iter());
         let readiness =
             readiness.map_err(|source| device.failed("waiting for its notices", source))?;
         Ok(Self {
@@ -188,12 +188,12 @@ impl Rdma {
     ///
     /// # Errors
     /// When the device no longer works.
-    pub fn readable(&mut self) -> io::Result<Readable> {
+    pub fn readable(&mut self) -> io::Result<ReadableSockets> {
         if self.receiving.look(&self.device)? {
-            return Ok(Readable::from_iter([PACKETS]));
+            return Ok(ReadableSockets::from_iter([PACKETS]));
         }
         self.watch.look_sometimes(&self.device)?;
-        Ok(Readable::from_iter([]))
+        Ok(ReadableSockets::from_iter([]))
     }
 
     /// Puts the oldest packet into `slot`, whose former place the device fills later; `None` when
@@ -201,9 +201,9 @@ impl Rdma {
     ///
     /// # Errors
     /// When the device no longer works.
-    pub fn receive(&mut self, slot: &mut Slot) -> io::Result<Option<Arrival>> {
+    pub fn receive(&mut self, slot: &mut PacketSlot) -> io::Result<Option<SuperPacket>> {
         let arrived = self.receiving.take(&self.device, slot)?;
-        Ok(arrived.map(|arrived| Arrival {
+        Ok(arrived.map(|arrived| SuperPacket {
             at: HEADER_ROOM,
             bytes: arrived.bytes,
             packet_bytes: arrived.bytes.max(1),
@@ -268,7 +268,7 @@ impl Rdma {
     }
 
     /// What to sleep on until something arrives.
-    pub(crate) fn readiness(&self) -> &Readiness {
+    pub(crate) fn readiness(&self) -> &SocketPoller {
         &self.readiness
     }
 

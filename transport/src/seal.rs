@@ -19,15 +19,15 @@ use gradwire_protocol::units::Rank;
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, TAG_BYTES};
 
 use crate::control::PairSecrets;
-use crate::message::Gathered;
+use crate::message::GatheredPackets;
 use crate::udp::SLOT_BYTES;
 
-use keys::{Direction, Inbound, Outbound};
+use keys::{InboundKeys, KeyDirection, OutboundKeys};
 pub(crate) use keys::{Secret, expand};
 
 /// Why a datagram is not taken. None is ever answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub enum PacketRejection {
     /// Too short, cut off, of another version or kind, or of a length that it does not say.
     #[error("no whole packet of this version")]
     Malformed,
@@ -60,14 +60,14 @@ pub struct Seal {
 enum Protection {
     Checksum(Checksum),
     /// By rank; none for this rank itself.
-    Aead(Vec<Option<Pair>>),
+    Aead(Vec<Option<PairKeys>>),
 }
 
 /// Both directions between this rank and another.
 #[derive(Debug)]
-struct Pair {
-    outbound: Outbound,
-    inbound: Inbound,
+struct PairKeys {
+    outbound: OutboundKeys,
+    inbound: InboundKeys,
 }
 
 impl Seal {
@@ -85,16 +85,16 @@ impl Seal {
         assert_eq!(secrets.len(), ranks.len(), "a secret for each rank");
         let pair = |rank| {
             let peer = Rank(rank);
-            let direction = |source, destination| Direction {
+            let direction = |source, destination| KeyDirection {
                 job: identity.job,
                 epoch: identity.epoch,
                 source,
                 destination,
             };
             let secret = secrets.with(peer);
-            (peer != identity.rank).then(|| Pair {
-                outbound: Outbound::new(direction(identity.rank, peer), secret),
-                inbound: Inbound::new(direction(peer, identity.rank), secret),
+            (peer != identity.rank).then(|| PairKeys {
+                outbound: OutboundKeys::new(direction(identity.rank, peer), secret),
+                inbound: InboundKeys::new(direction(peer, identity.rank), secret),
             })
         };
         Self::new(identity, Protection::Aead(ranks.map(pair).collect()))
@@ -163,12 +163,12 @@ impl Seal {
         transmit: &Transmit<'_>,
         message: &'a [u8],
         packets: Range<usize>,
-    ) -> Gathered<'a> {
+    ) -> GatheredPackets<'a> {
         let Protection::Checksum(checksum) = self.protection else {
             panic!("sealed packets are staged");
         };
         let headers = &mut self.staging[..packets.len() * HEADER_BYTES];
-        let mut gathered = Gathered::default();
+        let mut gathered = GatheredPackets::default();
         for (index, out) in packets.zip(headers.chunks_exact_mut(HEADER_BYTES)) {
             let header = transmit.header(index);
             header.encode(out);
@@ -188,18 +188,18 @@ impl Seal {
     /// few comparisons.
     ///
     /// # Errors
-    /// [`Refused`], but for what [`Seal::open`] finds.
-    pub fn read(&self, packet: &[u8]) -> Result<Header, Refused> {
+    /// [`PacketRejection`], but for what [`Seal::open`] finds.
+    pub fn read(&self, packet: &[u8]) -> Result<Header, PacketRejection> {
         let plain = packet.len().checked_sub(self.tag_bytes());
-        let plain = &packet[..plain.ok_or(Refused::Malformed)?];
-        let (header, _) = Header::decode(plain).map_err(|_| Refused::Malformed)?;
+        let plain = &packet[..plain.ok_or(PacketRejection::Malformed)?];
+        let (header, _) = Header::decode(plain).map_err(|_| PacketRejection::Malformed)?;
         let us = &self.identity;
         if header.job != us.job {
-            Err(Refused::Foreign)
+            Err(PacketRejection::Foreign)
         } else if header.epoch != us.epoch {
-            Err(Refused::OldEpoch)
+            Err(PacketRejection::OldEpoch)
         } else if header.source == us.rank || header.source.0 >= us.world_size {
-            Err(Refused::UnknownSender)
+            Err(PacketRejection::UnknownSender)
         } else {
             Ok(header)
         }
@@ -209,20 +209,21 @@ impl Seal {
     /// header is what its sender wrote, and the payload stands behind it in clear.
     ///
     /// # Errors
-    /// [`Refused::Forged`] and [`Refused::Replayed`]; the packet's bytes mean nothing then.
-    pub fn open(&mut self, header: &Header, packet: &mut [u8]) -> Result<(), Refused> {
+    /// [`PacketRejection::Forged`] and [`PacketRejection::Replayed`]; the packet's bytes mean
+    /// nothing then.
+    pub fn open(&mut self, header: &Header, packet: &mut [u8]) -> Result<(), PacketRejection> {
         match &mut self.protection {
             Protection::Checksum(Checksum::Off) => Ok(()),
             Protection::Checksum(Checksum::On) => {
                 packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
                 let intact = crc32fast::hash(packet) == header.checksum;
-                intact.then_some(()).ok_or(Refused::Forged)
+                intact.then_some(()).ok_or(PacketRejection::Forged)
             }
             Protection::Aead(pairs) => {
                 let pair = pairs.get_mut(usize::from(header.source.0));
                 let pair = pair
                     .and_then(Option::as_mut)
-                    .ok_or(Refused::UnknownSender)?;
+                    .ok_or(PacketRejection::UnknownSender)?;
                 pair.inbound.open(header.kind, packet)
             }
         }
@@ -243,7 +244,7 @@ fn write_plain(packet: &mut [u8], payload: Payload<'_>, checksum: Checksum) {
 
 /// Seals the payload behind the header that `packet` starts with. A machine that sends lengths
 /// sends zeros.
-fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut Outbound) {
+fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut OutboundKeys) {
     static ZEROS: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
     match payload {
         Payload::Bytes(bytes) => outbound.seal(packet, bytes),

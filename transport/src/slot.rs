@@ -11,16 +11,16 @@ use crate::udp::SLOT_BYTES;
 
 /// Memory with packets in it: a reader's own, or a part of what an RDMA device writes into. Whoever
 /// receives gives the slot of before and gets another; so no byte is copied.
-pub enum Slot {
+pub enum PacketSlot {
     /// [`SLOT_BYTES`] bytes.
     Own(Vec<u8>),
     /// Lent by a receive ring, until it is exchanged.
-    Lent(Lease),
+    Lent(SlotLease),
 }
 
 /// One place of a receive ring, while the device does not write into it.
 #[derive(Debug)]
-pub struct Lease {
+pub struct SlotLease {
     /// Which place it is.
     pub(crate) index: u32,
     start: NonNull<u8>,
@@ -34,12 +34,12 @@ pub struct Lease {
     reason = "a lease is a pointer that no other lease shares"
 )]
 mod lending {
-    use super::{Arc, Deref, DerefMut, Lease, Region, Slot, slice};
+    use super::{Arc, Deref, DerefMut, PacketSlot, Region, SlotLease, slice};
 
     // SAFETY: a lease is the only way to its bytes, wherever it goes.
-    unsafe impl Send for Lease {}
+    unsafe impl Send for SlotLease {}
 
-    impl Lease {
+    impl SlotLease {
         /// Place `index` of a region that consists of places of `bytes` bytes.
         ///
         /// # Safety
@@ -65,7 +65,7 @@ mod lending {
         }
     }
 
-    impl Deref for Slot {
+    impl Deref for PacketSlot {
         type Target = [u8];
         fn deref(&self) -> &[u8] {
             match self {
@@ -78,7 +78,7 @@ mod lending {
         }
     }
 
-    impl DerefMut for Slot {
+    impl DerefMut for PacketSlot {
         fn deref_mut(&mut self) -> &mut [u8] {
             match self {
                 Self::Own(bytes) => bytes,
@@ -91,7 +91,7 @@ mod lending {
     }
 }
 
-impl Slot {
+impl PacketSlot {
     /// A slot of the reader's own.
     pub fn new() -> Self {
         Self::Own(vec![0; SLOT_BYTES])
@@ -109,14 +109,14 @@ impl Slot {
     }
 }
 
-impl Default for Slot {
+impl Default for PacketSlot {
     /// A slot of no bytes, which stands in for one that is lent.
     fn default() -> Self {
         Self::Own(Vec::new())
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for PacketSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Slot of {} bytes", self.len())
     }

@@ -19,10 +19,10 @@ use gradwire_protocol::machine::{Ecn, Payload, Transmit};
 use gradwire_protocol::units::Entropy;
 
 use crate::address::Address;
-use crate::message::{self, Control, Packets, RING_PACKETS_AT, Received};
+use crate::message::{self, RING_PACKETS_AT, ReceivedMessage, SendControl, SendPackets};
 use crate::seal::Seal;
-pub use crate::wake::Readable;
-use crate::wake::Readiness;
+pub use crate::wake::ReadableSockets;
+use crate::wake::SocketPoller;
 
 /// The most packets of one GSO send.
 const GSO_PACKETS_MAX: usize = 64;
@@ -38,7 +38,7 @@ const BUFFER_BYTES: usize = 8 << 20;
 
 /// A super-packet that has arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
+pub struct SuperPacket {
     /// Where it begins in the slot.
     pub at: usize,
     /// How many bytes it has there.
@@ -53,7 +53,7 @@ pub struct Arrival {
     pub from: Address,
 }
 
-impl Arrival {
+impl SuperPacket {
     /// Its packets in the slot, which lie one behind the other.
     pub fn packets<'a>(&self, slot: &'a mut [u8]) -> ChunksMut<'a, u8> {
         slot[self.at..self.at + self.bytes].chunks_mut(self.packet_bytes)
@@ -76,7 +76,7 @@ pub struct SocketCounters {
 
 /// How runs of packets are handed to the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Segmentation {
+enum GsoMode {
     Kernel,
     OneByOne,
 }
@@ -86,8 +86,8 @@ enum Segmentation {
 pub struct Sockets {
     sockets: Vec<Socket>,
     addresses: Vec<Address>,
-    readiness: Readiness,
-    segmentation: Segmentation,
+    readiness: SocketPoller,
+    segmentation: GsoMode,
     /// Drops of each socket so far, and the sockets read since they were last asked for theirs.
     drops_seen: Vec<u32>,
     unasked: u64,
@@ -98,7 +98,7 @@ pub struct Sockets {
 /// Why sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open {entropies} UDP sockets on {address}: {source}; is the address this host's?")]
-pub struct OpenError {
+pub struct SocketsError {
     entropies: u8,
     address: IpAddr,
     source: io::Error,
@@ -108,9 +108,9 @@ impl Sockets {
     /// Opens one socket per entropy on `address`, at ports that the kernel chooses.
     ///
     /// # Errors
-    /// [`OpenError`] when the address is not this host's or sockets run out.
-    pub fn open(address: IpAddr, entropies: u8) -> Result<Self, OpenError> {
-        let failed = |source| OpenError {
+    /// [`SocketsError`] when the address is not this host's or sockets run out.
+    pub fn open(address: IpAddr, entropies: u8) -> Result<Self, SocketsError> {
+        let failed = |source| SocketsError {
             entropies,
             address,
             source,
@@ -125,13 +125,13 @@ impl Sockets {
         let addresses: io::Result<Vec<Address>> = sockets.iter().map(local).collect();
         let addresses = addresses.map_err(failed)?;
         let receive_buffer = sockets[0].recv_buffer_size().map_err(failed)?;
-        let readiness = Readiness::of(sockets.iter().map(AsRawFd::as_raw_fd)).map_err(failed)?;
+        let readiness = SocketPoller::of(sockets.iter().map(AsRawFd::as_raw_fd)).map_err(failed)?;
         let drops_seen = vec![0; sockets.len()];
         Ok(Self {
             sockets,
             addresses,
             readiness,
-            segmentation: Segmentation::Kernel,
+            segmentation: GsoMode::Kernel,
             drops_seen,
             unasked: 0,
             counters: SocketCounters::default(),
@@ -171,12 +171,12 @@ impl Sockets {
     }
 
     /// The sockets that can be read now, or some of them when they are many; one system call.
-    pub fn readable(&self) -> Readable {
+    pub fn readable(&self) -> ReadableSockets {
         self.readiness.readable()
     }
 
     /// What to sleep on until a socket can be read.
-    pub(crate) fn readiness(&self) -> &Readiness {
+    pub(crate) fn readiness(&self) -> &SocketPoller {
         &self.readiness
     }
 
@@ -210,7 +210,7 @@ impl Sockets {
 
     /// Sends packets one by one from now on, as after the kernel refused GSO.
     pub fn send_one_by_one(&mut self) {
-        self.segmentation = Segmentation::OneByOne;
+        self.segmentation = GsoMode::OneByOne;
     }
 
     /// Sends the packets of a run from `skip` on to `peer`, whose addresses are one per entropy.
@@ -246,13 +246,13 @@ impl Sockets {
         while done < transmit.packets() {
             let packet = transmit.header(done).packet_bytes().as_usize() + seal.tag_bytes();
             let fitting = (GSO_BYTES_MAX / packet).clamp(1, GSO_PACKETS_MAX);
-            let most = if self.segmentation == Segmentation::Kernel {
+            let most = if self.segmentation == GsoMode::Kernel {
                 fitting
             } else {
                 1
             };
             let count = most.min(transmit.packets() - done);
-            let control = Control {
+            let control = SendControl {
                 packet_bytes: (count > 1).then_some(packet as u16),
                 traffic_class,
                 to: &to,
@@ -261,9 +261,9 @@ impl Sockets {
             let packets = match transmit.message {
                 Payload::Bytes(message) if packet >= GATHER_FROM && seal.may_gather() => {
                     gathered = seal.gather(transmit, message, done..done + count);
-                    Packets::Gathered(&gathered)
+                    SendPackets::Gathered(&gathered)
                 }
-                _ => Packets::Staged(seal.stage(transmit, done..done + count)),
+                _ => SendPackets::Staged(seal.stage(transmit, done..done + count)),
             };
             let hand_over = |message: &_| hand_over(descriptor, message);
             match message::written(&packets, &control, hand_over) {
@@ -288,7 +288,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Whatever the kernel says, except that there is nothing or that a peer does not listen.
-    pub fn receive(&mut self, index: usize, slot: &mut [u8]) -> io::Result<Option<Arrival>> {
+    pub fn receive(&mut self, index: usize, slot: &mut [u8]) -> io::Result<Option<SuperPacket>> {
         let descriptor = self.sockets[index].as_raw_fd();
         match message::receive(descriptor, slot) {
             Ok(received) => Ok(Some(self.arrived(index, 0, &received))),
@@ -298,12 +298,17 @@ impl Sockets {
     }
 
     /// What socket `index` received into a slot, from byte `at` of it on.
-    pub(crate) fn arrived(&mut self, index: usize, at: usize, received: &Received) -> Arrival {
+    pub(crate) fn arrived(
+        &mut self,
+        index: usize,
+        at: usize,
+        received: &ReceivedMessage,
+    ) -> SuperPacket {
         self.unasked |= 1 << index;
         if let Some(drops) = received.kernel_drops {
             self.note_drops(index, drops);
         }
-        Arrival {
+        SuperPacket {
             at,
             bytes: received.bytes,
             packet_bytes: received.packet_bytes.unwrap_or(received.bytes).max(1),

@@ -29,10 +29,10 @@ use gradwire_protocol::machine::Transmit;
 use gradwire_protocol::units::{Entropy, Span};
 
 use crate::address::Address;
-use crate::message::{self, Control, Packets, RING_PACKETS_AT};
+use crate::message::{self, RING_PACKETS_AT, SendControl, SendPackets};
 use crate::seal::Seal;
-use crate::udp::{Arrival, SLOT_BYTES, Sockets};
-use crate::wake::{self, Readable};
+use crate::udp::{SLOT_BYTES, Sockets, SuperPacket};
+use crate::wake::{self, ReadableSockets};
 use queue::Queue;
 
 /// How long the probe's packet may take through loopback.
@@ -159,7 +159,7 @@ impl Ring {
     ///
     /// # Errors
     /// Whatever the kernel says about a socket or the ring.
-    pub fn readable(&mut self) -> io::Result<Readable> {
+    pub fn readable(&mut self) -> io::Result<ReadableSockets> {
         self.queue.look()
     }
 
@@ -168,7 +168,7 @@ impl Ring {
     ///
     /// # Errors
     /// When the kernel does not say who sent it.
-    pub fn receive(&mut self, index: usize, slot: &mut Vec<u8>) -> io::Result<Option<Arrival>> {
+    pub fn receive(&mut self, index: usize, slot: &mut Vec<u8>) -> io::Result<Option<SuperPacket>> {
         if !self.queue.take(index, slot) {
             return Ok(None);
         }
@@ -198,14 +198,14 @@ impl Ring {
         self.readable()?;
         let own = self.sockets.addresses()[0].socket();
         let to = SockAddr::from(own.expect("sockets have addresses of sockets"));
-        let control = Control {
+        let control = SendControl {
             packet_bytes: None,
             traffic_class: 0,
             to: &to,
         };
         let descriptor = self.sockets.descriptor(Entropy(0));
         let hand_over = |message: &_| self.queue.send(descriptor, message);
-        message::written(&Packets::Staged(packet), &control, hand_over)?;
+        message::written(&SendPackets::Staged(packet), &control, hand_over)?;
         if self.readable()?.is_empty() {
             wake::wait_readable(self.sockets.readiness(), PROBE_PATIENCE);
         }

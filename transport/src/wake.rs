@@ -9,12 +9,12 @@ use gradwire_protocol::units::Span;
 
 /// A bell that ends another thread's sleep. Ringing costs a system call only if it sleeps.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct ThreadWaker {
     event: OwnedFd,
     asleep: AtomicBool,
 }
 
-impl Bell {
+impl ThreadWaker {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointers are passed.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -38,8 +38,8 @@ impl Bell {
         }
     }
 
-    /// From here on [`Bell::ring`] wakes. Look once more for work between this and
-    /// [`Bell::sleep`].
+    /// From here on [`ThreadWaker::ring`] wakes. Look once more for work between this and
+    /// [`ThreadWaker::sleep`].
     pub(crate) fn lie_down(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }
@@ -50,7 +50,7 @@ impl Bell {
     }
 
     /// Sleeps until a socket can be read, `other` too, the bell rings, or `most` has passed.
-    pub(crate) fn sleep(&self, sockets: &Readiness, other: Option<RawFd>, most: Span) {
+    pub(crate) fn sleep(&self, sockets: &SocketPoller, other: Option<RawFd>, most: Span) {
         let waits_on = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -73,14 +73,14 @@ impl Bell {
 /// Which of several sockets can be read, for the price of one system call: asking eight empty
 /// sockets one by one costs twenty times as much.
 #[derive(Debug)]
-pub(crate) struct Readiness {
+pub(crate) struct SocketPoller {
     epoll: OwnedFd,
 }
 
 /// Sockets reported at a time. The kernel goes round, so that none is forgotten.
 const REPORTED_MAX: usize = 16;
 
-impl Readiness {
+impl SocketPoller {
     pub(crate) fn of(sockets: impl Iterator<Item = RawFd>) -> io::Result<Self> {
         // SAFETY: no pointers are passed.
         let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -104,7 +104,7 @@ impl Readiness {
     }
 
     /// The sockets that can be read now, or some of them when they are many.
-    pub(crate) fn readable(&self) -> Readable {
+    pub(crate) fn readable(&self) -> ReadableSockets {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; REPORTED_MAX];
         let (out, most) = (events.as_mut_ptr(), REPORTED_MAX as libc::c_int);
         // SAFETY: the array has room for `most` events. The call does not wait.
@@ -116,22 +116,22 @@ impl Readiness {
 
 /// A set of sockets, by their index.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Readable(u64);
+pub struct ReadableSockets(u64);
 
-impl Readable {
+impl ReadableSockets {
     /// Whether no socket could be read.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-impl FromIterator<usize> for Readable {
+impl FromIterator<usize> for ReadableSockets {
     fn from_iter<I: IntoIterator<Item = usize>>(indices: I) -> Self {
         Self(indices.into_iter().fold(0, |set, index| set | 1 << index))
     }
 }
 
-impl Iterator for Readable {
+impl Iterator for ReadableSockets {
     type Item = usize;
     fn next(&mut self) -> Option<usize> {
         let index = (self.0 != 0).then(|| self.0.trailing_zeros() as usize);
@@ -146,7 +146,7 @@ pub(crate) fn wait_writable(descriptor: RawFd, most: Span) {
 }
 
 /// Waits until a socket can be read, or `most` has passed.
-pub(crate) fn wait_readable(sockets: &Readiness, most: Span) {
+pub(crate) fn wait_readable(sockets: &SocketPoller, most: Span) {
     wait_for(libc::POLLIN, sockets.epoll.as_raw_fd(), most);
 }
 

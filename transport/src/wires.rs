@@ -17,10 +17,10 @@ use gradwire_protocol::units::{Entropy, Rank, Span};
 use crate::address::Address;
 use crate::rdma::{Rdma, RdmaError};
 use crate::seal::Seal;
-use crate::slot::Slot;
-use crate::udp::{self, Arrival, SocketCounters, Sockets};
+use crate::slot::PacketSlot;
+use crate::udp::{self, SocketCounters, Sockets, SuperPacket};
 use crate::uring::{Ring, Unavailable};
-use crate::wake::{self, Readable, Readiness};
+use crate::wake::{self, ReadableSockets, SocketPoller};
 
 /// A rank's sockets and how they are used.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub enum Wires {
 
 /// How packets arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Arrivals {
+pub enum ArrivalMode {
     /// Many at a time, glued together by the kernel.
     Glued,
     /// Each by itself.
@@ -44,7 +44,7 @@ pub enum Arrivals {
 
 /// Which threads may use [`Wires`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Threads {
+pub enum WireThreads {
     /// Any, one at a time.
     Any,
     /// Only the one that uses them first.
@@ -53,10 +53,10 @@ pub enum Threads {
 
 /// Why there are no wires.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum WiresError {
     /// Sockets cannot be opened.
     #[error(transparent)]
-    Sockets(#[from] udp::OpenError),
+    Sockets(#[from] udp::SocketsError),
     /// The job wants io_uring, which does not work here.
     #[error("transport.wire is \"uring\": {0}")]
     Uring(#[from] Unavailable),
@@ -69,8 +69,12 @@ impl Wires {
     /// Opens what the job wants for a rank on `address`: one socket or queue pair per entropy.
     ///
     /// # Errors
-    /// [`OpenError`] when there are no sockets, or no io_uring or RDMA where it is wanted.
-    pub fn open(transport: &TransportKeys, address: IpAddr, rank: Rank) -> Result<Self, OpenError> {
+    /// [`WiresError`] when there are no sockets, or no io_uring or RDMA where it is wanted.
+    pub fn open(
+        transport: &TransportKeys,
+        address: IpAddr,
+        rank: Rank,
+    ) -> Result<Self, WiresError> {
         let sockets = || Sockets::open(address, transport.entropies);
         Ok(match transport.wire {
             WireChoice::Uring => Self::Uring(Box::new(Ring::over(sockets()?)?)),
@@ -100,10 +104,10 @@ impl Wires {
     }
 
     /// How packets arrive.
-    pub const fn arrivals(&self) -> Arrivals {
+    pub const fn arrivals(&self) -> ArrivalMode {
         match self {
-            Self::Sockets(_) | Self::Uring(_) => Arrivals::Glued,
-            Self::Rdma(_) => Arrivals::Single,
+            Self::Sockets(_) | Self::Uring(_) => ArrivalMode::Glued,
+            Self::Rdma(_) => ArrivalMode::Single,
         }
     }
 
@@ -117,10 +121,10 @@ impl Wires {
     }
 
     /// Which threads may send and receive.
-    pub const fn threads(&self) -> Threads {
+    pub const fn threads(&self) -> WireThreads {
         match self {
-            Self::Sockets(_) | Self::Rdma(_) => Threads::Any,
-            Self::Uring(_) => Threads::First,
+            Self::Sockets(_) | Self::Rdma(_) => WireThreads::Any,
+            Self::Uring(_) => WireThreads::First,
         }
     }
 
@@ -129,7 +133,7 @@ impl Wires {
     ///
     /// # Errors
     /// Whatever the kernel says about a ring.
-    pub fn readable(&mut self) -> io::Result<Readable> {
+    pub fn readable(&mut self) -> io::Result<ReadableSockets> {
         match self {
             Self::Sockets(sockets) => Ok(sockets.readable()),
             Self::Uring(ring) => ring.readable(),
@@ -142,7 +146,11 @@ impl Wires {
     ///
     /// # Errors
     /// Whatever the kernel says, except that there is nothing or that a peer does not listen.
-    pub fn receive(&mut self, index: usize, slot: &mut Slot) -> io::Result<Option<Arrival>> {
+    pub fn receive(
+        &mut self,
+        index: usize,
+        slot: &mut PacketSlot,
+    ) -> io::Result<Option<SuperPacket>> {
         match self {
             Self::Sockets(sockets) => sockets.receive(index, slot.own()),
             Self::Uring(ring) => ring.receive(index, slot.own()),
@@ -261,7 +269,7 @@ impl Wires {
 
     /// What to sleep on until something can be read. With a ring as well: what arrives stays in the
     /// socket until the ring is looked at.
-    pub(crate) fn readiness(&self) -> &Readiness {
+    pub(crate) fn readiness(&self) -> &SocketPoller {
         match self {
             Self::Sockets(sockets) => sockets.readiness(),
             Self::Uring(ring) => ring.sockets().readiness(),

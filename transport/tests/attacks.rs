@@ -22,7 +22,7 @@ use gradwire_protocol::units::{
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverCounters, DriverLink, Setup};
+use gradwire_transport::driver::{self, DriverCounters, DriverLink, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::wires::Wires;
@@ -109,7 +109,7 @@ impl Victim {
             outgoing: tensor(rank),
             incoming: vec![0; BYTES as usize],
         };
-        let setup = Setup {
+        let setup = DriverSetup {
             sockets: Wires::Sockets(sockets),
             peers,
             seal: Seal::aead(identity, &secrets),

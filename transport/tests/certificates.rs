@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::{
-    CertificateFiles, Certificates, Control, ControlEvent, Holder, JoinError, Listener, Membership,
-    Refusal, Role, join,
+    CertificateFiles, CertificateHolder, Certificates, ControlEvent, ControlPlane, JoinError,
+    JoinRefusal, JoinRole, Listener, Membership, join,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -103,7 +103,7 @@ fn membership(rank: u16, certificates: Option<Certificates>) -> Membership {
     }
 }
 
-type Joining = JoinHandle<Result<Control, JoinError>>;
+type Joining = JoinHandle<Result<ControlPlane, JoinError>>;
 
 struct Leader {
     joining: Joining,
@@ -118,7 +118,7 @@ fn leader(certificates: Option<Certificates>) -> Leader {
     let joining = spawn(move || {
         let on_event = Box::new(move |event| drop(sender.send(event)));
         let membership = membership(0, certificates);
-        join(Role::Leader(listener), membership, PATIENCE, on_event)
+        join(JoinRole::Leader(listener), membership, PATIENCE, on_event)
     });
     Leader {
         joining,
@@ -127,13 +127,13 @@ fn leader(certificates: Option<Certificates>) -> Leader {
     }
 }
 
-fn member(leader: &Leader, certificates: Option<Certificates>) -> Result<Control, JoinError> {
-    let role = Role::Member(leader.address);
+fn member(leader: &Leader, certificates: Option<Certificates>) -> Result<ControlPlane, JoinError> {
+    let role = JoinRole::Member(leader.address);
     join(role, membership(1, certificates), PATIENCE, Box::new(drop))
 }
 
 /// What a member is told, and rank 0 hears, when it comes with these certificates.
-fn refusals(leader: &Leader, certificates: Option<Certificates>) -> (Refusal, Refusal) {
+fn refusals(leader: &Leader, certificates: Option<Certificates>) -> (JoinRefusal, JoinRefusal) {
     let Err(JoinError::Refused(told)) = member(leader, certificates) else {
         panic!("not refused over certificates");
     };
@@ -144,9 +144,9 @@ fn refusals(leader: &Leader, certificates: Option<Certificates>) -> (Refusal, Re
     (told, heard)
 }
 
-fn refusal(holder: Holder, reason: &str) -> Refusal {
+fn refusal(holder: CertificateHolder, reason: &str) -> JoinRefusal {
     let reason = reason.to_owned();
-    Refusal::Certificate { holder, reason }
+    JoinRefusal::Certificate { holder, reason }
 }
 
 #[test]
@@ -171,14 +171,18 @@ fn a_certificate_of_another_authority_is_refused_whoever_shows_it() {
     let unknown = "is not of the other side's authority";
     let stranger = Some(theirs.certificates(plain));
     let (told, heard) = refusals(&leader, stranger);
-    assert_eq!(told, refusal(Holder::Leader, unknown), "seen first");
+    assert_eq!(
+        told,
+        refusal(CertificateHolder::Leader, unknown),
+        "seen first"
+    );
     assert_eq!(heard, told);
     // A stranger that trusts rank 0 learns that rank 0 does not trust it.
     let folder = Folder::new("stranger");
     let mut files = theirs.files(&folder, "rank", theirs.sign(plain));
     files.authority = folder.write("ours.ca", &ours.0.pem());
     let (told, heard) = refusals(&leader, Certificates::read(&files).ok());
-    assert_eq!(told, refusal(Holder::Member, unknown));
+    assert_eq!(told, refusal(CertificateHolder::Member, unknown));
     assert_eq!(heard, told);
     assert!(
         told.to_string()
@@ -193,11 +197,11 @@ fn an_expired_certificate_is_refused_whoever_shows_it() {
     let expired_words = "has expired or is not valid yet";
     let sound = leader(Some(authority.certificates(plain)));
     let (told, heard) = refusals(&sound, Some(authority.certificates(expired)));
-    assert_eq!(told, refusal(Holder::Member, expired_words));
+    assert_eq!(told, refusal(CertificateHolder::Member, expired_words));
     assert_eq!(heard, told);
     let stale = leader(Some(authority.certificates(expired)));
     let (told, heard) = refusals(&stale, Some(authority.certificates(plain)));
-    assert_eq!(told, refusal(Holder::Leader, expired_words));
+    assert_eq!(told, refusal(CertificateHolder::Leader, expired_words));
     assert_eq!(heard, told);
 }
 
@@ -206,14 +210,14 @@ fn a_rank_without_a_certificate_does_not_join_ranks_that_have_some() {
     let authority = Authority::new("ours");
     let guarded = leader(Some(authority.certificates(plain)));
     let (told, heard) = refusals(&guarded, None);
-    assert_eq!(told, refusal(Holder::Member, "was not shown"));
+    assert_eq!(told, refusal(CertificateHolder::Member, "was not shown"));
     assert_eq!(heard, told);
     let open = leader(None);
     let (told, _) = refusals(&open, Some(authority.certificates(plain)));
     assert!(matches!(
         told,
-        Refusal::Certificate {
-            holder: Holder::Leader,
+        JoinRefusal::Certificate {
+            holder: CertificateHolder::Leader,
             ..
         }
     ));
@@ -226,14 +230,14 @@ fn with_certificates_a_token_still_has_to_be_right() {
     let mut stranger = membership(1, Some(authority.certificates(plain)));
     stranger.token = "guess".into();
     let error = join(
-        Role::Member(leader.address),
+        JoinRole::Member(leader.address),
         stranger,
         PATIENCE,
         Box::new(drop),
     );
     assert!(matches!(
         error,
-        Err(JoinError::Refused(Refusal::WrongToken))
+        Err(JoinError::Refused(JoinRefusal::WrongToken))
     ));
 }
 

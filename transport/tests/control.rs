@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::{
-    BarrierError, BindError, Control, ControlEvent, JoinError, LeaveError, Listener, Membership,
-    OnEvent, Refusal, Role, join,
+    BarrierError, BindError, ControlEvent, ControlPlane, JoinError, JoinRefusal, JoinRole,
+    LeaveError, Listener, Membership, OnEvent, join,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,7 @@ const LOOPBACK: SocketAddr =
 
 /// A rank that has joined, and what it hears.
 struct Seated {
-    control: Control,
+    control: ControlPlane,
     events: Receiver<ControlEvent>,
 }
 
@@ -52,7 +52,7 @@ fn listener() -> (Listener, SocketAddr) {
     (listener, address)
 }
 
-fn start(role: Role, membership: Membership, timeout: Duration) -> Joining {
+fn start(role: JoinRole, membership: Membership, timeout: Duration) -> Joining {
     spawn(move || {
         let (sender, events) = channel();
         // Tests that do not look at events drop the receiver.
@@ -76,8 +76,8 @@ fn refused(joining: Joining) -> JoinError {
 /// All ranks of a job that starts.
 fn job(world_size: u16) -> Vec<Seated> {
     let (listener, address) = listener();
-    let members = (1..world_size).map(|rank| (Role::Member(address), rank));
-    let joining: Vec<Joining> = std::iter::once((Role::Leader(listener), 0))
+    let members = (1..world_size).map(|rank| (JoinRole::Member(address), rank));
+    let joining: Vec<Joining> = std::iter::once((JoinRole::Leader(listener), 0))
         .chain(members)
         .map(|(role, rank)| start(role, membership(rank, world_size.into()), PATIENCE))
         .collect();
@@ -85,7 +85,7 @@ fn job(world_size: u16) -> Vec<Seated> {
 }
 
 /// Calls something that blocks on all ranks at once.
-fn on_all<T: Send>(ranks: &[Seated], call: impl Fn(&Control) -> T + Sync) -> Vec<T> {
+fn on_all<T: Send>(ranks: &[Seated], call: impl Fn(&ControlPlane) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let calls: Vec<_> = ranks
             .iter()
@@ -143,10 +143,10 @@ fn a_job_of_one_rank_needs_nobody() {
 fn a_member_waits_for_a_rank_0_that_starts_later() {
     let (listener, address) = listener();
     drop(listener);
-    let member = start(Role::Member(address), membership(1, 2), PATIENCE);
+    let member = start(JoinRole::Member(address), membership(1, 2), PATIENCE);
     sleep(Duration::from_millis(700));
     let listener = Listener::bind(address).expect("was free a moment ago");
-    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
     seated(member);
     seated(leader);
 }
@@ -154,9 +154,9 @@ fn a_member_waits_for_a_rank_0_that_starts_later() {
 #[test]
 fn a_member_may_knock_before_rank_0_opens_its_door() {
     let (listener, address) = listener();
-    let member = start(Role::Member(address), membership(1, 2), PATIENCE);
+    let member = start(JoinRole::Member(address), membership(1, 2), PATIENCE);
     sleep(Duration::from_millis(1200));
-    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
     let ranks = [seated(leader), seated(member)];
     let passed = on_all(&ranks, |control| control.barrier(PATIENCE));
     assert_eq!(passed, [Ok(()), Ok(())]);
@@ -165,17 +165,17 @@ fn a_member_may_knock_before_rank_0_opens_its_door() {
 #[test]
 fn a_wrong_token_is_refused_and_the_right_one_still_joins() {
     let (listener, address) = listener();
-    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
     for token in ["guess", ""] {
         let mut stranger = membership(1, 2);
         stranger.token = token.into();
-        let error = refused(start(Role::Member(address), stranger, PATIENCE));
-        assert!(matches!(error, JoinError::Refused(Refusal::WrongToken)));
+        let error = refused(start(JoinRole::Member(address), stranger, PATIENCE));
+        assert!(matches!(error, JoinError::Refused(JoinRefusal::WrongToken)));
     }
-    seated(start(Role::Member(address), membership(1, 2), PATIENCE));
+    seated(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
     let leader = seated(leader);
     let wrong = |event| {
-        let refusal = Refusal::WrongToken;
+        let refusal = JoinRefusal::WrongToken;
         matches!(event, ControlEvent::Refused { refusal: given, .. } if given == refusal)
     };
     assert!(wrong(next(&leader)) && wrong(next(&leader)));
@@ -185,11 +185,11 @@ fn a_wrong_token_is_refused_and_the_right_one_still_joins() {
 fn a_timeout_names_missing_ranks_and_counts_wrong_tokens() {
     let (listener, address) = listener();
     let timeout = Duration::from_secs(2);
-    let leader = start(Role::Leader(listener), membership(0, 4), timeout);
-    let member = start(Role::Member(address), membership(2, 4), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 4), timeout);
+    let member = start(JoinRole::Member(address), membership(2, 4), PATIENCE);
     let mut stranger = membership(1, 4);
     stranger.token = "guess".into();
-    refused(start(Role::Member(address), stranger, PATIENCE));
+    refused(start(JoinRole::Member(address), stranger, PATIENCE));
     for joining in [leader, member] {
         let error = refused(joining);
         let text = error.to_string();
@@ -202,12 +202,12 @@ fn a_timeout_names_missing_ranks_and_counts_wrong_tokens() {
 fn a_member_that_gives_up_first_names_whom_it_waited_for() {
     let (listener, address) = listener();
     let leader = start(
-        Role::Leader(listener),
+        JoinRole::Leader(listener),
         membership(0, 3),
         Duration::from_millis(1500),
     );
     let timeout = Duration::from_millis(700);
-    let error = refused(start(Role::Member(address), membership(1, 3), timeout));
+    let error = refused(start(JoinRole::Member(address), membership(1, 3), timeout));
     assert!(
         error.to_string().contains("after 700ms rank 2 of 3"),
         "{error}"
@@ -221,7 +221,7 @@ fn without_rank_0_a_member_names_the_address_it_tried() {
     let (listener, address) = listener();
     drop(listener);
     let timeout = Duration::from_millis(300);
-    let error = refused(start(Role::Member(address), membership(1, 2), timeout));
+    let error = refused(start(JoinRole::Member(address), membership(1, 2), timeout));
     assert!(matches!(error, JoinError::Unreachable { leader, .. } if leader == address));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }
@@ -232,9 +232,9 @@ fn a_differing_job_is_named_on_every_rank() {
     let mut odd = membership(2, 3);
     odd.job.insert("tolerance".into(), "10%".into());
     let joining = [
-        start(Role::Leader(listener), membership(0, 3), PATIENCE),
-        start(Role::Member(address), membership(1, 3), PATIENCE),
-        start(Role::Member(address), odd, PATIENCE),
+        start(JoinRole::Leader(listener), membership(0, 3), PATIENCE),
+        start(JoinRole::Member(address), membership(1, 3), PATIENCE),
+        start(JoinRole::Member(address), odd, PATIENCE),
     ];
     for joining in joining {
         let error = refused(joining).to_string();
@@ -246,24 +246,24 @@ fn a_differing_job_is_named_on_every_rank() {
 #[test]
 fn a_rank_that_does_not_fit_is_told_why() {
     let (listener, address) = listener();
-    let leader = start(Role::Leader(listener), membership(0, 3), PATIENCE);
-    let first = start(Role::Member(address), membership(1, 3), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 3), PATIENCE);
+    let first = start(JoinRole::Member(address), membership(1, 3), PATIENCE);
     sleep(Duration::from_millis(300));
-    let error = refused(start(Role::Member(address), membership(1, 3), PATIENCE));
-    let JoinError::Refused(Refusal::DuplicateRank { rank, .. }) = error else {
+    let error = refused(start(JoinRole::Member(address), membership(1, 3), PATIENCE));
+    let JoinError::Refused(JoinRefusal::DuplicateRank { rank, .. }) = error else {
         panic!("not a duplicate: {error}");
     };
     assert_eq!(rank, Rank(1));
-    let error = refused(start(Role::Member(address), membership(2, 4), PATIENCE));
+    let error = refused(start(JoinRole::Member(address), membership(2, 4), PATIENCE));
     assert!(
         error.to_string().contains("world size 4 but rank 0 with 3"),
         "{error}"
     );
-    let last = seated(start(Role::Member(address), membership(2, 3), PATIENCE));
-    let error = refused(start(Role::Member(address), membership(2, 3), PATIENCE));
+    let last = seated(start(JoinRole::Member(address), membership(2, 3), PATIENCE));
+    let error = refused(start(JoinRole::Member(address), membership(2, 3), PATIENCE));
     assert!(matches!(
         error,
-        JoinError::Refused(Refusal::AlreadyStarted { .. })
+        JoinError::Refused(JoinRefusal::AlreadyStarted { .. })
     ));
     drop((seated(leader), seated(first), last));
 }
@@ -271,13 +271,13 @@ fn a_rank_that_does_not_fit_is_told_why() {
 #[test]
 fn what_cannot_be_is_refused_before_any_packet() {
     let (listener, address) = listener();
-    let error = refused(start(Role::Member(address), membership(2, 2), PATIENCE));
+    let error = refused(start(JoinRole::Member(address), membership(2, 2), PATIENCE));
     assert!(matches!(error, JoinError::RankOutOfRange { .. }));
-    let error = refused(start(Role::Member(address), membership(0, 2), PATIENCE));
+    let error = refused(start(JoinRole::Member(address), membership(0, 2), PATIENCE));
     assert!(matches!(error, JoinError::WrongRole { .. }));
     let mut nowhere = membership(0, 1);
     nowhere.data_addresses = vec![SocketAddr::from(([0, 0, 0, 0], 4000)).into()];
-    let error = refused(start(Role::Leader(listener), nowhere, PATIENCE));
+    let error = refused(start(JoinRole::Leader(listener), nowhere, PATIENCE));
     assert!(matches!(error, JoinError::UnreachableData { .. }));
 }
 
@@ -327,11 +327,11 @@ fn a_lost_rank_0_is_noticed_by_all_others() {
 #[test]
 fn a_silent_rank_is_lost_within_five_seconds() {
     let (listener, address) = listener();
-    let leader = start(Role::Leader(listener), membership(0, 3), PATIENCE);
-    let other = start(Role::Member(address), membership(1, 3), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 3), PATIENCE);
+    let other = start(JoinRole::Member(address), membership(1, 3), PATIENCE);
     // A callback that does not return keeps the whole control plane of its rank from speaking.
     let stall: OnEvent = Box::new(|_| sleep(Duration::from_millis(3500)));
-    let silent = spawn(move || join(Role::Member(address), membership(2, 3), PATIENCE, stall));
+    let silent = spawn(move || join(JoinRole::Member(address), membership(2, 3), PATIENCE, stall));
     let (leader, other) = (seated(leader), seated(other));
     let silent = silent.join().expect("no panic").expect("joins");
     leader.control.abort("to make rank 2 fall silent");
@@ -413,7 +413,7 @@ fn an_abort_reaches_all_others_even_when_its_rank_goes_at_once() {
 #[test]
 fn random_bytes_to_the_port_disturb_nobody() {
     let (listener, address) = listener();
-    let leader = start(Role::Leader(listener), membership(0, 2), PATIENCE);
+    let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
     #[expect(clippy::disallowed_methods, reason = "a stranger's socket, in a test")]
     let stranger = UdpSocket::bind(LOOPBACK).expect("loopback has free ports");
     let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -426,7 +426,7 @@ fn random_bytes_to_the_port_disturb_nobody() {
             .expect("loopback takes it");
     };
     (0..200).for_each(|_| noise());
-    let member = seated(start(Role::Member(address), membership(1, 2), PATIENCE));
+    let member = seated(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
     let ranks = [seated(leader), member];
     (0..200).for_each(|_| noise());
     assert_eq!(

@@ -16,7 +16,7 @@ use gradwire_protocol::units::{
 };
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
 use gradwire_transport::seal::Seal;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
 
 use members::{LOOPBACK, open, sockets_of, wires};
@@ -34,7 +34,7 @@ fn identity(rank: u16) -> Identity {
 }
 
 fn arrivals(wires: &mut Wires) -> Vec<Arrived> {
-    let mut slot = Slot::new();
+    let mut slot = PacketSlot::new();
     let mut seal = Seal::none(identity(1), Checksum::On);
     let mut all = Vec::new();
     loop {
@@ -69,7 +69,7 @@ fn only_sockets_with_packets_are_readable() {
         }
         let readable = to.readable().expect("sound sockets");
         assert_eq!(readable.collect::<Vec<_>>(), [3, 11]);
-        let mut slot = Slot::new();
+        let mut slot = PacketSlot::new();
         for index in readable {
             let arrival = to.receive(index, &mut slot).expect("a sound socket");
             assert_eq!(arrival.map(|arrival| arrival.bytes), Some(5));
@@ -91,7 +91,7 @@ fn the_last_drops_are_known_although_no_packet_follows_them() {
             let taken = from.send_to(&[0; 1000], sockets_of(to.addresses())[1]);
             assert_eq!(taken.expect("loopback takes it"), 1000);
         }
-        let (mut slot, mut came) = (Slot::new(), 0);
+        let (mut slot, mut came) = (PacketSlot::new(), 0);
         while let Some(index) = to.readable().expect("sound sockets").next() {
             let arrival = to.receive(index, &mut slot).expect("a sound socket");
             came += u64::from(arrival.is_some());

@@ -11,9 +11,9 @@ use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::job::WireChoice;
 use gradwire_protocol::units::{MessageKey, Rank, Share};
 use gradwire_transport::address::Address;
-use gradwire_transport::slot::Slot;
+use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::uring;
-use gradwire_transport::wires::{Threads, Wires};
+use gradwire_transport::wires::{WireThreads, Wires};
 
 use members::{LOOPBACK, Message, WAIT, job, open, pair_on, sockets_of, wires};
 
@@ -32,7 +32,7 @@ fn stranger() -> UdpSocket {
 
 /// The first bytes of everything that has arrived, in the order in which it is handed over.
 fn drain(wires: &mut Wires) -> Vec<(usize, u8)> {
-    let (mut slot, mut all) = (Slot::new(), Vec::new());
+    let (mut slot, mut all) = (PacketSlot::new(), Vec::new());
     loop {
         let readable = wires.readable().expect("sound sockets");
         if readable.is_empty() {
@@ -52,7 +52,10 @@ fn the_probe_and_the_opening_agree() {
     match (uring::probe(), opened) {
         (Ok(features), Ok(wires)) => {
             assert!(features.kernel.contains('.'), "{features:?}");
-            assert_eq!((wires.name(), wires.threads()), ("uring", Threads::First));
+            assert_eq!(
+                (wires.name(), wires.threads()),
+                ("uring", WireThreads::First)
+            );
         }
         (Err(reason), Err(error)) => {
             let (reason, error) = (reason.to_string(), error.to_string());
@@ -67,7 +70,7 @@ fn the_probe_and_the_opening_agree() {
 fn wires_are_plain_sockets_unless_the_job_wants_io_uring() {
     for wire in [WireChoice::Auto, WireChoice::Udp, WireChoice::SharedMemory] {
         let wires = open(wire, LOOPBACK, 1).expect("loopback has ports");
-        assert_eq!((wires.name(), wires.threads()), ("udp", Threads::Any));
+        assert_eq!((wires.name(), wires.threads()), ("udp", WireThreads::Any));
     }
 }
 
@@ -113,7 +116,7 @@ fn packets_without_bytes_and_of_the_largest_size_arrive() {
         return;
     }
     let (mut wires, from) = (ring(1), stranger());
-    let mut slot = Slot::new();
+    let mut slot = PacketSlot::new();
     for bytes in [0, 65_507, 1, 0, 9000] {
         let packet: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
         from.send_to(&packet, sockets_of(wires.addresses())[0])

@@ -10,7 +10,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::{JoinError, OpenError};
 use gradwire_transport::address::Address;
-use gradwire_transport::control::{self, Control, Listener, Membership, Peer, Role};
+use gradwire_transport::control::{self, ControlPlane, JoinRole, Listener, Membership, RosterPeer};
 use gradwire_transport::interface;
 use gradwire_transport::probe::{Client, Server, system};
 
@@ -86,7 +86,11 @@ fn towards(rendezvous: SocketAddr) -> Result<IpAddr, Failure> {
 }
 
 /// Each rank looks at one other at a time, and is looked at by one.
-fn paths(control: &Control, (rank, bind): (u16, IpAddr), job: &Job) -> Result<Vec<Pair>, Failure> {
+fn paths(
+    control: &ControlPlane,
+    (rank, bind): (u16, IpAddr),
+    job: &Job,
+) -> Result<Vec<Pair>, Failure> {
     let roster = control.roster();
     let mut pairs = Vec::new();
     for distance in 1..roster.len() {
@@ -114,14 +118,14 @@ fn untold(rank: Rank) -> Finding {
 }
 
 /// Where a rank answers probes.
-fn server_of(peer: &Peer) -> Option<SocketAddr> {
+fn server_of(peer: &RosterPeer) -> Option<SocketAddr> {
     peer.data_addresses
         .first()
         .and_then(|address| address.socket())
 }
 
 /// What a rank has published, which it does within a turn of its server.
-fn told_by(peer: &Peer, bind: IpAddr) -> Option<Report> {
+fn told_by(peer: &RosterPeer, bind: IpAddr) -> Option<Report> {
     let mut client = Client::connect(server_of(peer)?, Some(bind)).ok()?;
     let report = (0..REPORT_TRIES).find_map(|_| {
         let report = client.report();
@@ -137,7 +141,7 @@ fn join(
     options: &Doctor,
     job: &Job,
     (rank, rendezvous, addresses): (u16, SocketAddr, &[SocketAddr]),
-) -> Result<Control, Failure> {
+) -> Result<ControlPlane, Failure> {
     let token = options.token.clone().or_else(|| Environment::read().token);
     let token = token.ok_or_else(|| {
         Failure::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
@@ -146,9 +150,9 @@ fn join(
     let role = match rank {
         0 => {
             let address = SocketAddr::new(bind, rendezvous.port());
-            Role::Leader(Listener::bind(address).map_err(OpenError::from)?)
+            JoinRole::Leader(Listener::bind(address).map_err(OpenError::from)?)
         }
-        _ => Role::Member(rendezvous),
+        _ => JoinRole::Member(rendezvous),
     };
     let membership = Membership {
         rank: Rank(rank),

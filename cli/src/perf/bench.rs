@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, Outcome};
+use gradwire_collectives::operation::{
+    Collective, Group, Layers, LossTerms, Operation, OperationOutcome,
+};
 use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{Layer, Rank, Span, Step};
 use gradwire_runtime::{Counters, EndError, Ended, LocalRank, Task};
@@ -275,7 +277,7 @@ impl Bench {
         (buffer, input): Tensors,
     ) -> Operation {
         let job = self.rank.job();
-        let tolerant = Loss {
+        let tolerant = LossTerms {
             tolerance: job.tolerance,
             holes: job.holes,
         };
@@ -289,7 +291,7 @@ impl Bench {
             buffer: Buffer::Owned(buffer),
             input: input.map(Buffer::Owned),
             splits: None,
-            loss: if reduces { tolerant } else { Loss::NONE },
+            loss: if reduces { tolerant } else { LossTerms::NONE },
             step: Step(self.step),
             layers: Layers::default(),
             tensor_key: TENSOR_KEY,
@@ -308,7 +310,7 @@ struct Done {
     span_ns: (u64, u64),
     buffer: Vec<u8>,
     input: Option<Vec<u8>>,
-    outcome: Outcome,
+    outcome: OperationOutcome,
 }
 
 fn task(operation: Operation) -> Task {

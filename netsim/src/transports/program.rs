@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, OperationId};
+use gradwire_collectives::operation::{
+    Collective, Group, Layers, LossTerms, Operation, OperationId,
+};
 use gradwire_protocol::endpoint::{Endpoint, EndpointCounters};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
@@ -29,7 +31,7 @@ pub(super) struct Player {
     communicator: Communicator,
     tasks: Tasks,
     groups: Vec<Group>,
-    loss: Loss,
+    loss: LossTerms,
     /// Of each group, layers of the model that it is of; 0 when they are not known.
     layer_counts: Vec<u16>,
     operations: BTreeMap<OperationId, u32>,
@@ -57,7 +59,7 @@ impl Player {
             communicator: Communicator::new(endpoint, &job),
             tasks: Tasks::new(program),
             groups: groups.collect(),
-            loss: Loss {
+            loss: LossTerms {
                 tolerance: job.greatest_tolerance(),
                 holes: job.holes,
             },

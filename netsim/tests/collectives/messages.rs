@@ -3,7 +3,7 @@
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::DType;
 use gradwire_collectives::holes::Hole;
-use gradwire_collectives::operation::{Collective, Operation, Outcome};
+use gradwire_collectives::operation::{Collective, Operation, OperationOutcome};
 use gradwire_netsim::link::Profile;
 use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{Rank, Span};
@@ -20,7 +20,7 @@ fn constant(dtype: DType, value: f64) -> Vec<u8> {
 struct Received {
     values: Vec<f32>,
     holes: Vec<Hole>,
-    outcome: Outcome,
+    outcome: OperationOutcome,
     /// Of the sender.
     missed: u64,
 }

@@ -2,7 +2,7 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Loss, Operation, OperationError};
+use gradwire_collectives::operation::{Collective, LossTerms, Operation, OperationError};
 use gradwire_netsim::link::Profile;
 use gradwire_protocol::job::{GradientTransform, HoleFilling, Job};
 use gradwire_protocol::units::{ByteCount, Rank, Span};
@@ -125,7 +125,7 @@ fn number(dtype: DType, element: &[u8]) -> f64 {
 #[test]
 fn what_may_not_lose_keeps_the_exact_bits_of_no_transform() {
     let cases = [
-        (Loss::NONE, DType::F32, ReduceOp::Sum),
+        (LossTerms::NONE, DType::F32, ReduceOp::Sum),
         (
             tolerating(0.3, HoleFilling::Rescale),
             DType::I32,

@@ -6,7 +6,7 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{
-    Collective, Completion, Group, Layers, Loss, Operation, Outcome, SubmitError,
+    Collective, Completion, Group, Layers, LossTerms, Operation, OperationOutcome, SubmitError,
 };
 use gradwire_netsim::link::Profile;
 use gradwire_netsim::network::{Ended, Network};
@@ -58,7 +58,7 @@ pub(crate) fn all_reduce(ranks: u16, sequence: u32, buffer: Vec<u8>) -> Operatio
         buffer: Buffer::Owned(buffer),
         input: None,
         splits: None,
-        loss: Loss::NONE,
+        loss: LossTerms::NONE,
         step: Step(sequence),
         layers: Layers::default(),
         tensor_key: 5,
@@ -67,8 +67,8 @@ pub(crate) fn all_reduce(ranks: u16, sequence: u32, buffer: Vec<u8>) -> Operatio
 }
 
 /// A tolerance and what stands in for holes.
-pub(crate) fn tolerating(tolerance: f64, holes: HoleFilling) -> Loss {
-    Loss {
+pub(crate) fn tolerating(tolerance: f64, holes: HoleFilling) -> LossTerms {
+    LossTerms {
         tolerance: share(tolerance),
         holes,
     }
@@ -194,7 +194,7 @@ impl World {
     }
 
     /// The next result of a rank, which must be there.
-    pub(crate) fn result(&mut self, rank: u16) -> (Vec<u8>, Outcome) {
+    pub(crate) fn result(&mut self, rank: u16) -> (Vec<u8>, OperationOutcome) {
         let completion = self.completion(rank).expect("the operation has ended");
         let outcome = completion.result.expect("the operation succeeded");
         let Buffer::Owned(bytes) = completion.buffer else {
@@ -207,7 +207,7 @@ impl World {
     pub(crate) fn perform(
         &mut self,
         operation: impl FnMut(u16) -> Operation,
-    ) -> Vec<(Vec<u8>, Outcome)> {
+    ) -> Vec<(Vec<u8>, OperationOutcome)> {
         self.submit_all(operation);
         self.run();
         (0..self.ranks).map(|rank| self.result(rank)).collect()

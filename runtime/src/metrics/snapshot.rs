@@ -12,7 +12,7 @@ use gradwire_protocol::metrics::{
     ClassCounters, EndpointMetrics, PeerMetrics, PeerStanding, TimeHistogram,
 };
 use gradwire_protocol::units::{Class, Span};
-use gradwire_transport::control::Peer as Member;
+use gradwire_transport::control::RosterPeer;
 use serde::{Deserialize, Serialize};
 
 /// Upper bounds of the buckets of a [`Spread`], in microseconds.
@@ -195,7 +195,7 @@ impl Subject {
     pub(crate) fn new(
         job: &Job,
         identity: Identity,
-        roster: &[Member],
+        roster: &[RosterPeer],
         wire: &'static str,
     ) -> Self {
         let own = roster.get(usize::from(identity.rank.0));

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use gradwire_protocol::units::Rank;
 
-use super::error::{Difference, Ranks, Refusal, TurnedAway};
-use super::messages::{Hello, shortened};
-use super::{Membership, Peer};
+use super::error::{JobDifference, JoinRefusal, RankList, RefusedJoins};
+use super::messages::{JoinRequest, shortened};
+use super::{Membership, RosterPeer};
 
 /// The release that all ranks must have.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -22,20 +22,20 @@ const NAMED_REFUSALS: usize = 4;
 pub(super) struct Assembly {
     world_size: u32,
     job: BTreeMap<String, String>,
-    members: BTreeMap<Rank, Member>,
-    turned_away: TurnedAway,
+    members: BTreeMap<Rank, JoinedRank>,
+    turned_away: RefusedJoins,
 }
 
-struct Member {
-    peer: Peer,
+struct JoinedRank {
+    peer: RosterPeer,
     from: SocketAddr,
-    differences: Vec<Difference>,
+    differences: Vec<JobDifference>,
 }
 
 impl Assembly {
     /// Only rank 0, which listens at `here`, has joined.
     pub(super) fn new(leader: &Membership, here: SocketAddr) -> Self {
-        let first = Member {
+        let first = JoinedRank {
             peer: leader.peer(),
             from: here,
             differences: Vec::new(),
@@ -44,34 +44,38 @@ impl Assembly {
             world_size: leader.world_size,
             job: leader.job.clone(),
             members: BTreeMap::from([(leader.rank, first)]),
-            turned_away: TurnedAway::default(),
+            turned_away: RefusedJoins::default(),
         }
     }
 
     /// Enters a rank. One whose job differs is entered too, so that all ranks can be told.
-    pub(super) fn admit(&mut self, hello: Hello, from: SocketAddr) -> Result<(), Refusal> {
+    pub(super) fn admit(
+        &mut self,
+        hello: JoinRequest,
+        from: SocketAddr,
+    ) -> Result<(), JoinRefusal> {
         let rank = hello.peer.rank;
         if hello.world_size != self.world_size {
-            return Err(Refusal::WorldSize {
+            return Err(JoinRefusal::WorldSize {
                 rank,
                 given: hello.world_size,
                 leader: self.world_size,
             });
         }
         if u32::from(rank.0) >= self.world_size {
-            return Err(Refusal::RankOutOfRange {
+            return Err(JoinRefusal::RankOutOfRange {
                 rank,
                 world_size: self.world_size,
             });
         }
         if let Some(member) = self.members.get(&rank) {
-            return Err(Refusal::DuplicateRank {
+            return Err(JoinRefusal::DuplicateRank {
                 rank,
                 first: member.from,
                 second: from,
             });
         }
-        let member = Member {
+        let member = JoinedRank {
             differences: self.differences(rank, &hello.job),
             peer: hello.peer,
             from,
@@ -86,9 +90,9 @@ impl Assembly {
     }
 
     /// Remembers a refusal for the case that the job does not form.
-    pub(super) fn turn_away(&mut self, from: SocketAddr, refusal: &Refusal) {
+    pub(super) fn turn_away(&mut self, from: SocketAddr, refusal: &JoinRefusal) {
         match refusal {
-            Refusal::WrongToken => self.turned_away.wrong_tokens += 1,
+            JoinRefusal::WrongToken => self.turned_away.wrong_tokens += 1,
             _ if self.turned_away.others.len() < NAMED_REFUSALS => {
                 self.turned_away.others.push(format!("{from}: {refusal}"));
             }
@@ -97,7 +101,7 @@ impl Assembly {
     }
 
     /// Who has not joined.
-    pub(super) fn missing(&self) -> Ranks {
+    pub(super) fn missing(&self) -> RankList {
         (0..self.world_size)
             .map(|rank| Rank(rank.try_into().expect("world size is at most 65536")))
             .filter(|rank| !self.members.contains_key(rank))
@@ -110,8 +114,8 @@ impl Assembly {
     }
 
     /// The refusal for all ranks of a job that did not form in time.
-    pub(super) fn incomplete(&self, waited: Duration) -> Refusal {
-        Refusal::Incomplete {
+    pub(super) fn incomplete(&self, waited: Duration) -> JoinRefusal {
+        JoinRefusal::Incomplete {
             waited,
             world_size: self.world_size,
             missing: self.missing(),
@@ -120,27 +124,27 @@ impl Assembly {
     }
 
     /// All ranks in order, or how their jobs differ.
-    pub(super) fn agree(&self) -> Result<Vec<Peer>, Refusal> {
+    pub(super) fn agree(&self) -> Result<Vec<RosterPeer>, JoinRefusal> {
         let all = || self.members.values().flat_map(|member| &member.differences);
-        let differences: Vec<Difference> = all().take(NAMED_DIFFERENCES).cloned().collect();
+        let differences: Vec<JobDifference> = all().take(NAMED_DIFFERENCES).cloned().collect();
         if differences.is_empty() {
-            let peer = |member: &Member| member.peer.clone();
+            let peer = |member: &JoinedRank| member.peer.clone();
             return Ok(self.members.values().map(peer).collect());
         }
-        Err(Refusal::JobDiffers {
+        Err(JoinRefusal::JobDiffers {
             unnamed: all().count() - differences.len(),
             differences,
         })
     }
 
-    fn differences(&self, rank: Rank, job: &BTreeMap<String, String>) -> Vec<Difference> {
+    fn differences(&self, rank: Rank, job: &BTreeMap<String, String>) -> Vec<JobDifference> {
         let mut keys: Vec<&String> = self.job.keys().chain(job.keys()).collect();
         keys.sort();
         keys.dedup();
         keys.into_iter()
             .map(|key| (key, self.job.get(key), job.get(key)))
             .filter(|(_, leader, value)| leader != value)
-            .map(|(key, leader, value)| Difference {
+            .map(|(key, leader, value)| JobDifference {
                 key: shortened(key),
                 leader: leader.map(|value| shortened(value)),
                 rank,
@@ -151,11 +155,11 @@ impl Assembly {
 }
 
 /// Refuses a rank of another release.
-pub(super) fn check_version(rank: Rank, version: &str) -> Result<(), Refusal> {
+pub(super) fn check_version(rank: Rank, version: &str) -> Result<(), JoinRefusal> {
     if version == VERSION {
         return Ok(());
     }
-    Err(Refusal::Version {
+    Err(JoinRefusal::Version {
         rank,
         version: version.into(),
         leader: VERSION.into(),
@@ -217,7 +221,7 @@ mod tests {
         assembly.admit(same, from(2)).expect("equal");
         let other = membership(2, &[("name", "b"), ("window", "1MiB")]).hello();
         assembly.admit(other, from(3)).expect("entered to be told");
-        let Err(Refusal::JobDiffers { differences, .. }) = assembly.agree() else {
+        let Err(JoinRefusal::JobDiffers { differences, .. }) = assembly.agree() else {
             panic!("jobs differ");
         };
         let keys: Vec<&str> = differences.iter().map(|d| d.key.as_str()).collect();
@@ -233,7 +237,7 @@ mod tests {
         let refusal = assembly.admit(hello(), from(3)).expect_err("taken");
         assert_eq!(
             refusal,
-            Refusal::DuplicateRank {
+            JoinRefusal::DuplicateRank {
                 rank: Rank(1),
                 first: from(2),
                 second: from(3)
@@ -250,14 +254,14 @@ mod tests {
         let refusal = assembly().admit(other.hello(), from(2));
         assert!(matches!(
             refusal,
-            Err(Refusal::WorldSize {
+            Err(JoinRefusal::WorldSize {
                 given: 4,
                 leader: 3,
                 ..
             })
         ));
         let refusal = assembly().admit(membership(3, &[]).hello(), from(2));
-        assert!(matches!(refusal, Err(Refusal::RankOutOfRange { .. })));
+        assert!(matches!(refusal, Err(JoinRefusal::RankOutOfRange { .. })));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::assembly::check_version;
-use super::error::{Holder, Refusal};
-use super::identity::{self, Side, Token};
-use super::messages::{self, FromLeader, FromMember, GREETING_LIMIT, Hello, MESSAGE_LIMIT};
+use super::error::{CertificateHolder, JoinRefusal};
+use super::identity::{self, Token, TokenSide};
+use super::messages::{self, FromLeader, FromMember, GREETING_LIMIT, JoinRequest, MESSAGE_LIMIT};
 
 /// How long somebody may take from the first packet to the last word of the greeting.
 const GREETING_TIME: Duration = Duration::from_secs(10);
@@ -20,23 +20,26 @@ const GREETING_TIME: Duration = Duration::from_secs(10);
 const GREETINGS: usize = 1024;
 
 /// Who came.
-pub(super) enum Knock {
+pub(super) enum JoinAttempt {
     /// Has proved the token.
-    Guest(Guest),
+    Guest(Candidate),
     /// Has not, or has another release or a wrong certificate, and was told so.
-    TurnedAway { from: SocketAddr, refusal: Refusal },
+    TurnedAway {
+        from: SocketAddr,
+        refusal: JoinRefusal,
+    },
 }
 
 /// A rank that wants to join.
-pub(super) struct Guest {
-    pub(super) hello: Hello,
+pub(super) struct Candidate {
+    pub(super) hello: JoinRequest,
     pub(super) connection: Connection,
     pub(super) send: SendStream,
     pub(super) receive: RecvStream,
 }
 
 /// Greets everybody who connects, until the endpoint closes.
-pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<Knock>) {
+pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<JoinAttempt>) {
     let mut greetings = JoinSet::new();
     loop {
         tokio::select! {
@@ -58,13 +61,13 @@ pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<K
 }
 
 /// `None` when it was no rank of any job, or went away.
-async fn greet(incoming: Incoming, token: Token) -> Option<Knock> {
+async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
     let from = incoming.remote_address();
     let connection = match incoming.await {
         Ok(connection) => connection,
         Err(error) => {
-            let refusal = identity::distrust(&error, Holder::Leader)?;
-            return Some(Knock::TurnedAway { from, refusal });
+            let refusal = identity::distrust(&error, CertificateHolder::Leader)?;
+            return Some(JoinAttempt::TurnedAway { from, refusal });
         }
     };
     let (mut send, mut receive) = connection.accept_bi().await.ok()?;
@@ -76,12 +79,12 @@ async fn greet(incoming: Incoming, token: Token) -> Option<Knock> {
             send.finish().ok()?;
             // Closing earlier could overtake the refusal.
             let _ = send.stopped().await;
-            return Some(Knock::TurnedAway { from, refusal });
+            return Some(JoinAttempt::TurnedAway { from, refusal });
         }
         None => return None,
     }
     match messages::read(&mut receive, MESSAGE_LIMIT).await.ok()? {
-        FromMember::Join(hello) => Some(Knock::Guest(Guest {
+        FromMember::Join(hello) => Some(JoinAttempt::Guest(Candidate {
             hello,
             connection,
             send,
@@ -96,7 +99,7 @@ fn examine(
     message: &FromMember,
     connection: &Connection,
     token: &Token,
-) -> Option<Result<Vec<u8>, Refusal>> {
+) -> Option<Result<Vec<u8>, JoinRefusal>> {
     let FromMember::Prove {
         rank,
         version,
@@ -106,11 +109,11 @@ fn examine(
         return None;
     };
     let binding = identity::binding(connection);
-    if !token.accepts(Side::Member, &binding, proof) {
-        return Some(Err(Refusal::WrongToken));
+    if !token.accepts(TokenSide::Member, &binding, proof) {
+        return Some(Err(JoinRefusal::WrongToken));
     }
     let checked = check_version(*rank, version);
-    Some(checked.map(|()| token.prove(Side::Leader, &binding)))
+    Some(checked.map(|()| token.prove(TokenSide::Leader, &binding)))
 }
 
 async fn say(stream: &mut SendStream, message: &FromLeader) -> Option<()> {
@@ -128,7 +131,7 @@ mod tests {
     use tokio::task::spawn_blocking;
 
     use super::super::error::JoinError;
-    use super::super::{Control, ControlEvent, Listener, Membership, Role, join};
+    use super::super::{ControlEvent, ControlPlane, JoinRole, Listener, Membership, join};
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -150,7 +153,7 @@ mod tests {
         }
     }
 
-    type Joining = JoinHandle<Result<Control, JoinError>>;
+    type Joining = JoinHandle<Result<ControlPlane, JoinError>>;
 
     fn leader() -> (SocketAddr, Joining, Receiver<ControlEvent>) {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("free ports");
@@ -158,7 +161,12 @@ mod tests {
         let (sender, events) = channel();
         let joining = spawn(move || {
             let on_event = Box::new(move |event| drop(sender.send(event)));
-            join(Role::Leader(listener), membership(0), PATIENCE, on_event)
+            join(
+                JoinRole::Leader(listener),
+                membership(0),
+                PATIENCE,
+                on_event,
+            )
         });
         (address, joining, events)
     }
@@ -166,7 +174,7 @@ mod tests {
     fn member(address: SocketAddr) -> Joining {
         spawn(move || {
             join(
-                Role::Member(address),
+                JoinRole::Member(address),
                 membership(1),
                 PATIENCE,
                 Box::new(drop),
@@ -175,7 +183,7 @@ mod tests {
     }
 
     /// Waits for a thread without holding up this test's own connections.
-    async fn ended(joining: Joining) -> Result<Control, JoinError> {
+    async fn ended(joining: Joining) -> Result<ControlPlane, JoinError> {
         let joined = spawn_blocking(move || joining.join().expect("no panic"));
         joined.await.expect("no panic")
     }
@@ -204,7 +212,7 @@ mod tests {
         FromMember::Prove {
             rank: Rank(1),
             version: super::super::assembly::VERSION.into(),
-            proof: Token::new(TOKEN).prove(Side::Member, &identity::binding(connection)),
+            proof: Token::new(TOKEN).prove(TokenSide::Member, &identity::binding(connection)),
         }
     }
 
@@ -233,10 +241,13 @@ mod tests {
         let answer: FromLeader = messages::read(&mut answer, MESSAGE_LIMIT)
             .await
             .expect("rank 0 refuses politely");
-        assert!(matches!(answer, FromLeader::Refused(Refusal::WrongToken)));
+        assert!(matches!(
+            answer,
+            FromLeader::Refused(JoinRefusal::WrongToken)
+        ));
         say(&mut back, &answer).await.expect("the victim listens");
         let error = ended(victim).await.expect_err("refused");
-        assert!(matches!(error, JoinError::Refused(Refusal::WrongToken)));
+        assert!(matches!(error, JoinError::Refused(JoinRefusal::WrongToken)));
         let event = next(events).await;
         assert!(matches!(event, ControlEvent::Refused { .. }));
         ended(member(address)).await.expect("joins");
@@ -249,7 +260,7 @@ mod tests {
         let victim = member(endpoint.local_addr().expect("bound"));
         let (connection, mut back, _) = intercept(&endpoint).await;
         let binding = identity::binding(&connection);
-        let proof = Token::new("guess").prove(Side::Leader, &binding);
+        let proof = Token::new("guess").prove(TokenSide::Leader, &binding);
         say(&mut back, &FromLeader::Prove { proof })
             .await
             .expect("the victim listens");

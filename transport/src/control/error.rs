@@ -75,7 +75,7 @@ pub enum JoinError {
     },
     /// Rank 0 decided that the job cannot form, or not with this rank.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] JoinRefusal),
     /// The process that answered at rank 0's address does not know the job token.
     #[error(
         "{leader} does not know the token of this job: it is not this job's rank 0, or somebody \
@@ -113,7 +113,7 @@ pub enum JoinError {
 
 /// What rank 0 tells ranks that cannot be a job together.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
-pub enum Refusal {
+pub enum JoinRefusal {
     /// The proof of the token did not match.
     #[error(
         "the job token of this rank is not the token of rank 0: start every rank of the job with \
@@ -127,7 +127,7 @@ pub enum Refusal {
     )]
     Certificate {
         /// Whose certificate it is.
-        holder: Holder,
+        holder: CertificateHolder,
         /// What is wrong with it, in words that follow "it".
         reason: String,
     },
@@ -196,7 +196,7 @@ pub enum Refusal {
         Differences(.differences, *.unnamed))]
     JobDiffers {
         /// The first differences, by rank and key.
-        differences: Vec<Difference>,
+        differences: Vec<JobDifference>,
         /// How many more there are.
         unnamed: usize,
     },
@@ -224,22 +224,22 @@ pub enum Refusal {
         /// World size of the job.
         world_size: u32,
         /// Who did not come.
-        missing: Ranks,
+        missing: RankList,
         /// Who came and was refused.
-        turned_away: TurnedAway,
+        turned_away: RefusedJoins,
     },
 }
 
 /// Whose certificate is refused.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub enum Holder {
+pub enum CertificateHolder {
     /// Rank 0.
     Leader,
     /// The rank that wanted to join.
     Member,
 }
 
-impl Holder {
+impl CertificateHolder {
     pub(super) fn other(self) -> Self {
         match self {
             Self::Leader => Self::Member,
@@ -248,7 +248,7 @@ impl Holder {
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for CertificateHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Leader => "rank 0",
@@ -259,14 +259,14 @@ impl fmt::Display for Holder {
 
 /// Who was refused while rank 0 waited.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct TurnedAway {
+pub struct RefusedJoins {
     /// How many came with a wrong token.
     pub wrong_tokens: u32,
     /// The first other refusals, in words.
     pub others: Vec<String>,
 }
 
-impl fmt::Display for TurnedAway {
+impl fmt::Display for RefusedJoins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.wrong_tokens {
             0 => {}
@@ -281,7 +281,7 @@ impl fmt::Display for TurnedAway {
 
 /// One job parameter that is not the same on two ranks.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Difference {
+pub struct JobDifference {
     /// The dotted key.
     pub key: String,
     /// Its value on rank 0; `None` when rank 0 does not have it.
@@ -293,7 +293,7 @@ pub struct Difference {
     pub value: Option<String>,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for JobDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leader = self.leader.as_deref().unwrap_or("not set");
         let value = self.value.as_deref().unwrap_or("not set");
@@ -305,7 +305,7 @@ impl fmt::Display for Difference {
     }
 }
 
-struct Differences<'a>(&'a [Difference], usize);
+struct Differences<'a>(&'a [JobDifference], usize);
 
 impl fmt::Display for Differences<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -357,7 +357,7 @@ pub enum BarrierError {
         /// The timeout that was given.
         waited: Duration,
         /// Who had not arrived; empty when rank 0 did not answer.
-        missing: Ranks,
+        missing: RankList,
     },
     /// The control plane of this rank has ended.
     #[error("the barrier cannot be passed: the control plane of this rank has ended")]
@@ -376,7 +376,7 @@ pub enum LeaveError {
         /// The timeout that was given.
         waited: Duration,
         /// Who was still there.
-        present: Ranks,
+        present: RankList,
     },
     /// Rank 0 is gone, so that nobody can tell who else has left.
     #[error("rank 0 is gone ({reason}), so this rank leaves without knowing who else has left")]
@@ -392,9 +392,9 @@ pub enum LeaveError {
 /// A list of ranks that reads "ranks 1, 2 and 5".
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "Vec<u16>", into = "Vec<u16>")]
-pub struct Ranks(Vec<Rank>);
+pub struct RankList(Vec<Rank>);
 
-impl Ranks {
+impl RankList {
     /// How many are named before the rest is only counted.
     const NAMED: usize = 16;
 
@@ -409,25 +409,25 @@ impl Ranks {
     }
 }
 
-impl FromIterator<Rank> for Ranks {
+impl FromIterator<Rank> for RankList {
     fn from_iter<I: IntoIterator<Item = Rank>>(ranks: I) -> Self {
         Self(ranks.into_iter().collect())
     }
 }
 
-impl From<Vec<u16>> for Ranks {
+impl From<Vec<u16>> for RankList {
     fn from(numbers: Vec<u16>) -> Self {
         numbers.into_iter().map(Rank).collect()
     }
 }
 
-impl From<Ranks> for Vec<u16> {
-    fn from(ranks: Ranks) -> Self {
+impl From<RankList> for Vec<u16> {
+    fn from(ranks: RankList) -> Self {
         ranks.iter().map(|rank| rank.0).collect()
     }
 }
 
-impl fmt::Display for Ranks {
+impl fmt::Display for RankList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = &self.0[..self.0.len().min(Self::NAMED)];
         match named {
@@ -474,7 +474,7 @@ pub(super) mod rank_number {
 mod tests {
     use super::*;
 
-    fn ranks(range: std::ops::Range<u16>) -> Ranks {
+    fn ranks(range: std::ops::Range<u16>) -> RankList {
         range.map(Rank).collect()
     }
 
@@ -488,8 +488,8 @@ mod tests {
 
     #[test]
     fn a_difference_names_key_values_and_ranks() {
-        let refusal = Refusal::JobDiffers {
-            differences: vec![Difference {
+        let refusal = JoinRefusal::JobDiffers {
+            differences: vec![JobDifference {
                 key: "loss.tolerance".into(),
                 leader: Some("10%".into()),
                 rank: Rank(2),

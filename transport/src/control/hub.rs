@@ -7,25 +7,25 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use tokio::time::Instant;
 
-use super::error::Ranks;
+use super::error::RankList;
 use super::messages::{FromLeader, FromMember, shortened};
 
 /// Bookkeeping over all ranks.
 pub(super) struct Hub {
-    ranks: BTreeMap<Rank, Seen>,
+    ranks: BTreeMap<Rank, RankStanding>,
     /// Who waits for which barrier, and until when.
     waiting: BTreeMap<(Rank, u64), Instant>,
     outgoing: VecDeque<(Rank, FromLeader)>,
 }
 
-struct Seen {
-    presence: Presence,
+struct RankStanding {
+    presence: RankPresence,
     /// How many barriers the rank has reached.
     reached: u64,
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Presence {
+enum RankPresence {
     Here,
     Left,
     Lost,
@@ -34,8 +34,8 @@ enum Presence {
 impl Hub {
     /// All ranks of the job are here.
     pub(super) fn new(ranks: impl Iterator<Item = Rank>) -> Self {
-        let seen = || Seen {
-            presence: Presence::Here,
+        let seen = || RankStanding {
+            presence: RankPresence::Here,
             reached: 0,
         };
         Self {
@@ -80,7 +80,7 @@ impl Hub {
 
     /// The connection to `rank` has ended.
     pub(super) fn lost(&mut self, rank: Rank, reason: &str) {
-        if !self.change(rank, Presence::Lost) {
+        if !self.change(rank, RankPresence::Lost) {
             return;
         }
         let reason = shortened(reason);
@@ -101,7 +101,7 @@ impl Hub {
         let late = self.waiting.extract_if(.., |_, deadline| *deadline <= now);
         for ((rank, index), _) in late {
             let absent = self.ranks.iter().filter(|(_, seen)| seen.reached < index);
-            let missing: Ranks = absent.map(|(rank, _)| *rank).collect();
+            let missing: RankList = absent.map(|(rank, _)| *rank).collect();
             let message = FromLeader::BarrierTimedOut { index, missing };
             self.outgoing.push_back((rank, message));
         }
@@ -126,16 +126,16 @@ impl Hub {
     }
 
     fn leave(&mut self, rank: Rank) {
-        if self.change(rank, Presence::Left) {
+        if self.change(rank, RankPresence::Left) {
             self.tell_others(rank, || FromLeader::PeerLeft { rank });
             self.release();
         }
     }
 
     /// Whether `rank` was here until now.
-    fn change(&mut self, rank: Rank, presence: Presence) -> bool {
+    fn change(&mut self, rank: Rank, presence: RankPresence) -> bool {
         match self.ranks.get_mut(&rank) {
-            Some(seen) if seen.presence == Presence::Here => {
+            Some(seen) if seen.presence == RankPresence::Here => {
                 seen.presence = presence;
                 true
             }
@@ -147,19 +147,19 @@ impl Hub {
         let others = self
             .ranks
             .iter()
-            .filter(|(other, seen)| **other != rank && seen.presence != Presence::Lost);
+            .filter(|(other, seen)| **other != rank && seen.presence != RankPresence::Lost);
         self.outgoing
             .extend(others.map(|(other, _)| (*other, message())));
     }
 
     /// Lets all ranks go once nobody works any more.
     fn release(&mut self) {
-        let here = |seen: &Seen| seen.presence == Presence::Here;
+        let here = |seen: &RankStanding| seen.presence == RankPresence::Here;
         if self.ranks.values().any(here) {
             return;
         }
         let left = self.ranks.iter();
-        let left = left.filter(|(_, seen)| seen.presence == Presence::Left);
+        let left = left.filter(|(_, seen)| seen.presence == RankPresence::Left);
         self.outgoing
             .extend(left.map(|(rank, _)| (*rank, FromLeader::Released)));
     }

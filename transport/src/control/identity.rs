@@ -28,7 +28,7 @@ use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::certificates::Certificates;
-use super::error::{Holder, JoinError, Refusal};
+use super::error::{CertificateHolder, JoinError, JoinRefusal};
 
 /// The name both sides put into the certificate and the handshake; it carries no trust.
 pub(super) const SERVER_NAME: &str = "gradwire";
@@ -52,7 +52,7 @@ pub(super) type Binding = [u8; 32];
 
 /// Which end makes a proof, so that a proof cannot be sent back as the answer to itself.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(super) enum TokenSide {
     Leader,
     Member,
 }
@@ -66,22 +66,22 @@ impl Token {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()))
     }
 
-    pub(super) fn prove(&self, side: Side, binding: &Binding) -> Vec<u8> {
+    pub(super) fn prove(&self, side: TokenSide, binding: &Binding) -> Vec<u8> {
         hmac::sign(&self.0, &statement(side, binding))
             .as_ref()
             .to_vec()
     }
 
     /// Compares in constant time.
-    pub(super) fn accepts(&self, side: Side, binding: &Binding, proof: &[u8]) -> bool {
+    pub(super) fn accepts(&self, side: TokenSide, binding: &Binding, proof: &[u8]) -> bool {
         hmac::verify(&self.0, &statement(side, binding), proof).is_ok()
     }
 }
 
-fn statement(side: Side, binding: &Binding) -> Vec<u8> {
+fn statement(side: TokenSide, binding: &Binding) -> Vec<u8> {
     let role: &[u8] = match side {
-        Side::Leader => b"leader",
-        Side::Member => b"member",
+        TokenSide::Leader => b"leader",
+        TokenSide::Member => b"member",
     };
     [role, binding].concat()
 }
@@ -178,7 +178,7 @@ pub(super) fn client(
 /// Whose certificate ended a connection and why, if one did. `us` is whose end this is.
 ///
 /// TLS alerts (RFC 8446, 6.2) are QUIC errors from 0x100 on (RFC 9001, 4.8).
-pub(super) fn distrust(error: &ConnectionError, us: Holder) -> Option<Refusal> {
+pub(super) fn distrust(error: &ConnectionError, us: CertificateHolder) -> Option<JoinRefusal> {
     let (code, holder) = match error {
         ConnectionError::TransportError(error) => (error.code, us.other()),
         ConnectionError::ConnectionClosed(close) => (close.error_code, us),
@@ -194,7 +194,7 @@ pub(super) fn distrust(error: &ConnectionError, us: Holder) -> Option<Refusal> {
         _ => return None,
     };
     let reason = reason.to_owned();
-    Some(Refusal::Certificate { holder, reason })
+    Some(JoinRefusal::Certificate { holder, reason })
 }
 
 /// Names what could not be set up.
@@ -286,19 +286,19 @@ mod tests {
     #[test]
     fn a_proof_holds_for_one_token_side_and_channel() {
         let token = Token::new("secret");
-        let proof = token.prove(Side::Member, &HERE);
-        assert!(token.accepts(Side::Member, &HERE, &proof));
-        assert!(!token.accepts(Side::Leader, &HERE, &proof));
-        assert!(!token.accepts(Side::Member, &ELSEWHERE, &proof));
-        assert!(!Token::new("other").accepts(Side::Member, &HERE, &proof));
-        assert!(!Token::new("").accepts(Side::Member, &HERE, &proof));
+        let proof = token.prove(TokenSide::Member, &HERE);
+        assert!(token.accepts(TokenSide::Member, &HERE, &proof));
+        assert!(!token.accepts(TokenSide::Leader, &HERE, &proof));
+        assert!(!token.accepts(TokenSide::Member, &ELSEWHERE, &proof));
+        assert!(!Token::new("other").accepts(TokenSide::Member, &HERE, &proof));
+        assert!(!Token::new("").accepts(TokenSide::Member, &HERE, &proof));
     }
 
     #[test]
     fn an_empty_token_is_a_token() {
         let token = Token::new("");
-        let proof = token.prove(Side::Leader, &HERE);
-        assert!(token.accepts(Side::Leader, &HERE, &proof));
-        assert!(!token.accepts(Side::Leader, &HERE, &[]));
+        let proof = token.prove(TokenSide::Leader, &HERE);
+        assert!(token.accepts(TokenSide::Leader, &HERE, &proof));
+        assert!(!token.accepts(TokenSide::Leader, &HERE, &[]));
     }
 }

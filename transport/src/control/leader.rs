@@ -14,23 +14,23 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
 use super::assembly::Assembly;
-use super::door::{Guest, Knock, keep_door};
-use super::error::{JoinError, Refusal};
+use super::door::{Candidate, JoinAttempt, keep_door};
+use super::error::{JoinError, JoinRefusal};
 use super::hub::Hub;
 use super::identity::{self, Token, setup};
-use super::link::{INBOX, Inbound, Inbox, Link, listen};
-use super::messages::{self, Admission, FromLeader, FromMember, MESSAGE_LIMIT, Start};
-use super::participant::{Command, Participant};
-use super::seat::{self, Seat, Wakefulness};
-use super::secrets::{PairSecrets, Root};
-use super::{ControlEvent, Listener, OnEvent, Peer};
+use super::link::{INBOX, LinkInbox, LinkInput, RankLink, listen};
+use super::messages::{self, Admission, FromLeader, FromMember, JobStart, MESSAGE_LIMIT};
+use super::participant::{ControlCommand, Participant};
+use super::seat::{self, ControlTask, StallDetector};
+use super::secrets::{PairSecrets, RootSecret};
+use super::{ControlEvent, Listener, OnEvent, RosterPeer};
 
 const LEADER: Rank = Rank(0);
 /// How often waiting ranks hear who is missing.
 const NEWS: Duration = Duration::from_secs(1);
 
 /// Gathers the job and serves it until this rank is done.
-pub(super) async fn run(listener: Listener, mut seat: Seat) {
+pub(super) async fn run(listener: Listener, mut seat: ControlTask) {
     let mut leader = match Leader::open(listener, &seat) {
         Ok(leader) => leader,
         Err(error) => return seat.joined.answer(Err(error)),
@@ -41,7 +41,7 @@ pub(super) async fn run(listener: Listener, mut seat: Seat) {
             let hub = Hub::new(ranks());
             let participant = Participant::new(LEADER, ranks(), seat.on_event);
             seat.joined.answer(Ok(admission));
-            let wakefulness = Wakefulness::new(seat.membership.peer_timeout);
+            let wakefulness = StallDetector::new(seat.membership.peer_timeout);
             let mut rank = (participant, wakefulness);
             leader.serve(hub, &mut rank, &mut seat.commands).await;
             leader.close().await;
@@ -57,14 +57,14 @@ pub(super) async fn run(listener: Listener, mut seat: Seat) {
 struct Leader {
     endpoint: Endpoint,
     assembly: Assembly,
-    links: BTreeMap<Rank, Link>,
-    inbox: Inbox<FromMember>,
-    inbound: Receiver<(Rank, Inbound<FromMember>)>,
-    door: Receiver<Knock>,
+    links: BTreeMap<Rank, RankLink>,
+    inbox: LinkInbox<FromMember>,
+    inbound: Receiver<(Rank, LinkInput<FromMember>)>,
+    door: Receiver<JoinAttempt>,
 }
 
 impl Leader {
-    fn open(listener: Listener, seat: &Seat) -> Result<Self, JoinError> {
+    fn open(listener: Listener, seat: &ControlTask) -> Result<Self, JoinError> {
         let assembly = Assembly::new(&seat.membership, listener.address);
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
@@ -91,7 +91,7 @@ impl Leader {
     }
 
     /// Lets ranks in until all are there, then starts the job or says why there is none.
-    async fn assemble(&mut self, seat: &Seat) -> Result<Admission, Refusal> {
+    async fn assemble(&mut self, seat: &ControlTask) -> Result<Admission, JoinRefusal> {
         let deadline = Instant::now() + seat.timeout;
         let mut news = interval(NEWS);
         while !self.assembly.is_complete() {
@@ -102,7 +102,7 @@ impl Leader {
                 }
                 Some((rank, inbound)) = self.inbound.recv() => {
                     // Before the start there is nothing to say, so only an end matters.
-                    if matches!(inbound, Inbound::Closed(_)) {
+                    if matches!(inbound, LinkInput::Closed(_)) {
                         self.assembly.withdraw(rank);
                         self.links.remove(&rank);
                     }
@@ -117,7 +117,7 @@ impl Leader {
         let start = start(self.assembly.agree()?);
         let message = FromLeader::Start(start.clone());
         if let Err(bytes) = messages::encode(&message) {
-            return Err(Refusal::TooLarge {
+            return Err(JoinRefusal::TooLarge {
                 what: "roster of all ranks".into(),
                 bytes,
                 limit: MESSAGE_LIMIT,
@@ -129,9 +129,9 @@ impl Leader {
     }
 
     /// Gives every other rank the secrets of its pairs; gives back this rank's.
-    async fn hand_out_secrets(&self, start: &Start) -> PairSecrets {
-        let shared = |(rank, link): (&Rank, &Link)| (*rank, link.data_material());
-        let root = Root::draw(self.links.iter().map(shared));
+    async fn hand_out_secrets(&self, start: &JobStart) -> PairSecrets {
+        let shared = |(rank, link): (&Rank, &RankLink)| (*rank, link.data_material());
+        let root = RootSecret::draw(self.links.iter().map(shared));
         let ranks = || start.roster.iter().map(|peer| peer.rank);
         let row = |rank| root.row((JobId(start.job_id), start.epoch), rank, ranks());
         for (rank, link) in &self.links {
@@ -142,10 +142,10 @@ impl Leader {
         row(LEADER)
     }
 
-    fn open_door(&mut self, knock: Knock, on_event: &OnEvent) {
+    fn open_door(&mut self, knock: JoinAttempt, on_event: &OnEvent) {
         let (from, refusal) = match knock {
-            Knock::TurnedAway { from, refusal } => (from, refusal),
-            Knock::Guest(guest) => match self.admit(guest) {
+            JoinAttempt::TurnedAway { from, refusal } => (from, refusal),
+            JoinAttempt::Guest(guest) => match self.admit(guest) {
                 Ok(()) => return,
                 Err(refused) => refused,
             },
@@ -154,10 +154,10 @@ impl Leader {
         on_event(ControlEvent::Refused { from, refusal });
     }
 
-    fn admit(&mut self, guest: Guest) -> Result<(), (SocketAddr, Refusal)> {
+    fn admit(&mut self, guest: Candidate) -> Result<(), (SocketAddr, JoinRefusal)> {
         let from = guest.connection.remote_address();
         let rank = guest.hello.peer.rank;
-        let link = Link::new(guest.connection.clone(), guest.send);
+        let link = RankLink::new(guest.connection.clone(), guest.send);
         if let Err(refusal) = self.assembly.admit(guest.hello, from) {
             dismiss(link, &refusal);
             return Err((from, refusal));
@@ -173,8 +173,8 @@ impl Leader {
     async fn serve(
         &mut self,
         mut hub: Hub,
-        (participant, wakefulness): &mut (Participant, Wakefulness),
-        commands: &mut UnboundedReceiver<Command>,
+        (participant, wakefulness): &mut (Participant, StallDetector),
+        commands: &mut UnboundedReceiver<ControlCommand>,
     ) {
         loop {
             wakefulness.look(participant);
@@ -186,14 +186,14 @@ impl Leader {
             tokio::select! {
                 () = wakefulness.tick() => {}
                 Some((rank, inbound)) = self.inbound.recv() => match inbound {
-                    Inbound::Message(message) => hub.handle(rank, message, Instant::now()),
-                    Inbound::Closed(reason) => {
+                    LinkInput::Message(message) => hub.handle(rank, message, Instant::now()),
+                    LinkInput::Closed(reason) => {
                         self.links.remove(&rank);
                         hub.lost(rank, &reason);
                     }
                 },
                 command = commands.recv() => {
-                    participant.command(command.unwrap_or(Command::Close), Instant::now());
+                    participant.command(command.unwrap_or(ControlCommand::Close), Instant::now());
                 }
                 Some(knock) = self.door.recv() => participant.raise(too_late(knock)),
                 () = seat::until(deadlines.into_iter().flatten().min()) => {
@@ -230,7 +230,7 @@ impl Leader {
     }
 
     async fn close(self) {
-        let mut closing: JoinSet<()> = self.links.into_values().map(Link::close).collect();
+        let mut closing: JoinSet<()> = self.links.into_values().map(RankLink::close).collect();
         while closing.join_next().await.is_some() {}
         seat::close(&self.endpoint).await;
     }
@@ -241,29 +241,29 @@ fn frame(message: &impl Serialize) -> messages::Frame {
     messages::encode(message).expect("every text in a message of rank 0 is cut to a bound")
 }
 
-fn dismiss(link: Link, refusal: &Refusal) {
+fn dismiss(link: RankLink, refusal: &JoinRefusal) {
     link.send(frame(&FromLeader::Refused(refusal.clone())));
     tokio::spawn(link.close());
 }
 
 /// Refuses whoever knocks once the job has started.
-fn too_late(knock: Knock) -> ControlEvent {
+fn too_late(knock: JoinAttempt) -> ControlEvent {
     match knock {
-        Knock::TurnedAway { from, refusal } => ControlEvent::Refused { from, refusal },
-        Knock::Guest(guest) => {
+        JoinAttempt::TurnedAway { from, refusal } => ControlEvent::Refused { from, refusal },
+        JoinAttempt::Guest(guest) => {
             let from = guest.connection.remote_address();
             let rank = guest.hello.peer.rank;
-            let refusal = Refusal::AlreadyStarted { rank };
-            dismiss(Link::new(guest.connection, guest.send), &refusal);
+            let refusal = JoinRefusal::AlreadyStarted { rank };
+            dismiss(RankLink::new(guest.connection, guest.send), &refusal);
             ControlEvent::Refused { from, refusal }
         }
     }
 }
 
-fn start(roster: Vec<Peer>) -> Start {
+fn start(roster: Vec<RosterPeer>) -> JobStart {
     let mut job_id = [0; 4];
     fill(&mut job_id).expect("the system's randomness already served the handshakes");
-    Start {
+    JobStart {
         job_id: u32::from_ne_bytes(job_id),
         epoch: 0,
         roster,

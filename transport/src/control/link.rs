@@ -16,20 +16,20 @@ use super::seat::FLUSH;
 pub(super) const INBOX: usize = 256;
 
 /// What a connection brings.
-pub(super) enum Inbound<M> {
+pub(super) enum LinkInput<M> {
     Message(M),
     /// Nothing more will come, for this reason.
     Closed(String),
 }
 
 /// The sending side of a connection.
-pub(super) struct Link {
+pub(super) struct RankLink {
     connection: Connection,
     outgoing: UnboundedSender<Frame>,
     writer: JoinHandle<()>,
 }
 
-impl Link {
+impl RankLink {
     /// Starts to write to `stream`.
     pub(super) fn new(connection: Connection, stream: SendStream) -> Self {
         let (outgoing, frames) = unbounded_channel();
@@ -73,7 +73,7 @@ async fn write(mut stream: SendStream, mut frames: UnboundedReceiver<Frame>) {
 }
 
 /// Starts to read messages of `rank` into `inbox`.
-pub(super) fn listen<M>(rank: Rank, from: (Connection, RecvStream), inbox: Inbox<M>)
+pub(super) fn listen<M>(rank: Rank, from: (Connection, RecvStream), inbox: LinkInbox<M>)
 where
     M: DeserializeOwned + Send + 'static,
 {
@@ -81,13 +81,13 @@ where
     tokio::spawn(async move {
         loop {
             let inbound = match read(&mut stream, MESSAGE_LIMIT).await {
-                Ok(message) => Inbound::Message(message),
+                Ok(message) => LinkInput::Message(message),
                 Err(failure) => {
                     let address = connection.remote_address();
-                    Inbound::Closed(format!("{address}: {failure}"))
+                    LinkInput::Closed(format!("{address}: {failure}"))
                 }
             };
-            let ended = matches!(inbound, Inbound::Closed(_));
+            let ended = matches!(inbound, LinkInput::Closed(_));
             if inbox.send((rank, inbound)).await.is_err() || ended {
                 return;
             }
@@ -96,4 +96,4 @@ where
 }
 
 /// Where readers put what they read.
-pub(super) type Inbox<M> = Sender<(Rank, Inbound<M>)>;
+pub(super) type LinkInbox<M> = Sender<(Rank, LinkInput<M>)>;

@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Membership;
 use super::assembly::VERSION;
-use super::error::{Holder, JoinError, Ranks, Refusal, TurnedAway};
-use super::identity::{self, SERVER_NAME, Side, Token, setup};
-use super::link::{INBOX, Inbound, Link, listen};
+use super::error::{CertificateHolder, JoinError, JoinRefusal, RankList, RefusedJoins};
+use super::identity::{self, SERVER_NAME, Token, TokenSide, setup};
+use super::link::{INBOX, LinkInput, RankLink, listen};
 use super::messages::{self, Admission, Frame, FromLeader, FromMember, MESSAGE_LIMIT};
-use super::participant::{Command, Participant};
-use super::seat::{self, Seat, Wakefulness};
+use super::participant::{ControlCommand, Participant};
+use super::seat::{self, ControlTask, StallDetector};
 
 /// The first attempt ends after this long, each further one after twice as long as the one before:
 /// a rank 0 that starts later is found quickly, and one busy with a thousand ranks is not stormed.
@@ -24,8 +24,8 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Joins and stays until this rank is done.
-pub(super) async fn run(leader: SocketAddr, mut seat: Seat) {
-    let mut entrance = match Entrance::new(leader, &seat) {
+pub(super) async fn run(leader: SocketAddr, mut seat: ControlTask) {
+    let mut entrance = match JoinAttempts::new(leader, &seat) {
         Ok(entrance) => entrance,
         Err(error) => return seat.joined.answer(Err(error)),
     };
@@ -35,7 +35,7 @@ pub(super) async fn run(leader: SocketAddr, mut seat: Seat) {
             let ranks = admission.start.roster.iter().map(|peer| peer.rank);
             let rank = seat.membership.rank;
             let participant = Participant::new(rank, ranks, seat.on_event);
-            let wakefulness = Wakefulness::new(seat.membership.peer_timeout);
+            let wakefulness = StallDetector::new(seat.membership.peer_timeout);
             let rank = (participant, wakefulness);
             serve(conversation, rank, &mut seat.commands).await;
             seat::close(&entrance.endpoint).await;
@@ -48,35 +48,35 @@ pub(super) async fn run(leader: SocketAddr, mut seat: Seat) {
 }
 
 /// A connection on which both sides have proved the token.
-struct Conversation {
+struct ProvenConnection {
     connection: Connection,
     send: SendStream,
     receive: RecvStream,
 }
 
 /// Why one attempt did not succeed.
-enum Setback {
+enum AttemptFailure {
     /// Trying again may help.
     Passing(String),
     /// It will not.
     Final(JoinError),
 }
 
-impl Setback {
+impl AttemptFailure {
     fn passing(reason: impl ToString) -> Self {
         Self::Passing(reason.to_string())
     }
 
     /// A certificate that is refused once will be refused again.
     fn of_connection(error: &ConnectionError) -> Self {
-        match identity::distrust(error, Holder::Member) {
+        match identity::distrust(error, CertificateHolder::Member) {
             Some(refusal) => Self::Final(refusal.into()),
             None => Self::passing(error),
         }
     }
 }
 
-struct Entrance {
+struct JoinAttempts {
     endpoint: Endpoint,
     leader: SocketAddr,
     token: Token,
@@ -85,11 +85,11 @@ struct Entrance {
     hello: Frame,
     timeout: Duration,
     /// Whom rank 0 awaits, once it has let this rank in.
-    missing: Option<Ranks>,
+    missing: Option<RankList>,
 }
 
-impl Entrance {
-    fn new(leader: SocketAddr, seat: &Seat) -> Result<Self, JoinError> {
+impl JoinAttempts {
+    fn new(leader: SocketAddr, seat: &ControlTask) -> Result<Self, JoinError> {
         let any: SocketAddr = match leader {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -115,7 +115,7 @@ impl Entrance {
     }
 
     /// Tries until the timeout to become part of a started job.
-    async fn enter(&mut self) -> Result<(Admission, Conversation), JoinError> {
+    async fn enter(&mut self) -> Result<(Admission, ProvenConnection), JoinError> {
         let deadline = Instant::now() + self.timeout;
         let mut patience = FIRST_ATTEMPT;
         let mut reason = String::from("no answer");
@@ -123,8 +123,8 @@ impl Entrance {
             let outcome = timeout_at(deadline, self.attempt(patience)).await;
             match outcome {
                 Ok(Ok(entered)) => return Ok(entered),
-                Ok(Err(Setback::Final(error))) => return Err(error),
-                Ok(Err(Setback::Passing(why))) => reason = why,
+                Ok(Err(AttemptFailure::Final(error))) => return Err(error),
+                Ok(Err(AttemptFailure::Passing(why))) => reason = why,
                 Err(_) => return Err(self.gave_up(reason)),
             }
             patience = (patience * 2).min(LONGEST_ATTEMPT);
@@ -136,11 +136,11 @@ impl Entrance {
 
     fn gave_up(&self, reason: String) -> JoinError {
         match self.missing.clone() {
-            Some(missing) => JoinError::Refused(Refusal::Incomplete {
+            Some(missing) => JoinError::Refused(JoinRefusal::Incomplete {
                 waited: self.timeout,
                 world_size: self.world_size,
                 missing,
-                turned_away: TurnedAway::default(),
+                turned_away: RefusedJoins::default(),
             }),
             None => JoinError::Unreachable {
                 leader: self.leader,
@@ -151,19 +151,22 @@ impl Entrance {
     }
 
     /// Connects within `patience`, then waits as long as rank 0 keeps the connection.
-    async fn attempt(&mut self, patience: Duration) -> Result<(Admission, Conversation), Setback> {
+    async fn attempt(
+        &mut self,
+        patience: Duration,
+    ) -> Result<(Admission, ProvenConnection), AttemptFailure> {
         self.missing = None;
         let connecting = self.endpoint.connect(self.leader, SERVER_NAME);
-        let connecting =
-            connecting.map_err(|error| Setback::Final(setup("connecting to rank 0", &error)))?;
+        let connecting = connecting
+            .map_err(|error| AttemptFailure::Final(setup("connecting to rank 0", &error)))?;
         let connection = timeout(patience, connecting)
             .await
-            .map_err(|_| Setback::passing("no answer"))?
-            .map_err(|error| Setback::of_connection(&error))?;
+            .map_err(|_| AttemptFailure::passing("no answer"))?
+            .map_err(|error| AttemptFailure::of_connection(&error))?;
         let entered = self.enter_by(connection.clone()).await;
         entered.map_err(|setback| match (setback, connection.close_reason()) {
             // Rank 0 looks at this rank's certificate when this rank has seen its own accepted.
-            (Setback::Passing(_), Some(error)) => Setback::of_connection(&error),
+            (AttemptFailure::Passing(_), Some(error)) => AttemptFailure::of_connection(&error),
             (setback, _) => setback,
         })
     }
@@ -171,45 +174,51 @@ impl Entrance {
     async fn enter_by(
         &mut self,
         connection: Connection,
-    ) -> Result<(Admission, Conversation), Setback> {
-        let (send, receive) = connection.open_bi().await.map_err(Setback::passing)?;
-        let mut conversation = Conversation {
+    ) -> Result<(Admission, ProvenConnection), AttemptFailure> {
+        let (send, receive) = connection
+            .open_bi()
+            .await
+            .map_err(AttemptFailure::passing)?;
+        let mut conversation = ProvenConnection {
             connection,
             send,
             receive,
         };
         self.prove(&mut conversation).await?;
         let hello = conversation.send.write_all(&self.hello).await;
-        hello.map_err(Setback::passing)?;
+        hello.map_err(AttemptFailure::passing)?;
         let admission = self.await_start(&mut conversation).await?;
         Ok((admission, conversation))
     }
 
-    async fn prove(&self, conversation: &mut Conversation) -> Result<(), Setback> {
+    async fn prove(&self, conversation: &mut ProvenConnection) -> Result<(), AttemptFailure> {
         let binding = identity::binding(&conversation.connection);
         let proof = FromMember::Prove {
             rank: self.rank,
             version: VERSION.into(),
-            proof: self.token.prove(Side::Member, &binding),
+            proof: self.token.prove(TokenSide::Member, &binding),
         };
         let proof = messages::encode(&proof).expect("a proof is small");
         let sent = conversation.send.write_all(&proof).await;
-        sent.map_err(Setback::passing)?;
+        sent.map_err(AttemptFailure::passing)?;
         match messages::read(&mut conversation.receive, MESSAGE_LIMIT).await {
             Ok(FromLeader::Prove { proof })
-                if self.token.accepts(Side::Leader, &binding, &proof) =>
+                if self.token.accepts(TokenSide::Leader, &binding, &proof) =>
             {
                 Ok(())
             }
-            Ok(FromLeader::Refused(refusal)) => Err(Setback::Final(refusal.into())),
-            Ok(_) => Err(Setback::Final(JoinError::Impostor {
+            Ok(FromLeader::Refused(refusal)) => Err(AttemptFailure::Final(refusal.into())),
+            Ok(_) => Err(AttemptFailure::Final(JoinError::Impostor {
                 leader: self.leader,
             })),
-            Err(failure) => Err(Setback::passing(failure)),
+            Err(failure) => Err(AttemptFailure::passing(failure)),
         }
     }
 
-    async fn await_start(&mut self, conversation: &mut Conversation) -> Result<Admission, Setback> {
+    async fn await_start(
+        &mut self,
+        conversation: &mut ProvenConnection,
+    ) -> Result<Admission, AttemptFailure> {
         let mut secrets = None;
         loop {
             let message = messages::read(&mut conversation.receive, MESSAGE_LIMIT).await;
@@ -222,10 +231,10 @@ impl Entrance {
                     return Ok(Admission { start, secrets });
                 }
                 (Ok(FromLeader::Refused(refusal)), _) => {
-                    return Err(Setback::Final(refusal.into()));
+                    return Err(AttemptFailure::Final(refusal.into()));
                 }
-                (Ok(_), _) => return Err(Setback::passing("it spoke out of turn")),
-                (Err(failure), _) => return Err(Setback::passing(failure)),
+                (Ok(_), _) => return Err(AttemptFailure::passing("it spoke out of turn")),
+                (Err(failure), _) => return Err(AttemptFailure::passing(failure)),
             }
         }
     }
@@ -234,7 +243,7 @@ impl Entrance {
 fn own_hello(membership: &Membership) -> Result<Frame, JoinError> {
     let hello = FromMember::Join(membership.hello());
     messages::encode(&hello).map_err(|bytes| {
-        JoinError::Refused(Refusal::TooLarge {
+        JoinError::Refused(JoinRefusal::TooLarge {
             what: "description of this rank".into(),
             bytes,
             limit: MESSAGE_LIMIT,
@@ -244,13 +253,13 @@ fn own_hello(membership: &Membership) -> Result<Frame, JoinError> {
 
 /// Carries messages and commands until this rank is done.
 async fn serve(
-    conversation: Conversation,
-    (mut participant, mut wakefulness): (Participant, Wakefulness),
-    commands: &mut tokio::sync::mpsc::UnboundedReceiver<Command>,
+    conversation: ProvenConnection,
+    (mut participant, mut wakefulness): (Participant, StallDetector),
+    commands: &mut tokio::sync::mpsc::UnboundedReceiver<ControlCommand>,
 ) {
     let leader = Rank(0);
-    let link = Link::new(conversation.connection.clone(), conversation.send);
-    let (inbox, mut inbound): (_, Receiver<(Rank, Inbound<FromLeader>)>) = channel(INBOX);
+    let link = RankLink::new(conversation.connection.clone(), conversation.send);
+    let (inbox, mut inbound): (_, Receiver<(Rank, LinkInput<FromLeader>)>) = channel(INBOX);
     listen(
         leader,
         (conversation.connection, conversation.receive),
@@ -267,11 +276,11 @@ async fn serve(
         tokio::select! {
             () = wakefulness.tick() => {}
             Some((_, inbound)) = inbound.recv() => match inbound {
-                Inbound::Message(message) => participant.receive(message),
-                Inbound::Closed(reason) => participant.leader_lost(&reason),
+                LinkInput::Message(message) => participant.receive(message),
+                LinkInput::Closed(reason) => participant.leader_lost(&reason),
             },
             command = commands.recv() => {
-                participant.command(command.unwrap_or(Command::Close), Instant::now());
+                participant.command(command.unwrap_or(ControlCommand::Close), Instant::now());
             }
             () = seat::until(participant.poll_timeout()) => {
                 participant.handle_timeout(Instant::now());

@@ -10,8 +10,8 @@ use quinn::{ConnectionError, ReadError, ReadExactError, RecvStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Peer;
-use super::error::{Ranks, Refusal, rank_number};
+use super::RosterPeer;
+use super::error::{JoinRefusal, RankList, rank_number};
 use super::secrets::PairSecrets;
 
 /// Largest message between ranks that trust each other.
@@ -34,7 +34,7 @@ pub(super) enum FromMember {
         proof: Vec<u8>,
     },
     /// Second message, to a rank 0 that has proved itself.
-    Join(Hello),
+    Join(JoinRequest),
     /// This rank has reached its `index`th barrier (from 1) and waits that long.
     Barrier { index: u64, timeout_ms: u64 },
     /// The job is over.
@@ -53,9 +53,9 @@ pub(super) enum FromMember {
 
 /// Who joins.
 #[derive(Deserialize, Serialize)]
-pub(super) struct Hello {
+pub(super) struct JoinRequest {
     pub(super) world_size: u32,
-    pub(super) peer: Peer,
+    pub(super) peer: RosterPeer,
     pub(super) job: BTreeMap<String, String>,
 }
 
@@ -65,17 +65,17 @@ pub(super) enum FromLeader {
     /// Answer to a right `Prove`.
     Prove { proof: Vec<u8> },
     /// There is no job, or none with this rank.
-    Refused(Refusal),
+    Refused(JoinRefusal),
     /// This rank is in; these are awaited.
-    Waiting { missing: Ranks },
+    Waiting { missing: RankList },
     /// All ranks are in and agree; the start follows. For the rank that it is sent to alone.
     Secrets(PairSecrets),
     /// All ranks are in and agree.
-    Start(Start),
+    Start(JobStart),
     /// Every rank has reached this barrier.
     BarrierPassed { index: u64 },
     /// The time this rank gave to its barrier is over.
-    BarrierTimedOut { index: u64, missing: Ranks },
+    BarrierTimedOut { index: u64, missing: RankList },
     /// A rank died.
     PeerLost {
         #[serde(with = "rank_number")]
@@ -111,17 +111,17 @@ pub(super) enum FromLeader {
 
 /// What all ranks of a started job share.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Start {
+pub(super) struct JobStart {
     pub(super) job_id: u32,
     pub(super) epoch: u16,
     /// In the order of ranks, rank 0 first.
-    pub(super) roster: Vec<Peer>,
+    pub(super) roster: Vec<RosterPeer>,
 }
 
 /// A started job as one rank has it.
 #[derive(Clone, Debug)]
 pub(super) struct Admission {
-    pub(super) start: Start,
+    pub(super) start: JobStart,
     pub(super) secrets: PairSecrets,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    use super::super::error::TurnedAway;
+    use super::super::error::RefusedJoins;
     use super::*;
 
     #[test]
@@ -232,11 +232,11 @@ mod tests {
             rank: Rank(3),
             reason: "killed".into(),
         };
-        let refused = FromLeader::Refused(Refusal::Incomplete {
+        let refused = FromLeader::Refused(JoinRefusal::Incomplete {
             waited: std::time::Duration::from_secs(5),
             world_size: 9,
             missing: (0..4).map(Rank).collect(),
-            turned_away: TurnedAway::default(),
+            turned_away: RefusedJoins::default(),
         });
         let mut errors = 0;
         for message in [lost, refused] {

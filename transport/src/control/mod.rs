@@ -22,8 +22,8 @@
 //! connections alive and calls back with what happens to peers: a peer that gives no sign of life
 //! for `peer_timeout` is lost, and every rank knows of a dead one half a second later.
 //!
-//! Start here: [`join`] and [`Control`], then `hub` (rank 0's view of all ranks) and `participant`
-//! (a rank's view of the job); both are free of sockets and clocks. `assembly` decides who may
+//! Start here: [`join`] and [`ControlPlane`], then `hub` (rank 0's view of all ranks) and
+//! `participant` (a rank's view of the job); both are free of sockets and clocks. `assembly` decides who may
 //! join, `identity` who is trusted, by token or by `certificates`; `secrets` is what packet keys
 //! are made from. Asynchronous code exists in `leader`, `door`, `member` and `link` only.
 //!
@@ -55,17 +55,17 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
 pub use certificates::{CertificateError, CertificateFiles, Certificates};
-pub use error::{BarrierError, BindError, Difference, JoinError, LeaveError};
-pub use error::{Holder, Ranks, Refusal, TurnedAway};
+pub use error::{BarrierError, BindError, JobDifference, JoinError, LeaveError};
+pub use error::{CertificateHolder, JoinRefusal, RankList, RefusedJoins};
 
 pub use participant::stall;
 pub use secrets::PairSecrets;
 
 use crate::address::Address;
 use crate::shm::Offer;
-use messages::{Admission, Hello, shortened};
-use participant::Command;
-use seat::{GRACE, Seat};
+use messages::{Admission, JoinRequest, shortened};
+use participant::ControlCommand;
+use seat::{ControlTask, GRACE};
 
 /// Largest world size: a rank is a number of 16 bits. Besides, the roster must fit in a message of
 /// 1 MiB, which is about 4,000 ranks with 8 data addresses each.
@@ -116,8 +116,8 @@ impl fmt::Debug for Membership {
 }
 
 impl Membership {
-    fn peer(&self) -> Peer {
-        Peer {
+    fn peer(&self) -> RosterPeer {
+        RosterPeer {
             rank: self.rank,
             host: self.host.clone(),
             data_addresses: self.data_addresses.clone(),
@@ -127,8 +127,8 @@ impl Membership {
         }
     }
 
-    fn hello(&self) -> Hello {
-        Hello {
+    fn hello(&self) -> JoinRequest {
+        JoinRequest {
             world_size: self.world_size,
             peer: self.peer(),
             job: self.job.clone(),
@@ -138,7 +138,7 @@ impl Membership {
 
 /// What this process does to meet the others.
 #[derive(Debug)]
-pub enum Role {
+pub enum JoinRole {
     /// Rank 0: waits for the others.
     Leader(Listener),
     /// Every other rank: connects to rank 0 at this address, which may appear later.
@@ -177,7 +177,7 @@ impl Listener {
 
 /// One rank as all ranks know it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Peer {
+pub struct RosterPeer {
     /// Its rank.
     #[serde(with = "error::rank_number")]
     pub rank: Rank,
@@ -215,14 +215,14 @@ pub enum ControlEvent {
         /// The reason it gave.
         reason: String,
     },
-    /// Another rank asks this one; [`Voice::answer`] answers.
+    /// Another rank asks this one; [`ControlSender::answer`] answers.
     Asked {
         /// The rank that asks.
         rank: Rank,
         /// What it asks.
         question: String,
     },
-    /// Another rank answers what this one has asked by [`Voice::ask`].
+    /// Another rank answers what this one has asked by [`ControlSender::ask`].
     Answered {
         /// The rank that answers.
         rank: Rank,
@@ -234,26 +234,26 @@ pub enum ControlEvent {
         /// Where the refused process is.
         from: SocketAddr,
         /// What it was told.
-        refusal: Refusal,
+        refusal: JoinRefusal,
     },
 }
 
-/// Receives events; must return soon and must not call into [`Control`]'s blocking methods, since
-/// nothing else of the control plane (keep-alives included) runs meanwhile.
+/// Receives events. It must return soon and must not call [`ControlPlane`]'s blocking methods:
+/// until it returns the control plane does no other work, keep-alives included.
 pub type OnEvent = Box<dyn Fn(ControlEvent) + Send>;
 
 /// Meets all other ranks and agrees with them on the job. Blocks until that is done or has
 /// failed, at most `timeout` and a few seconds. Events may arrive before this returns.
 pub fn join(
-    role: Role,
+    role: JoinRole,
     membership: Membership,
     timeout: Duration,
     on_event: OnEvent,
-) -> Result<Control, JoinError> {
+) -> Result<ControlPlane, JoinError> {
     check(&role, &membership)?;
     let rank = membership.rank;
     let (joined, verdict) = mpsc::sync_channel(1);
-    let (commands, seat) = Seat::new(membership, timeout, on_event, joined);
+    let (commands, seat) = ControlTask::new(membership, timeout, on_event, joined);
     let waited = seat.timeout + GRACE;
     let thread = std::thread::Builder::new()
         .name("gradwire-control".into())
@@ -262,7 +262,7 @@ pub fn join(
     let admission = verdict
         .recv_timeout(waited)
         .unwrap_or(Err(JoinError::Stopped))?;
-    Ok(Control {
+    Ok(ControlPlane {
         rank,
         admission,
         commands,
@@ -270,14 +270,14 @@ pub fn join(
     })
 }
 
-fn check(role: &Role, membership: &Membership) -> Result<(), JoinError> {
+fn check(role: &JoinRole, membership: &Membership) -> Result<(), JoinError> {
     let &Membership {
         rank, world_size, ..
     } = membership;
     if u32::from(rank.0) >= world_size || world_size > MAX_WORLD_SIZE {
         return Err(JoinError::RankOutOfRange { rank, world_size });
     }
-    if (rank == Rank(0)) != matches!(role, Role::Leader(_)) {
+    if (rank == Rank(0)) != matches!(role, JoinRole::Leader(_)) {
         return Err(JoinError::WrongRole { rank });
     }
     let unreachable = |address: &&Address| !address.is_reachable();
@@ -287,24 +287,24 @@ fn check(role: &Role, membership: &Membership) -> Result<(), JoinError> {
     }
 }
 
-/// Membership in a started job. Dropping it without [`Control::leave`] closes the connections, and
-/// the peers see this rank as lost.
+/// Membership in a started job. If it is dropped without [`ControlPlane::leave`], the connections
+/// close and the peers see this rank as lost.
 #[derive(Debug)]
-pub struct Control {
+pub struct ControlPlane {
     rank: Rank,
     admission: Admission,
-    commands: UnboundedSender<Command>,
+    commands: UnboundedSender<ControlCommand>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Control {
+impl ControlPlane {
     /// Which rank this is.
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
     /// All ranks of the job, in the order of ranks.
-    pub fn roster(&self) -> &[Peer] {
+    pub fn roster(&self) -> &[RosterPeer] {
         &self.admission.start.roster
     }
 
@@ -330,8 +330,8 @@ impl Control {
     }
 
     /// What can speak to the other ranks as long as this rank is a member, from any thread.
-    pub fn voice(&self) -> Voice {
-        Voice(self.commands.clone())
+    pub fn voice(&self) -> ControlSender {
+        ControlSender(self.commands.clone())
     }
 
     /// Blocks until every rank has called this as often as this one. Fails at once when a rank is
@@ -339,7 +339,9 @@ impl Control {
     pub fn barrier(&self, timeout: Duration) -> Result<(), BarrierError> {
         let timeout = seat::bounded(timeout);
         let (reply, passed) = mpsc::sync_channel(1);
-        let _ = self.commands.send(Command::Barrier { timeout, reply });
+        let _ = self
+            .commands
+            .send(ControlCommand::Barrier { timeout, reply });
         answer(&passed, timeout).unwrap_or(Err(BarrierError::Stopped))
     }
 
@@ -348,33 +350,33 @@ impl Control {
     pub fn leave(self, timeout: Duration) -> Result<(), LeaveError> {
         let timeout = seat::bounded(timeout);
         let (reply, left) = mpsc::sync_channel(1);
-        let _ = self.commands.send(Command::Leave { timeout, reply });
+        let _ = self.commands.send(ControlCommand::Leave { timeout, reply });
         answer(&left, timeout).unwrap_or(Err(LeaveError::Stopped))
     }
 }
 
 /// Speaks to the other ranks without waiting for anything.
 #[derive(Clone, Debug)]
-pub struct Voice(UnboundedSender<Command>);
+pub struct ControlSender(UnboundedSender<ControlCommand>);
 
-impl Voice {
-    /// Tells every other rank that the job is over, as [`Control::abort`] does.
+impl ControlSender {
+    /// Tells every other rank that the job is over, as [`ControlPlane::abort`] does.
     pub fn abort(&self, reason: &str) {
         let reason = shortened(reason);
         // Nobody is there to be told when the thread has ended.
-        let _ = self.0.send(Command::Abort { reason });
+        let _ = self.0.send(ControlCommand::Abort { reason });
     }
 
     /// Asks all other ranks. Their answers arrive as [`ControlEvent::Answered`], if they do.
     pub fn ask(&self, question: &str) {
         let question = shortened(question);
-        let _ = self.0.send(Command::Ask { question });
+        let _ = self.0.send(ControlCommand::Ask { question });
     }
 
     /// Answers a rank that has asked.
     pub fn answer(&self, to: Rank, answer: &str) {
         let answer = shortened(answer);
-        let _ = self.0.send(Command::Answer { to, answer });
+        let _ = self.0.send(ControlCommand::Answer { to, answer });
     }
 }
 
@@ -386,9 +388,9 @@ fn answer<T>(reply: &Receiver<T>, timeout: Duration) -> Option<T> {
 /// Where the result of a blocking call goes.
 type Reply<E> = SyncSender<Result<(), E>>;
 
-impl Drop for Control {
+impl Drop for ControlPlane {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Close);
+        let _ = self.commands.send(ControlCommand::Close);
         let thread = self.thread.take().expect("taken here only");
         if thread.thread().id() != std::thread::current().id() {
             // A panic of that thread was a panic of the event callback, printed there.

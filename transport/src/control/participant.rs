@@ -7,7 +7,7 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use tokio::time::Instant;
 
-use super::error::{BarrierError, LeaveError, Ranks};
+use super::error::{BarrierError, LeaveError, RankList};
 use super::messages::{FromLeader, FromMember};
 use super::{ControlEvent, OnEvent, Reply};
 
@@ -16,8 +16,8 @@ const LEADER: Rank = Rank(0);
 /// How much later than at rank 0 a barrier times out here: rank 0 knows who is missing.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// What the owner of [`super::Control`] asks for.
-pub(super) enum Command {
+/// What the owner of [`super::ControlPlane`] asks for.
+pub(super) enum ControlCommand {
     Barrier {
         timeout: Duration,
         reply: Reply<BarrierError>,
@@ -46,8 +46,8 @@ pub(super) struct Participant {
     present: Vec<Rank>,
     aborted: Option<(Rank, String)>,
     reached: u64,
-    barriers: BTreeMap<u64, Wait<BarrierError>>,
-    leave: Option<Wait<LeaveError>>,
+    barriers: BTreeMap<u64, PendingCall<BarrierError>>,
+    leave: Option<PendingCall<LeaveError>>,
     outgoing: VecDeque<FromMember>,
     on_event: OnEvent,
     finished: bool,
@@ -58,13 +58,13 @@ enum Absence {
     Lost(String),
 }
 
-struct Wait<E> {
+struct PendingCall<E> {
     timeout: Duration,
     deadline: Instant,
     reply: Reply<E>,
 }
 
-impl<E> Wait<E> {
+impl<E> PendingCall<E> {
     fn answer(self, result: Result<(), E>) {
         // Only a caller whose own timeout has passed does not listen any more.
         let _ = self.reply.try_send(result);
@@ -89,30 +89,32 @@ impl Participant {
     }
 
     /// The owner wants something.
-    pub(super) fn command(&mut self, command: Command, now: Instant) {
+    pub(super) fn command(&mut self, command: ControlCommand, now: Instant) {
         match command {
-            Command::Barrier { timeout, reply } => {
+            ControlCommand::Barrier { timeout, reply } => {
                 let deadline = now + timeout + ANSWER_TIME;
-                self.barrier(Wait {
+                self.barrier(PendingCall {
                     timeout,
                     deadline,
                     reply,
                 });
             }
-            Command::Abort { reason } => self.abort(reason),
-            Command::Ask { question } => self.outgoing.push_back(FromMember::Ask { question }),
-            Command::Answer { to, answer } => {
+            ControlCommand::Abort { reason } => self.abort(reason),
+            ControlCommand::Ask { question } => {
+                self.outgoing.push_back(FromMember::Ask { question });
+            }
+            ControlCommand::Answer { to, answer } => {
                 self.outgoing.push_back(FromMember::Answer { to, answer });
             }
-            Command::Leave { timeout, reply } => {
+            ControlCommand::Leave { timeout, reply } => {
                 let deadline = now + timeout;
-                self.leave(Wait {
+                self.leave(PendingCall {
                     timeout,
                     deadline,
                     reply,
                 });
             }
-            Command::Close => self.finished = true,
+            ControlCommand::Close => self.finished = true,
         }
     }
 
@@ -189,9 +191,9 @@ impl Participant {
 
     /// Gives up what has waited too long.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let late = |wait: &Wait<BarrierError>| wait.deadline <= now;
+        let late = |wait: &PendingCall<BarrierError>| wait.deadline <= now;
         while let Some(index) = self.barriers.iter().find(|(_, wait)| late(wait)) {
-            self.timed_out(*index.0, Ranks::default());
+            self.timed_out(*index.0, RankList::default());
         }
         if let Some(wait) = self.leave.as_ref().filter(|wait| wait.deadline <= now) {
             let error = LeaveError::TimedOut {
@@ -217,7 +219,7 @@ impl Participant {
         (self.on_event)(event);
     }
 
-    fn barrier(&mut self, wait: Wait<BarrierError>) {
+    fn barrier(&mut self, wait: PendingCall<BarrierError>) {
         if let Some(error) = self.obstacle() {
             wait.answer(Err(error));
             return;
@@ -231,7 +233,7 @@ impl Participant {
         self.barriers.insert(self.reached, wait);
     }
 
-    fn leave(&mut self, wait: Wait<LeaveError>) {
+    fn leave(&mut self, wait: PendingCall<LeaveError>) {
         self.leave = Some(wait);
         match self.gone.get(&LEADER) {
             Some(Absence::Lost(reason)) => {
@@ -283,7 +285,7 @@ impl Participant {
         }
     }
 
-    fn timed_out(&mut self, index: u64, missing: Ranks) {
+    fn timed_out(&mut self, index: u64, missing: RankList) {
         if let Some(wait) = self.barriers.remove(&index) {
             let waited = wait.timeout;
             wait.answer(Err(BarrierError::TimedOut { waited, missing }));
@@ -322,14 +324,14 @@ mod tests {
     ) -> Receiver<Result<(), BarrierError>> {
         let (reply, result) = sync_channel(1);
         let timeout = TIMEOUT;
-        participant.command(Command::Barrier { timeout, reply }, now);
+        participant.command(ControlCommand::Barrier { timeout, reply }, now);
         result
     }
 
     fn leave(participant: &mut Participant, now: Instant) -> Receiver<Result<(), LeaveError>> {
         let (reply, result) = sync_channel(1);
         let timeout = TIMEOUT;
-        participant.command(Command::Leave { timeout, reply }, now);
+        participant.command(ControlCommand::Leave { timeout, reply }, now);
         result
     }
 

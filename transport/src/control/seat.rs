@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout};
 use super::error::JoinError;
 use super::identity::setup;
 use super::messages::Admission;
-use super::participant::{Command, Participant};
-use super::{Membership, OnEvent, Role, leader, member};
+use super::participant::{ControlCommand, Participant};
+use super::{JoinRole, Membership, OnEvent, leader, member};
 
 /// How much longer than its timeout a blocking call may take: the time to say goodbye.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
@@ -27,42 +27,42 @@ pub(super) fn bounded(timeout: Duration) -> Duration {
 }
 
 /// What the thread of the control plane starts with.
-pub(super) struct Seat {
+pub(super) struct ControlTask {
     pub(super) membership: Membership,
     pub(super) timeout: Duration,
     pub(super) on_event: OnEvent,
-    pub(super) commands: UnboundedReceiver<Command>,
-    pub(super) joined: Joined,
+    pub(super) commands: UnboundedReceiver<ControlCommand>,
+    pub(super) joined: JoinReply,
 }
 
-impl Seat {
+impl ControlTask {
     pub(super) fn new(
         membership: Membership,
         timeout: Duration,
         on_event: OnEvent,
         joined: SyncSender<Result<Admission, JoinError>>,
-    ) -> (UnboundedSender<Command>, Self) {
+    ) -> (UnboundedSender<ControlCommand>, Self) {
         let (sender, commands) = unbounded_channel();
         let seat = Self {
             membership,
             timeout: bounded(timeout),
             on_event,
             commands,
-            joined: Joined(joined),
+            joined: JoinReply(joined),
         };
         (sender, seat)
     }
 
     /// Lives from joining to closing.
-    pub(super) fn run(self, role: Role) {
+    pub(super) fn run(self, role: JoinRole) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         match runtime {
             Ok(runtime) => runtime.block_on(async {
                 match role {
-                    Role::Leader(listener) => leader::run(listener, self).await,
-                    Role::Member(leader) => member::run(leader, self).await,
+                    JoinRole::Leader(listener) => leader::run(listener, self).await,
+                    JoinRole::Member(leader) => member::run(leader, self).await,
                 }
             }),
             Err(error) => self
@@ -73,9 +73,9 @@ impl Seat {
 }
 
 /// Where [`super::join`] waits.
-pub(super) struct Joined(SyncSender<Result<Admission, JoinError>>);
+pub(super) struct JoinReply(SyncSender<Result<Admission, JoinError>>);
 
-impl Joined {
+impl JoinReply {
     /// Lets [`super::join`] return.
     pub(super) fn answer(&self, verdict: Result<Admission, JoinError>) {
         // Whoever called `join` has gone when this fails, and drops the commands' end too.
@@ -85,12 +85,12 @@ impl Joined {
 
 /// Notices that this process did not run: it was stopped, or starved. The other ranks count it as
 /// dead after a while, and it cannot know which of what happened meanwhile still holds.
-pub(super) struct Wakefulness {
+pub(super) struct StallDetector {
     limit: Duration,
     looked: Instant,
 }
 
-impl Wakefulness {
+impl StallDetector {
     /// Looks between two looks.
     const LOOKS: u32 = 16;
 

@@ -81,9 +81,9 @@ fn secret(digits: &[u8]) -> Option<Secret> {
 }
 
 /// What all pair secrets of a job come from; never leaves rank 0.
-pub(super) struct Root(Secret);
+pub(super) struct RootSecret(Secret);
 
-impl Root {
+impl RootSecret {
     /// Draws one, with the material that rank 0 shares with each other rank.
     pub(super) fn draw(shared: impl Iterator<Item = (Rank, Binding)>) -> Self {
         let mut random = Secret::default();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn both_ranks_of_a_pair_have_its_secret_and_no_other_rank_has() {
-        let root = Root::draw([(Rank(1), [1; 32])].into_iter());
+        let root = RootSecret::draw([(Rank(1), [1; 32])].into_iter());
         let ranks = || (0..5).map(Rank);
         let rows: Vec<PairSecrets> = ranks().map(|rank| root.row(JOB, rank, ranks())).collect();
         let mut pairs = BTreeSet::new();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn another_epoch_or_job_has_other_secrets() {
-        let root = Root([1; 32]);
+        let root = RootSecret([1; 32]);
         let rows = [(3, 0), (3, 1), (4, 0)].map(|(job, epoch)| {
             let row = root.row((JobId(job), epoch), Rank(0), (0..2).map(Rank));
             *row.with(Rank(1))
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_root_is_drawn_anew_for_each_job() {
-        let draw = || Root::draw([(Rank(1), [1; 32])].into_iter()).0;
+        let draw = || RootSecret::draw([(Rank(1), [1; 32])].into_iter()).0;
         assert_ne!(draw(), draw());
     }
 

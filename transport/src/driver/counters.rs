@@ -1,6 +1,6 @@
 //! What a driver counts, by name: each way in which a datagram can be none of ours has its own.
 
-use crate::seal::Refused;
+use crate::seal::PacketRejection;
 
 /// Counts of what a driver did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -72,14 +72,14 @@ impl DriverCounters {
     }
 
     /// Counts a datagram that was not taken.
-    pub(super) fn count(&mut self, refused: Refused) {
+    pub(super) fn count(&mut self, refused: PacketRejection) {
         let counter = match refused {
-            Refused::Malformed => &mut self.malformed_packets,
-            Refused::Foreign => &mut self.foreign_packets,
-            Refused::OldEpoch => &mut self.old_epoch_packets,
-            Refused::UnknownSender => &mut self.unknown_senders,
-            Refused::Forged => &mut self.forged_packets,
-            Refused::Replayed => &mut self.replayed_packets,
+            PacketRejection::Malformed => &mut self.malformed_packets,
+            PacketRejection::Foreign => &mut self.foreign_packets,
+            PacketRejection::OldEpoch => &mut self.old_epoch_packets,
+            PacketRejection::UnknownSender => &mut self.unknown_senders,
+            PacketRejection::Forged => &mut self.forged_packets,
+            PacketRejection::Replayed => &mut self.replayed_packets,
         };
         *counter += 1;
     }

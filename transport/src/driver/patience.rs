@@ -12,13 +12,13 @@ const SPIN_MAX: Span = Span::from_micros(40);
 const FLOOD: Span = Span::from_millis(20);
 /// How long to spin: longer after work came while spinning, shorter after none did.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct IdlePatience {
     idle: IdleMode,
     idle_since: Option<Instant>,
     span: Span,
 }
 
-impl Patience {
+impl IdlePatience {
     pub(super) fn new(idle: IdleMode) -> Self {
         Self {
             idle,
@@ -52,11 +52,11 @@ impl Patience {
 
 /// Since when sockets are being read without all having been seen empty.
 #[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct DrainWatch {
     since: Option<Instant>,
 }
 
-impl Reading {
+impl DrainWatch {
     /// A clock by which everything that had arrived has been read, if there is one, after a round
     /// that began at `now`.
     pub(super) fn read_by(&mut self, now: Instant, drained: Drained) -> Option<Instant> {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
-        let mut patience = Patience::new(IdleMode::Adaptive);
+        let mut patience = IdlePatience::new(IdleMode::Adaptive);
         assert!(
             !patience.is_over(at(0), Span::ZERO)
                 && !patience.is_over(at(40), Span::ZERO)
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn timeouts_wait_for_what_has_arrived_but_a_flood_does_not_stop_time() {
-        let mut reading = Reading::default();
+        let mut reading = DrainWatch::default();
         assert_eq!(reading.read_by(at(10), Drained::Partly), None);
         assert_eq!(reading.read_by(at(20), Drained::Fully), Some(at(20)));
         assert_eq!(reading.read_by(at(30), Drained::Partly), None);

@@ -10,7 +10,7 @@ use super::packet::{Form, Kind, Probe};
 use super::socket::{self, ProbeSocket, Refusal, Sending};
 use super::{SOCKETS, now};
 use crate::interface;
-use crate::message::Received;
+use crate::message::ReceivedMessage;
 use crate::udp::SLOT_BYTES;
 
 /// How long probes of one run may take to arrive, where they come one by one.
@@ -117,7 +117,7 @@ impl Server {
         self.flush(index, &mut run);
     }
 
-    fn answer(&mut self, index: usize, received: &Received, run: &mut Run) {
+    fn answer(&mut self, index: usize, received: &ReceivedMessage, run: &mut Run) {
         if let Some(drops) = received.kernel_drops {
             self.drops[index] = drops;
             self.desk.kernel_drops = self.drops.iter().fold(0, |sum, one| sum.wrapping_add(*one));

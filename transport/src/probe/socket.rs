@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
-use crate::message::{self, Control, Packets, Received};
+use crate::message::{self, ReceivedMessage, SendControl, SendPackets};
 
 const BUFFER_BYTES: usize = 8 << 20;
 /// Room for one report of the error queue: its header, the report and an address.
@@ -105,22 +105,24 @@ impl ProbeSocket {
     /// Sends one packet or one run. A report about an earlier packet is not taken for this one's.
     pub(super) fn send(&self, bytes: &[u8], sending: Sending) -> io::Result<()> {
         let to = SockAddr::from(sending.to);
-        let control = Control {
+        let control = SendControl {
             packet_bytes: sending.packet_bytes,
             traffic_class: sending.class,
             to: &to,
         };
         let send = |message: &_| message::send(self.descriptor(), message);
-        message::written(&Packets::Staged(bytes), &control, |message| {
-            match send(message) {
+        message::written(
+            &SendPackets::Staged(bytes),
+            &control,
+            |message| match send(message) {
                 Err(error) if is_a_report(&error) => send(message),
                 other => other,
-            }
-        })
+            },
+        )
     }
 
     /// What has arrived; `None` when there is nothing to read.
-    pub(super) fn receive(&self, slot: &mut [u8]) -> Option<Received> {
+    pub(super) fn receive(&self, slot: &mut [u8]) -> Option<ReceivedMessage> {
         let first = message::receive(self.descriptor(), slot);
         match first {
             Err(error) if is_a_report(&error) => message::receive(self.descriptor(), slot).ok(),

@@ -16,7 +16,7 @@ use super::header;
 use super::memory::Registered;
 use super::owned::Owned;
 use crate::address::QueuePair;
-use crate::slot::{Lease, Slot};
+use crate::slot::{PacketSlot, SlotLease};
 
 /// Bytes of the ring: half a millisecond of 100 Gb/s. With what eight paths send from, a rank locks
 /// 10 MiB of memory, more than the 8 MiB that systemd lets users lock by default.
@@ -37,7 +37,7 @@ pub(super) struct Receiving {
     channel: Owned<Channel>,
     memory: Registered,
     /// By index; none is lent or with the device.
-    places: Vec<Option<Lease>>,
+    places: Vec<Option<SlotLease>>,
     /// Which places the device is to get next.
     empty: Vec<u32>,
     with_device: usize,
@@ -86,7 +86,7 @@ impl Receiving {
         };
         let srq = srq.map_err(|source| device.failed("making a shared receive queue", source))?;
         // SAFETY: one lease for each place; the device gets a place only with its lease at rest.
-        let lease = |index| unsafe { Lease::new(&memory.region, index, stride) };
+        let lease = |index| unsafe { SlotLease::new(&memory.region, index, stride) };
         let mut receiving = Self {
             places: (0..count as u32).map(|index| Some(lease(index))).collect(),
             srq,
@@ -143,7 +143,7 @@ impl Receiving {
     pub(super) fn take(
         &mut self,
         device: &Device,
-        slot: &mut Slot,
+        slot: &mut PacketSlot,
     ) -> Result<Option<Arrived>, RdmaError> {
         let Some(&ended) = self.ended.get(self.next) else {
             return Ok(None);
@@ -152,7 +152,7 @@ impl Receiving {
         let index = ended.id as u32;
         let lease = self.places[index as usize].take();
         let lease = lease.expect("a place with the device is not lent");
-        if let Slot::Lent(before) = std::mem::replace(slot, Slot::Lent(lease)) {
+        if let PacketSlot::Lent(before) = std::mem::replace(slot, PacketSlot::Lent(lease)) {
             self.empty.push(before.index);
             let place = before.index as usize;
             self.places[place] = Some(before);

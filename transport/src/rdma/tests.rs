@@ -107,7 +107,7 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
 /// Takes what has arrived; how many packets of ours.
 fn drain(wire: &mut Rdma, from: &[Address]) -> usize {
     let seal = Seal::none(identity(1), Checksum::On);
-    let (mut slot, mut count) = (Slot::new(), 0);
+    let (mut slot, mut count) = (PacketSlot::new(), 0);
     while !wire.readable().expect("the device works").is_empty() {
         let arrival = wire.receive(&mut slot).expect("the device works");
         let arrival = arrival.expect("it was readable");

@@ -24,8 +24,8 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use gradwire_protocol::units::{JobId, Rank};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 
-use super::Refused;
-use super::window::{Taken, Window};
+use super::PacketRejection;
+use super::window::{Freshness, ReplayWindow};
 
 /// A number's bits below its generation.
 const GENERATION_AT: u32 = 23;
@@ -36,19 +36,19 @@ pub(crate) type Secret = [u8; 32];
 
 /// Which packets keys are for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Direction {
+pub(super) struct KeyDirection {
     pub(super) job: JobId,
     pub(super) epoch: u16,
     pub(super) source: Rank,
     pub(super) destination: Rank,
 }
 
-impl Direction {
-    fn chain(self, pair: &Secret) -> Chain {
+impl KeyDirection {
+    fn chain(self, pair: &Secret) -> KeyChain {
         let (job, epoch) = (self.job.0.to_be_bytes(), self.epoch.to_be_bytes());
         let ends = [self.source, self.destination].map(|rank| rank.0.to_be_bytes());
         let purpose: [&[u8]; 5] = [b"gradwire data", &job, &epoch, &ends[0], &ends[1]];
-        Chain(expand(pair, &purpose))
+        KeyChain(expand(pair, &purpose))
     }
 }
 
@@ -70,23 +70,23 @@ pub(crate) fn expand<const N: usize>(secret: &Secret, purpose: &[&[u8]]) -> [u8;
 }
 
 /// The secret of the generation that comes next.
-struct Chain(Secret);
+struct KeyChain(Secret);
 
-impl Chain {
+impl KeyChain {
     /// The next generation's key.
-    fn advance(&mut self) -> Key {
-        let key = Key::of(&self.0);
+    fn advance(&mut self) -> PacketKey {
+        let key = PacketKey::of(&self.0);
         self.0 = expand(&self.0, &[b"gradwire next"]);
         key
     }
 }
 
-struct Key {
+struct PacketKey {
     aead: LessSafeKey,
     iv: [u8; NONCE_LEN],
 }
 
-impl Key {
+impl PacketKey {
     fn of(secret: &Secret) -> Self {
         let key: [u8; KEY_BYTES] = expand(secret, &[b"gradwire key"]);
         let unbound = UnboundKey::new(&AES_128_GCM, &key).expect("AES-128 has keys of 16 bytes");
@@ -114,15 +114,15 @@ fn generation(number: u64) -> u64 {
 }
 
 /// Seals the packets of one direction.
-pub(super) struct Outbound {
+pub(super) struct OutboundKeys {
     next: u64,
     generation: u64,
-    key: Key,
-    chain: Chain,
+    key: PacketKey,
+    chain: KeyChain,
 }
 
-impl Outbound {
-    pub(super) fn new(direction: Direction, pair: &Secret) -> Self {
+impl OutboundKeys {
+    pub(super) fn new(direction: KeyDirection, pair: &Secret) -> Self {
         let mut chain = direction.chain(pair);
         Self {
             next: 0,
@@ -158,17 +158,17 @@ impl Outbound {
 }
 
 /// Opens the packets of one direction.
-pub(super) struct Inbound {
+pub(super) struct InboundKeys {
     generation: u64,
-    previous: Option<Key>,
-    current: Key,
-    next: Key,
-    chain: Chain,
-    window: Window,
+    previous: Option<PacketKey>,
+    current: PacketKey,
+    next: PacketKey,
+    chain: KeyChain,
+    window: ReplayWindow,
 }
 
-impl Inbound {
-    pub(super) fn new(direction: Direction, pair: &Secret) -> Self {
+impl InboundKeys {
+    pub(super) fn new(direction: KeyDirection, pair: &Secret) -> Self {
         let mut chain = direction.chain(pair);
         Self {
             generation: 0,
@@ -176,7 +176,7 @@ impl Inbound {
             current: chain.advance(),
             next: chain.advance(),
             chain,
-            window: Window::default(),
+            window: ReplayWindow::default(),
         }
     }
 
@@ -184,25 +184,31 @@ impl Inbound {
     ///
     /// DATA that is older than the window is let through: the receiver of the message knows
     /// exactly which segments it has.
-    pub(super) fn open(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<(), Refused> {
+    pub(super) fn open(
+        &mut self,
+        kind: PacketKind,
+        packet: &mut [u8],
+    ) -> Result<(), PacketRejection> {
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
         let low = header[CHECKSUM_AT..].try_into().expect("four bytes");
         let number = self.window.whole(u32::from_le_bytes(low));
-        let key = self.key_of(generation(number)).ok_or(Refused::Forged)?;
+        let key = self
+            .key_of(generation(number))
+            .ok_or(PacketRejection::Forged)?;
         key.aead
             .open_in_place(key.nonce(number), Aad::from(&*header), body)
-            .map_err(|_| Refused::Forged)?;
+            .map_err(|_| PacketRejection::Forged)?;
         if generation(number) > self.generation {
             self.change_keys();
         }
         match self.window.take(number) {
-            Taken::New => Ok(()),
-            Taken::TooOld if kind == PacketKind::Data => Ok(()),
-            Taken::Again | Taken::TooOld => Err(Refused::Replayed),
+            Freshness::New => Ok(()),
+            Freshness::TooOld if kind == PacketKind::Data => Ok(()),
+            Freshness::Again | Freshness::TooOld => Err(PacketRejection::Replayed),
         }
     }
 
-    fn key_of(&self, generation: u64) -> Option<&Key> {
+    fn key_of(&self, generation: u64) -> Option<&PacketKey> {
         if generation == self.generation {
             Some(&self.current)
         } else if generation == self.generation + 1 {
@@ -223,7 +229,7 @@ impl Inbound {
 }
 
 /// Shows no key.
-impl fmt::Debug for Outbound {
+impl fmt::Debug for OutboundKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbound")
             .field("next", &self.next)
@@ -232,7 +238,7 @@ impl fmt::Debug for Outbound {
 }
 
 /// Shows no key.
-impl fmt::Debug for Inbound {
+impl fmt::Debug for InboundKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbound")
             .field("generation", &self.generation)
@@ -250,14 +256,14 @@ mod tests {
     use super::*;
 
     const PAIR: Secret = [7; 32];
-    const HERE: Direction = Direction {
+    const HERE: KeyDirection = KeyDirection {
         job: JobId(5),
         epoch: 0,
         source: Rank(0),
         destination: Rank(1),
     };
 
-    impl Outbound {
+    impl OutboundKeys {
         /// The state after `next` packets.
         fn after(next: u64) -> Self {
             let mut outbound = Self::new(HERE, &PAIR);
@@ -276,10 +282,10 @@ mod tests {
         }
     }
 
-    fn inbound_after(packets: &[u64]) -> Inbound {
-        let mut inbound = Inbound::new(HERE, &PAIR);
+    fn inbound_after(packets: &[u64]) -> InboundKeys {
+        let mut inbound = InboundKeys::new(HERE, &PAIR);
         for &number in packets {
-            let mut packet = Outbound::after(number).packet(b"");
+            let mut packet = OutboundKeys::after(number).packet(b"");
             assert_eq!(
                 inbound.open(PacketKind::Data, &mut packet),
                 Ok(()),
@@ -296,7 +302,7 @@ mod tests {
     fn both_ends_change_keys_at_the_same_packet() {
         let mut inbound = inbound_after(&[0]);
         for change in CHANGES {
-            let mut outbound = Outbound::after(change - 2);
+            let mut outbound = OutboundKeys::after(change - 2);
             for _ in 0..4 {
                 let mut packet = outbound.packet(b"gradient");
                 assert_eq!(inbound.open(PacketKind::Ack, &mut packet), Ok(()));
@@ -308,32 +314,38 @@ mod tests {
 
     #[test]
     fn packets_of_the_generation_before_are_still_opened_but_not_older_ones() {
-        let late = Outbound::after(CHANGES[0] - 1).packet(b"late");
-        let open = |inbound: &mut Inbound| inbound.open(PacketKind::Data, &mut late.clone());
+        let late = OutboundKeys::after(CHANGES[0] - 1).packet(b"late");
+        let open = |inbound: &mut InboundKeys| inbound.open(PacketKind::Data, &mut late.clone());
         assert_eq!(open(&mut inbound_after(&CHANGES[..1])), Ok(()));
         let older = open(&mut inbound_after(&CHANGES[..2]));
-        assert_eq!(older, Err(Refused::Forged));
+        assert_eq!(older, Err(PacketRejection::Forged));
     }
 
     #[test]
     fn a_generation_that_was_skipped_is_refused_and_changes_nothing() {
         let mut inbound = inbound_after(&[0]);
-        let mut packet = Outbound::after(CHANGES[1]).packet(b"");
+        let mut packet = OutboundKeys::after(CHANGES[1]).packet(b"");
         assert_eq!(
             inbound.open(PacketKind::Data, &mut packet),
-            Err(Refused::Forged)
+            Err(PacketRejection::Forged)
         );
         assert_eq!(inbound.generation, 0);
     }
 
     #[test]
     fn a_packet_is_taken_once_and_old_control_packets_never() {
-        let first = Outbound::after(0).packet(b"");
+        let first = OutboundKeys::after(0).packet(b"");
         let mut inbound = inbound_after(&[0]);
-        let open = |inbound: &mut Inbound, kind| inbound.open(kind, &mut first.clone());
-        assert_eq!(open(&mut inbound, PacketKind::Data), Err(Refused::Replayed));
+        let open = |inbound: &mut InboundKeys, kind| inbound.open(kind, &mut first.clone());
+        assert_eq!(
+            open(&mut inbound, PacketKind::Data),
+            Err(PacketRejection::Replayed)
+        );
         let mut inbound = inbound_after(&[0, 200_000]);
-        assert_eq!(open(&mut inbound, PacketKind::Ack), Err(Refused::Replayed));
+        assert_eq!(
+            open(&mut inbound, PacketKind::Ack),
+            Err(PacketRejection::Replayed)
+        );
         assert_eq!(
             open(&mut inbound, PacketKind::Data),
             Ok(()),
@@ -345,20 +357,20 @@ mod tests {
     fn a_direction_of_another_job_epoch_or_rank_has_other_keys() {
         let directions = [
             HERE,
-            Direction {
+            KeyDirection {
                 job: JobId(6),
                 ..HERE
             },
-            Direction { epoch: 1, ..HERE },
-            Direction {
+            KeyDirection { epoch: 1, ..HERE },
+            KeyDirection {
                 source: Rank(2),
                 ..HERE
             },
-            Direction {
+            KeyDirection {
                 destination: Rank(2),
                 ..HERE
             },
-            Direction {
+            KeyDirection {
                 source: Rank(1),
                 destination: Rank(0),
                 ..HERE
@@ -366,7 +378,7 @@ mod tests {
         ];
         let sealed = directions.map(|direction| {
             let mut packet = vec![0; HEADER_BYTES + TAG_BYTES];
-            Outbound::new(direction, &PAIR).seal(&mut packet, b"");
+            OutboundKeys::new(direction, &PAIR).seal(&mut packet, b"");
             packet
         });
         assert_eq!(BTreeSet::from(sealed).len(), directions.len());
@@ -378,7 +390,7 @@ mod tests {
             start in prop_oneof![Just(0_u64), Just(CHANGES[0] - 300), Just(CHANGES[2] - 300)],
             again in prop::collection::vec(0..2_u8, 600),
         ) {
-            let (mut outbound, mut used) = (Outbound::after(start), BTreeSet::new());
+            let (mut outbound, mut used) = (OutboundKeys::after(start), BTreeSet::new());
             // The same packet again and again, as when it is repaired, or another one.
             let mut payload = 0_u8;
             for again in again {
@@ -398,9 +410,9 @@ mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..3000),
             number in prop_oneof![0..1_000_u64, CHANGES[0] - 5..CHANGES[0] + 5],
         ) {
-            let mut packet = Outbound::after(number).packet(&payload);
+            let mut packet = OutboundKeys::after(number).packet(&payload);
             let sealed = packet.clone();
-            prop_assert_eq!(Inbound::new(HERE, &PAIR).open(PacketKind::Data, &mut packet), Ok(()));
+            prop_assert_eq!(InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet), Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
         }
@@ -410,11 +422,11 @@ mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..300),
             place in any::<prop::sample::Index>(),
         ) {
-            let mut packet = Outbound::after(0).packet(&payload);
+            let mut packet = OutboundKeys::after(0).packet(&payload);
             let bit = place.index(packet.len() * 8);
             packet[bit / 8] ^= 1 << (bit % 8);
-            let refused = Inbound::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
-            prop_assert_eq!(refused, Err(Refused::Forged));
+            let refused = InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
+            prop_assert_eq!(refused, Err(PacketRejection::Forged));
         }
     }
 }

@@ -11,7 +11,7 @@ const WORDS: u64 = WINDOW / 64 + 1;
 
 /// What a window knows of a number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Taken {
+pub(super) enum Freshness {
     /// It is the first packet with this number.
     New,
     /// A packet with this number was taken before.
@@ -22,14 +22,14 @@ pub(super) enum Taken {
 
 /// The numbers that were taken, as far back as it goes.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct ReplayWindow {
     /// The newest number taken, and one.
     next: u64,
     /// A bit per number, in a ring; empty before the first packet, since most peers never send.
     words: Vec<u64>,
 }
 
-impl Window {
+impl ReplayWindow {
     /// The number with these low bits that is nearest to the next one expected.
     pub(super) fn whole(&self, low: u32) -> u64 {
         const ROUND: u64 = 1 << 32;
@@ -44,7 +44,7 @@ impl Window {
     }
 
     /// Takes a number whose packet's tag was right.
-    pub(super) fn take(&mut self, number: u64) -> Taken {
+    pub(super) fn take(&mut self, number: u64) -> Freshness {
         if self.words.is_empty() {
             self.words.resize(WORDS as usize, 0);
         }
@@ -56,14 +56,14 @@ impl Window {
             }
             self.next = number + 1;
         } else if word + WORDS <= (self.next - 1) / 64 {
-            return Taken::TooOld;
+            return Freshness::TooOld;
         }
         let (bits, bit) = (&mut self.words[(word % WORDS) as usize], 1 << (number % 64));
         if *bits & bit != 0 {
-            return Taken::Again;
+            return Freshness::Again;
         }
         *bits |= bit;
-        Taken::New
+        Freshness::New
     }
 }
 
@@ -75,8 +75,8 @@ mod tests {
 
     use super::*;
 
-    fn at(next: u64) -> Window {
-        Window {
+    fn at(next: u64) -> ReplayWindow {
+        ReplayWindow {
             next,
             words: Vec::new(),
         }
@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn the_window_is_as_long_as_it_says() {
-        let mut window = Window::default();
-        assert_eq!(window.take(WINDOW + 63), Taken::New);
-        assert_eq!(window.take(63), Taken::New);
-        assert_eq!(window.take(WINDOW + 64), Taken::New);
-        assert_eq!(window.take(63), Taken::TooOld);
-        assert_eq!(window.take(64), Taken::New);
+        let mut window = ReplayWindow::default();
+        assert_eq!(window.take(WINDOW + 63), Freshness::New);
+        assert_eq!(window.take(63), Freshness::New);
+        assert_eq!(window.take(WINDOW + 64), Freshness::New);
+        assert_eq!(window.take(63), Freshness::TooOld);
+        assert_eq!(window.take(64), Freshness::New);
     }
 
     proptest! {
@@ -122,17 +122,17 @@ mod tests {
                 1..400,
             ),
         ) {
-            let (mut window, mut taken) = (Window::default(), BTreeSet::new());
+            let (mut window, mut taken) = (ReplayWindow::default(), BTreeSet::new());
             let mut newest = start;
             for step in steps {
                 let number = newest.saturating_add_signed(step);
                 let known = window.take(number);
-                if known == Taken::TooOld {
+                if known == Freshness::TooOld {
                     prop_assert!(number + WINDOW < newest, "{number} is not far behind {newest}");
                     continue;
                 }
                 let new = taken.insert(number);
-                prop_assert_eq!(known, if new { Taken::New } else { Taken::Again });
+                prop_assert_eq!(known, if new { Freshness::New } else { Freshness::Again });
                 newest = newest.max(number);
             }
         }

@@ -12,7 +12,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use super::slots::{GROUP, SLOTS, Slots};
 use crate::message;
 use crate::udp;
-use crate::wake::Readable;
+use crate::wake::ReadableSockets;
 
 /// Submissions that may wait: one receive per socket, of which there are at most 64, and one send.
 const SUBMISSIONS: u32 = 128;
@@ -110,7 +110,7 @@ impl Queue {
     }
 
     /// The sockets of which something has arrived.
-    pub(super) fn look(&mut self) -> io::Result<Readable> {
+    pub(super) fn look(&mut self) -> io::Result<ReadableSockets> {
         for _ in 0..ARMINGS_MAX {
             let idle = self.unarmed.is_empty() && !self.has_news();
             if !self.filled.is_empty() || idle {

@@ -16,13 +16,13 @@ use gradwire_protocol::units::{
 };
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverLink, Setup};
-use gradwire_transport::faults::Faults;
+use gradwire_transport::driver::{self, DriverLink, DriverSetup};
+use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::uring;
-use gradwire_transport::wires::{OpenError, Wires};
+use gradwire_transport::wires::{Wires, WiresError};
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ pub(crate) fn wires() -> Vec<WireChoice> {
 }
 
 /// Wires of that kind on `address`.
-pub(crate) fn open(wire: WireChoice, address: IpAddr, entropies: u8) -> Result<Wires, OpenError> {
+pub(crate) fn open(wire: WireChoice, address: IpAddr, entropies: u8) -> Result<Wires, WiresError> {
     let transport = TransportKeys {
         wire,
         entropies,
@@ -113,11 +113,11 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
         };
         let machine = Endpoint::new(identity, job, u64::from(rank));
         let (tell, events) = channel();
-        let setup = Setup {
+        let setup = DriverSetup {
             sockets: wires,
             peers: peers.clone(),
             seal,
-            faults: Faults::new(&job.faults, Rank(rank)),
+            faults: FaultInjector::new(&job.faults, Rank(rank)),
             neighbours: None,
             idle: job.transport.idle,
             caller_spin: Span::ZERO,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::operation::buffer::Buffer;
 use crate::operation::{Collective, Group, Operation, Splits};
-use crate::plan::Plan;
+use crate::plan::MessagePlan;
 
 /// Plans that are kept: those of all buckets of a large model.
 const KEPT_MAX: usize = 256;
@@ -16,7 +16,7 @@ const MESSAGES_MAX: usize = 512;
 
 /// All that a plan depends on, but for this rank and its job.
 #[derive(Debug, Eq, PartialEq)]
-struct Key {
+struct PlanKey {
     group: Group,
     collective: Collective,
     element_bytes: usize,
@@ -26,7 +26,7 @@ struct Key {
     may_lose: bool,
 }
 
-impl Key {
+impl PlanKey {
     fn of(operation: &Operation) -> Self {
         Self {
             group: operation.group.clone(),
@@ -55,15 +55,15 @@ impl Key {
 
 /// The plans of one rank.
 #[derive(Debug, Default)]
-pub(crate) struct Plans {
-    kept: Vec<(Key, Arc<Plan>)>,
+pub(crate) struct PlanCache {
+    kept: Vec<(PlanKey, Arc<MessagePlan>)>,
     /// Where the plan is that was made after the one that was found last.
     next: usize,
 }
 
-impl Plans {
+impl PlanCache {
     /// The plan of an operation like one before.
-    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<Plan>> {
+    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<MessagePlan>> {
         let (before, after) = self.kept.split_at(self.next.min(self.kept.len()));
         let in_turn = after.iter().chain(before);
         let found = in_turn.zip(0..).find(|((key, _), _)| key.fits(operation));
@@ -73,13 +73,13 @@ impl Plans {
     }
 
     /// Keeps the plan of an operation that was not found.
-    pub(crate) fn keep(&mut self, operation: &Operation, plan: Plan) -> Arc<Plan> {
+    pub(crate) fn keep(&mut self, operation: &Operation, plan: MessagePlan) -> Arc<MessagePlan> {
         let plan = Arc::new(plan);
         if plan.inbounds.len() + plan.outbounds.len() <= MESSAGES_MAX {
             if self.kept.len() == KEPT_MAX {
                 self.kept.clear();
             }
-            self.kept.push((Key::of(operation), Arc::clone(&plan)));
+            self.kept.push((PlanKey::of(operation), Arc::clone(&plan)));
             self.next = self.kept.len();
         }
         plan
