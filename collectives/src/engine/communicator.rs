@@ -14,12 +14,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GradientTransform, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::message::MessageOutline;
+use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::{MessageOutline, Placement, Posting};
+use gradwire_protocol::receiver::{Placement, Posting};
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 
 use crate::algorithms::selection::Preference;

@@ -10,8 +10,9 @@ use gradwire_collectives::operation::{
 };
 use gradwire_netsim::link::Profile;
 use gradwire_netsim::network::{Ended, Network};
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{HoleFilling, Job, Mtu, PacketSecurity};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Instant, JobId, Rank, Share, Span, Step};
 
 /// Payload bytes of a packet in these tests.
