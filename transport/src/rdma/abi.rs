@@ -245,7 +245,7 @@ pub(super) struct AsyncEvent {
 }
 
 // SAFETY: a request is only a description; what it points to is looked at while it is posted.
-unsafe impl std::marker::Send for SendWork {}
+unsafe impl Send for SendWork {}
 
 impl ScatterEntry {
     /// No memory.

@@ -88,7 +88,7 @@ struct RehearsalWorld {
 struct PairAddress(*mut MadeQp);
 
 // SAFETY: what it points to is touched under the world's lock only.
-unsafe impl std::marker::Send for PairAddress {}
+unsafe impl Send for PairAddress {}
 
 fn world() -> MutexGuard<'static, RehearsalWorld> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
