@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use gradwire_protocol::job::{Job, describe};
 use serde_json::Map;
-use toml::{Table, Value};
 
 use crate::arguments::JobCheck;
 use crate::environment::Environment;
@@ -70,27 +69,19 @@ pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
     path.map_or_else(|| Ok(Job::default()), |path| read(&path))
 }
 
-/// A job with other values under some dotted keys; values are texts.
+/// A job with other values under some keys.
 ///
 /// # Errors
 /// [`Failure::Options`] names what is allowed under a key.
 pub fn with_values<'a>(
-    job: &Job,
-    values: impl Iterator<Item = (&'a str, &'a str)>,
+    mut job: Job,
+    values: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Job, Failure> {
-    let mut table: Table = job
-        .to_toml()
-        .parse()
-        .expect("a job writes what can be read");
-    for (key, text) in values {
-        let (outer, inner) = key.split_once('.').unwrap_or(("", key));
-        let place = match outer {
-            "" => &mut table,
-            outer => table[outer].as_table_mut().expect("a job has this table"),
-        };
-        place.insert(inner.to_owned(), Value::String(text.to_owned()));
-    }
-    Job::from_toml(&table.to_string()).map_err(|source| Failure::Options(Box::new(source)))
+    let set = values
+        .into_iter()
+        .try_for_each(|(key, text)| job.set(key, text));
+    let checked = set.and_then(|()| job.checked());
+    checked.map_err(|source| Failure::Options(Box::new(source)))
 }
 
 /// The resolved job by dotted keys; values in the notation of `job.toml`.

@@ -8,9 +8,9 @@ mod record;
 use std::ops::Range;
 use std::path::Path;
 
-use gradwire_netsim::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
-use gradwire_netsim::statistics::micros;
+use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Span;
+use gradwire_workloads::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
 use serde_json::{Value, json};
 
 use crate::arguments::{ModelCommand, ModelList, ModelShow};

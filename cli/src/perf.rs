@@ -94,7 +94,7 @@ pub fn job_with(options: &JobOptions) -> Result<Job, Failure> {
     let named = named
         .into_iter()
         .filter_map(|(key, value)| Some((key, value.as_deref()?)));
-    job::with_values(&job, named)
+    job::with_values(job, named)
 }
 
 /// The job on some ground: shared memory would go past the links between namespaces, so that a

@@ -142,7 +142,7 @@ impl LocalRank {
         let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
         drop(names);
         let watch = Watch::new(subject, &inbox);
-        let watched_at = metrics::open(job.metrics, local_rank, &watch);
+        let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
             schedule: Mutex::new(Tuner::own_point(&job)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gradwire_netsim::workload::Workload;
+use gradwire_workloads::workload::Workload;
 use serde_json::Value;
 
 use crate::sim::sweep::cells::Cell;

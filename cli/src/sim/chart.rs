@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::outcome::{LinkOutcome, QueueSample};
-use gradwire_netsim::statistics::{completion, micros, percentile, slowdown};
+use gradwire_netsim::results::outcome::{LinkOutcome, QueueSample};
+use gradwire_netsim::results::statistics::{completion, micros, percentile, slowdown};
 use gradwire_protocol::units::Span;
 
 use super::plot::{Axis, Plot, across, colour, dashed, stroke, upwards};

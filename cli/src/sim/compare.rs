@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gradwire_netsim::statistics::Estimate;
+use gradwire_netsim::results::statistics::Estimate;
 use serde::Serialize;
 
 use super::progress::Progress;

@@ -4,9 +4,9 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use gradwire_netsim::fabric::{Device, Fabric};
-use gradwire_netsim::workload::connection_matrix::{ConnectionMatrix, Failure as Broken};
-use gradwire_netsim::workload::{Hosts, Workload};
+use gradwire_fabric::topology::{Device, Fabric};
+use gradwire_workloads::connection_matrix::{ConnectionMatrix, Failure as Broken};
+use gradwire_workloads::workload::{Hosts, Workload};
 
 use crate::exit::Failure;
 use crate::model;

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::fabric::{Device, Fabric};
-use gradwire_netsim::outcome::LinkOutcome;
-use gradwire_netsim::statistics::{dropped, place, utilisation};
+use gradwire_fabric::topology::{Device, Fabric};
+use gradwire_netsim::results::outcome::LinkOutcome;
+use gradwire_netsim::results::statistics::{dropped, place, utilisation};
 use gradwire_protocol::units::Span;
 
 use super::report::Run;

@@ -5,11 +5,11 @@
 //! simulated time over the least that the workload can take: all bytes of the busiest host at the
 //! rate of its link, behind the last start that is known.
 
-use gradwire_netsim::fabric::Device;
-use gradwire_netsim::parallel::Glance;
+use gradwire_fabric::topology::Device;
+use gradwire_netsim::engine::parallel::Glance;
 use gradwire_netsim::simulation::Setup;
-use gradwire_netsim::workload::{Program, Start, Work};
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
+use gradwire_workloads::workload::{Program, Start, Work};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::scenario::Loaded;

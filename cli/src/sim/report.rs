@@ -1,8 +1,8 @@
 //! `gradwire sim report`: runs a scenario, with one transport or several, and draws what happened.
 
-use gradwire_netsim::outcome::{FlowOutcome, Outcome};
-use gradwire_netsim::parallel::Glance;
-use gradwire_netsim::statistics;
+use gradwire_netsim::engine::parallel::Glance;
+use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
+use gradwire_netsim::results::statistics;
 use gradwire_protocol::units::{Instant, Span};
 
 use super::output::WholeFile;

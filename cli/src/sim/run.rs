@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use gradwire_netsim::outcome::Outcome;
-use gradwire_netsim::statistics::{self, PlacePair, micros};
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::statistics::{self, PlacePair, micros};
 use gradwire_protocol::units::Span;
 
 use super::progress::Progress;

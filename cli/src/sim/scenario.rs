@@ -8,13 +8,14 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
-use gradwire_netsim::fabric::settings;
-use gradwire_netsim::outcome::{Outcome, TaskOutcome};
-use gradwire_netsim::parallel::Glance;
+use gradwire_fabric::fitting;
+use gradwire_fabric::settings;
+use gradwire_netsim::engine::parallel::Glance;
+use gradwire_netsim::results::outcome::{Outcome, TaskOutcome};
 use gradwire_netsim::simulation::{self, Setup, Transport};
-use gradwire_netsim::workload::Workload;
 use gradwire_protocol::job::{Job, notation};
 use gradwire_protocol::units::{Instant, Share, Span};
+use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::{Table, Value};
 
@@ -178,7 +179,7 @@ impl Scenario {
             workload = workload.with_background(background);
         }
         let setup = Setup {
-            job: simulation::fitted(&job, &written, &fabric, &workload),
+            job: fitting::fitted(&job, &written, &fabric, workload.send_pattern()),
             fabric,
             workload,
             transport,

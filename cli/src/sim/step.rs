@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::statistics::micros;
-use gradwire_netsim::workload::{CollectiveKind, StepEnds, Task, Work};
+use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Instant;
+use gradwire_workloads::training::StepEnds;
+use gradwire_workloads::workload::{CollectiveKind, Task, Work};
 
 use super::report::Run;
 use super::svg::{Anchor, Drawing, Scale, number};

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::outcome::{FlowOutcome, Outcome, TaskOutcome};
-use gradwire_netsim::statistics::{self, Goodput, Spread, micros};
+use gradwire_netsim::results::outcome::{FlowOutcome, Outcome, TaskOutcome};
+use gradwire_netsim::results::statistics::{self, Goodput, Spread, micros};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Instant, Span};
 use serde::{Deserialize, Serialize};

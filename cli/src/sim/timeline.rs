@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::statistics::micros;
-use gradwire_netsim::workload::{Task, Work};
+use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Instant;
+use gradwire_workloads::workload::{Task, Work};
 
 use super::report::Run;
 use super::run::count;

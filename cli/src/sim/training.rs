@@ -1,9 +1,10 @@
 //! Training steps in the results of a run: their times, and what layers did without.
 
-use gradwire_netsim::outcome::TaskOutcome;
-use gradwire_netsim::statistics::micros;
-use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::{StepEnds, Workload};
+use gradwire_netsim::results::outcome::TaskOutcome;
+use gradwire_netsim::results::statistics::micros;
+use gradwire_netsim::results::steps::Steps;
+use gradwire_workloads::training::StepEnds;
+use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
 
 use super::summary::Figures;

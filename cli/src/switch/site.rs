@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use gradwire_netsim::fabric::{Device, Fabric};
-use gradwire_netsim::simulation;
+use gradwire_fabric::fitting;
+use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_protocol::job::Job;
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::plan::{Plan, Port, Site};
@@ -38,7 +38,7 @@ impl<'a> Origin<'a> {
             path => job::read(Path::new(path))?,
         };
         let fabric = files::fabric(&options.fabric)?;
-        let mut policy = simulation::policy_of_job(&job, &fabric);
+        let mut policy = fitting::policy_of_job(&job, &fabric);
         policy.reserved.clone_from(&options.reserve);
         policy.rtt = options.rtt.unwrap_or(policy.rtt);
         policy.trims_to = options.trim;

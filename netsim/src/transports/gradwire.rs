@@ -19,8 +19,8 @@ use gradwire_protocol::units::{
 use gradwire_protocol::wire::{Header, PacketKind};
 
 use super::program::Player;
-use crate::host::{Begin, Envelope, Host, Load, Progress};
-use crate::outcome::{TaskOutcome, TransportCounts};
+use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
+use crate::results::outcome::{TaskOutcome, TransportCounts};
 use crate::simulation::Setup;
 
 /// Longer flows are cut into messages of this many bytes.

@@ -5,7 +5,7 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
 use gradwire_protocol::units::{ByteCount, Rank, Step};
 
-use crate::workload::CollectiveKind;
+use gradwire_workloads::workload::CollectiveKind;
 
 /// Bytes of an element.
 const ELEMENT: usize = 4;

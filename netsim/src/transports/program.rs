@@ -16,10 +16,10 @@ use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
 use super::gradwire::{PROGRAMS, identity};
 use super::operations;
 use super::tasks::{Segments, Tasks};
-use crate::host::Progress;
-use crate::outcome::TaskOutcome;
+use crate::engine::host::Progress;
+use crate::results::outcome::TaskOutcome;
 use crate::simulation::Setup;
-use crate::workload::{Program, Task, Work};
+use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Number of the groups of two for messages between pairs.
 const PAIRS: u16 = u16::MAX;

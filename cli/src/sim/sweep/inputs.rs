@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use gradwire_netsim::workload::Workload;
+use gradwire_workloads::workload::Workload;
 use serde_json::json;
 
 use super::super::files::beside;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use clap::{ArgGroup, Args};
-use gradwire_netsim::fabric::settings;
+use gradwire_fabric::settings;
 use gradwire_protocol::units::{Rate, Share, Span};
 
 use crate::arguments::{share, span};

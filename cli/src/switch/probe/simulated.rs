@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gradwire_netsim::fabric::Fabric;
-use gradwire_netsim::simulation;
+use gradwire_fabric::fitting;
+use gradwire_fabric::topology::Fabric;
 use gradwire_netsim::transports::open_loop::{self, Fate, Fates, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
@@ -38,7 +38,7 @@ pub fn send(
         return Err(wrong("it has one host; the probe needs two".to_owned()));
     }
     check_size(&fabric, &traffic).map_err(wrong)?;
-    let mut policy = simulation::policy_of_job(job, &fabric);
+    let mut policy = fitting::policy_of_job(job, &fabric);
     policy.rtt = rtt.unwrap_or(policy.rtt);
     Ok(open_loop::send(&fabric, &policy, &traffic))
 }

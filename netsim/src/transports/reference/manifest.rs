@@ -14,7 +14,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rank};
 
 use crate::transports::operations;
-use crate::workload::{CollectiveKind, Work, Workload};
+use gradwire_workloads::workload::{CollectiveKind, Work, Workload};
 
 /// All messages of a workload's programs.
 #[derive(Debug)]

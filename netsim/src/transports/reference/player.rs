@@ -16,11 +16,11 @@ use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Step};
 
 use super::manifest::{Itinerary, Manifest};
-use crate::host::{Begin, Progress};
-use crate::outcome::TaskOutcome;
+use crate::engine::host::{Begin, Progress};
+use crate::results::outcome::TaskOutcome;
 use crate::transports::settings::Settings;
 use crate::transports::tasks::{Segments, Tasks};
-use crate::workload::{Program, Work};
+use gradwire_workloads::workload::{Program, Work};
 
 /// A program and where it stands.
 #[derive(Debug)]
