@@ -17,11 +17,10 @@ use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{MessageShape, SegmentTags};
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
 use crate::engine::agreement::RankCall;

@@ -6,11 +6,11 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use crate::bitmap::Bitmap;
-use crate::endpoint::EndpointSettings;
 use crate::machine::{Ecn, SegmentRun};
+use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, RepairNeed, SegmentTags, SendTurn, TieBreaker};
 use crate::segment::Segmentation;
-use crate::sender::{SendRequest, missing_in_window};
+use crate::settings::EndpointSettings;
 use crate::units::{
     Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Share,
     Signature, Span, Step,
@@ -481,7 +481,7 @@ impl SendMessage {
         let heard = self.missing.get_or_insert_with(|| Bitmap::new(segments));
         self.stop_heard = self.stop_heard.max(report.cumulative);
         if report.first <= self.stop_heard {
-            for segment in missing_in_window(report, encoded, segments).iter_ones() {
+            for segment in report.missing(encoded, segments).iter_ones() {
                 heard.insert(segment);
             }
             self.stop_heard = self

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use crate::bitmap::{self, Bitmap};
 use crate::budget::{BudgetVerdict, Ledger};
-use crate::endpoint::EndpointSettings;
+use crate::grants::GrantNeed;
+use crate::message::MessageOutline;
 use crate::priority::{CONTROL, RepairNeed, TieBreaker};
-use crate::receiver::MessageOutline;
 use crate::segment::Segmentation;
-use crate::sender::after;
+use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, MessageId, MessageKey, Share, Signature, Span, Step};
-use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
+use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport, is_later};
 
 /// What a receiver has to say about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,15 +34,6 @@ pub(crate) enum ReceiveStage {
     Complete,
 }
 
-/// Whether a message needs more grants.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum GrantNeed {
-    /// It needs more.
-    More,
-    /// All of it is granted.
-    Nothing,
-}
-
 /// A packet that has arrived, as reports echo it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct EchoStamp {
@@ -54,7 +45,7 @@ pub(crate) struct EchoStamp {
 impl EchoStamp {
     /// The one that was sent first.
     pub(crate) fn older(self, other: Self) -> Self {
-        if after(self.sent_at, other.sent_at) {
+        if is_later(self.sent_at, other.sent_at) {
             other
         } else {
             self
