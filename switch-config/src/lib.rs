@@ -20,18 +20,12 @@
 mod code_points;
 pub mod counters;
 pub mod dialect;
-pub mod eos;
-pub mod junos;
 pub mod limits;
 pub mod lines;
 pub mod lint;
 pub mod linux;
-pub mod nvue;
-pub mod nxos;
-pub mod openconfig;
 pub mod plan;
 pub mod reading;
-pub mod sonic;
 pub mod tables;
 pub mod target;
 

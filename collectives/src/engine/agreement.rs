@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::receiver::MessageOutline;
+use gradwire_protocol::message::MessageOutline;
 use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
 use crate::operation::call::Call;

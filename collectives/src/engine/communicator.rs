@@ -14,14 +14,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GradientTransform, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::message::MessageOutline;
+use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::{MessageOutline, Placement, Posting};
+use gradwire_protocol::receiver::{Placement, Posting};
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
-use gradwire_protocol::wire::PacketKind;
 
 use crate::algorithms::selection::Preference;
 use crate::engine::agreement::Agreement;
@@ -697,18 +698,11 @@ impl Machine for Communicator {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        let mut transmit = self.endpoint.poll_transmit(now)?;
-        if transmit.template.kind == PacketKind::Data {
-            let (to, key) = (transmit.to, transmit.template.key);
-            transmit.message = match self.table.source(to, key) {
-                Some(message) => message,
-                None => self
-                    .promised
-                    .get(&(to, key))
-                    .map_or(transmit.message, |bytes| Payload::Bytes(bytes)),
-            };
-        }
-        Some(transmit)
+        let (table, promised) = (&mut self.table, &self.promised);
+        self.endpoint.poll_transmit_from(now, move |to, key| {
+            let kept = || promised.get(&(to, key)).map(|bytes| Payload::Bytes(bytes));
+            table.source(to, key).or_else(kept)
+        })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

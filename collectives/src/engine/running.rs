@@ -16,11 +16,10 @@ use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags, Urgency};
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
 use crate::engine::agreement::Called;
