@@ -22,7 +22,7 @@ mod device;
 mod error;
 mod header;
 mod library;
-mod memory;
+pub(crate) mod memory;
 mod owned;
 mod receiving;
 pub mod rehearsal;
@@ -42,7 +42,7 @@ use gradwire_protocol::machine::{Ecn, Transmit};
 use gradwire_protocol::units::{Rank, Span};
 
 use crate::address::Address;
-use crate::seal::Seal;
+use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{SocketCounters, SuperPacket};
 use crate::wake::{self, ReadableSockets, SocketPoller};
@@ -51,7 +51,6 @@ use device::{Device, Wish};
 pub use error::RdmaError;
 use library::Library;
 use memory::GpuMemory;
-pub(crate) use memory::Region;
 use receiving::Receiving;
 use sending::Sending;
 use watch::Watch;
@@ -222,10 +221,11 @@ impl Rdma {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        (peer, seal): (&[Address], &mut Seal),
+        to: Destination<'_>,
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
-        let Address::QueuePair(to) = &peer[path % peer.len()] else {
+        let Destination { addresses, seal } = to;
+        let Address::QueuePair(to) = &addresses[path % addresses.len()] else {
             return Err(io::Error::other("a peer has no queue pair"));
         };
         let sent = self
