@@ -21,7 +21,7 @@ SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard 
 say = @printf '\n== %s\n'
 
 .PHONY: help
-help:  ## tell the targets
+help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: demo
@@ -46,7 +46,7 @@ lint-rust:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: lint-python
-lint-python: $(VENV)/requirements.stamp
+lint-python: $(VENV)/tests.stamp
 	$(say) 'lint: ruff'
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -62,13 +62,13 @@ test-rust:  ## the Rust tests; GRADWIRE_SLOW=1 adds the slow ones
 	cargo test --workspace --locked
 
 .PHONY: test-switch
-test-switch: $(VENV)/requirements.stamp  ## switch configurations against the platforms' models
+test-switch: $(VENV)/tests.stamp  ## switch configurations against the platforms' models
 	$(say) 'test: switch configurations against the models of SONiC and others'
 	switch-config/schemas/test.sh lint
 	switch-config/schemas/test.sh test
 
 .PHONY: test-python
-test-python: $(VENV)/gradwire.stamp  ## the Python tests
+test-python: $(VENV)/tests.stamp $(VENV)/gradwire.stamp  ## the Python tests
 	$(say) 'test: Python'
 	$(BIN)/python -m pytest
 
@@ -78,7 +78,7 @@ test-vm:  ## the rendered tc, and RDMA, on a Linux in QEMU; a part of the slow t
 	GRADWIRE_SLOW=1 cargo test -p gradwire-cli --locked --test test_machine -- --nocapture
 
 .PHONY: test-torch
-test-torch: $(VENV)/gradwire.stamp  ## PyTorch's own tests over gradwire, with WORLD_SIZE (2) ranks
+test-torch: $(VENV)/tests.stamp $(VENV)/gradwire.stamp  ## PyTorch's own tests over gradwire, with WORLD_SIZE (2) ranks
 	$(say) 'test: the suite in PyTorch, $(WORLD_SIZE) ranks, gradwire in the place of Gloo'
 	$(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
 
@@ -123,6 +123,11 @@ $(VENV)/requirements.stamp: requirements.txt
 	$(say) 'venv: Python packages (PyTorch is large: the first time takes minutes)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-deps --progress-bar off -r requirements.txt
+	@touch $@
+
+$(VENV)/tests.stamp: requirements-test.txt $(VENV)/requirements.stamp
+	$(say) 'venv: Python packages for the tests'
+	$(BIN)/python -m pip install --no-deps --progress-bar off -r requirements-test.txt
 	@touch $@
 
 $(VENV)/gradwire.stamp: $(VENV)/requirements.stamp $(SOURCES)

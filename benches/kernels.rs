@@ -8,7 +8,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::hadamard::Mixing;
-use gradwire_collectives::kernels::{Ratio, accumulate, mean_abs, scale, sum_squares};
+use gradwire_collectives::kernels::{ScaleRatio, accumulate, mean_abs, scale, sum_squares};
 
 /// Two of them fit into an L2 cache; two of them fit into no cache.
 const SIZES: [(&str, usize); 2] = [("hot", 256 << 10), ("memory", 64 << 20)];
@@ -49,7 +49,7 @@ fn reductions(criterion: &mut Criterion) {
 
 fn passes(criterion: &mut Criterion) {
     let (place, bytes) = SIZES[0];
-    let ratio = Ratio {
+    let ratio = ScaleRatio {
         multiply: 4,
         divide: 3,
     };

@@ -1,7 +1,7 @@
 //! One file per algorithm, each headed by its steps and its bytes on the wire; [`selection`]
 //! chooses between them.
 //!
-//! An algorithm is a function that writes the [`Plan`](crate::plan::Plan) of one rank. Nothing here
+//! An algorithm is a function that writes the [`MessagePlan`](crate::plan::Plan) of one rank. Nothing here
 //! runs a plan: the `engine` does, on the bytes of tensors, and [`outline`] hands plans without
 //! bytes to simulated transports.
 

@@ -5,7 +5,7 @@
 //! - `matching`: which send answers which receive. `agreement`: whether ranks call the same
 //!   operations. [`overdue`]: what ranks ask each other when one takes too long.
 //! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
-//! - `memory`, `stash`, `plans`, `phases`: what is kept between packets, operations and steps.
+//! - `memory`, `stash`, `plan_cache`, `phases`: what is kept between packets, operations and steps.
 
 mod agreement;
 pub mod communicator;
@@ -14,7 +14,7 @@ mod matching;
 mod memory;
 pub mod overdue;
 mod phases;
-mod plans;
+mod plan_cache;
 mod running;
 pub mod scheduler;
 mod stash;

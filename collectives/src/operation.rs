@@ -10,8 +10,10 @@ mod refusal;
 mod submission;
 
 pub use collective::Collective;
-pub use completion::{Completion, OperationError, OperationId, Outcome, Progress, TimedOut};
-pub use label::Label;
-pub use mismatch::{Lengths, Mismatch};
+pub use completion::{
+    Completion, OperationError, OperationId, OperationOutcome, OperationProgress, TimedOut,
+};
+pub use label::OperationLabel;
+pub use mismatch::{CallMismatch, MessageLengths};
 pub use refusal::SubmitError;
-pub use submission::{Group, Layers, Loss, Operation, Splits};
+pub use submission::{Group, Layers, LossTerms, Operation, Splits};

@@ -2,7 +2,7 @@
 //!
 //! A plan has messages in, messages out and gates. A gate opens when all its messages in are
 //! received and the gate that it comes after is open; then its region is finished (holes settled,
-//! averages divided) and its messages out start. [`Plan::START`] is open from the beginning.
+//! averages divided) and its messages out start. [`MessagePlan::START`] is open from the beginning.
 //! Messages in may come at any time, before their gate's turn too. A plan says nothing about bytes'
 //! values, so algorithms are tested for steps and bytes without running them (`rehearsal`), and run
 //! by `running` alike.
@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use gradwire_protocol::units::{ByteCount, Rank};
 
-use crate::plan::region::Region;
+use crate::plan::region::TensorRegion;
 
 /// Part numbers of collectives lie below this, those of point-to-point messages from here on.
 pub(crate) const PARTS: u16 = 0x8000;
@@ -37,7 +37,7 @@ pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
 
 /// What an arriving segment does to the bytes that are there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Landing {
+pub(crate) enum SegmentLanding {
     /// It replaces them.
     Copy,
     /// It is reduced into them.
@@ -54,9 +54,9 @@ pub(crate) enum Reliability {
     Tolerant,
 }
 
-/// Whether a plan needs [`Place::Scratch`](crate::plan::region::Place::Scratch).
+/// Whether a plan needs [`TensorMemory::ScratchUse`](crate::plan::region::Place::Scratch).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Scratch {
+pub(crate) enum ScratchUse {
     /// Nothing lands there.
     Unused,
     /// It is a copy of the input, made before anything else.
@@ -77,12 +77,12 @@ pub(crate) struct GateId(pub(crate) usize);
 
 /// A message in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct PlannedReceive {
     pub(crate) from: Rank,
     pub(crate) part: u16,
     /// A region of the result buffer or of the scratch.
-    pub(crate) region: Region,
-    pub(crate) landing: Landing,
+    pub(crate) region: TensorRegion,
+    pub(crate) landing: SegmentLanding,
     pub(crate) reliability: Reliability,
     /// How many ranks' values are summed in it.
     pub(crate) contributors: u16,
@@ -92,10 +92,10 @@ pub(crate) struct Inbound {
 
 /// A message out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outbound {
+pub(crate) struct PlannedSend {
     pub(crate) to: Rank,
     pub(crate) part: u16,
-    pub(crate) region: Region,
+    pub(crate) region: TensorRegion,
     pub(crate) reliability: Reliability,
     /// How many ranks' values are summed in it.
     pub(crate) contributors: u16,
@@ -105,11 +105,11 @@ pub(crate) struct Outbound {
 
 /// A point that messages wait for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct PlanGate {
     /// Messages in, and gates that it comes after, until it opens.
     pub(crate) waits: usize,
     /// What holds a finished reduction when it opens.
-    pub(crate) finish: Option<Region>,
+    pub(crate) finish: Option<TensorRegion>,
     /// The messages out that start then, in this order.
     pub(crate) opens: Vec<usize>,
     /// The gates that come after it.
@@ -118,21 +118,21 @@ pub(crate) struct Gate {
 
 /// The messages of one operation on one rank.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct MessagePlan {
     /// Bytes to copy before anything else: from where, to where.
-    pub(crate) copy: Option<(Region, Region)>,
+    pub(crate) copy: Option<(TensorRegion, TensorRegion)>,
     /// Whether messages land in the scratch, a copy of the input.
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: ScratchUse,
     /// Sorted by (from, part).
-    pub(crate) inbounds: Vec<Inbound>,
+    pub(crate) inbounds: Vec<PlannedReceive>,
     /// Sorted by (to, part).
-    pub(crate) outbounds: Vec<Outbound>,
+    pub(crate) outbounds: Vec<PlannedSend>,
     /// Bytes of all of them.
     pub(crate) outbound_bytes: usize,
-    pub(crate) gates: Vec<Gate>,
+    pub(crate) gates: Vec<PlanGate>,
 }
 
-impl Plan {
+impl MessagePlan {
     /// The gate that is open from the beginning.
     pub(crate) const START: GateId = GateId(0);
 
@@ -140,17 +140,17 @@ impl Plan {
     pub(crate) fn new() -> Self {
         Self {
             copy: None,
-            scratch: Scratch::Unused,
+            scratch: ScratchUse::Unused,
             inbounds: vec![],
             outbounds: vec![],
             outbound_bytes: 0,
-            gates: vec![Gate::default()],
+            gates: vec![PlanGate::default()],
         }
     }
 
     /// A new gate, which waits for nothing yet.
     pub(crate) fn gate(&mut self) -> GateId {
-        self.gates.push(Gate::default());
+        self.gates.push(PlanGate::default());
         GateId(self.gates.len() - 1)
     }
 
@@ -178,20 +178,20 @@ impl Plan {
     }
 
     /// Lets a gate finish the reduction in `region` when it opens.
-    pub(crate) fn finish_at(&mut self, gate: GateId, region: Region) {
+    pub(crate) fn finish_at(&mut self, gate: GateId, region: TensorRegion) {
         self.gates[gate.0].finish = Some(region);
     }
 
     /// Adds a message in. An empty region needs none, unless it is empty on purpose.
-    pub(crate) fn receive(&mut self, inbound: Inbound) {
-        if inbound.region.bytes > 0 || inbound.region == Region::NOTHING {
+    pub(crate) fn receive(&mut self, inbound: PlannedReceive) {
+        if inbound.region.bytes > 0 || inbound.region == TensorRegion::NOTHING {
             self.inbounds.push(inbound);
         }
     }
 
     /// Adds a message out. An empty region needs none, unless it is empty on purpose.
-    pub(crate) fn send(&mut self, outbound: Outbound) {
-        if outbound.region.bytes > 0 || outbound.region == Region::NOTHING {
+    pub(crate) fn send(&mut self, outbound: PlannedSend) {
+        if outbound.region.bytes > 0 || outbound.region == TensorRegion::NOTHING {
             self.outbounds.push(outbound);
         }
     }
@@ -214,27 +214,27 @@ impl Plan {
             self.gates[outbound.gate.0].opens.push(place[at]);
         }
         self.outbounds = order.iter().map(|&at| self.outbounds[at]).collect();
-        let bytes = |outbound: &Outbound| outbound.region.bytes;
+        let bytes = |outbound: &PlannedSend| outbound.region.bytes;
         self.outbound_bytes = self.outbounds.iter().map(bytes).sum();
         self
     }
 
     /// The message in with this sender and part.
     pub(crate) fn inbound(&self, from: Rank, part: u16) -> Option<usize> {
-        let key = |inbound: &Inbound| (inbound.from, inbound.part);
+        let key = |inbound: &PlannedReceive| (inbound.from, inbound.part);
         self.inbounds.binary_search_by_key(&(from, part), key).ok()
     }
 
     /// The message out with this receiver and part.
     pub(crate) fn outbound(&self, to: Rank, part: u16) -> Option<usize> {
-        let key = |outbound: &Outbound| (outbound.to, outbound.part);
+        let key = |outbound: &PlannedSend| (outbound.to, outbound.part);
         self.outbounds.binary_search_by_key(&(to, part), key).ok()
     }
 }
 
 /// A rank's seat in its group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct GroupSeat<'a> {
     /// The group, in the order that all its ranks agree on.
     pub(crate) ranks: &'a [Rank],
     /// Position of this rank in it.
@@ -243,7 +243,7 @@ pub(crate) struct Seat<'a> {
     pub(crate) brings: &'a [u16],
 }
 
-impl<'a> Seat<'a> {
+impl<'a> GroupSeat<'a> {
     /// The seat of number `me` among ranks that bring their own values.
     pub(crate) fn new(ranks: &'a [Rank], me: usize) -> Self {
         let brings = &[];
@@ -289,13 +289,13 @@ impl<'a> Seat<'a> {
 /// How a tensor is cut: into chunks that are worked on one after the other, each chunk into one
 /// shard per rank. All cuts are between elements and as even as they can be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct TensorCut {
     elements: usize,
     element_bytes: usize,
     pub(crate) chunks: usize,
 }
 
-impl Cut {
+impl TensorCut {
     /// Cuts `bytes` into chunks of about `chunk`, but into no more than `chunks_max`.
     pub(crate) fn new(
         bytes: usize,
@@ -313,9 +313,9 @@ impl Cut {
     }
 
     /// One of the chunks.
-    pub(crate) fn chunk(&self, chunk: usize) -> Stretch {
+    pub(crate) fn chunk(&self, chunk: usize) -> ElementRun {
         let element_bytes = self.element_bytes;
-        let whole = Stretch {
+        let whole = ElementRun {
             first: 0,
             count: self.elements,
             element_bytes,
@@ -326,13 +326,13 @@ impl Cut {
 
 /// A run of a tensor's elements.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct ElementRun {
     first: usize,
     count: usize,
     element_bytes: usize,
 }
 
-impl Stretch {
+impl ElementRun {
     /// One of `shards` parts of it.
     pub(crate) fn shard(self, shards: usize, shard: usize) -> Self {
         let (first, count) = even_part(self.count, shards, shard);
@@ -364,9 +364,9 @@ impl Stretch {
     }
 
     /// Its bytes in the result buffer.
-    pub(crate) fn region(self) -> Region {
+    pub(crate) fn region(self) -> TensorRegion {
         let (offset, bytes) = self.range();
-        Region::buffer(offset, bytes)
+        TensorRegion::buffer(offset, bytes)
     }
 }
 
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn chunks_and_shards_cover_the_tensor_without_overlap() {
         for (bytes, element_bytes) in [(0, 4), (4, 4), (52, 4), (1000, 8), (4096, 2)] {
-            let cut = Cut::new(bytes, element_bytes, ByteCount::new(100), 7);
+            let cut = TensorCut::new(bytes, element_bytes, ByteCount::new(100), 7);
             for shards in 1..=5 {
                 let mut next = 0;
                 for chunk in 0..cut.chunks {
@@ -421,13 +421,13 @@ mod tests {
 
     #[test]
     fn more_chunks_than_parts_can_number_become_larger_chunks() {
-        assert_eq!(Cut::new(1 << 20, 4, ByteCount::new(1), 16).chunks, 16);
+        assert_eq!(TensorCut::new(1 << 20, 4, ByteCount::new(1), 16).chunks, 16);
     }
 
     #[test]
     fn the_first_of_the_others_is_another_one_for_every_rank() {
         let ranks = [Rank(4), Rank(5), Rank(6)];
-        let firsts = (0..3).map(|me| Seat::new(&ranks, me).others().next());
+        let firsts = (0..3).map(|me| GroupSeat::new(&ranks, me).others().next());
         assert_eq!(firsts.collect::<Vec<_>>(), [Some(1), Some(2), Some(0)]);
     }
 }

@@ -1,8 +1,7 @@
 //! A run: a fabric, a workload, a transport and a job in, an [`Outcome`] out.
 //!
-//! [`fitted`] makes of a job what it is on a fabric, [`policy`] what the switches do for a
-//! transport, [`run`] the rest. The same setup and seed give the same outcome, on any number of
-//! threads.
+//! [`policy`] says what the switches do for a transport, [`run`] simulates. The same setup and seed
+//! give the same outcome, on any number of threads.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,33 +9,32 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gradwire_protocol::job::{GrantWindow, Job, JobError, Mtu, PacketSecurity};
+use gradwire_fabric::policy::{Buffer, Order, Pause, QosPolicy};
+use gradwire_protocol::job::{Job, JobError, Mtu};
 use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
-use gradwire_switch_config::policy::{Balance, Buffer, Order, Pause, QosPolicy};
 
-use crate::fabric::{Fabric, FabricError};
-use crate::fabric::{Packets, Paths};
-use crate::flows::{Flows, Record, What};
-use crate::host::Host;
-use crate::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
-use crate::parallel::{self, Clock, Glance};
-use crate::port::Port;
-use crate::region::Region;
+use crate::engine::flows::{Flows, Record, What};
+use crate::engine::host::Host;
+use crate::engine::parallel::{self, Clock, Glance};
+use crate::engine::port::Port;
+use crate::engine::region::Region;
+use crate::engine::wiring::Wiring;
+use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
 use crate::transports::reference::manifest::{Manifest, TooMany};
 use crate::transports::reference::player::Player;
 use crate::transports::reference::programmed::Programmed;
 use crate::transports::settings::Settings;
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
-use crate::wiring::Wiring;
-use crate::workload::{Over, Workload, WorkloadError};
+use gradwire_fabric::check::FabricError;
+use gradwire_fabric::fitting;
+use gradwire_fabric::paths::{Packets, Paths};
+use gradwire_fabric::topology::Fabric;
+use gradwire_workloads::check::WorkloadError;
+use gradwire_workloads::workload::{Over, Workload};
 
 /// Bytes of the header of a reference transport, and of its control packets.
 pub(crate) const REFERENCE_HEADER: u32 = 64;
-/// IPv6 and UDP headers, which a job's MTU includes and a fabric's does not.
-const IP_AND_UDP: u32 = 48;
-/// To how many a sender is thought to send at once, where it sends to several.
-const OVERCOMMITMENT: u64 = 8;
 /// Events between two glances at a run.
 const GLANCE_EVENTS: u64 = 1 << 18;
 /// A thread with fewer events in a window than this waits more than it works.
@@ -191,82 +189,6 @@ pub enum SetupError {
     },
 }
 
-/// What a job is on a fabric: what `written` does not name is fitted to the fabric's rate and round
-/// trip. The defaults of a job are made for hosts whose kernel delays packets by milliseconds; a
-/// simulated host has none.
-///
-/// Messages to a peer may begin with one packet before it grants more where many ranks send to one
-/// (reductions to a root), with two where hosts send flows unannounced; where ranks send in turns,
-/// as in the other collectives, with a whole bandwidth-delay product.
-///
-/// A rank grants more than its link takes where those who send to it have several such receivers,
-/// as workers have servers: what was granted waits for its turn at the sender then (Homa's
-/// overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But all of it may come at once,
-/// and then the switch's port must hold it, with what comes unscheduled.
-pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, workload: &Workload) -> Job {
-    let mut job = job.clone();
-    let open = |key: &str| !written.contains(key);
-    let rtt = Span::from_micros(round_trip(fabric).as_micros() + 1);
-    let bits = u128::from(fabric.host_rate().as_bits_per_second());
-    let bdp = (bits * u128::from(rtt.as_picos()) / 8_000_000_000_000) as u64;
-    let of_bdp = |times: u64, least: u64| {
-        let bytes = (bdp * times / 4).max(least);
-        ByteCount::new(bytes.next_multiple_of(1 << 10))
-    };
-    if open("security") {
-        // Nobody attacks a simulated fabric, and references carry no tags either.
-        job.security = PacketSecurity::None;
-    }
-    let transport = &mut job.transport;
-    if open("transport.mtu") {
-        transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
-    }
-    if open("transport.window") {
-        transport.window = of_bdp(8, 64 << 10);
-    }
-    if open("transport.initial_window") {
-        transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
-    }
-    if open("transport.unscheduled") {
-        let mtu = u64::from(fabric.mtu);
-        transport.unscheduled = match (workload.has_roots(), workload.programs.is_empty()) {
-            (true, _) => ByteCount::new(mtu),
-            (false, false) => of_bdp(4, 16 << 10),
-            (false, true) => ByteCount::new(2 * mtu),
-        };
-    }
-    if open("transport.grant_window") {
-        let one = of_bdp(6, 16 << 10);
-        let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
-        transport.grant_window = GrantWindow::Bytes(match workload.has_roots() {
-            true => one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held)),
-            false => one,
-        });
-    }
-    if open("transport.spray_burst") {
-        transport.spray_burst = 1;
-    }
-    if open("transport.entropies") {
-        transport.entropies = 64;
-    }
-    if open("transport.gap") {
-        // Packets overtake each other by as much as a full port holds.
-        let drain = fabric.host_rate().transmit_time(fabric.buffer.port_bytes());
-        let gap = Span::from_micros((rtt + drain).as_micros());
-        transport.gap = gap.max(Span::from_micros(10)).min(Span::from_millis(1));
-    }
-    if open("transport.delay_target") {
-        transport.delay_target = (rtt * 4).max(Span::from_micros(10));
-    }
-    job
-}
-
-/// The longest round trip of a full packet and a control packet, without queues.
-fn round_trip(fabric: &Fabric) -> Span {
-    let on_wire = |bytes: u32| ByteCount::new(u64::from(bytes + fabric.framing));
-    fabric.base_rtt(on_wire(fabric.mtu), on_wire(REFERENCE_HEADER))
-}
-
 /// What the switches of a fabric do for a transport.
 pub fn policy(setup: &Setup) -> QosPolicy {
     let fabric = &setup.fabric;
@@ -276,7 +198,7 @@ pub fn policy(setup: &Setup) -> QosPolicy {
         Transport::Gradwire => &setup.job,
         _ => &default,
     };
-    let mut policy = policy_of_job(job, fabric);
+    let mut policy = fitting::policy_of_job(job, fabric);
     let packet = u64::from(fabric.mtu + fabric.framing);
     match setup.transport {
         Transport::Gradwire | Transport::Dctcp | Transport::SlowDctcp => {}
@@ -314,16 +236,6 @@ fn switched(setup: &Setup) -> Cow<'_, Fabric> {
     }
 }
 
-/// What a job asks of the switches of a fabric.
-pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
-    let mut policy = QosPolicy::of_job(job, round_trip(fabric));
-    policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
-    for queue in policy.queues.iter_mut().skip(1) {
-        queue.marks_above = fabric.marks_above;
-    }
-    policy
-}
-
 /// Runs a setup. `watch` is told now and then how far it is.
 ///
 /// # Errors
@@ -352,7 +264,7 @@ fn simulate_reference<H: Host + Send>(
         header: REFERENCE_HEADER,
         control: REFERENCE_HEADER,
         framing: fabric.framing,
-        base_rtt: round_trip(fabric),
+        base_rtt: fitting::round_trip(fabric),
         rate: fabric.host_rate(),
         seed: setup.seed,
     };

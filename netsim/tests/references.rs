@@ -3,12 +3,12 @@
 //! Packets are 4086 + 64 bytes, ACKs 64, nothing around them, on links of 100 Gb/s and 1 us: the
 //! settings of the validation runs that htsim publishes.
 
-use gradwire_netsim::fabric::{Device, Fabric};
-use gradwire_netsim::outcome::{FlowOutcome, LinkOutcome, Outcome};
+use gradwire_fabric::topology::{Device, Fabric};
+use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use gradwire_netsim::simulation::{self, Setup, TRANSPORTS, Transport};
-use gradwire_netsim::workload::{Flow, Start, Workload};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
+use gradwire_workloads::workload::{Flow, Start, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;

@@ -4,7 +4,7 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, Splits};
+use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation, Splits};
 use gradwire_protocol::job::{HoleFilling, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::Task;
@@ -114,7 +114,7 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
     })
 }
 
-fn loss(operation: &GwOperation, job: &Job) -> Result<Loss, String> {
+fn loss(operation: &GwOperation, job: &Job) -> Result<LossTerms, String> {
     let tolerance = operation.tolerance;
     let holes = match operation.holes {
         HOLES_OF_JOB => job.holes,
@@ -122,12 +122,12 @@ fn loss(operation: &GwOperation, job: &Job) -> Result<Loss, String> {
         holes => return Err(format!("holes {holes}: allowed are 0 and 1")),
     };
     if tolerance < 0.0 {
-        return Ok(Loss::NONE);
+        return Ok(LossTerms::NONE);
     }
     let share = Share::new(tolerance);
     let tolerance = share
         .ok_or_else(|| format!("tolerance {tolerance}: allowed are 0 to 1, negative: lossless"))?;
-    Ok(Loss { tolerance, holes })
+    Ok(LossTerms { tolerance, holes })
 }
 
 fn timeout(seconds: f64) -> Option<Span> {

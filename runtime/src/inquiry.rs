@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use gradwire_collectives::operation::{Label, OperationId};
-use gradwire_collectives::overdue::{Overdue, Question, Side, Whereabouts};
+use gradwire_collectives::operation::{OperationId, OperationLabel};
+use gradwire_collectives::overdue::{OverdueOperation, OverdueQuestion, QuestionSide, Whereabouts};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::RankList;
 use serde::{Deserialize, Serialize};
@@ -40,11 +40,11 @@ struct Answer {
 }
 
 /// The question in the words of the control plane.
-pub(crate) fn question(question: &Question) -> String {
+pub(crate) fn question(question: &OverdueQuestion) -> String {
     let side = match question.side {
-        Side::Member => 0,
-        Side::Sender => 1,
-        Side::Receiver => 2,
+        QuestionSide::Member => 0,
+        QuestionSide::Sender => 1,
+        QuestionSide::Receiver => 2,
     };
     let asked = Asked {
         group: question.group,
@@ -55,15 +55,15 @@ pub(crate) fn question(question: &Question) -> String {
 }
 
 /// The question that another rank asks; `None` where it makes no sense to this build.
-pub(crate) fn asked(text: &str) -> Option<Question> {
+pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     let asked: Asked = serde_json::from_str(text).ok()?;
     let side = match asked.side {
-        0 => Side::Member,
-        1 => Side::Sender,
-        2 => Side::Receiver,
+        0 => QuestionSide::Member,
+        1 => QuestionSide::Sender,
+        2 => QuestionSide::Receiver,
         _ => return None,
     };
-    Some(Question {
+    Some(OverdueQuestion {
         group: asked.group,
         sequence: asked.sequence,
         side,
@@ -71,14 +71,18 @@ pub(crate) fn asked(text: &str) -> Option<Question> {
 }
 
 /// The answer in the words of the control plane.
-pub(crate) fn answer(question: &Question, whereabouts: &Whereabouts) -> String {
-    let signed = |label: &Label| (label.call.signature().bits(), label.to_string());
+pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> String {
+    let signed = |label: &OperationLabel| (label.call.signature().bits(), label.to_string());
     let answer = Answer {
         group: question.group,
         sequence: question.sequence,
         there: whereabouts.there.as_ref().map(signed),
         last: (whereabouts.last.as_ref()).map(|label| (label.sequence, label.to_string())),
-        pending: whereabouts.pending.iter().map(Label::to_string).collect(),
+        pending: whereabouts
+            .pending
+            .iter()
+            .map(OperationLabel::to_string)
+            .collect(),
     };
     serde_json::to_string(&answer).expect("numbers and texts are JSON")
 }
@@ -90,15 +94,15 @@ pub(crate) struct Inquiry {
     until: Instant,
     /// Who asks, if not this rank.
     asker: Option<Rank>,
-    label: Label,
-    question: Question,
+    label: OperationLabel,
+    question: OverdueQuestion,
     others: Vec<Rank>,
     answers: BTreeMap<Rank, Answer>,
 }
 
 impl Inquiry {
     /// The inquiry of rank `me`. Another rank's verdict is waited for a little longer than answers.
-    pub(crate) fn new(now: Instant, me: Rank, overdue: &Overdue) -> Self {
+    pub(crate) fn new(now: Instant, me: Rank, overdue: &OverdueOperation) -> Self {
         let others = overdue.ranks.iter().copied();
         Self {
             id: overdue.id,
@@ -184,12 +188,12 @@ impl Inquiry {
             let last = answer.last.as_ref();
             last.is_some_and(|&(sequence, _)| sequence >= self.label.sequence)
         };
-        answer.there.is_some() || (self.question.side == Side::Member && is_past())
+        answer.there.is_some() || (self.question.side == QuestionSide::Member && is_past())
     }
 
     fn is_elsewhere(&self, answer: &Answer) -> bool {
         let signature = self.label.call.signature().bits();
-        self.question.side == Side::Member
+        self.question.side == QuestionSide::Member
             && (answer.there.as_ref()).is_some_and(|&(other, _)| other != signature)
     }
 
@@ -224,7 +228,7 @@ mod tests {
     use gradwire_collectives::operation::Collective;
     use gradwire_protocol::job::GradientTransform;
 
-    fn label(collective: Collective, sequence: u32) -> Label {
+    fn label(collective: Collective, sequence: u32) -> OperationLabel {
         let call = Call {
             collective,
             op: collective.reduces().then_some(ReduceOp::Sum),
@@ -232,7 +236,7 @@ mod tests {
             elements: Some(9),
             transform: GradientTransform::None,
         };
-        Label {
+        OperationLabel {
             call,
             group: 0,
             sequence,
@@ -240,14 +244,14 @@ mod tests {
     }
 
     fn inquiry() -> Inquiry {
-        let overdue = Overdue {
+        let overdue = OverdueOperation {
             id: OperationId(1),
             label: label(Collective::AllReduce, 7),
             ranks: (0..5).map(Rank).collect(),
-            question: Question {
+            question: OverdueQuestion {
                 group: 0,
                 sequence: 7,
-                side: Side::Member,
+                side: QuestionSide::Member,
             },
         };
         Inquiry::new(Instant::START, Rank(0), &overdue)
@@ -256,10 +260,10 @@ mod tests {
     #[test]
     fn a_verdict_tells_of_every_rank_where_it_is() {
         let mut inquiry = inquiry();
-        let asked = asked(&question(&Question {
+        let asked = asked(&question(&OverdueQuestion {
             group: 0,
             sequence: 7,
-            side: Side::Member,
+            side: QuestionSide::Member,
         }));
         let asked = asked.expect("it is a question");
         let sum = label(Collective::AllReduce, 7);
@@ -298,10 +302,10 @@ mod tests {
     #[test]
     fn answers_about_something_else_and_no_answers_are_ignored() {
         let mut inquiry = inquiry();
-        let other = Question {
+        let other = OverdueQuestion {
             group: 1,
             sequence: 7,
-            side: Side::Sender,
+            side: QuestionSide::Sender,
         };
         for text in ["", "{}", &answer(&other, &Whereabouts::default())] {
             assert!(!inquiry.take(Rank(1), text));

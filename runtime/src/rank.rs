@@ -8,9 +8,10 @@ use std::time::Duration;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Hole, Residual};
-use gradwire_collectives::operation::{Operation, Outcome};
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_collectives::operation::{Operation, OperationOutcome};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
@@ -65,7 +66,7 @@ pub struct Ended {
     /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
     pub holes: Vec<Hole>,
     /// What it took.
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
 }
 
 /// Called once when an operation has ended, on a thread that may block.
@@ -142,7 +143,7 @@ impl LocalRank {
         let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
         drop(names);
         let watch = Watch::new(subject, &inbox);
-        let watched_at = metrics::open(job.metrics, local_rank, &watch);
+        let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
             schedule: Mutex::new(Tuner::own_point(&job)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
-use gradwire_collectives::overdue::Question;
+use gradwire_collectives::overdue::OverdueQuestion;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
@@ -38,7 +38,7 @@ pub(crate) struct Seat {
     /// The operation that is overdue.
     inquiry: Option<Inquiry>,
     /// What another rank has asked about, which one, and when.
-    asked: Option<(Instant, Rank, Question)>,
+    asked: Option<(Instant, Rank, OverdueQuestion)>,
     recorder: Arc<Recorder>,
     pool: Arc<Pool>,
     /// What has failed since the recorder was told.

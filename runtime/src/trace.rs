@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::operation::{Collective, Operation, Progress};
+use gradwire_collectives::operation::{Collective, Operation, OperationProgress};
 use gradwire_protocol::units::Rank;
 
 pub use dump::Dump;
@@ -35,7 +35,7 @@ pub const COUNTS: &str = "counts-";
 /// What is only known to whoever drives.
 #[derive(Debug, Default)]
 pub(crate) struct Situation {
-    needs: BTreeMap<Number, Progress>,
+    needs: BTreeMap<Number, OperationProgress>,
     lost: BTreeMap<Rank, String>,
     aborted: Option<String>,
 }
@@ -121,7 +121,7 @@ impl Recorder {
         &self,
         recorded: Recorded,
         error: &dyn std::error::Error,
-        unfinished: Option<Progress>,
+        unfinished: Option<OperationProgress>,
     ) {
         self.change(recorded, || {
             let error = error.to_string();
@@ -248,7 +248,7 @@ impl Recorder {
         }
     }
 
-    fn entry(&self, slot: Slot, needs: Option<Progress>) -> Entry {
+    fn entry(&self, slot: Slot, needs: Option<OperationProgress>) -> Entry {
         let collective = slot.label.call.collective;
         let submitted_us = self.since_joined(slot.submitted);
         let state = match (&slot.failing, slot.ended, slot.started) {
@@ -302,7 +302,7 @@ fn tag_of(collective: Collective) -> Option<u16> {
     }
 }
 
-fn needs_of(progress: Progress) -> Needs {
+fn needs_of(progress: OperationProgress) -> Needs {
     Needs {
         ranks: progress.waits_for,
         received_bytes: progress.received,

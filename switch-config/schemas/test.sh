@@ -43,7 +43,7 @@ fetch() {
 
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
     leave_out 'this is no Debian: apt-get or dpkg-deb is not there'
-command -v cmake >/dev/null || leave_out 'cmake is not there; requirements.txt has it'
+command -v cmake >/dev/null || leave_out 'cmake is not there; requirements-test.txt has it'
 [ -d "$root" ] || fetch
 
 libraries=$(dirname "$(find "$root/usr/lib" -name libpcre2-8.so)")

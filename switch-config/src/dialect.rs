@@ -1,17 +1,25 @@
 //! What every platform does with a plan. One module per platform implements [`Dialect`].
 
+pub mod eos;
+pub mod junos;
+pub mod nvue;
+pub mod nxos;
+pub mod openconfig;
+pub mod sonic;
+
 use crate::counters::QueueCount;
-use crate::eos::Eos;
-use crate::junos::Junos;
 use crate::limits::Limits;
 use crate::linux::Linux;
-use crate::nvue::Nvue;
-use crate::nxos::Nxos;
-use crate::openconfig::OpenConfig;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
-use crate::sonic::Sonic;
 use crate::target::Platform;
+
+use eos::Eos;
+use junos::Junos;
+use nvue::Nvue;
+use nxos::Nxos;
+use openconfig::OpenConfig;
+use sonic::Sonic;
 
 /// How to get from a running configuration to one that has the plan in it, and back.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -1,9 +1,9 @@
 //! What a job asks of the switches between its hosts, and how each platform is told.
 //!
 //! Start here:
-//! - [`policy`]: the one value that says which DSCP goes to which queue, when a queue marks, drops,
-//!   trims or pauses, and how packets are spread over equal paths. The simulated switches of
-//!   `gradwire-netsim` execute this very value.
+//! - [`policy`] of `gradwire-fabric`: the one value that says which DSCP goes to which queue, when
+//!   a queue marks, drops, trims or pauses, and how packets are spread over equal paths. The
+//!   simulated switches of `gradwire-netsim` execute this very value.
 //! - [`target`] and [`limits`]: the platforms, and what each can and cannot do, with sources.
 //! - [`plan`]: the policy on the ports of one switch of one platform: everything is decided here,
 //!   rounded, refused or realised in another way, and told in notes.
@@ -20,18 +20,13 @@
 mod code_points;
 pub mod counters;
 pub mod dialect;
-pub mod eos;
-pub mod junos;
 pub mod limits;
 pub mod lines;
 pub mod lint;
 pub mod linux;
-pub mod nvue;
-pub mod nxos;
-pub mod openconfig;
 pub mod plan;
-pub mod policy;
 pub mod reading;
-pub mod sonic;
 pub mod tables;
 pub mod target;
+
+pub use gradwire_fabric::policy;

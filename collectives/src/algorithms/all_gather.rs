@@ -3,41 +3,50 @@
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages per rank (more beyond 64 MiB a
 //! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself. Lossless.
 
-use crate::plan::region::{Place, Region};
-use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat, pieces};
+use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::{
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+};
 
 /// All-gather of `block` bytes per rank into the result buffer. The own block comes from `source`:
 /// the input, or its place in the result buffer.
-pub(crate) fn all_gather(seat: Seat<'_>, block: usize, source: Place) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn all_gather(seat: GroupSeat<'_>, block: usize, source: TensorMemory) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let own = seat.me * block;
-    let source_at = if source == Place::Input { 0 } else { own };
-    if source == Place::Input {
-        plan.copy = Some((Region::input(0, block), Region::buffer(own, block)));
+    let source_at = if source == TensorMemory::Input {
+        0
+    } else {
+        own
+    };
+    if source == TensorMemory::Input {
+        plan.copy = Some((
+            TensorRegion::input(0, block),
+            TensorRegion::buffer(own, block),
+        ));
     }
     let complete = plan.gate();
     for other in seat.others() {
         for (part, offset, bytes) in pieces(block) {
-            plan.receive(Inbound {
+            plan.receive(PlannedReceive {
                 from: seat.ranks[other],
                 part,
-                region: Region::buffer(other * block + offset, bytes),
-                landing: Landing::Copy,
+                region: TensorRegion::buffer(other * block + offset, bytes),
+                landing: SegmentLanding::Copy,
                 reliability: Reliability::Lossless,
                 contributors: 1,
                 gate: complete,
             });
-            plan.send(Outbound {
+            plan.send(PlannedSend {
                 to: seat.ranks[other],
                 part,
-                region: Region {
+                region: TensorRegion {
                     place: source,
                     offset: source_at + offset,
                     bytes,
                 },
                 reliability: Reliability::Lossless,
                 contributors: 1,
-                gate: Plan::START,
+                gate: MessagePlan::START,
             });
         }
     }
@@ -53,8 +62,8 @@ mod tests {
     #[test]
     fn an_all_gather_takes_one_step_and_sends_the_block_to_each_other_rank() {
         let ranks = [Rank(0), Rank(1), Rank(2)];
-        for source in [Place::Buffer, Place::Input] {
-            let plan = all_gather(Seat::new(&ranks, 2), 1000, source);
+        for source in [TensorMemory::Buffer, TensorMemory::Input] {
+            let plan = all_gather(GroupSeat::new(&ranks, 2), 1000, source);
             assert_eq!((plan.outbounds.len(), plan.inbounds.len()), (2, 2));
             assert_eq!(
                 plan.outbounds
@@ -63,7 +72,7 @@ mod tests {
                     .sum::<usize>(),
                 2000
             );
-            assert_eq!(plan.copy.is_some(), source == Place::Input);
+            assert_eq!(plan.copy.is_some(), source == TensorMemory::Input);
         }
     }
 }

@@ -8,39 +8,42 @@
 //! message too: a rank that has nothing to exchange cannot know that others have, and ranks that do
 //! not agree about it find out.
 
-use crate::plan::region::Region;
-use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat, pieces_or_nothing};
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
+    pieces_or_nothing,
+};
 
 /// All-to-all of an input of `input[i]` bytes for the rank at seat i into a result buffer of
 /// `output[i]` bytes from it.
-pub(crate) fn all_to_all(seat: Seat<'_>, input: &[usize], output: &[usize]) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn all_to_all(seat: GroupSeat<'_>, input: &[usize], output: &[usize]) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let start = |splits: &[usize], at: usize| splits[..at].iter().sum::<usize>();
-    let own = Region::input(start(input, seat.me), input[seat.me]);
-    let place = Region::buffer(start(output, seat.me), output[seat.me]);
+    let own = TensorRegion::input(start(input, seat.me), input[seat.me]);
+    let place = TensorRegion::buffer(start(output, seat.me), output[seat.me]);
     plan.copy = Some((own, place));
     let complete = plan.gate();
     for other in seat.others() {
         let start = (start(input, other), start(output, other));
         for (part, offset, bytes) in pieces_or_nothing(output[other]) {
-            plan.receive(Inbound {
+            plan.receive(PlannedReceive {
                 from: seat.ranks[other],
                 part,
-                region: Region::buffer(start.1 + offset, bytes).or_nothing(),
-                landing: Landing::Copy,
+                region: TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
+                landing: SegmentLanding::Copy,
                 reliability: Reliability::Lossless,
                 contributors: 1,
                 gate: complete,
             });
         }
         for (part, offset, bytes) in pieces_or_nothing(input[other]) {
-            plan.send(Outbound {
+            plan.send(PlannedSend {
                 to: seat.ranks[other],
                 part,
-                region: Region::input(start.0 + offset, bytes).or_nothing(),
+                region: TensorRegion::input(start.0 + offset, bytes).or_nothing(),
                 reliability: Reliability::Lossless,
                 contributors: 1,
-                gate: Plan::START,
+                gate: MessagePlan::START,
             });
         }
     }
@@ -62,7 +65,11 @@ mod tests {
                 assert_eq!(plan.outbounds.len(), 2 * (world - 1));
                 assert_eq!(bytes_sent(&plan), block * (world - 1));
                 assert_eq!(bytes_received(&plan), block * (world - 1));
-                assert!(plan.outbounds.iter().all(|out| out.gate == Plan::START));
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.gate == MessagePlan::START)
+                );
             }
         }
     }

@@ -6,30 +6,32 @@
 //! step may come first: no step begins before all earlier ones are over, or ranks would speak for
 //! others that they have not heard of.
 
-use crate::plan::region::Region;
-use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat};
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
+};
 
 /// The messages of a barrier.
-pub(crate) fn barrier(seat: Seat<'_>) -> Plan {
-    let mut plan = Plan::new();
-    let mut gate = Plan::START;
+pub(crate) fn barrier(seat: GroupSeat<'_>) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    let mut gate = MessagePlan::START;
     let rounds = seat.world().next_power_of_two().ilog2();
     for round in 0..rounds {
         let (distance, part) = (1 << round, round as u16);
-        plan.send(Outbound {
+        plan.send(PlannedSend {
             to: seat.ranks[seat.after(distance)],
             part,
-            region: Region::NOTHING,
+            region: TensorRegion::NOTHING,
             reliability: Reliability::Lossless,
             contributors: 1,
             gate,
         });
         gate = plan.gate_after(gate);
-        plan.receive(Inbound {
+        plan.receive(PlannedReceive {
             from: seat.ranks[seat.before(distance)],
             part,
-            region: Region::NOTHING,
-            landing: Landing::Copy,
+            region: TensorRegion::NOTHING,
+            landing: SegmentLanding::Copy,
             reliability: Reliability::Lossless,
             contributors: 1,
             gate,
@@ -48,7 +50,7 @@ mod tests {
     fn a_barrier_of_n_ranks_takes_log2_n_steps_rounded_up() {
         let ranks: Vec<Rank> = (0..9).map(Rank).collect();
         for (world, steps) in [(2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4)] {
-            let plan = barrier(Seat::new(&ranks[..world], world - 1));
+            let plan = barrier(GroupSeat::new(&ranks[..world], world - 1));
             assert_eq!(plan.outbounds.len(), steps);
             assert_eq!(
                 plan.gates[0].opens.len(),

@@ -15,37 +15,38 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::region::Region;
+use crate::plan::region::TensorRegion;
 use crate::plan::{
-    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat, pieces,
+    GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
+    SegmentLanding, TensorCut, pieces,
 };
 
 /// The most chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
 
 /// Direct broadcast of the result buffer of the rank at seat `root` into those of the others.
-pub(crate) fn direct(seat: Seat<'_>, bytes: usize, root: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn direct(seat: GroupSeat<'_>, bytes: usize, root: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     if seat.me != root {
         let complete = plan.gate();
         for (part, offset, bytes) in pieces(bytes) {
-            let region = Region::buffer(offset, bytes);
+            let region = TensorRegion::buffer(offset, bytes);
             plan.receive(from(seat.ranks[root], part, region, complete));
         }
         return plan.sealed();
     }
     for other in seat.others() {
         for (part, offset, bytes) in pieces(bytes) {
-            let region = Region::buffer(offset, bytes);
-            plan.send(to(seat.ranks[other], part, region, Plan::START));
+            let region = TensorRegion::buffer(offset, bytes);
+            plan.send(to(seat.ranks[other], part, region, MessagePlan::START));
         }
     }
     plan.sealed()
 }
 
 /// Scattered broadcast of the result buffer of the rank at seat `root` into those of the others.
-pub(crate) fn scattered(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn scattered(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let complete = plan.gate();
     let shards = seat.world() - 1;
     // The rank that is d seats after the root has shard d - 1.
@@ -58,7 +59,12 @@ pub(crate) fn scattered(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
         };
         if seat.me == root {
             for other in seat.others() {
-                plan.send(to(seat.ranks[other], part, region(other), Plan::START));
+                plan.send(to(
+                    seat.ranks[other],
+                    part,
+                    region(other),
+                    MessagePlan::START,
+                ));
             }
             continue;
         }
@@ -72,20 +78,20 @@ pub(crate) fn scattered(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
     plan.sealed()
 }
 
-fn from(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
-    Inbound {
+fn from(from: Rank, part: u16, region: TensorRegion, gate: GateId) -> PlannedReceive {
+    PlannedReceive {
         from,
         part,
         region,
-        landing: Landing::Copy,
+        landing: SegmentLanding::Copy,
         reliability: Reliability::Lossless,
         contributors: 1,
         gate,
     }
 }
 
-fn to(to: Rank, part: u16, region: Region, gate: GateId) -> Outbound {
-    Outbound {
+fn to(to: Rank, part: u16, region: TensorRegion, gate: GateId) -> PlannedSend {
+    PlannedSend {
         to,
         part,
         region,
@@ -102,8 +108,8 @@ mod tests {
     use super::*;
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
-    fn cut(bytes: usize) -> Cut {
-        Cut::new(bytes, 8, ByteCount::new(4096), CHUNKS_MAX)
+    fn cut(bytes: usize) -> TensorCut {
+        TensorCut::new(bytes, 8, ByteCount::new(4096), CHUNKS_MAX)
     }
 
     #[test]
@@ -123,7 +129,7 @@ mod tests {
         for world in (2..=9).chain([16]) {
             let shards = world - 1;
             let (bytes, chunk) = (3 * shards * 512, ByteCount::new(shards as u64 * 512));
-            let cut = Cut::new(bytes, 8, chunk, CHUNKS_MAX);
+            let cut = TensorCut::new(bytes, 8, chunk, CHUNKS_MAX);
             let all = plans(world, |seat| scattered(seat, &cut, 1));
             for (me, plan) in all.iter().enumerate() {
                 if me == 1 {

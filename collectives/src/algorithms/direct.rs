@@ -24,10 +24,10 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::region::Region;
+use crate::plan::region::TensorRegion;
 use crate::plan::{
-    CHUNKS_ON_THE_WAY, Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat,
-    Stretch,
+    CHUNKS_ON_THE_WAY, ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive,
+    PlannedSend, Reliability, SegmentLanding, TensorCut,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -36,27 +36,31 @@ pub(crate) const CHUNKS_MAX: usize = PARTS as usize / CHUNK_PARTS;
 pub(crate) const CHUNK_PARTS: usize = 2;
 
 /// All-reduce in place in the result buffer.
-pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
     reduce_for(seat, cut, |_| true)
 }
 
 /// Reduce in place into the result buffer of the rank at seat `root`. The buffers of the others end
 /// with their own contributions but for their own shards.
-pub(crate) fn reduce(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
+pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> MessagePlan {
     reduce_for(seat, cut, |seat| seat == root)
 }
 
 /// The reduction of all buffers goes to the seats that get it.
-fn reduce_for(seat: Seat<'_>, cut: &Cut, gets_it: impl Fn(usize) -> bool) -> Plan {
-    let mut plan = Plan::new();
+fn reduce_for(
+    seat: GroupSeat<'_>,
+    cut: &TensorCut,
+    gets_it: impl Fn(usize) -> bool,
+) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let exchange = Exchange {
+        let exchange = DirectExchange {
             seat,
             stretch: cut.chunk(chunk),
             first_part: chunk * CHUNK_PARTS,
             start: start_of(chunk, &gathered),
-            ready: Plan::START,
+            ready: MessagePlan::START,
         };
         gathered.push(exchange.add_to(&mut plan, &gets_it));
     }
@@ -64,9 +68,9 @@ fn reduce_for(seat: Seat<'_>, cut: &Cut, gets_it: impl Fn(usize) -> bool) -> Pla
 }
 
 /// One chunk's way to the owners of its shards, and back to the seats that get it.
-pub(crate) struct Exchange<'a> {
-    pub(crate) seat: Seat<'a>,
-    pub(crate) stretch: Stretch,
+pub(crate) struct DirectExchange<'a> {
+    pub(crate) seat: GroupSeat<'a>,
+    pub(crate) stretch: ElementRun,
     /// Part number of its first message.
     pub(crate) first_part: usize,
     /// The gate behind which contributions leave.
@@ -75,9 +79,9 @@ pub(crate) struct Exchange<'a> {
     pub(crate) ready: GateId,
 }
 
-impl Exchange<'_> {
+impl DirectExchange<'_> {
     /// Gives the gate behind which everything is there that this seat gets.
-    pub(crate) fn add_to(&self, plan: &mut Plan, gets_it: impl Fn(usize) -> bool) -> GateId {
+    pub(crate) fn add_to(&self, plan: &mut MessagePlan, gets_it: impl Fn(usize) -> bool) -> GateId {
         let seat = self.seat;
         let shard = |seat_of_shard| self.stretch.shard(seat.world(), seat_of_shard).region();
         let ours = shard(seat.me);
@@ -92,11 +96,11 @@ impl Exchange<'_> {
         let (reduce, gather) = (part(0), part(1));
         for other in seat.others() {
             let (peer, theirs) = (seat.ranks[other], shard(other));
-            plan.receive(Inbound {
+            plan.receive(PlannedReceive {
                 contributors: seat.brought_by(other),
                 ..contribution(peer, reduce, ours, reduced)
             });
-            plan.send(Outbound {
+            plan.send(PlannedSend {
                 contributors: seat.brought_by(seat.me),
                 ..own_contribution(peer, reduce, theirs, self.start)
             });
@@ -104,7 +108,7 @@ impl Exchange<'_> {
                 plan.receive(finished_from(peer, gather, theirs, complete));
             }
             if gets_it(other) {
-                plan.send(Outbound {
+                plan.send(PlannedSend {
                     contributors: seat.contributors(),
                     reliability: Reliability::Lossless,
                     ..own_contribution(peer, gather, ours, reduced)
@@ -117,21 +121,21 @@ impl Exchange<'_> {
 
 /// Reduce-scatter of an input of one block per rank into the result buffer of one block. `cut`
 /// cuts a block.
-pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     plan.copy = Some((
-        Region::input(seat.me * block, block),
-        Region::buffer(0, block),
+        TensorRegion::input(seat.me * block, block),
+        TensorRegion::buffer(0, block),
     ));
     let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
         let (offset, bytes) = cut.chunk(chunk).range();
-        let ours = Region::buffer(offset, bytes);
+        let ours = TensorRegion::buffer(offset, bytes);
         let gate = plan.gate();
         plan.finish_at(gate, ours);
         let start = start_of(chunk, &reduced);
         for other in seat.others() {
-            let theirs = Region::input(other * block + offset, bytes);
+            let theirs = TensorRegion::input(other * block + offset, bytes);
             plan.receive(contribution(seat.ranks[other], chunk as u16, ours, gate));
             plan.send(own_contribution(
                 seat.ranks[other],
@@ -149,13 +153,18 @@ pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
 pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
     chunk
         .checked_sub(CHUNKS_ON_THE_WAY)
-        .map_or(Plan::START, |before| complete[before])
+        .map_or(MessagePlan::START, |before| complete[before])
 }
 
 /// A message in of what one rank brings to a sum.
-pub(crate) fn contribution(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
-    let (landing, reliability) = (Landing::Reduce, Reliability::Tolerant);
-    Inbound {
+pub(crate) fn contribution(
+    from: Rank,
+    part: u16,
+    region: TensorRegion,
+    gate: GateId,
+) -> PlannedReceive {
+    let (landing, reliability) = (SegmentLanding::Reduce, Reliability::Tolerant);
+    PlannedReceive {
         from,
         part,
         region,
@@ -167,17 +176,27 @@ pub(crate) fn contribution(from: Rank, part: u16, region: Region, gate: GateId) 
 }
 
 /// A message in of finished values.
-pub(crate) fn finished_from(from: Rank, part: u16, region: Region, gate: GateId) -> Inbound {
-    Inbound {
-        landing: Landing::Copy,
+pub(crate) fn finished_from(
+    from: Rank,
+    part: u16,
+    region: TensorRegion,
+    gate: GateId,
+) -> PlannedReceive {
+    PlannedReceive {
+        landing: SegmentLanding::Copy,
         reliability: Reliability::Lossless,
         ..contribution(from, part, region, gate)
     }
 }
 
 /// A message out of what this rank brings to a sum.
-pub(crate) fn own_contribution(to: Rank, part: u16, region: Region, gate: GateId) -> Outbound {
-    Outbound {
+pub(crate) fn own_contribution(
+    to: Rank,
+    part: u16,
+    region: TensorRegion,
+    gate: GateId,
+) -> PlannedSend {
+    PlannedSend {
         to,
         part,
         region,
@@ -196,19 +215,19 @@ mod tests {
 
     const RANKS: [Rank; 4] = [Rank(0), Rank(1), Rank(2), Rank(3)];
 
-    fn sent(plan: &Plan) -> (usize, usize) {
+    fn sent(plan: &MessagePlan) -> (usize, usize) {
         (plan.outbounds.len(), bytes_sent(plan))
     }
 
-    fn cut(bytes: usize) -> Cut {
-        Cut::new(bytes, 8, ByteCount::kib(2), CHUNKS_MAX)
+    fn cut(bytes: usize) -> TensorCut {
+        TensorCut::new(bytes, 8, ByteCount::kib(2), CHUNKS_MAX)
     }
 
     #[test]
     fn an_all_reduce_takes_two_steps_and_sends_each_shard_twice_but_to_oneself() {
         let bytes = 64 << 10;
-        let cut = Cut::new(bytes, 4, ByteCount::kib(16), CHUNKS_MAX);
-        let plan = all_reduce(Seat::new(&RANKS, 1), &cut);
+        let cut = TensorCut::new(bytes, 4, ByteCount::kib(16), CHUNKS_MAX);
+        let plan = all_reduce(GroupSeat::new(&RANKS, 1), &cut);
         assert_eq!(sent(&plan), (4 * 2 * 3, 2 * bytes * 3 / 4));
         let firsts: Vec<_> = plan.gates[0]
             .opens
@@ -221,11 +240,15 @@ mod tests {
     #[test]
     fn a_reduce_scatter_takes_one_step_and_sends_every_block_but_the_own() {
         let block = 16 << 10;
-        let cut = Cut::new(block, 4, ByteCount::kib(16), CHUNKS_MAX);
+        let cut = TensorCut::new(block, 4, ByteCount::kib(16), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {
             for plan in plans(world, |seat| reduce_scatter(seat, &cut, block)) {
                 assert_eq!(sent(&plan), (world - 1, (world - 1) * block));
-                assert!(plan.outbounds.iter().all(|out| out.gate == Plan::START));
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.gate == MessagePlan::START)
+                );
             }
         }
     }
@@ -234,7 +257,7 @@ mod tests {
     fn a_reduce_sends_the_tensor_once_and_brings_the_root_twice_the_others_shards() {
         for world in (2..=9).chain([16]) {
             let bytes = 3 * world * 512;
-            let cut = Cut::new(bytes, 8, ByteCount::new(world as u64 * 512), CHUNKS_MAX);
+            let cut = TensorCut::new(bytes, 8, ByteCount::new(world as u64 * 512), CHUNKS_MAX);
             let all = plans(world, |seat| reduce(seat, &cut, 1));
             for (me, plan) in all.iter().enumerate() {
                 let messages = if me == 1 { world - 1 } else { world };
@@ -273,16 +296,16 @@ mod tests {
 
     #[test]
     fn a_chunk_waits_for_the_one_that_lies_four_before_it() {
-        let cut = Cut::new(6 << 10, 4, ByteCount::kib(1), CHUNKS_MAX);
-        let plan = all_reduce(Seat::new(&RANKS[..2], 0), &cut);
+        let cut = TensorCut::new(6 << 10, 4, ByteCount::kib(1), CHUNKS_MAX);
+        let plan = all_reduce(GroupSeat::new(&RANKS[..2], 0), &cut);
         let at_start = plan.gates[0].opens.len();
         assert_eq!((cut.chunks, at_start), (6, CHUNKS_ON_THE_WAY));
     }
 
     #[test]
     fn a_tensor_of_fewer_elements_than_ranks_leaves_some_without_a_shard() {
-        let cut = Cut::new(8, 4, ByteCount::kib(1), CHUNKS_MAX);
-        let plan = all_reduce(Seat::new(&RANKS, 3), &cut);
+        let cut = TensorCut::new(8, 4, ByteCount::kib(1), CHUNKS_MAX);
+        let plan = all_reduce(GroupSeat::new(&RANKS, 3), &cut);
         assert_eq!(sent(&plan), (2, 8));
         assert_eq!(plan.inbounds.len(), 2);
     }

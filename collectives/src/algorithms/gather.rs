@@ -3,39 +3,46 @@
 //! With n ranks and blocks of B bytes: 1 step; 1 message (more beyond 64 MiB) of B bytes from every
 //! rank but the root, which receives B (n - 1). No other way brings it less. Lossless.
 
-use crate::plan::region::{Place, Region};
-use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat, pieces};
+use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::{
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+};
 
 /// Gather of `block` bytes per rank into the result buffer of the rank at seat `root`. Others send
 /// their result buffer. The root's own block comes from `source`: its input, or its place in the
 /// result buffer.
-pub(crate) fn gather(seat: Seat<'_>, block: usize, root: usize, source: Place) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn gather(
+    seat: GroupSeat<'_>,
+    block: usize,
+    root: usize,
+    source: TensorMemory,
+) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     if seat.me != root {
         for (part, offset, bytes) in pieces(block) {
-            plan.send(Outbound {
+            plan.send(PlannedSend {
                 to: seat.ranks[root],
                 part,
-                region: Region::buffer(offset, bytes),
+                region: TensorRegion::buffer(offset, bytes),
                 reliability: Reliability::Lossless,
                 contributors: 1,
-                gate: Plan::START,
+                gate: MessagePlan::START,
             });
         }
         return plan.sealed();
     }
-    if source == Place::Input {
-        let place = Region::buffer(seat.me * block, block);
-        plan.copy = Some((Region::input(0, block), place));
+    if source == TensorMemory::Input {
+        let place = TensorRegion::buffer(seat.me * block, block);
+        plan.copy = Some((TensorRegion::input(0, block), place));
     }
     let complete = plan.gate();
     for other in seat.others() {
         for (part, offset, bytes) in pieces(block) {
-            plan.receive(Inbound {
+            plan.receive(PlannedReceive {
                 from: seat.ranks[other],
                 part,
-                region: Region::buffer(other * block + offset, bytes),
-                landing: Landing::Copy,
+                region: TensorRegion::buffer(other * block + offset, bytes),
+                landing: SegmentLanding::Copy,
                 reliability: Reliability::Lossless,
                 contributors: 1,
                 gate: complete,
@@ -54,7 +61,7 @@ mod tests {
     fn every_rank_sends_its_block_once_and_the_root_nothing() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
-            let all = plans(world, |seat| gather(seat, block, 1, Place::Buffer));
+            let all = plans(world, |seat| gather(seat, block, 1, TensorMemory::Buffer));
             for (me, plan) in all.iter().enumerate() {
                 let expected = if me == 1 { (0, 0) } else { (2, block) };
                 assert_eq!((plan.outbounds.len(), bytes_sent(plan)), expected);
@@ -67,7 +74,7 @@ mod tests {
     fn the_root_ends_with_all_blocks_in_the_order_of_seats() {
         let elements = 50;
         for world in (2..=9).chain([16]) {
-            for own in [Place::Buffer, Place::Input] {
+            for own in [TensorMemory::Buffer, TensorMemory::Input] {
                 let plans = plans(world, |seat| gather(seat, elements * 8, 1, own));
                 let mut rehearsal = Rehearsal::new(plans, 1);
                 rehearsal.fill_buffers(elements);
@@ -76,7 +83,7 @@ mod tests {
                     .collect();
                 let mut root = vec![0; elements * world];
                 match own {
-                    Place::Input => rehearsal.inputs[1].clone_from(&blocks[1]),
+                    TensorMemory::Input => rehearsal.inputs[1].clone_from(&blocks[1]),
                     _ => root[elements..2 * elements].copy_from_slice(&blocks[1]),
                 }
                 rehearsal.buffers[1] = root;

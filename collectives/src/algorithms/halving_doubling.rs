@@ -28,9 +28,10 @@
 use std::ops::Range;
 
 use crate::algorithms::direct::start_of;
-use crate::plan::region::Region;
+use crate::plan::region::TensorRegion;
 use crate::plan::{
-    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Seat, Stretch,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
+    SegmentLanding, TensorCut,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -44,29 +45,29 @@ pub(crate) fn chunk_parts(world: usize) -> usize {
 }
 
 /// All-reduce in place in the result buffer.
-pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let mut complete: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
         let first_part = chunk * chunk_parts(seat.world());
-        let swaps = Swaps::new(seat, cut.chunk(chunk), first_part);
+        let swaps = HalvingSwaps::new(seat, cut.chunk(chunk), first_part);
         complete.push(swaps.add_to(&mut plan, start_of(chunk, &complete)));
     }
     plan.sealed()
 }
 
 /// One chunk's way through the pairs.
-pub(crate) struct Swaps<'a> {
-    seat: Seat<'a>,
-    stretch: Stretch,
+pub(crate) struct HalvingSwaps<'a> {
+    seat: GroupSeat<'a>,
+    stretch: ElementRun,
     /// Seats that are paired: the largest power of two that fits. The others are folded into them.
     paired: usize,
     first_part: usize,
 }
 
-impl<'a> Swaps<'a> {
+impl<'a> HalvingSwaps<'a> {
     /// An all-reduce of a stretch, whose messages are numbered from `first_part` on.
-    pub(crate) fn new(seat: Seat<'a>, stretch: Stretch, first_part: usize) -> Self {
+    pub(crate) fn new(seat: GroupSeat<'a>, stretch: ElementRun, first_part: usize) -> Self {
         Self {
             seat,
             stretch,
@@ -76,7 +77,7 @@ impl<'a> Swaps<'a> {
     }
 
     /// Behind `start` this seat's values are there; gives the last step's gate.
-    pub(crate) fn add_to(&self, plan: &mut Plan, start: GateId) -> GateId {
+    pub(crate) fn add_to(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         if self.seat.me < self.paired {
             self.add_paired(plan, start)
         } else {
@@ -85,10 +86,10 @@ impl<'a> Swaps<'a> {
     }
 
     /// The messages of a seat that is folded into another one.
-    fn add_folded(&self, plan: &mut Plan, start: GateId) -> GateId {
+    fn add_folded(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let peer = self.seat.me - self.paired;
         let complete = plan.gate_after(start);
-        plan.send(Outbound {
+        plan.send(PlannedSend {
             contributors: self.seat.brought_by(self.seat.me),
             ..self.send(peer, 0, self.whole(), start)
         });
@@ -98,14 +99,14 @@ impl<'a> Swaps<'a> {
 
     /// The messages of a seat that is paired. A message of a late step may come before those of
     /// earlier steps, so each step's gate comes after the one before.
-    fn add_paired(&self, plan: &mut Plan, start: GateId) -> GateId {
+    fn add_paired(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let (me, folded) = (self.seat.me, self.seat.me + self.paired);
         let is_folded = folded < self.seat.world();
         let mut gate = start;
         if is_folded {
             gate = plan.gate_after(gate);
-            plan.receive(Inbound {
-                landing: Landing::Reduce,
+            plan.receive(PlannedReceive {
+                landing: SegmentLanding::Reduce,
                 ..self.receive(folded, 0, self.whole(), gate)
             });
         }
@@ -114,13 +115,13 @@ impl<'a> Swaps<'a> {
             let distance = self.paired >> (step + 1);
             let (peer, part) = (me ^ distance, 1 + step as usize);
             let (kept, given) = (self.run(me, distance), self.run(peer, distance));
-            plan.send(Outbound {
+            plan.send(PlannedSend {
                 contributors: self.contributors(distance),
                 ..self.send(peer, part, given, gate)
             });
             gate = plan.gate_after(gate);
-            plan.receive(Inbound {
-                landing: Landing::Reduce,
+            plan.receive(PlannedReceive {
+                landing: SegmentLanding::Reduce,
                 ..self.receive(peer, part, kept, gate)
             });
         }
@@ -140,8 +141,8 @@ impl<'a> Swaps<'a> {
     }
 
     /// A message of finished values.
-    fn send(&self, peer: usize, part: usize, region: Region, gate: GateId) -> Outbound {
-        Outbound {
+    fn send(&self, peer: usize, part: usize, region: TensorRegion, gate: GateId) -> PlannedSend {
+        PlannedSend {
             to: self.seat.ranks[peer],
             part: self.part(part),
             region,
@@ -152,12 +153,18 @@ impl<'a> Swaps<'a> {
     }
 
     /// A message of finished values.
-    fn receive(&self, peer: usize, part: usize, region: Region, gate: GateId) -> Inbound {
-        Inbound {
+    fn receive(
+        &self,
+        peer: usize,
+        part: usize,
+        region: TensorRegion,
+        gate: GateId,
+    ) -> PlannedReceive {
+        PlannedReceive {
             from: self.seat.ranks[peer],
             part: self.part(part),
             region,
-            landing: Landing::Copy,
+            landing: SegmentLanding::Copy,
             reliability: Reliability::Lossless,
             contributors: self.seat.contributors(),
             gate,
@@ -173,17 +180,17 @@ impl<'a> Swaps<'a> {
         chunk_parts(self.seat.world()) - 1
     }
 
-    fn whole(&self) -> Region {
+    fn whole(&self) -> TensorRegion {
         self.shards(0..self.paired)
     }
 
     /// The run of `distance` shards that `seat` keeps when it halves, and has when it doubles.
-    fn run(&self, seat: usize, distance: usize) -> Region {
+    fn run(&self, seat: usize, distance: usize) -> TensorRegion {
         let first = seat / distance * distance;
         self.shards(first..first + distance)
     }
 
-    fn shards(&self, run: Range<usize>) -> Region {
+    fn shards(&self, run: Range<usize>) -> TensorRegion {
         self.stretch.run_of_shards(self.paired, run).region()
     }
 
@@ -205,8 +212,8 @@ mod tests {
     use super::*;
     use crate::plan::rehearsal::{Rehearsal, bytes_sent, plans};
 
-    fn cut(bytes: usize, world: usize) -> Cut {
-        Cut::new(bytes, 8, ByteCount::new(4096), chunks_max(world))
+    fn cut(bytes: usize, world: usize) -> TensorCut {
+        TensorCut::new(bytes, 8, ByteCount::new(4096), chunks_max(world))
     }
 
     #[test]
@@ -287,8 +294,8 @@ mod tests {
     fn a_thousand_ranks_have_room_for_a_thousand_chunks() {
         assert!(chunks_max(1024) > 1000);
         let ranks: Vec<Rank> = (0..1024).map(Rank).collect();
-        let cut = Cut::new(1 << 30, 4, ByteCount::mib(4), chunks_max(1024));
-        let plan = all_reduce(Seat::new(&ranks, 1000), &cut);
+        let cut = TensorCut::new(1 << 30, 4, ByteCount::mib(4), chunks_max(1024));
+        let plan = all_reduce(GroupSeat::new(&ranks, 1000), &cut);
         assert_eq!(plan.outbounds.len(), 256 * 20);
     }
 }

@@ -30,23 +30,26 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::algorithms::direct::{self, Exchange, finished_from, own_contribution, start_of};
-use crate::algorithms::halving_doubling::{self, Swaps};
-use crate::algorithms::ring::{self, Lap};
-use crate::plan::{Cut, GateId, Inbound, Outbound, PARTS, Plan, Reliability, Seat, Stretch};
+use crate::algorithms::direct::{self, DirectExchange, finished_from, own_contribution, start_of};
+use crate::algorithms::halving_doubling::{self, HalvingSwaps};
+use crate::algorithms::ring::{self, RingLap};
+use crate::plan::{
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
+    TensorCut,
+};
 
 /// Messages within a host that a chunk numbers: one to reduce and one to gather.
 const INNER_PARTS: usize = 2;
 
 /// How the owners of a shard all-reduce it among themselves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Between {
+pub(crate) enum BetweenHosts {
     Direct,
     Ring,
     HalvingDoubling,
 }
 
-impl Between {
+impl BetweenHosts {
     fn chunk_parts(self, hosts: usize) -> usize {
         match self {
             Self::Direct => direct::CHUNK_PARTS,
@@ -58,13 +61,13 @@ impl Between {
 
 /// Which seats of a group are on which host.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Hosts {
+pub(crate) struct HostGroups {
     /// The seats of each host, hosts in the order of their first seats.
     seats: Vec<Vec<usize>>,
     smallest: usize,
 }
 
-impl Hosts {
+impl HostGroups {
     /// The hosts of a group, given the host of every rank of the job.
     pub(crate) fn of(ranks: &[Rank], host_of_rank: &[u16]) -> Self {
         let mut seats: Vec<Vec<usize>> = Vec::new();
@@ -99,19 +102,24 @@ impl Hosts {
     }
 
     /// The most chunks whose messages can be numbered; 0 when there are too many hosts for one.
-    pub(crate) fn chunks_max(&self, between: Between) -> usize {
+    pub(crate) fn chunks_max(&self, between: BetweenHosts) -> usize {
         usize::from(PARTS) / INNER_PARTS.max(between.chunk_parts(self.count()))
     }
 }
 
 /// All-reduce in place in the result buffer.
-pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut, hosts: &Hosts, between: Between) -> Plan {
-    let mut plan = Plan::new();
-    let floor = Floor::new(seat, hosts, between);
+pub(crate) fn all_reduce(
+    seat: GroupSeat<'_>,
+    cut: &TensorCut,
+    hosts: &HostGroups,
+    between: BetweenHosts,
+) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    let floor = HostFloor::new(seat, hosts, between);
     let parts = INNER_PARTS.max(between.chunk_parts(hosts.count()));
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let descent = Descent {
+        let descent = HostDescent {
             floor: &floor,
             chunk: cut.chunk(chunk),
             first_part: chunk * parts,
@@ -122,8 +130,8 @@ pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut, hosts: &Hosts, between: Betw
 }
 
 /// What is the same for all chunks of a seat.
-struct Floor<'a> {
-    between: Between,
+struct HostFloor<'a> {
+    between: BetweenHosts,
     /// The ranks of this host, in the group's order.
     local: Vec<Rank>,
     /// The position of this rank among them.
@@ -137,8 +145,8 @@ struct Floor<'a> {
     everybody: &'a [Rank],
 }
 
-impl<'a> Floor<'a> {
-    fn new(seat: Seat<'a>, hosts: &Hosts, between: Between) -> Self {
+impl<'a> HostFloor<'a> {
+    fn new(seat: GroupSeat<'a>, hosts: &HostGroups, between: BetweenHosts) -> Self {
         let place = hosts.seats.iter().enumerate().find_map(|(host, seats)| {
             let number = seats.iter().position(|&local| local == seat.me)?;
             Some((host, number))
@@ -159,13 +167,13 @@ impl<'a> Floor<'a> {
     }
 
     /// This rank's seat on its host.
-    fn inner(&self) -> Seat<'_> {
-        Seat::new(&self.local, self.number)
+    fn inner(&self) -> GroupSeat<'_> {
+        GroupSeat::new(&self.local, self.number)
     }
 
     /// This rank's seat among the owners of its shard.
-    fn outer(&self) -> Seat<'_> {
-        Seat {
+    fn outer(&self) -> GroupSeat<'_> {
+        GroupSeat {
             ranks: &self.column,
             me: self.host,
             brings: &self.brings,
@@ -174,14 +182,14 @@ impl<'a> Floor<'a> {
 }
 
 /// One chunk's way.
-struct Descent<'a> {
-    floor: &'a Floor<'a>,
-    chunk: Stretch,
+struct HostDescent<'a> {
+    floor: &'a HostFloor<'a>,
+    chunk: ElementRun,
     first_part: usize,
 }
 
-impl Descent<'_> {
-    fn add_to(&self, plan: &mut Plan, start: GateId) -> GateId {
+impl HostDescent<'_> {
+    fn add_to(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let gates = plan.gates.len();
         let summed = self.add_reduction(plan, start);
         let complete = match self.floor.number < self.floor.shards {
@@ -196,7 +204,7 @@ impl Descent<'_> {
         u16::try_from(self.first_part + part).expect("chunks fit their numbers")
     }
 
-    fn shard(&self, number: usize) -> Stretch {
+    fn shard(&self, number: usize) -> ElementRun {
         self.chunk.shard(self.floor.shards, number)
     }
 
@@ -206,20 +214,20 @@ impl Descent<'_> {
 
     /// Every rank of the host sends each owner its shard; gives the gate behind which this rank's
     /// own shard is the sum of its host.
-    fn add_reduction(&self, plan: &mut Plan, start: GateId) -> GateId {
+    fn add_reduction(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let inner = self.floor.inner();
         let summed = plan.gate_after(start);
         for other in inner.others() {
             let (peer, part) = (inner.ranks[other], self.part(0));
             if self.owns(other) {
-                plan.send(Outbound {
+                plan.send(PlannedSend {
                     reliability: Reliability::Lossless,
                     ..own_contribution(peer, part, self.shard(other).region(), start)
                 });
             }
             if self.owns(inner.me) {
                 let ours = self.shard(inner.me).region();
-                plan.receive(Inbound {
+                plan.receive(PlannedReceive {
                     reliability: Reliability::Lossless,
                     ..direct::contribution(peer, part, ours, summed)
                 });
@@ -229,13 +237,13 @@ impl Descent<'_> {
     }
 
     /// The owners of a shard all-reduce it; gives the gate behind which all of it is there.
-    fn add_between(&self, plan: &mut Plan, summed: GateId) -> GateId {
+    fn add_between(&self, plan: &mut MessagePlan, summed: GateId) -> GateId {
         let gates = plan.gates.len();
         let (seat, stretch) = (self.floor.outer(), self.shard(self.floor.number));
         let first_part = self.first_part;
         match self.floor.between {
-            Between::Direct => {
-                let exchange = Exchange {
+            BetweenHosts::Direct => {
+                let exchange = DirectExchange {
                     seat,
                     stretch,
                     first_part,
@@ -244,8 +252,8 @@ impl Descent<'_> {
                 };
                 exchange.add_to(plan, |_| true);
             }
-            Between::Ring => {
-                let lap = Lap {
+            BetweenHosts::Ring => {
+                let lap = RingLap {
                     seat,
                     first_part,
                     gate: summed,
@@ -253,22 +261,22 @@ impl Descent<'_> {
                 };
                 lap.add_twice(plan, stretch);
             }
-            Between::HalvingDoubling => {
-                Swaps::new(seat, stretch, first_part).add_to(plan, summed);
+            BetweenHosts::HalvingDoubling => {
+                HalvingSwaps::new(seat, stretch, first_part).add_to(plan, summed);
             }
         }
         plan.gate_after_all_since(gates)
     }
 
     /// Every owner sends its complete shard to the others of its host.
-    fn add_gather(&self, plan: &mut Plan, complete: GateId) {
+    fn add_gather(&self, plan: &mut MessagePlan, complete: GateId) {
         let inner = self.floor.inner();
         let gathered = plan.gate();
         for other in inner.others() {
             let (peer, part) = (inner.ranks[other], self.part(1));
             if self.owns(inner.me) {
-                plan.send(Outbound {
-                    contributors: Seat::new(self.floor.everybody, 0).contributors(),
+                plan.send(PlannedSend {
+                    contributors: GroupSeat::new(self.floor.everybody, 0).contributors(),
                     reliability: Reliability::Lossless,
                     ..own_contribution(peer, part, self.shard(inner.me).region(), complete)
                 });
@@ -288,7 +296,11 @@ mod tests {
     use super::*;
     use crate::plan::rehearsal::{Rehearsal, bytes_sent, plans};
 
-    const ALL: [Between; 3] = [Between::Direct, Between::Ring, Between::HalvingDoubling];
+    const ALL: [BetweenHosts; 3] = [
+        BetweenHosts::Direct,
+        BetweenHosts::Ring,
+        BetweenHosts::HalvingDoubling,
+    ];
 
     /// The host of every rank, ranks of a host one after the other or in turn.
     fn layouts() -> Vec<Vec<u16>> {
@@ -304,13 +316,13 @@ mod tests {
         ]
     }
 
-    fn hosts(layout: &[u16]) -> Hosts {
+    fn hosts(layout: &[u16]) -> HostGroups {
         let ranks: Vec<Rank> = (0..layout.len() as u16).map(Rank).collect();
-        Hosts::of(&ranks, layout)
+        HostGroups::of(&ranks, layout)
     }
 
-    fn cut(bytes: usize, hosts: &Hosts, between: Between) -> Cut {
-        Cut::new(bytes, 8, ByteCount::new(4096), hosts.chunks_max(between))
+    fn cut(bytes: usize, hosts: &HostGroups, between: BetweenHosts) -> TensorCut {
+        TensorCut::new(bytes, 8, ByteCount::new(4096), hosts.chunks_max(between))
     }
 
     #[test]
@@ -338,7 +350,7 @@ mod tests {
             let cut = cut(bytes, &hosts, between);
             let all = plans(8, |seat| all_reduce(seat, &cut, &hosts, between));
             for (me, plan) in all.iter().enumerate() {
-                let is_local = |out: &&Outbound| layout[usize::from(out.to.0)] == layout[me];
+                let is_local = |out: &&PlannedSend| layout[usize::from(out.to.0)] == layout[me];
                 let local = plan.outbounds.iter().filter(is_local);
                 let local: usize = local.map(|out| out.region.bytes).sum();
                 assert_eq!(local, 2 * bytes * (on_host - 1) / on_host);
@@ -353,8 +365,10 @@ mod tests {
         let layout = [0, 0, 0, 1, 1, 0];
         let (hosts, bytes) = (hosts(&layout), 64 << 10);
         assert_eq!((hosts.count(), hosts.smallest()), (2, 2));
-        let cut = cut(bytes, &hosts, Between::Direct);
-        let all = plans(6, |seat| all_reduce(seat, &cut, &hosts, Between::Direct));
+        let cut = cut(bytes, &hosts, BetweenHosts::Direct);
+        let all = plans(6, |seat| {
+            all_reduce(seat, &cut, &hosts, BetweenHosts::Direct)
+        });
         for beyond in [2, 5] {
             assert_eq!(bytes_sent(&all[beyond]), bytes);
             assert_eq!(all[beyond].outbounds.len(), 2 * cut.chunks);
@@ -385,7 +399,7 @@ mod tests {
                     .iter()
                     .filter(|out| out.part == 0 && layout[usize::from(out.to.0)] != layout[me]);
                 let on_host = layout.iter().filter(|host| **host == layout[me]).count();
-                for out in contributions.filter(|_| between != Between::HalvingDoubling) {
+                for out in contributions.filter(|_| between != BetweenHosts::HalvingDoubling) {
                     assert_eq!(usize::from(out.contributors), on_host, "{between:?}, {me}");
                 }
                 let most = plan.outbounds.iter().map(|out| out.contributors).max();

@@ -9,23 +9,23 @@
 //! the result is there before the others have it.
 
 use crate::algorithms::direct::{finished_from, own_contribution};
-use crate::plan::region::Region;
-use crate::plan::{Outbound, Plan, Reliability, Scratch, Seat};
+use crate::plan::region::TensorRegion;
+use crate::plan::{GroupSeat, MessagePlan, PlannedSend, Reliability, ScratchUse};
 
 /// All-reduce of `bytes` in place in the result buffer.
-pub(crate) fn all_reduce(seat: Seat<'_>, bytes: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let (count, own) = (seat.world(), seat.me);
-    plan.scratch = Scratch::Slots { count, own };
+    plan.scratch = ScratchUse::Slots { count, own };
     let complete = plan.gate();
-    plan.finish_at(complete, Region::buffer(0, bytes));
-    let slot = |seat| Region::scratch(seat * bytes, bytes);
+    plan.finish_at(complete, TensorRegion::buffer(0, bytes));
+    let slot = |seat| TensorRegion::scratch(seat * bytes, bytes);
     for other in seat.others() {
         let peer = seat.ranks[other];
         plan.receive(finished_from(peer, 0, slot(other), complete));
-        plan.send(Outbound {
+        plan.send(PlannedSend {
             reliability: Reliability::Lossless,
-            ..own_contribution(peer, 0, slot(own), Plan::START)
+            ..own_contribution(peer, 0, slot(own), MessagePlan::START)
         });
     }
     plan.sealed()
@@ -41,7 +41,11 @@ mod tests {
         for world in (2..=9).chain([16]) {
             for plan in plans(world, |seat| all_reduce(seat, 800)) {
                 assert_eq!(plan.outbounds.len(), world - 1);
-                assert!(plan.outbounds.iter().all(|out| out.gate == Plan::START));
+                assert!(
+                    plan.outbounds
+                        .iter()
+                        .all(|out| out.gate == MessagePlan::START)
+                );
                 assert_eq!(bytes_sent(&plan), 800 * (world - 1));
             }
         }

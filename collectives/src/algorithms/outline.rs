@@ -6,7 +6,7 @@
 //! their outlines. How to execute one: a gate opens when all that it waits for is there, messages
 //! in and gates before it; a gate that waits for nothing is open from the beginning. When it opens,
 //! its messages out start and one wait of each gate behind it is over. Messages in may come at any
-//! time. [`End`] says when it is over for a seat.
+//! time. [`OutlineEnd`] says when it is over for a seat.
 //!
 //! What is not here: how algorithms are chosen (`selection`) and written (`plan`).
 
@@ -17,7 +17,7 @@ use gradwire_protocol::units::Rank;
 
 use crate::algorithms::selection::Preference;
 use crate::operation::{Operation, SubmitError};
-use crate::plan::{EARLY_BYTES_MAX, Plan, Seat};
+use crate::plan::{EARLY_BYTES_MAX, GroupSeat, MessagePlan};
 
 /// Makes the outlines of a job.
 #[derive(Clone, Debug)]
@@ -27,22 +27,22 @@ pub struct Outliner {
 
 /// The messages of one seat.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Outline {
+pub struct CollectiveOutline {
     /// Messages out, in the order of the gates that they wait for.
-    pub sends: Vec<Send>,
+    pub sends: Vec<OutlineSend>,
     /// Messages in, sorted by seat and part.
-    pub receives: Vec<Receive>,
+    pub receives: Vec<OutlineReceive>,
     /// What messages out wait for.
-    pub gates: Vec<Gate>,
+    pub gates: Vec<OutlineGate>,
     /// Gates that come after others, one stretch for each gate.
     pub followers: Vec<u32>,
     /// When it is over for this seat.
-    pub end: End,
+    pub end: OutlineEnd,
 }
 
 /// When a collective is over for a rank.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum End {
+pub enum OutlineEnd {
     /// When all messages in are received, and all messages out have been.
     #[default]
     AllDone,
@@ -53,7 +53,7 @@ pub enum End {
 
 /// A message out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Send {
+pub struct OutlineSend {
     /// The seat that receives.
     pub to: u16,
     /// Tells messages of a pair of seats apart; equal on both sides.
@@ -66,7 +66,7 @@ pub struct Send {
 
 /// A message in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Receive {
+pub struct OutlineReceive {
     /// The seat that sends.
     pub from: u16,
     /// Tells messages of a pair of seats apart; equal on both sides.
@@ -79,12 +79,12 @@ pub struct Receive {
 
 /// A point that messages wait for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Gate {
+pub struct OutlineGate {
     /// Messages in, and gates that it comes after, until it opens.
     pub waits: u32,
-    /// Its messages out, as indices in [`Outline::sends`].
+    /// Its messages out, as indices in [`CollectiveOutline::sends`].
     pub sends: Range<u32>,
-    /// The gates behind it, as a stretch of [`Outline::followers`].
+    /// The gates behind it, as a stretch of [`CollectiveOutline::followers`].
     pub next: Range<u32>,
 }
 
@@ -103,21 +103,25 @@ impl Outliner {
     ///
     /// # Panics
     /// When the group has no such seat, or for a receive from any rank, which has no plan.
-    pub fn outline(&self, operation: &Operation, seat: usize) -> Result<Outline, SubmitError> {
+    pub fn outline(
+        &self,
+        operation: &Operation,
+        seat: usize,
+    ) -> Result<CollectiveOutline, SubmitError> {
         let ranks = &operation.group.ranks;
         let me = ranks[seat];
         operation.check_group(me)?;
         operation.check_tensor(me)?;
         if ranks.len() < 2 || operation.needs_nobody() {
-            return Ok(Outline::default());
+            return Ok(CollectiveOutline::default());
         }
-        let plan = self.preference.plan(operation, Seat::new(ranks, seat));
-        Ok(Outline::of(&plan, ranks).ending_as(operation, &plan))
+        let plan = self.preference.plan(operation, GroupSeat::new(ranks, seat));
+        Ok(CollectiveOutline::of(&plan, ranks).ending_as(operation, &plan))
     }
 }
 
-impl Outline {
-    fn of(plan: &Plan, ranks: &[Rank]) -> Self {
+impl CollectiveOutline {
+    fn of(plan: &MessagePlan, ranks: &[Rank]) -> Self {
         let mut seats: Vec<(Rank, u16)> = ranks.iter().copied().zip(0..).collect();
         seats.sort_unstable();
         let seat_of = |rank: Rank| {
@@ -129,7 +133,7 @@ impl Outline {
             let sends = outline.sends.len() as u32;
             outline.sends.extend(gate.opens.iter().map(|&at| {
                 let outbound = &plan.outbounds[at];
-                Send {
+                OutlineSend {
                     to: seat_of(outbound.to),
                     part: outbound.part,
                     bytes: outbound.region.message_bytes(),
@@ -139,13 +143,13 @@ impl Outline {
             let next = outline.followers.len() as u32;
             let followers = gate.next.iter().map(|next| next.0 as u32);
             outline.followers.extend(followers);
-            outline.gates.push(Gate {
+            outline.gates.push(OutlineGate {
                 waits: gate.waits as u32,
                 sends: sends..outline.sends.len() as u32,
                 next: next..outline.followers.len() as u32,
             });
         }
-        let receives = plan.inbounds.iter().map(|inbound| Receive {
+        let receives = plan.inbounds.iter().map(|inbound| OutlineReceive {
             from: seat_of(inbound.from),
             part: inbound.part,
             bytes: inbound.region.message_bytes(),
@@ -158,18 +162,18 @@ impl Outline {
         outline
     }
 
-    fn ending_as(self, operation: &Operation, plan: &Plan) -> Self {
+    fn ending_as(self, operation: &Operation, plan: &MessagePlan) -> Self {
         let is_short = plan.outbound_bytes <= EARLY_BYTES_MAX && !plan.inbounds.is_empty();
         let end = match is_short && !operation.collective.is_point_to_point() {
-            true => End::AllStarted,
-            false => End::AllDone,
+            true => OutlineEnd::AllStarted,
+            false => OutlineEnd::AllDone,
         };
         Self { end, ..self }
     }
 
     /// Index of the message in from a seat with this part.
     pub fn receive(&self, from: u16, part: u16) -> Option<usize> {
-        let key = |receive: &Receive| (receive.from, receive.part);
+        let key = |receive: &OutlineReceive| (receive.from, receive.part);
         self.receives.binary_search_by_key(&(from, part), key).ok()
     }
 }
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
     use crate::numbers::dtype::{DType, ReduceOp};
     use crate::operation::buffer::Buffer;
-    use crate::operation::{Collective, Group, Layers, Loss};
+    use crate::operation::{Collective, Group, Layers, LossTerms};
 
     fn operation(collective: Collective, ranks: &[u16], bytes: usize) -> Operation {
         Operation {
@@ -197,7 +201,7 @@ mod tests {
             buffer: Buffer::Virtual(bytes),
             input: None,
             splits: None,
-            loss: Loss::NONE,
+            loss: LossTerms::NONE,
             step: Step(0),
             layers: Layers::default(),
             tensor_key: 0,
@@ -205,7 +209,7 @@ mod tests {
         }
     }
 
-    fn outlines(algorithm: ReduceAlgorithm, operation: &Operation) -> Vec<Outline> {
+    fn outlines(algorithm: ReduceAlgorithm, operation: &Operation) -> Vec<CollectiveOutline> {
         let mut job = Job::default();
         job.collectives.algorithm = algorithm;
         let outliner = Outliner::new(&job);
@@ -217,8 +221,9 @@ mod tests {
     }
 
     /// Executes outlines, every message at once; how many rounds of messages that takes.
-    fn rounds(outlines: &[Outline]) -> usize {
-        let waits = |outline: &Outline| outline.gates.iter().map(|gate| gate.waits).collect();
+    fn rounds(outlines: &[CollectiveOutline]) -> usize {
+        let waits =
+            |outline: &CollectiveOutline| outline.gates.iter().map(|gate| gate.waits).collect();
         let mut waits: Vec<Vec<u32>> = outlines.iter().map(waits).collect();
         let mut open: Vec<(usize, u32)> = Vec::new();
         for (seat, waits) in waits.iter().enumerate() {
@@ -293,12 +298,12 @@ mod tests {
         let alone = operation(Collective::AllReduce, &[4], 4_096);
         assert_eq!(
             outlines(ReduceAlgorithm::Auto, &alone),
-            [Outline::default()]
+            [CollectiveOutline::default()]
         );
         let nothing = operation(Collective::AllReduce, &[4, 5], 0);
         assert_eq!(
             outlines(ReduceAlgorithm::Auto, &nothing),
-            [Outline::default(), Outline::default()]
+            [CollectiveOutline::default(), CollectiveOutline::default()]
         );
         let barrier = operation(Collective::Barrier, &[4, 5], 0);
         assert_eq!(rounds(&outlines(ReduceAlgorithm::Auto, &barrier)), 1);

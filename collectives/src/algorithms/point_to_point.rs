@@ -7,35 +7,37 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::region::Region;
-use crate::plan::{Inbound, Landing, Outbound, PARTS, Plan, Reliability, pieces_or_nothing};
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces_or_nothing,
+};
 
 /// The messages of a send of `bytes` to `to`.
-pub(crate) fn send(to: Rank, bytes: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     for (piece, offset, bytes) in pieces_or_nothing(bytes) {
-        plan.send(Outbound {
+        plan.send(PlannedSend {
             to,
             part: PARTS | piece,
-            region: Region::buffer(offset, bytes).or_nothing(),
+            region: TensorRegion::buffer(offset, bytes).or_nothing(),
             reliability: Reliability::Tolerant,
             contributors: 1,
-            gate: Plan::START,
+            gate: MessagePlan::START,
         });
     }
     plan.sealed()
 }
 
 /// The messages of a receive of `bytes` from `from`.
-pub(crate) fn receive(from: Rank, bytes: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn receive(from: Rank, bytes: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let complete = plan.gate();
     for (piece, offset, bytes) in pieces_or_nothing(bytes) {
-        plan.receive(Inbound {
+        plan.receive(PlannedReceive {
             from,
             part: PARTS | piece,
-            region: Region::buffer(offset, bytes).or_nothing(),
-            landing: Landing::Copy,
+            region: TensorRegion::buffer(offset, bytes).or_nothing(),
+            landing: SegmentLanding::Copy,
             reliability: Reliability::Tolerant,
             contributors: 1,
             gate: complete,

@@ -9,14 +9,14 @@
 //! buffers of the other ranks stay as they are.
 
 use crate::algorithms::direct::{contribution, own_contribution};
-use crate::plan::{Cut, PARTS, Plan, Seat};
+use crate::plan::{GroupSeat, MessagePlan, PARTS, TensorCut};
 
 /// The most chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
 
 /// Reduce in place into the result buffer of the rank at seat `root`.
-pub(crate) fn reduce(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     for chunk in 0..cut.chunks {
         let (region, part) = (cut.chunk(chunk).region(), chunk as u16);
         if seat.me != root {
@@ -24,7 +24,7 @@ pub(crate) fn reduce(seat: Seat<'_>, cut: &Cut, root: usize) -> Plan {
                 seat.ranks[root],
                 part,
                 region,
-                Plan::START,
+                MessagePlan::START,
             ));
             continue;
         }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_reduce_takes_one_step_and_sends_the_tensor_to_the_root_only() {
         let bytes = 8000;
-        let cut = Cut::new(bytes, 8, ByteCount::new(3000), CHUNKS_MAX);
+        let cut = TensorCut::new(bytes, 8, ByteCount::new(3000), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {
             let all = plans(world, |seat| reduce(seat, &cut, 1));
             for (me, plan) in all.iter().enumerate() {
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn the_root_has_the_sum_and_the_others_what_they_had() {
         let elements = 1000;
-        let cut = Cut::new(elements * 8, 8, ByteCount::new(3000), CHUNKS_MAX);
+        let cut = TensorCut::new(elements * 8, 8, ByteCount::new(3000), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {
             let root = world - 1;
             let mut rehearsal = Rehearsal::new(plans(world, |seat| reduce(seat, &cut, root)), 1);

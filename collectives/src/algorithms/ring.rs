@@ -20,9 +20,10 @@
 //! its input alone: partial sums grow in a copy of it, S bytes of memory while it runs.
 
 use crate::algorithms::direct::start_of;
-use crate::plan::region::Region;
+use crate::plan::region::TensorRegion;
 use crate::plan::{
-    Cut, GateId, Inbound, Landing, Outbound, PARTS, Plan, Reliability, Scratch, Seat, Stretch,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
+    ScratchUse, SegmentLanding, TensorCut,
 };
 
 /// The most chunks whose messages can be numbered; 0 when the ring is too long for one.
@@ -36,15 +37,15 @@ pub(crate) fn chunk_parts(world: usize) -> usize {
 }
 
 /// All-reduce in place in the result buffer.
-pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
-        let lap = Lap {
+        let lap = RingLap {
             seat,
             first_part: chunk * chunk_parts(seat.world()),
             gate: start_of(chunk, &gathered),
-            ready: Plan::START,
+            ready: MessagePlan::START,
         };
         gathered.push(lap.add_twice(&mut plan, cut.chunk(chunk)));
     }
@@ -53,27 +54,27 @@ pub(crate) fn all_reduce(seat: Seat<'_>, cut: &Cut) -> Plan {
 
 /// Reduce-scatter of an input of one block per rank into the result buffer of one block. `cut`
 /// cuts a block.
-pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
-    let mut plan = Plan::new();
-    plan.scratch = Scratch::CopyOfInput;
+pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
+    plan.scratch = ScratchUse::CopyOfInput;
     plan.copy = Some((
-        Region::input(seat.me * block, block),
-        Region::buffer(0, block),
+        TensorRegion::input(seat.me * block, block),
+        TensorRegion::buffer(0, block),
     ));
     let mut reduced: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
         let (offset, bytes) = cut.chunk(chunk).range();
-        let mut lap = Lap {
+        let mut lap = RingLap {
             seat,
             first_part: chunk * (seat.world() - 1),
             gate: start_of(chunk, &reduced),
-            ready: Plan::START,
+            ready: MessagePlan::START,
         };
         lap.add_reduction(&mut plan, |shard| {
             if shard == seat.me {
-                Region::buffer(offset, bytes)
+                TensorRegion::buffer(offset, bytes)
             } else {
-                Region::scratch(shard * block + offset, bytes)
+                TensorRegion::scratch(shard * block + offset, bytes)
             }
         });
         reduced.push(lap.gate);
@@ -82,8 +83,8 @@ pub(crate) fn reduce_scatter(seat: Seat<'_>, cut: &Cut, block: usize) -> Plan {
 }
 
 /// One chunk's way around the ring.
-pub(crate) struct Lap<'a> {
-    pub(crate) seat: Seat<'a>,
+pub(crate) struct RingLap<'a> {
+    pub(crate) seat: GroupSeat<'a>,
     /// Part number of its next message.
     pub(crate) first_part: usize,
     /// The gate of the step before.
@@ -92,9 +93,9 @@ pub(crate) struct Lap<'a> {
     pub(crate) ready: GateId,
 }
 
-impl Lap<'_> {
+impl RingLap<'_> {
     /// An all-reduce of a stretch; gives the last step's gate.
-    pub(crate) fn add_twice(mut self, plan: &mut Plan, stretch: Stretch) -> GateId {
+    pub(crate) fn add_twice(mut self, plan: &mut MessagePlan, stretch: ElementRun) -> GateId {
         let world = self.seat.world();
         let shard = |shard| stretch.shard(world, shard).region();
         self.add_reduction(plan, shard);
@@ -103,25 +104,25 @@ impl Lap<'_> {
     }
 
     /// The steps after which every seat has the finished shard of its number.
-    fn add_reduction(&mut self, plan: &mut Plan, shard: impl Fn(usize) -> Region) {
+    fn add_reduction(&mut self, plan: &mut MessagePlan, shard: impl Fn(usize) -> TensorRegion) {
         let mut summed = 0;
         for step in 0..self.seat.world() - 1 {
             let (given, taken) = (self.seat.before(step + 1), self.seat.before(step + 2));
             summed += self.seat.brought_by(self.seat.before(step));
             self.send(plan, shard(given), summed);
             self.gate = plan.gate_after(self.ready);
-            self.receive(plan, shard(taken), Landing::Reduce);
+            self.receive(plan, shard(taken), SegmentLanding::Reduce);
         }
         plan.finish_at(self.gate, shard(self.seat.me));
     }
 
     /// The steps that bring the finished shards to every seat.
-    fn add_gather(&mut self, plan: &mut Plan, shard: impl Fn(usize) -> Region) {
+    fn add_gather(&mut self, plan: &mut MessagePlan, shard: impl Fn(usize) -> TensorRegion) {
         for step in 0..self.seat.world() - 1 {
             let (given, taken) = (self.seat.before(step), self.seat.before(step + 1));
             self.send(plan, shard(given), self.seat.contributors());
             self.gate = plan.gate();
-            self.receive(plan, shard(taken), Landing::Copy);
+            self.receive(plan, shard(taken), SegmentLanding::Copy);
         }
     }
 
@@ -129,8 +130,8 @@ impl Lap<'_> {
         u16::try_from(self.first_part).expect("chunks fit their numbers")
     }
 
-    fn send(&self, plan: &mut Plan, region: Region, contributors: u16) {
-        plan.send(Outbound {
+    fn send(&self, plan: &mut MessagePlan, region: TensorRegion, contributors: u16) {
+        plan.send(PlannedSend {
             to: self.seat.ranks[self.seat.after(1)],
             part: self.part(),
             region,
@@ -140,8 +141,8 @@ impl Lap<'_> {
         });
     }
 
-    fn receive(&mut self, plan: &mut Plan, region: Region, landing: Landing) {
-        plan.receive(Inbound {
+    fn receive(&mut self, plan: &mut MessagePlan, region: TensorRegion, landing: SegmentLanding) {
+        plan.receive(PlannedReceive {
             from: self.seat.ranks[self.seat.before(1)],
             part: self.part(),
             region,
@@ -161,15 +162,15 @@ mod tests {
     use super::*;
     use crate::plan::rehearsal::{Rehearsal, bytes_sent, plans};
 
-    fn cut(bytes: usize, world: usize) -> Cut {
-        Cut::new(bytes, 8, ByteCount::new(4096), chunks_max(world))
+    fn cut(bytes: usize, world: usize) -> TensorCut {
+        TensorCut::new(bytes, 8, ByteCount::new(4096), chunks_max(world))
     }
 
     #[test]
     fn an_all_reduce_takes_two_laps_and_sends_to_the_next_rank_only() {
         for world in (2..=9).chain([16]) {
             let (bytes, chunk) = (3 * world * 512, ByteCount::new(world as u64 * 512));
-            let cut = Cut::new(bytes, 8, chunk, chunks_max(world));
+            let cut = TensorCut::new(bytes, 8, chunk, chunks_max(world));
             let all = plans(world, |seat| all_reduce(seat, &cut));
             for (me, plan) in all.iter().enumerate() {
                 assert_eq!(plan.outbounds.len(), cut.chunks * 2 * (world - 1));

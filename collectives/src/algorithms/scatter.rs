@@ -3,21 +3,23 @@
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages from the root (more beyond 64 MiB a
 //! block), B (n - 1) bytes, the first to the rank after it. No other way costs it less. Lossless.
 
-use crate::plan::region::Region;
-use crate::plan::{Inbound, Landing, Outbound, Plan, Reliability, Seat, pieces};
+use crate::plan::region::TensorRegion;
+use crate::plan::{
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+};
 
 /// Scatter of the input of the rank at seat `root`, `block` bytes per rank, into the result buffers
 /// of one block.
-pub(crate) fn scatter(seat: Seat<'_>, block: usize, root: usize) -> Plan {
-    let mut plan = Plan::new();
+pub(crate) fn scatter(seat: GroupSeat<'_>, block: usize, root: usize) -> MessagePlan {
+    let mut plan = MessagePlan::new();
     if seat.me != root {
         let complete = plan.gate();
         for (part, offset, bytes) in pieces(block) {
-            plan.receive(Inbound {
+            plan.receive(PlannedReceive {
                 from: seat.ranks[root],
                 part,
-                region: Region::buffer(offset, bytes),
-                landing: Landing::Copy,
+                region: TensorRegion::buffer(offset, bytes),
+                landing: SegmentLanding::Copy,
                 reliability: Reliability::Lossless,
                 contributors: 1,
                 gate: complete,
@@ -25,17 +27,17 @@ pub(crate) fn scatter(seat: Seat<'_>, block: usize, root: usize) -> Plan {
         }
         return plan.sealed();
     }
-    let own = Region::input(seat.me * block, block);
-    plan.copy = Some((own, Region::buffer(0, block)));
+    let own = TensorRegion::input(seat.me * block, block);
+    plan.copy = Some((own, TensorRegion::buffer(0, block)));
     for other in seat.others() {
         for (part, offset, bytes) in pieces(block) {
-            plan.send(Outbound {
+            plan.send(PlannedSend {
                 to: seat.ranks[other],
                 part,
-                region: Region::input(other * block + offset, bytes),
+                region: TensorRegion::input(other * block + offset, bytes),
                 reliability: Reliability::Lossless,
                 contributors: 1,
-                gate: Plan::START,
+                gate: MessagePlan::START,
             });
         }
     }

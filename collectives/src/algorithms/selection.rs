@@ -15,14 +15,14 @@
 use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
 use gradwire_protocol::units::ByteCount;
 
-use crate::algorithms::hierarchical::{Between, Hosts};
+use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
 use crate::algorithms::{
     all_gather, all_to_all, barrier, broadcast, direct, gather, halving_doubling, hierarchical,
     one_step, point_to_point, reduce, ring, scatter,
 };
 use crate::operation::{Collective, Operation};
-use crate::plan::region::Place;
-use crate::plan::{Cut, Plan, Seat};
+use crate::plan::region::TensorMemory;
+use crate::plan::{GroupSeat, MessagePlan, TensorCut};
 
 /// Up to this size the one or two steps of direct algorithms beat the fewer peers and bytes of
 /// others.
@@ -85,7 +85,7 @@ impl Preference {
     }
 
     /// The messages of a valid operation in a group of two or more.
-    pub(crate) fn plan(&self, operation: &Operation, seat: Seat<'_>) -> Plan {
+    pub(crate) fn plan(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
         let bytes = operation.buffer.len();
         let block = operation.block_bytes(seat.ranks[seat.me]);
         let cut = |chunks_max| self.cut(operation, bytes, chunks_max);
@@ -94,9 +94,9 @@ impl Preference {
             at.expect("validated: the peer is in the group")
         };
         let source = if operation.input.is_none() {
-            Place::Buffer
+            TensorMemory::Buffer
         } else {
-            Place::Input
+            TensorMemory::Input
         };
         let scattered = seat.world() > 2 && bytes > DIRECT_BYTES_MAX;
         match operation.collective {
@@ -132,23 +132,23 @@ impl Preference {
         }
     }
 
-    fn all_reduce(&self, operation: &Operation, seat: Seat<'_>) -> Plan {
+    fn all_reduce(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
         let bytes = operation.buffer.len();
         let cut = |chunks_max| self.cut(operation, bytes, chunks_max);
         match self.reduces_by(operation, seat) {
-            Reduction::Direct if self.takes_one_step(operation, seat.world()) => {
+            ReductionWay::Direct if self.takes_one_step(operation, seat.world()) => {
                 one_step::all_reduce(seat, bytes)
             }
-            Reduction::Direct => {
+            ReductionWay::Direct => {
                 let chunks_max = self.direct_chunks_max(operation, bytes / seat.world());
                 direct::all_reduce(seat, &cut(chunks_max))
             }
-            Reduction::Ring => ring::all_reduce(seat, &cut(ring::chunks_max(seat.world()))),
-            Reduction::HalvingDoubling => {
+            ReductionWay::Ring => ring::all_reduce(seat, &cut(ring::chunks_max(seat.world()))),
+            ReductionWay::HalvingDoubling => {
                 let chunks_max = halving_doubling::chunks_max(seat.world());
                 halving_doubling::all_reduce(seat, &cut(chunks_max))
             }
-            Reduction::Hierarchical(hosts) => self.hierarchical(operation, seat, &hosts),
+            ReductionWay::Hierarchical(hosts) => self.hierarchical(operation, seat, &hosts),
         }
     }
 
@@ -156,14 +156,19 @@ impl Preference {
         operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX && !self.is_lossy(operation)
     }
 
-    fn hierarchical(&self, operation: &Operation, seat: Seat<'_>, hosts: &Hosts) -> Plan {
+    fn hierarchical(
+        &self,
+        operation: &Operation,
+        seat: GroupSeat<'_>,
+        hosts: &HostGroups,
+    ) -> MessagePlan {
         let bytes = operation.buffer.len();
         let between = self.between(operation, hosts);
         let owned = bytes / hosts.smallest() / hosts.count();
         let chunks_max = self.direct_chunks_max(operation, owned);
         let chunks_max = chunks_max.min(hosts.chunks_max(between));
         let chunk = ByteCount::new(self.staged_chunk(bytes) as u64);
-        let cut = Cut::new(bytes, operation.dtype.bytes(), chunk, chunks_max);
+        let cut = TensorCut::new(bytes, operation.dtype.bytes(), chunk, chunks_max);
         hierarchical::all_reduce(seat, &cut, hosts, between)
     }
 
@@ -173,24 +178,24 @@ impl Preference {
     }
 
     /// How the owners of a shard all-reduce it among their hosts.
-    fn between(&self, operation: &Operation, hosts: &Hosts) -> Between {
+    fn between(&self, operation: &Operation, hosts: &HostGroups) -> BetweenHosts {
         let bytes = operation.buffer.len();
         let chunk = self.staged_chunk(bytes) / hosts.smallest();
         let owned = bytes / hosts.smallest();
         match self.flat(operation, hosts.count(), owned, chunk) {
-            Reduction::Ring => Between::Ring,
-            Reduction::HalvingDoubling => Between::HalvingDoubling,
-            Reduction::Direct | Reduction::Hierarchical(_) => Between::Direct,
+            ReductionWay::Ring => BetweenHosts::Ring,
+            ReductionWay::HalvingDoubling => BetweenHosts::HalvingDoubling,
+            ReductionWay::Direct | ReductionWay::Hierarchical(_) => BetweenHosts::Direct,
         }
     }
 
     /// A chunk of a reduce-scatter is a piece of each rank's block.
-    fn reduce_scatter(&self, operation: &Operation, seat: Seat<'_>) -> Plan {
+    fn reduce_scatter(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
         let block = operation.buffer.len();
         let piece = ByteCount::new(self.chunk.get().div_ceil(seat.world() as u64));
-        let cut = |chunks_max| Cut::new(block, operation.dtype.bytes(), piece, chunks_max);
+        let cut = |chunks_max| TensorCut::new(block, operation.dtype.bytes(), piece, chunks_max);
         match self.reduces_by(operation, seat) {
-            Reduction::Ring => {
+            ReductionWay::Ring => {
                 ring::reduce_scatter(seat, &cut(ring::chunks_max(seat.world())), block)
             }
             _ => {
@@ -199,8 +204,8 @@ impl Preference {
         }
     }
 
-    fn cut(&self, operation: &Operation, bytes: usize, chunks_max: usize) -> Cut {
-        Cut::new(bytes, operation.dtype.bytes(), self.chunk, chunks_max)
+    fn cut(&self, operation: &Operation, bytes: usize, chunks_max: usize) -> TensorCut {
+        TensorCut::new(bytes, operation.dtype.bytes(), self.chunk, chunks_max)
     }
 
     /// The most chunks of a direct reduction of which each rank reduces `own` bytes. Where loss is
@@ -215,7 +220,7 @@ impl Preference {
     }
 
     /// How an all-reduce or reduce-scatter is done.
-    fn reduces_by(&self, operation: &Operation, seat: Seat<'_>) -> Reduction {
+    fn reduces_by(&self, operation: &Operation, seat: GroupSeat<'_>) -> ReductionWay {
         let hosts = self.hosts_of(seat);
         let is_lossy = self.is_lossy(operation);
         let (world, bytes) = (seat.world(), operation.tensor_bytes());
@@ -233,19 +238,24 @@ impl Preference {
     }
 
     /// The hosts of a group, where hosts are known.
-    fn hosts_of(&self, seat: Seat<'_>) -> Option<Hosts> {
-        (!self.hosts.is_empty()).then(|| Hosts::of(seat.ranks, &self.hosts))
+    fn hosts_of(&self, seat: GroupSeat<'_>) -> Option<HostGroups> {
+        (!self.hosts.is_empty()).then(|| HostGroups::of(seat.ranks, &self.hosts))
     }
 
     fn is_lossy(&self, operation: &Operation) -> bool {
         operation.may_lose() && operation.tensor_bytes() >= self.min_lossy_bytes()
     }
 
-    fn automatic(&self, operation: &Operation, world: usize, hosts: Option<Hosts>) -> Reduction {
+    fn automatic(
+        &self,
+        operation: &Operation,
+        world: usize,
+        hosts: Option<HostGroups>,
+    ) -> ReductionWay {
         let bytes = operation.tensor_bytes();
         let flat = || self.flat(operation, world, bytes, self.chunk.as_usize());
         match hosts {
-            Some(hosts) if hosts.count() == 1 => Reduction::Direct,
+            Some(hosts) if hosts.count() == 1 => ReductionWay::Direct,
             Some(hosts) if hosts.smallest() > 1 && bytes > DIRECT_BYTES_MAX => {
                 let way = ReduceAlgorithm::Hierarchical;
                 let two_levels = possible(way, operation, world, Some(&hosts));
@@ -256,15 +266,21 @@ impl Preference {
     }
 
     /// For `bytes` in chunks of `chunk` among `world` ranks of which no two share a host.
-    fn flat(&self, operation: &Operation, world: usize, bytes: usize, chunk: usize) -> Reduction {
+    fn flat(
+        &self,
+        operation: &Operation,
+        world: usize,
+        bytes: usize,
+        chunk: usize,
+    ) -> ReductionWay {
         let shard = bytes.min(chunk) / world;
         let is_small = world <= DIRECT_WORLD_MAX && bytes <= DIRECT_BYTES_MAX;
         if self.is_lossy(operation) || world <= 2 || is_small {
-            Reduction::Direct
+            ReductionWay::Direct
         } else if shard < RING_SHARD_MIN || ring::chunks_max(world) == 0 {
-            Reduction::HalvingDoubling
+            ReductionWay::HalvingDoubling
         } else {
-            Reduction::Ring
+            ReductionWay::Ring
         }
     }
 }
@@ -274,32 +290,32 @@ fn possible(
     way: ReduceAlgorithm,
     operation: &Operation,
     world: usize,
-    hosts: Option<&Hosts>,
-) -> Option<Reduction> {
+    hosts: Option<&HostGroups>,
+) -> Option<ReductionWay> {
     let is_whole = operation.collective == Collective::AllReduce;
     match way {
         ReduceAlgorithm::Auto => None,
-        ReduceAlgorithm::Direct => Some(Reduction::Direct),
+        ReduceAlgorithm::Direct => Some(ReductionWay::Direct),
         ReduceAlgorithm::Ring => Some(if ring::chunks_max(world) > 0 {
-            Reduction::Ring
+            ReductionWay::Ring
         } else {
-            Reduction::Direct
+            ReductionWay::Direct
         }),
-        ReduceAlgorithm::HalvingDoubling => is_whole.then_some(Reduction::HalvingDoubling),
+        ReduceAlgorithm::HalvingDoubling => is_whole.then_some(ReductionWay::HalvingDoubling),
         ReduceAlgorithm::Hierarchical => {
             let hosts = hosts.filter(|hosts| is_whole && hosts.have_two_levels());
-            hosts.map(|hosts| Reduction::Hierarchical(hosts.clone()))
+            hosts.map(|hosts| ReductionWay::Hierarchical(hosts.clone()))
         }
     }
 }
 
 /// How a reduction to all ranks is done.
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Reduction {
+enum ReductionWay {
     Direct,
     Ring,
     HalvingDoubling,
-    Hierarchical(Hosts),
+    Hierarchical(HostGroups),
 }
 
 #[cfg(test)]
@@ -310,8 +326,8 @@ mod tests {
     use super::*;
     use crate::numbers::dtype::{DType, ReduceOp};
     use crate::operation::buffer::Buffer;
-    use crate::operation::{Group, Layers, Loss};
-    use crate::plan::Landing;
+    use crate::operation::{Group, Layers, LossTerms};
+    use crate::plan::SegmentLanding;
 
     fn operation(collective: Collective, world: u16, bytes: usize) -> Operation {
         let (buffer, input) = match collective {
@@ -331,7 +347,7 @@ mod tests {
             buffer: Buffer::Virtual(buffer),
             input: input.map(Buffer::Virtual),
             splits: None,
-            loss: Loss::NONE,
+            loss: LossTerms::NONE,
             step: Step(0),
             layers: Layers::default(),
             tensor_key: 0,
@@ -339,26 +355,26 @@ mod tests {
         }
     }
 
-    fn choice(algorithm: ReduceAlgorithm, operation: &Operation) -> Reduction {
+    fn choice(algorithm: ReduceAlgorithm, operation: &Operation) -> ReductionWay {
         let mut job = Job::default();
         job.collectives.algorithm = algorithm;
         let ranks = &operation.group.ranks;
-        Preference::of(&job).reduces_by(operation, Seat::new(ranks, 0))
+        Preference::of(&job).reduces_by(operation, GroupSeat::new(ranks, 0))
     }
 
     #[test]
     fn auto_goes_by_size_and_world() {
         let (kib, mib) = (1 << 10, 1 << 20);
         let expected = [
-            (2, 64 * mib, Reduction::Direct),
-            (4, 256 * kib, Reduction::Direct),
-            (4, 257 * kib, Reduction::Ring),
-            (8, 257 * kib, Reduction::Ring),
-            (64, 256 * kib, Reduction::Direct),
-            (64, mib, Reduction::HalvingDoubling),
-            (64, 4 * mib, Reduction::Ring),
-            (65, 64 * kib, Reduction::HalvingDoubling),
-            (1024, 256 * mib, Reduction::HalvingDoubling),
+            (2, 64 * mib, ReductionWay::Direct),
+            (4, 256 * kib, ReductionWay::Direct),
+            (4, 257 * kib, ReductionWay::Ring),
+            (8, 257 * kib, ReductionWay::Ring),
+            (64, 256 * kib, ReductionWay::Direct),
+            (64, mib, ReductionWay::HalvingDoubling),
+            (64, 4 * mib, ReductionWay::Ring),
+            (65, 64 * kib, ReductionWay::HalvingDoubling),
+            (1024, 256 * mib, ReductionWay::HalvingDoubling),
         ];
         for (world, bytes, reduction) in expected {
             let operation = operation(Collective::AllReduce, world, bytes);
@@ -371,11 +387,11 @@ mod tests {
     fn auto_is_direct_where_loss_is_tolerated() {
         let mut lossy = operation(Collective::AllReduce, 1000, 1 << 30);
         lossy.loss.tolerance = Share::ALL;
-        assert_eq!(choice(ReduceAlgorithm::Auto, &lossy), Reduction::Direct);
+        assert_eq!(choice(ReduceAlgorithm::Auto, &lossy), ReductionWay::Direct);
         lossy.dtype = DType::I32;
         assert_eq!(
             choice(ReduceAlgorithm::Auto, &lossy),
-            Reduction::HalvingDoubling
+            ReductionWay::HalvingDoubling
         );
     }
 
@@ -393,14 +409,15 @@ mod tests {
                 let mut lossy = operation(collective, world, 40 << 20);
                 lossy.loss.tolerance = Share::ALL;
                 let ranks = &lossy.group.ranks;
-                let plan = preference.plan(&lossy, Seat::new(ranks, 1));
+                let plan = preference.plan(&lossy, GroupSeat::new(ranks, 1));
                 assert!(
                     plan.outbounds
                         .iter()
                         .all(|out| out.region.bytes >= shortest)
                 );
                 let contributions = plan.inbounds.iter();
-                let reduced = contributions.filter(|inbound| inbound.landing == Landing::Reduce);
+                let reduced =
+                    contributions.filter(|inbound| inbound.landing == SegmentLanding::Reduce);
                 let others = usize::from(world) - 1;
                 assert_eq!(reduced.count(), chunks * others, "{collective}, {world}");
             }
@@ -413,41 +430,47 @@ mod tests {
         let whole = operation(Collective::AllReduce, world, 64);
         let scattered = operation(Collective::ReduceScatter, world, 64);
         let halving = ReduceAlgorithm::HalvingDoubling;
-        assert_eq!(choice(halving, &whole), Reduction::HalvingDoubling);
-        assert_eq!(choice(halving, &scattered), Reduction::Direct);
-        assert_eq!(choice(ReduceAlgorithm::Ring, &whole), Reduction::Ring);
-        assert_eq!(choice(ReduceAlgorithm::Ring, &scattered), Reduction::Ring);
+        assert_eq!(choice(halving, &whole), ReductionWay::HalvingDoubling);
+        assert_eq!(choice(halving, &scattered), ReductionWay::Direct);
+        assert_eq!(choice(ReduceAlgorithm::Ring, &whole), ReductionWay::Ring);
+        assert_eq!(
+            choice(ReduceAlgorithm::Ring, &scattered),
+            ReductionWay::Ring
+        );
         let endless = operation(Collective::AllReduce, 40_000, 1 << 30);
-        assert_eq!(choice(ReduceAlgorithm::Ring, &endless), Reduction::Direct);
+        assert_eq!(
+            choice(ReduceAlgorithm::Ring, &endless),
+            ReductionWay::Direct
+        );
     }
 
-    fn on_hosts(job: &Job, hosts: &[u16], bytes: usize) -> Reduction {
+    fn on_hosts(job: &Job, hosts: &[u16], bytes: usize) -> ReductionWay {
         let operation = operation(Collective::AllReduce, hosts.len() as u16, bytes);
         let preference = Preference::of(job).with_hosts(hosts.to_vec());
-        preference.reduces_by(&operation, Seat::new(&operation.group.ranks, 1))
+        preference.reduces_by(&operation, GroupSeat::new(&operation.group.ranks, 1))
     }
 
     #[test]
     fn ranks_of_one_host_are_direct_and_those_of_several_hosts_hierarchical_when_large() {
         let job = Job::default();
         for bytes in [4 << 10, 64 << 20] {
-            assert_eq!(on_hosts(&job, &[7; 4], bytes), Reduction::Direct);
+            assert_eq!(on_hosts(&job, &[7; 4], bytes), ReductionWay::Direct);
         }
         let (small, large) = (256 << 10, 1 << 20);
         let two_by_two = [0, 1, 0, 1];
-        assert_eq!(on_hosts(&job, &two_by_two, small), Reduction::Direct);
+        assert_eq!(on_hosts(&job, &two_by_two, small), ReductionWay::Direct);
         let chosen = on_hosts(&job, &two_by_two, large);
-        assert!(matches!(chosen, Reduction::Hierarchical(_)));
+        assert!(matches!(chosen, ReductionWay::Hierarchical(_)));
         let lonely = [0, 0, 0, 1];
-        assert_eq!(on_hosts(&job, &lonely, large), Reduction::Ring);
+        assert_eq!(on_hosts(&job, &lonely, large), ReductionWay::Ring);
         let mut named = job.clone();
         named.collectives.algorithm = ReduceAlgorithm::Hierarchical;
         let chosen = on_hosts(&named, &lonely, large);
-        assert!(matches!(chosen, Reduction::Hierarchical(_)));
-        assert_eq!(on_hosts(&named, &[7; 4], large), Reduction::Direct);
+        assert!(matches!(chosen, ReductionWay::Hierarchical(_)));
+        assert_eq!(on_hosts(&named, &[7; 4], large), ReductionWay::Direct);
         let apart = operation(Collective::AllReduce, 4, large);
         let chosen = choice(ReduceAlgorithm::Hierarchical, &apart);
-        assert_eq!(chosen, Reduction::Ring, "hosts are not known");
+        assert_eq!(chosen, ReductionWay::Ring, "hosts are not known");
     }
 
     #[test]
@@ -456,15 +479,15 @@ mod tests {
         let preference = Preference::of(&Job::default()).with_hosts(layout);
         let (mib, tolerance) = (1 << 20, Share::new(0.1).expect("a share"));
         let expected = [
-            (mib / 2, Share::NONE, Between::Direct),
-            (mib, Share::NONE, Between::HalvingDoubling),
-            (4 * mib, Share::NONE, Between::Ring),
-            (64 * mib, tolerance, Between::Direct),
+            (mib / 2, Share::NONE, BetweenHosts::Direct),
+            (mib, Share::NONE, BetweenHosts::HalvingDoubling),
+            (4 * mib, Share::NONE, BetweenHosts::Ring),
+            (64 * mib, tolerance, BetweenHosts::Direct),
         ];
         for (bytes, tolerance, between) in expected {
             let mut whole = operation(Collective::AllReduce, 16, bytes);
             whole.loss.tolerance = tolerance;
-            let hosts = preference.hosts_of(Seat::new(&whole.group.ranks, 0));
+            let hosts = preference.hosts_of(GroupSeat::new(&whole.group.ranks, 0));
             let hosts = hosts.expect("hosts are known");
             assert_eq!(preference.between(&whole, &hosts), between, "{bytes} bytes");
         }
@@ -483,23 +506,23 @@ mod tests {
         let chosen = |world, bytes| {
             let operation = operation(Collective::AllReduce, world, bytes);
             let ranks = &operation.group.ranks;
-            Preference::of(&job).reduces_by(&operation, Seat::new(ranks, 0))
+            Preference::of(&job).reduces_by(&operation, GroupSeat::new(ranks, 0))
         };
-        assert_eq!(chosen(4, 64 << 10), Reduction::Ring);
-        assert_eq!(chosen(4, 65 << 10), Reduction::HalvingDoubling);
-        assert_eq!(chosen(5, 4 << 10), Reduction::HalvingDoubling);
-        assert_eq!(chosen(9, 4 << 10), Reduction::Direct);
+        assert_eq!(chosen(4, 64 << 10), ReductionWay::Ring);
+        assert_eq!(chosen(4, 65 << 10), ReductionWay::HalvingDoubling);
+        assert_eq!(chosen(5, 4 << 10), ReductionWay::HalvingDoubling);
+        assert_eq!(chosen(9, 4 << 10), ReductionWay::Direct);
         let two_by_two = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
-        assert!(matches!(two_by_two, Reduction::Hierarchical(_)));
+        assert!(matches!(two_by_two, ReductionWay::Hierarchical(_)));
         let mut lossy = operation(Collective::AllReduce, 4, 64 << 10);
         lossy.loss.tolerance = Share::ALL;
-        let chosen = Preference::of(&job).reduces_by(&lossy, Seat::new(&lossy.group.ranks, 0));
-        assert_eq!(chosen, Reduction::Direct);
+        let chosen = Preference::of(&job).reduces_by(&lossy, GroupSeat::new(&lossy.group.ranks, 0));
+        assert_eq!(chosen, ReductionWay::Direct);
         job.collectives.algorithm = ReduceAlgorithm::Direct;
         let named = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
         assert_eq!(
             named,
-            Reduction::Direct,
+            ReductionWay::Direct,
             "what a job names precedes the table"
         );
     }
@@ -522,7 +545,7 @@ mod tests {
             for me in [7, 8] {
                 let operation = operation(collective, world, bytes);
                 let ranks = &operation.group.ranks;
-                let plan = preference.plan(&operation, Seat::new(ranks, me));
+                let plan = preference.plan(&operation, GroupSeat::new(ranks, me));
                 let messages = plan.outbounds.len() + plan.inbounds.len();
                 let chunks = bytes / preference.chunk.as_usize();
                 assert!(messages <= chunks * 4 * 1024, "{collective}: {messages}");

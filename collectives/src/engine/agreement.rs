@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::receiver::MessageOutline;
+use gradwire_protocol::message::MessageOutline;
 use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
 use crate::operation::call::Call;
-use crate::operation::{Label, Lengths, Mismatch, Operation};
+use crate::operation::{CallMismatch, MessageLengths, Operation, OperationLabel};
 use crate::plan::PARTS;
 
 /// Operations that are remembered after they have completed, of all groups together. A peer that
@@ -21,12 +21,12 @@ const COMPLETED_KEPT: usize = 1024;
 
 /// A call of this rank.
 #[derive(Clone, Debug)]
-struct Known {
-    label: Label,
+struct KnownCall {
+    label: OperationLabel,
     ranks: Arc<[Rank]>,
 }
 
-impl Known {
+impl KnownCall {
     fn of((operation, label): Called<'_>) -> Self {
         let ranks = Arc::clone(&operation.group.ranks);
         Self { label, ranks }
@@ -40,11 +40,11 @@ impl Known {
         peer: Rank,
         theirs: MessageOutline,
         expected: Option<u32>,
-    ) -> Mismatch {
+    ) -> CallMismatch {
         let call = self.label.call;
         let alike = theirs.signature == call.signature();
         let came = theirs.bytes;
-        Mismatch {
+        CallMismatch {
             rank: me,
             ours: self.label,
             peer,
@@ -52,17 +52,17 @@ impl Known {
                 Signature::NONE => Some(call.opposite(me)),
                 signature => Call::read(signature, &self.ranks),
             },
-            lengths: alike.then_some(Lengths { came, expected }),
+            lengths: alike.then_some(MessageLengths { came, expected }),
         }
     }
 }
 
 /// A running operation, and its name.
-pub(crate) type Called<'a> = (&'a Operation, Label);
+pub(crate) type Called<'a> = (&'a Operation, OperationLabel);
 
 /// A message of an operation that this rank has not submitted.
 #[derive(Clone, Copy, Debug)]
-struct Early {
+struct EarlyMessage {
     from: Rank,
     key: MessageKey,
     outline: MessageOutline,
@@ -72,10 +72,10 @@ struct Early {
 #[derive(Debug)]
 pub(crate) struct Agreement {
     me: Rank,
-    completed: VecDeque<Known>,
+    completed: VecDeque<KnownCall>,
     /// The last call of each group.
-    entered: BTreeMap<u16, Label>,
-    early: Vec<Early>,
+    entered: BTreeMap<u16, OperationLabel>,
+    early: Vec<EarlyMessage>,
 }
 
 impl Agreement {
@@ -90,17 +90,18 @@ impl Agreement {
     }
 
     /// What this rank has called last in a group.
-    pub(crate) fn last(&self, group: u16) -> Option<Label> {
+    pub(crate) fn last(&self, group: u16) -> Option<OperationLabel> {
         self.entered.get(&group).copied()
     }
 
     /// What has completed here under a number of a group, as far as that is remembered.
-    pub(crate) fn completed(&self, group: u16, sequence: u32) -> Option<Label> {
+    pub(crate) fn completed(&self, group: u16, sequence: u32) -> Option<OperationLabel> {
         self.known(group, sequence).map(|known| known.label)
     }
 
-    fn known(&self, group: u16, sequence: u32) -> Option<&Known> {
-        let same = |known: &&Known| (known.label.group, known.label.sequence) == (group, sequence);
+    fn known(&self, group: u16, sequence: u32) -> Option<&KnownCall> {
+        let same =
+            |known: &&KnownCall| (known.label.group, known.label.sequence) == (group, sequence);
         self.completed.iter().rev().find(same)
     }
 
@@ -110,7 +111,7 @@ impl Agreement {
         &mut self,
         (operation, label): Called<'_>,
         expects: impl Fn(Rank, u16) -> bool,
-    ) -> Option<Mismatch> {
+    ) -> Option<CallMismatch> {
         self.entered.insert(label.group, label);
         if self.early.is_empty() {
             return None;
@@ -127,7 +128,7 @@ impl Agreement {
             !is_its
         });
         let wrong = wrong?;
-        let ours = Known::of((operation, label));
+        let ours = KnownCall::of((operation, label));
         Some(ours.mismatch(self.me, wrong.from, wrong.outline, None))
     }
 
@@ -136,7 +137,7 @@ impl Agreement {
         if self.completed.len() == COMPLETED_KEPT {
             self.completed.pop_front();
         }
-        self.completed.push_back(Known::of(called));
+        self.completed.push_back(KnownCall::of(called));
     }
 
     /// A message has come that was not posted. `running` is the operation with its key, if it runs:
@@ -146,22 +147,22 @@ impl Agreement {
         (from, key): (Rank, MessageKey),
         outline: MessageOutline,
         running: Option<Called<'_>>,
-    ) -> Option<Mismatch> {
+    ) -> Option<CallMismatch> {
         let (group, sequence, part) = key.parts();
         if part >= PARTS {
             return None;
         }
         if let Some(called) = running {
-            let ours = Known::of(called);
+            let ours = KnownCall::of(called);
             return Some(ours.mismatch(self.me, from, outline, None));
         }
-        let is_new = |label: &Label| label.sequence < sequence;
+        let is_new = |label: &OperationLabel| label.sequence < sequence;
         if !self.entered.get(&group).is_none_or(is_new)
             && let Some(ours) = self.known(group, sequence)
         {
             return Some(ours.mismatch(self.me, from, outline, None));
         }
-        self.early.push(Early { from, key, outline });
+        self.early.push(EarlyMessage { from, key, outline });
         None
     }
 
@@ -171,8 +172,8 @@ impl Agreement {
         from: Rank,
         called: Called<'_>,
         (ours, theirs): (MessageOutline, MessageOutline),
-    ) -> Mismatch {
-        let known = Known::of(called);
+    ) -> CallMismatch {
+        let known = KnownCall::of(called);
         known.mismatch(self.me, from, theirs, Some(ours.bytes))
     }
 

@@ -14,31 +14,36 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GradientTransform, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::message::MessageOutline;
+use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::{MessageOutline, Placement, Posting};
+use gradwire_protocol::receiver::{Placement, Posting};
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
-use gradwire_protocol::wire::PacketKind;
 
 use crate::algorithms::selection::Preference;
 use crate::engine::agreement::Agreement;
-use crate::engine::departures::Departures;
+use crate::engine::departures::DepartureQueue;
 use crate::engine::matching::Matching;
-use crate::engine::memory::Memory;
-use crate::engine::overdue::{Overdue, PENDING_TOLD, Patience, Question, Side, Told, Whereabouts};
-use crate::engine::plans::Plans;
-use crate::engine::running::{Desk, Running, Terms};
-use crate::engine::stash::Stash;
-use crate::engine::table::{Found, Table};
+use crate::engine::memory::StepMemory;
+use crate::engine::overdue::{
+    DeadlinePatience, InquiryNews, OverdueOperation, OverdueQuestion, PENDING_TOLD, QuestionSide,
+    Whereabouts,
+};
+use crate::engine::plan_cache::PlanCache;
+use crate::engine::running::{EngineParts, OperationTerms, RunningOperation};
+use crate::engine::stash::EarlyStash;
+use crate::engine::table::{OperationTable, RunningMessage};
 use crate::numbers::holes::{Residual, Residuals};
 use crate::operation::{
-    Completion, Mismatch, Operation, OperationError, OperationId, Progress, SubmitError,
+    CallMismatch, Completion, Operation, OperationError, OperationId, OperationProgress,
+    SubmitError,
 };
-use crate::plan::region::Region;
-use crate::plan::{PARTS, Plan, Seat};
+use crate::plan::region::TensorRegion;
+use crate::plan::{GroupSeat, MessagePlan, PARTS};
 
 /// All operations of one rank.
 #[derive(Debug)]
@@ -47,14 +52,14 @@ pub struct Communicator {
     policy: Policy,
     transform: GradientTransform,
     preference: Preference,
-    plans: Plans,
-    memory: Memory,
-    stash: Stash,
-    table: Table,
+    plans: PlanCache,
+    memory: StepMemory,
+    stash: EarlyStash,
+    table: OperationTable,
     agreement: Agreement,
-    patience: Patience,
+    patience: DeadlinePatience,
     matching: Matching,
-    departures: Departures,
+    departures: DepartureQueue,
     next_deadline: Option<Instant>,
     /// Bytes of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
@@ -73,15 +78,15 @@ impl Communicator {
             policy: job.policy(),
             transform: job.loss.transform,
             preference: Preference::of(job),
-            plans: Plans::default(),
-            memory: Memory::of(job),
-            stash: Stash::default(),
-            table: Table::default(),
+            plans: PlanCache::default(),
+            memory: StepMemory::of(job),
+            stash: EarlyStash::default(),
+            table: OperationTable::default(),
             agreement,
             matching: Matching::default(),
-            departures: Departures::new(job.collectives.credit),
+            departures: DepartureQueue::new(job.collectives.credit),
             next_deadline: None,
-            patience: Patience::default(),
+            patience: DeadlinePatience::default(),
             promised: BTreeMap::new(),
             completions: VecDeque::new(),
             lost: BTreeMap::new(),
@@ -111,7 +116,7 @@ impl Communicator {
     /// ranks meanwhile.
     #[must_use]
     pub fn with_inquiries(mut self) -> Self {
-        self.patience = Patience::Asks;
+        self.patience = DeadlinePatience::Asks;
         self
     }
 
@@ -120,7 +125,7 @@ impl Communicator {
     /// those of another.
     pub fn set_chunk(&mut self, chunk: ByteCount) {
         self.preference = self.preference.clone().with_chunk(chunk);
-        self.plans = Plans::default();
+        self.plans = PlanCache::default();
     }
 
     /// Lets so many bytes of gradients be on their way at once from now on, zero for any number;
@@ -172,7 +177,7 @@ impl Communicator {
     }
 
     /// This rank has come as far as a collective; tells what contradicts it.
-    fn enter(&mut self, slot: usize) -> Option<Mismatch> {
+    fn enter(&mut self, slot: usize) -> Option<CallMismatch> {
         let running = self.table.get(slot)?;
         if running.operation.collective.is_point_to_point() {
             return None;
@@ -181,15 +186,21 @@ impl Communicator {
         self.agreement.enter(running.called(), expects)
     }
 
-    fn start(&mut self, now: Instant, id: OperationId, operation: Operation, plan: Arc<Plan>) {
+    fn start(
+        &mut self,
+        now: Instant,
+        id: OperationId,
+        operation: Operation,
+        plan: Arc<MessagePlan>,
+    ) {
         self.matching.take(&operation);
-        let terms = Terms {
+        let terms = OperationTerms {
             min_lossy: self.preference.min_lossy_bytes(),
             segment_bytes: self.endpoint.segment_bytes(),
             cap: self.memory.phases.cap(&operation),
             transform: self.transform_of(&operation),
         };
-        let running = Running::new(id, operation, plan, terms);
+        let running = RunningOperation::new(id, operation, plan, terms);
         let slot = self.table.insert(running);
         if let Some(mismatch) = self.enter(slot) {
             self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
@@ -225,24 +236,24 @@ impl Communicator {
         }
     }
 
-    fn new_plan(&mut self, operation: &Operation, me: usize) -> Arc<Plan> {
+    fn new_plan(&mut self, operation: &Operation, me: usize) -> Arc<MessagePlan> {
         let plan = self.plan(operation, me);
         self.plans.keep(operation, plan)
     }
 
-    fn plan(&self, operation: &Operation, me: usize) -> Plan {
+    fn plan(&self, operation: &Operation, me: usize) -> MessagePlan {
         let ranks = &operation.group.ranks;
         if operation.needs_nobody() {
-            return Plan::new();
+            return MessagePlan::new();
         }
         if ranks.len() > 1 {
-            return self.preference.plan(operation, Seat::new(ranks, me));
+            return self.preference.plan(operation, GroupSeat::new(ranks, me));
         }
-        let mut plan = Plan::new();
+        let mut plan = MessagePlan::new();
         if let Some(input) = &operation.input {
             plan.copy = Some((
-                Region::input(0, input.len()),
-                Region::buffer(0, input.len()),
+                TensorRegion::input(0, input.len()),
+                TensorRegion::buffer(0, input.len()),
             ));
         }
         plan
@@ -314,7 +325,7 @@ impl Communicator {
         for rank in 0..self.endpoint.settings().identity.world_size {
             self.endpoint.fail_peer(Rank(rank));
         }
-        self.stash = Stash::default();
+        self.stash = EarlyStash::default();
         self.fail_where(
             |_| true,
             |operation| OperationError::Aborted {
@@ -326,13 +337,13 @@ impl Communicator {
     }
 
     /// An operation that has missed its deadline, once, until it is concluded or completes.
-    pub fn poll_overdue(&mut self) -> Option<Overdue> {
-        let Patience::Asked(id, Told::No) = self.patience else {
+    pub fn poll_overdue(&mut self) -> Option<OverdueOperation> {
+        let DeadlinePatience::Asked(id, InquiryNews::No) = self.patience else {
             return None;
         };
-        self.patience = Patience::Asked(id, Told::Yes);
+        self.patience = DeadlinePatience::Asked(id, InquiryNews::Yes);
         let (_, running) = self.running(id)?;
-        Some(Overdue::of(id, &running.operation))
+        Some(OverdueOperation::of(id, &running.operation))
     }
 
     /// Fails an overdue operation, and everything else with it: the verdict says where the other
@@ -344,23 +355,27 @@ impl Communicator {
         }
     }
 
-    fn running(&self, id: OperationId) -> Option<(usize, &Running)> {
+    fn running(&self, id: OperationId) -> Option<(usize, &RunningOperation)> {
         self.table.iter().find(|(_, running)| running.id == id)
     }
 
     /// Where this rank is, for a rank that asks.
-    pub fn whereabouts(&self, asker: Rank, question: &Question) -> Whereabouts {
-        let &Question {
+    pub fn whereabouts(&self, asker: Rank, question: &OverdueQuestion) -> Whereabouts {
+        let &OverdueQuestion {
             group,
             sequence,
             side,
         } = question;
-        let part = if side == Side::Member { 0 } else { PARTS };
+        let part = if side == QuestionSide::Member {
+            0
+        } else {
+            PARTS
+        };
         let key = MessageKey::new(group, sequence, part);
         let running = self.table.counterpart(key, (asker, side));
         let completed = || match side {
-            Side::Member => self.agreement.completed(group, sequence),
-            Side::Sender | Side::Receiver => None,
+            QuestionSide::Member => self.agreement.completed(group, sequence),
+            QuestionSide::Sender | QuestionSide::Receiver => None,
         };
         let pending = self.table.iter().map(|(_, running)| running.label);
         Whereabouts {
@@ -386,7 +401,7 @@ impl Communicator {
     }
 
     /// What each operation on its way still needs.
-    pub fn progress(&self) -> impl Iterator<Item = (OperationId, Progress)> {
+    pub fn progress(&self) -> impl Iterator<Item = (OperationId, OperationProgress)> {
         let running = self.table.iter();
         running.map(|(_, running)| (running.id, running.progress()))
     }
@@ -461,8 +476,8 @@ impl Communicator {
             .table
             .remove(slot)
             .expect("ended once, by whoever found it running");
-        if matches!(self.patience, Patience::Asked(id, _) if id == running.id) {
-            self.patience = Patience::Asks;
+        if matches!(self.patience, DeadlinePatience::Asked(id, _) if id == running.id) {
+            self.patience = DeadlinePatience::Asks;
         }
         if self.aborted.is_none() {
             self.promised.extend(running.promises());
@@ -520,7 +535,7 @@ impl Communicator {
                 self.take_announced(from, key, outline);
             }
             EndpointEvent::Received { from, key, holes } => {
-                let Some(Found { slot, message }) = self.table.find_in(from, key) else {
+                let Some(RunningMessage { slot, message }) = self.table.find_in(from, key) else {
                     return;
                 };
                 self.advance(now, slot, |running, _, desk| {
@@ -533,7 +548,7 @@ impl Communicator {
             }
             EndpointEvent::Sent { to, key, missing } => {
                 self.departures.finished(to, key);
-                let Some(Found { slot, message }) = self.table.find_out(to, key) else {
+                let Some(RunningMessage { slot, message }) = self.table.find_out(to, key) else {
                     self.promised.remove(&(to, key));
                     self.let_go(now);
                     return;
@@ -548,7 +563,7 @@ impl Communicator {
                 ours,
                 theirs,
             } => {
-                let Some(Found { slot, .. }) = self.table.find_in(from, key) else {
+                let Some(RunningMessage { slot, .. }) = self.table.find_in(from, key) else {
                     return;
                 };
                 let Some(running) = self.table.get(slot) else {
@@ -570,7 +585,7 @@ impl Communicator {
             return;
         }
         let (slot, running) = self.table.collective(key).unzip();
-        let running = running.map(Running::called);
+        let running = running.map(RunningOperation::called);
         let Some(mismatch) = self.agreement.announce((from, key), outline, running) else {
             return;
         };
@@ -585,12 +600,12 @@ impl Communicator {
         &mut self,
         now: Instant,
         slot: usize,
-        happen: impl FnOnce(&mut Running, &mut Stash, &mut Desk<'_>),
+        happen: impl FnOnce(&mut RunningOperation, &mut EarlyStash, &mut EngineParts<'_>),
     ) {
         let Some(running) = self.table.get_mut(slot) else {
             return;
         };
-        let mut desk = Desk {
+        let mut desk = EngineParts {
             now,
             endpoint: &mut self.endpoint,
             memory: &mut self.memory,
@@ -614,7 +629,7 @@ impl Communicator {
                 self.departures.finished(to, key);
                 continue;
             };
-            let mut desk = Desk {
+            let mut desk = EngineParts {
                 now,
                 endpoint: &mut self.endpoint,
                 memory: &mut self.memory,
@@ -639,12 +654,14 @@ impl Communicator {
         let overdue = (self.table.iter()).find(|(_, running)| is_overdue(&running.operation));
         if let Some((slot, running)) = overdue {
             match self.patience {
-                Patience::None => {
+                DeadlinePatience::None => {
                     let error = running.timed_out(now, None);
                     self.fail_all(slot, error);
                 }
-                Patience::Asks => self.patience = Patience::Asked(running.id, Told::No),
-                Patience::Asked(..) => {}
+                DeadlinePatience::Asks => {
+                    self.patience = DeadlinePatience::Asked(running.id, InquiryNews::No);
+                }
+                DeadlinePatience::Asked(..) => {}
             }
             return;
         }
@@ -681,24 +698,17 @@ impl Machine for Communicator {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        let mut transmit = self.endpoint.poll_transmit(now)?;
-        if transmit.template.kind == PacketKind::Data {
-            let (to, key) = (transmit.to, transmit.template.key);
-            transmit.message = match self.table.source(to, key) {
-                Some(message) => message,
-                None => self
-                    .promised
-                    .get(&(to, key))
-                    .map_or(transmit.message, |bytes| Payload::Bytes(bytes)),
-            };
-        }
-        Some(transmit)
+        let (table, promised) = (&mut self.table, &self.promised);
+        self.endpoint.poll_transmit_from(now, move |to, key| {
+            let kept = || promised.get(&(to, key)).map(|bytes| Payload::Bytes(bytes));
+            table.source(to, key).or_else(kept)
+        })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let deadline = match self.patience {
-            Patience::Asked(..) => None,
-            Patience::None | Patience::Asks => self.next_deadline,
+            DeadlinePatience::Asked(..) => None,
+            DeadlinePatience::None | DeadlinePatience::Asks => self.next_deadline,
         };
         earlier(self.endpoint.poll_timeout(), deadline)
     }

@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{ByteCount, MessageKey, Rank};
 
-use crate::engine::scheduler::{Post, Scheduler};
+use crate::engine::scheduler::{ReadyMessage, Scheduler};
 
 /// The scheduler of a rank, and what it has let go.
 #[derive(Debug)]
-pub(crate) struct Departures {
+pub(crate) struct DepartureQueue {
     scheduler: Scheduler<(Rank, MessageKey, ByteCount)>,
     /// Bytes of messages that have left and hold credit.
     left: BTreeMap<(Rank, MessageKey), ByteCount>,
 }
 
-impl Departures {
+impl DepartureQueue {
     /// Of a rank that has sent nothing yet.
     pub(crate) fn new(credit: ByteCount) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Departures {
     }
 
     /// A message is ready to leave.
-    pub(crate) fn post(&mut self, post: Post, to: Rank, key: MessageKey) {
+    pub(crate) fn post(&mut self, post: ReadyMessage, to: Rank, key: MessageKey) {
         self.scheduler.post(post, (to, key, post.bytes));
     }
 
@@ -72,8 +72,8 @@ mod tests {
     use gradwire_protocol::priority::Urgency;
     use gradwire_protocol::units::Step;
 
-    fn post(departures: &mut Departures, to: u16, sequence: u32) {
-        let post = Post {
+    fn post(departures: &mut DepartureQueue, to: u16, sequence: u32) {
+        let post = ReadyMessage {
             step: Step(0),
             urgency: Urgency::default(),
             bytes: ByteCount::new(10),
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_lost_rank_gives_back_the_credit_of_what_was_on_its_way_there() {
-        let mut departures = Departures::new(ByteCount::new(10));
+        let mut departures = DepartureQueue::new(ByteCount::new(10));
         for (to, sequence) in [(1, 0), (1, 1), (2, 2)] {
             post(&mut departures, to, sequence);
         }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_message_gives_its_credit_back_once() {
-        let mut departures = Departures::new(ByteCount::new(20));
+        let mut departures = DepartureQueue::new(ByteCount::new(20));
         for sequence in 0..4 {
             post(&mut departures, 1, sequence);
         }

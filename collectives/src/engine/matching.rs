@@ -16,7 +16,7 @@ use crate::plan::PARTS;
 
 /// The messages from a rank, or to it, of one group and tag.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Queue {
+struct MatchQueue {
     group: u16,
     tag: u16,
     peer: Rank,
@@ -24,8 +24,8 @@ struct Queue {
 
 /// A message that has begun to arrive and that no receive has claimed.
 #[derive(Clone, Copy, Debug)]
-struct Announced {
-    queue: Queue,
+struct AnnouncedMessage {
+    queue: MatchQueue,
     count: u16,
 }
 
@@ -33,11 +33,11 @@ struct Announced {
 #[derive(Debug, Default)]
 pub(crate) struct Matching {
     /// How many messages were sent, modulo 2^16.
-    sent: BTreeMap<Queue, u16>,
+    sent: BTreeMap<MatchQueue, u16>,
     /// How many were claimed.
-    claimed: BTreeMap<Queue, u16>,
+    claimed: BTreeMap<MatchQueue, u16>,
     /// In order of arrival.
-    announced: VecDeque<Announced>,
+    announced: VecDeque<AnnouncedMessage>,
     /// Receives from any rank, in order of submission.
     waiting: Vec<(OperationId, Operation)>,
 }
@@ -68,8 +68,9 @@ impl Matching {
                 let count = *claimed;
                 *claimed = claimed.wrapping_add(1);
                 if !self.announced.is_empty() {
-                    let is_it =
-                        |message: &Announced| message.queue == queue && message.count == count;
+                    let is_it = |message: &AnnouncedMessage| {
+                        message.queue == queue && message.count == count
+                    };
                     self.announced.retain(|message| !is_it(message));
                 }
             }
@@ -84,12 +85,12 @@ impl Matching {
             return; // a collective's, or a further piece of a message
         }
         let (tag, count) = tag_and_count(sequence);
-        let queue = Queue {
+        let queue = MatchQueue {
             group,
             tag,
             peer: from,
         };
-        self.announced.push_back(Announced { queue, count });
+        self.announced.push_back(AnnouncedMessage { queue, count });
     }
 
     /// A receive from any rank waits for its message.
@@ -102,7 +103,7 @@ impl Matching {
         let found = self.waiting.iter().enumerate();
         let (at, from) = found.into_iter().find_map(|(at, (_, operation))| {
             let tag = operation.collective.any_source_tag()?;
-            let is_its = |queue: &Queue| queue.group == operation.group.id && queue.tag == tag;
+            let is_its = |queue: &MatchQueue| queue.group == operation.group.id && queue.tag == tag;
             let mut queues = self.announced.iter().map(|message| message.queue);
             Some((at, queues.find(is_its)?.peer))
         })?;
@@ -133,7 +134,7 @@ impl Matching {
     }
 }
 
-fn queue(operation: &Operation, peer: Rank, tag: u16) -> Queue {
+fn queue(operation: &Operation, peer: Rank, tag: u16) -> MatchQueue {
     let group = operation.group.id;
-    Queue { group, tag, peer }
+    MatchQueue { group, tag, peer }
 }

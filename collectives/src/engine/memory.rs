@@ -3,26 +3,26 @@
 
 use gradwire_protocol::job::Job;
 
-use crate::engine::phases::Phases;
+use crate::engine::phases::TrainingPhases;
 use crate::numbers::holes::{PreviousResults, Residuals};
 use crate::numbers::magnitude::RunningMeans;
 use crate::operation::buffer::Buffer;
 
 /// What is kept of tensors between steps.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct StepMemory {
     pub(crate) residuals: Residuals,
     pub(crate) previous: PreviousResults,
     pub(crate) means: RunningMeans,
-    pub(crate) phases: Phases,
-    pub(crate) spares: Spares,
+    pub(crate) phases: TrainingPhases,
+    pub(crate) spares: SpareScratch,
 }
 
-impl Memory {
+impl StepMemory {
     /// Before the first step of a job.
     pub(crate) fn of(job: &Job) -> Self {
         Self {
-            phases: Phases::of(job),
+            phases: TrainingPhases::of(job),
             ..Self::default()
         }
     }
@@ -30,9 +30,9 @@ impl Memory {
 
 /// Scratches of short operations that have ended, for those to come.
 #[derive(Debug, Default)]
-pub(crate) struct Spares(Vec<Vec<u8>>);
+pub(crate) struct SpareScratch(Vec<Vec<u8>>);
 
-impl Spares {
+impl SpareScratch {
     /// As many as short operations are likely to be on their way at once.
     const KEPT_MAX: usize = 64;
 

@@ -8,35 +8,35 @@ use std::sync::Arc;
 
 use gradwire_protocol::units::Rank;
 
-use crate::operation::{Collective, Label, Operation, OperationId};
+use crate::operation::{Collective, Operation, OperationId, OperationLabel};
 
 /// An operation that has missed its deadline and waits for a verdict.
 #[derive(Clone, Debug)]
-pub struct Overdue {
+pub struct OverdueOperation {
     /// Which one.
     pub id: OperationId,
     /// Its name.
-    pub label: Label,
+    pub label: OperationLabel,
     /// Whom it needs, this rank among them.
     pub ranks: Arc<[Rank]>,
     /// What to ask the others.
-    pub question: Question,
+    pub question: OverdueQuestion,
 }
 
 /// Which operation a rank asks about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Question {
+pub struct OverdueQuestion {
     /// Its group.
     pub group: u16,
     /// Its number.
     pub sequence: u32,
     /// What the rank that asks does in it.
-    pub side: Side,
+    pub side: QuestionSide,
 }
 
 /// A rank's part in an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
+pub enum QuestionSide {
     /// It is one of all ranks of the group.
     Member,
     /// It sends to the rank that is asked.
@@ -49,11 +49,11 @@ pub enum Side {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Whereabouts {
     /// What it has called under the number that it was asked about.
-    pub there: Option<Label>,
+    pub there: Option<OperationLabel>,
     /// The last that it has called in the group.
-    pub last: Option<Label>,
+    pub last: Option<OperationLabel>,
     /// What it has called and not completed, at most [`PENDING_TOLD`].
-    pub pending: Vec<Label>,
+    pub pending: Vec<OperationLabel>,
 }
 
 /// Pending operations that a rank tells of.
@@ -61,35 +61,35 @@ pub const PENDING_TOLD: usize = 3;
 
 /// What a communicator does about a missed deadline.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Patience {
+pub(crate) enum DeadlinePatience {
     /// It fails everything.
     #[default]
     None,
     /// It lets all ranks be asked.
     Asks,
     /// This operation waits for the verdict, and its owner may not know yet.
-    Asked(OperationId, Told),
+    Asked(OperationId, InquiryNews),
 }
 
 /// Whether who drives knows of an overdue operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum InquiryNews {
     Yes,
     No,
 }
 
-impl Overdue {
+impl OverdueOperation {
     pub(crate) fn of(id: OperationId, operation: &Operation) -> Self {
         let side = match operation.collective {
-            Collective::Send { .. } => Side::Sender,
-            Collective::Receive { .. } | Collective::ReceiveAny { .. } => Side::Receiver,
-            _ => Side::Member,
+            Collective::Send { .. } => QuestionSide::Sender,
+            Collective::Receive { .. } | Collective::ReceiveAny { .. } => QuestionSide::Receiver,
+            _ => QuestionSide::Member,
         };
         Self {
             id,
             label: operation.label(),
             ranks: operation.participants().into(),
-            question: Question {
+            question: OverdueQuestion {
                 group: operation.group.id,
                 sequence: operation.sequence,
                 side,

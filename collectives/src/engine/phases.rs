@@ -23,8 +23,8 @@ use crate::operation::{Collective, Operation};
 
 /// What a job says about phases, and the norms of the last steps.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Phases {
-    limits: Option<Limits>,
+pub(crate) struct TrainingPhases {
+    limits: Option<PhaseLimits>,
     step: Option<Step>,
     /// Of each result of the step, by group and number, the sum of its squares: added up in this
     /// order, whatever the order in which they came.
@@ -34,16 +34,16 @@ pub(crate) struct Phases {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct PhaseLimits {
     tolerance: Share,
     change: Share,
 }
 
-impl Phases {
+impl TrainingPhases {
     /// Before the first step of a job.
     pub(crate) fn of(job: &Job) -> Self {
         let change = job.loss.tight_change;
-        let limits = |tolerance| Limits { tolerance, change };
+        let limits = |tolerance| PhaseLimits { tolerance, change };
         Self {
             limits: job.loss.tight_tolerance.map(limits),
             ..Self::default()
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::numbers::dtype::{DType, ReduceOp};
     use crate::operation::buffer::Buffer;
-    use crate::operation::{Group, Layers, Loss};
+    use crate::operation::{Group, Layers, LossTerms};
 
     fn result(step: u32, sequence: u32, norm: f32) -> Operation {
         Operation {
@@ -124,7 +124,7 @@ mod tests {
             buffer: Buffer::Owned(norm.to_le_bytes().to_vec()),
             input: None,
             splits: None,
-            loss: Loss::NONE,
+            loss: LossTerms::NONE,
             step: Step(step),
             layers: Layers {
                 count: 1,
@@ -135,10 +135,10 @@ mod tests {
         }
     }
 
-    fn phases() -> Phases {
+    fn phases() -> TrainingPhases {
         let mut job = Job::default();
         job.loss.tight_tolerance = Some(Share::NONE);
-        Phases::of(&job)
+        TrainingPhases::of(&job)
     }
 
     /// In which steps, from 1, a job with gradients of these norms is strict.
@@ -195,7 +195,7 @@ mod tests {
         phases.note(&stray);
         phases.note(&result(1, 0, 7.0));
         assert!(phases.squares.is_empty());
-        let mut never = Phases::of(&Job::default());
+        let mut never = TrainingPhases::of(&Job::default());
         assert_eq!(never.cap(&result(1, 0, 0.0)), Share::ALL);
         never.note(&result(1, 0, 0.0));
         assert!(never.squares.is_empty());

@@ -16,33 +16,35 @@ use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags, Urgency};
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
 use crate::engine::agreement::Called;
-use crate::engine::departures::Departures;
-use crate::engine::memory::{Memory, Spares};
-use crate::engine::scheduler::Post;
-use crate::engine::stash::Stash;
+use crate::engine::departures::DepartureQueue;
+use crate::engine::memory::{SpareScratch, StepMemory};
+use crate::engine::scheduler::ReadyMessage;
+use crate::engine::stash::EarlyStash;
 use crate::numbers::dtype::ReduceOp;
 use crate::numbers::hadamard::Mixing;
 use crate::numbers::holes::{Hole, HoleFilling, Residuals, Settlement, TensorShape};
 use crate::numbers::kernels::accumulate;
 use crate::operation::buffer::Buffer;
 use crate::operation::{
-    Collective, Completion, Label, Operation, OperationError, OperationId, Outcome, Progress,
-    TimedOut,
+    Collective, Completion, Operation, OperationError, OperationId, OperationLabel,
+    OperationOutcome, OperationProgress, TimedOut,
 };
-use crate::plan::region::{Place, Region};
-use crate::plan::{EARLY_BYTES_MAX, Gate, GateId, Inbound, Landing, Plan, Reliability, Scratch};
+use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::{
+    EARLY_BYTES_MAX, GateId, MessagePlan, PlanGate, PlannedReceive, Reliability, ScratchUse,
+    SegmentLanding,
+};
 
 /// What holds for an operation from its beginning on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct OperationTerms {
     /// Messages that are shorter are lossless.
     pub(crate) min_lossy: usize,
     /// Payload bytes of a full packet of the network.
@@ -64,17 +66,17 @@ struct Coefficients {
 
 /// What an operation works with and does not own.
 #[derive(Debug)]
-pub(crate) struct Desk<'a> {
+pub(crate) struct EngineParts<'a> {
     pub(crate) now: Instant,
     pub(crate) endpoint: &'a mut Endpoint,
-    pub(crate) memory: &'a mut Memory,
+    pub(crate) memory: &'a mut StepMemory,
     pub(crate) policy: &'a Policy,
-    pub(crate) departures: &'a mut Departures,
+    pub(crate) departures: &'a mut DepartureQueue,
 }
 
 /// Where a message out stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
+enum SendStage {
     Waiting,
     Started,
     Sent,
@@ -82,11 +84,11 @@ enum Stage {
 
 /// A submitted operation.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningOperation {
     pub(crate) id: OperationId,
     pub(crate) operation: Operation,
-    pub(crate) label: Label,
-    plan: Arc<Plan>,
+    pub(crate) label: OperationLabel,
+    plan: Arc<MessagePlan>,
     scratch: Option<Buffer>,
     contributors: u16,
     signature: Signature,
@@ -98,7 +100,7 @@ pub(crate) struct Running {
     /// What each gate still waits for.
     waits: SmallVec<[usize; 8]>,
     received: Bitmap,
-    stages: SmallVec<[Stage; 16]>,
+    stages: SmallVec<[SendStage; 16]>,
     /// Messages in and out that are not done.
     open: usize,
     /// Missing contributions per segment, of gates that wait or finish.
@@ -111,18 +113,18 @@ pub(crate) struct Running {
     /// What was not received of messages that are no contributions to a sum.
     unfilled: Vec<Hole>,
     begun: Instant,
-    outcome: Outcome,
+    outcome: OperationOutcome,
 }
 
-impl Running {
+impl RunningOperation {
     /// An operation that has not started.
     pub(crate) fn new(
         id: OperationId,
         operation: Operation,
-        plan: Arc<Plan>,
-        terms: Terms,
+        plan: Arc<MessagePlan>,
+        terms: OperationTerms,
     ) -> Self {
-        let Terms {
+        let OperationTerms {
             min_lossy,
             segment_bytes,
             cap,
@@ -142,7 +144,7 @@ impl Running {
             cap,
             waits: plan.gates.iter().map(|gate| gate.waits).collect(),
             received: Bitmap::new(plan.inbounds.len() as u32),
-            stages: smallvec![Stage::Waiting; plan.outbounds.len()],
+            stages: smallvec![SendStage::Waiting; plan.outbounds.len()],
             open: plan.inbounds.len() + plan.outbounds.len(),
             holes: BTreeMap::new(),
             copies: BTreeMap::new(),
@@ -150,9 +152,9 @@ impl Running {
             received_bytes: 0,
             unfilled: Vec::new(),
             begun: Instant::START,
-            outcome: Outcome {
+            outcome: OperationOutcome {
                 source: operation.collective.source(),
-                ..Outcome::default()
+                ..OperationOutcome::default()
             },
             operation,
             plan,
@@ -161,7 +163,7 @@ impl Running {
     }
 
     /// Posts everything that will come and sends what waits for nothing.
-    pub(crate) fn start(&mut self, stash: &mut Stash, desk: &mut Desk<'_>) {
+    pub(crate) fn start(&mut self, stash: &mut EarlyStash, desk: &mut EngineParts<'_>) {
         self.begun = desk.now;
         self.copy_own(&mut desk.memory.spares);
         for at in 0..self.plan.inbounds.len() {
@@ -200,11 +202,11 @@ impl Running {
 
     /// Copies the own block from the input to its place in the result, and what belongs there to
     /// the scratch.
-    fn copy_own(&mut self, spares: &mut Spares) {
+    fn copy_own(&mut self, spares: &mut SpareScratch) {
         self.scratch = match self.plan.scratch {
-            Scratch::Unused => None,
-            Scratch::CopyOfInput => self.operation.input.as_ref().map(Buffer::duplicate),
-            Scratch::Slots { count, own } => {
+            ScratchUse::Unused => None,
+            ScratchUse::CopyOfInput => self.operation.input.as_ref().map(Buffer::duplicate),
+            ScratchUse::Slots { count, own } => {
                 Some(spares.slots_of(&self.operation.buffer, own, count))
             }
         };
@@ -218,9 +220,9 @@ impl Running {
         }
     }
 
-    fn expect_coefficients(&mut self, inbound: &Inbound) {
+    fn expect_coefficients(&mut self, inbound: &PlannedReceive) {
         let mixing = self.mixing(inbound.region, inbound.reliability, inbound.part);
-        if let (Some(mixing), Landing::Reduce) = (mixing, inbound.landing) {
+        if let (Some(mixing), SegmentLanding::Reduce) = (mixing, inbound.landing) {
             let fresh = || Coefficients {
                 mixing,
                 sum: Vec::new(),
@@ -231,7 +233,7 @@ impl Running {
 
     /// How contributions to a region are transformed, if they are. The same on all ranks, whose
     /// tags agree.
-    fn mixing(&self, region: Region, reliability: Reliability, part: u16) -> Option<Mixing> {
+    fn mixing(&self, region: TensorRegion, reliability: Reliability, part: u16) -> Option<Mixing> {
         let is_long = self.lossy_from.is_some_and(|least| region.bytes >= least);
         let is_mixed = self.label.call.transform == GradientTransform::Hadamard
             && is_long
@@ -248,7 +250,7 @@ impl Running {
     }
 
     /// How much of a contribution to a region may be missing in steps that are not strict.
-    fn tolerance(&self, region: Region, policy: &Policy) -> Share {
+    fn tolerance(&self, region: TensorRegion, policy: &Policy) -> Share {
         if self.lossy_from.is_none_or(|least| region.bytes < least) {
             return Share::NONE;
         }
@@ -259,9 +261,9 @@ impl Running {
     }
 
     /// Where in the tensor that the layers are of a region begins.
-    fn tensor_offset(&self, region: Region) -> usize {
+    fn tensor_offset(&self, region: TensorRegion) -> usize {
         let block = match (self.operation.collective, self.plan.copy) {
-            (Collective::ReduceScatter, Some((own, _))) if region.place == Place::Buffer => {
+            (Collective::ReduceScatter, Some((own, _))) if region.place == TensorMemory::Buffer => {
                 own.offset
             }
             _ => 0,
@@ -286,7 +288,7 @@ impl Running {
 
     /// Puts a segment where it belongs.
     pub(crate) fn place(&mut self, inbound: usize, offset: u32, payload: Payload<'_>) {
-        let Inbound {
+        let PlannedReceive {
             region,
             landing,
             gate,
@@ -298,7 +300,7 @@ impl Running {
         }
         self.received_bytes += length as u64;
         let memory = match region.place {
-            Place::Scratch => self.scratch.as_mut(),
+            TensorMemory::Scratch => self.scratch.as_mut(),
             _ => Some(&mut self.operation.buffer),
         };
         let Some(memory) = memory.and_then(Buffer::bytes_mut) else {
@@ -308,7 +310,7 @@ impl Running {
             .bytes()
             .expect("buffers of bytes are filled by drivers with bytes");
         let memory = match self.coefficients.get_mut(&gate) {
-            Some(coefficients) if landing == Landing::Reduce => {
+            Some(coefficients) if landing == SegmentLanding::Reduce => {
                 coefficients.sum.resize(region.bytes, 0);
                 &mut coefficients.sum
             }
@@ -316,8 +318,10 @@ impl Running {
         };
         let target = &mut memory[offset as usize..offset as usize + length];
         match landing {
-            Landing::Copy => target.copy_from_slice(bytes),
-            Landing::Reduce => accumulate(self.operation.dtype, self.operation.op, target, bytes),
+            SegmentLanding::Copy => target.copy_from_slice(bytes),
+            SegmentLanding::Reduce => {
+                accumulate(self.operation.dtype, self.operation.op, target, bytes);
+            }
         }
     }
 
@@ -328,23 +332,28 @@ impl Running {
         }
         let region = self.plan.outbounds[outbound].region;
         match region.place {
-            Place::Buffer => self.operation.buffer.payload(region.offset, region.bytes),
-            Place::Input => {
+            TensorMemory::Buffer => self.operation.buffer.payload(region.offset, region.bytes),
+            TensorMemory::Input => {
                 let input = self.operation.input.as_ref();
                 let input = input.expect("validated with the plan");
                 input.payload(region.offset, region.bytes)
             }
-            Place::Scratch => {
+            TensorMemory::Scratch => {
                 let scratch = self.scratch.as_ref();
                 let scratch = scratch.expect("made at the start, from the input");
                 scratch.payload(region.offset, region.bytes)
             }
-            Place::Nothing => Payload::Bytes(&[]),
+            TensorMemory::Nothing => Payload::Bytes(&[]),
         }
     }
 
     /// A message in is complete, apart from its holes.
-    pub(crate) fn on_received(&mut self, at: usize, holes: Option<&Bitmap>, desk: &mut Desk<'_>) {
+    pub(crate) fn on_received(
+        &mut self,
+        at: usize,
+        holes: Option<&Bitmap>,
+        desk: &mut EngineParts<'_>,
+    ) {
         if !self.received.insert(at as u32) {
             return;
         }
@@ -359,12 +368,12 @@ impl Running {
         }
     }
 
-    fn note_holes(&mut self, inbound: &Inbound, cut: Segmentation, holes: &Bitmap) {
+    fn note_holes(&mut self, inbound: &PlannedReceive, cut: Segmentation, holes: &Bitmap) {
         self.outcome.lost_segments += u64::from(holes.ones());
         let segments = cut.segments() as usize;
         let share = Share::new(f64::from(holes.ones()) / segments as f64).unwrap_or(Share::ALL);
         self.outcome.max_lost_share = self.outcome.max_lost_share.max(share);
-        if inbound.landing == Landing::Copy {
+        if inbound.landing == SegmentLanding::Copy {
             let hole = |segment| Hole {
                 offset: inbound.region.offset + segment as usize * cut.segment_bytes() as usize,
                 bytes: cut.length(segment) as usize,
@@ -386,8 +395,8 @@ impl Running {
     }
 
     /// A message out was received as far as it ever will be.
-    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>, memory: &mut Memory) {
-        if std::mem::replace(&mut self.stages[at], Stage::Sent) == Stage::Sent {
+    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>, memory: &mut StepMemory) {
+        if std::mem::replace(&mut self.stages[at], SendStage::Sent) == SendStage::Sent {
             return;
         }
         self.open -= 1;
@@ -401,7 +410,7 @@ impl Running {
     }
 
     /// Keeps what was missing of a contribution, as values.
-    fn keep_residual(&self, at: usize, copy: &[u8], missing: &Bitmap, memory: &mut Memory) {
+    fn keep_residual(&self, at: usize, copy: &[u8], missing: &Bitmap, memory: &mut StepMemory) {
         let outbound = self.plan.outbounds[at];
         let (key, shape) = (self.operation.tensor_key, self.shape());
         let segment_bytes = self.segment_bytes as usize;
@@ -441,14 +450,14 @@ impl Running {
             return false;
         }
         !self.operation.collective.is_point_to_point()
-            && self.stages.iter().all(|&stage| stage != Stage::Waiting)
+            && self.stages.iter().all(|&stage| stage != SendStage::Waiting)
     }
 
-    fn open_gate(&mut self, gate: GateId, desk: &mut Desk<'_>) {
+    fn open_gate(&mut self, gate: GateId, desk: &mut EngineParts<'_>) {
         let plan = Arc::clone(&self.plan);
         let mut opening: SmallVec<[GateId; 4]> = smallvec![gate];
         while let Some(gate) = opening.pop() {
-            let Gate {
+            let PlanGate {
                 finish,
                 opens,
                 next,
@@ -472,7 +481,7 @@ impl Running {
     /// Reduces the slots of the scratch into the result buffer, where there are slots.
     fn reduce_slots(&mut self) {
         let slots = self.scratch.as_ref().and_then(Buffer::bytes);
-        let Scratch::Slots { count, .. } = self.plan.scratch else {
+        let ScratchUse::Slots { count, .. } = self.plan.scratch else {
             return;
         };
         let Operation {
@@ -488,7 +497,7 @@ impl Running {
     }
 
     /// Turns the sum in a region into the result.
-    fn finish(&mut self, gate: GateId, region: Region, desk: &mut Desk<'_>) {
+    fn finish(&mut self, gate: GateId, region: TensorRegion, desk: &mut EngineParts<'_>) {
         let memory = &mut *desk.memory;
         let missing = self.holes.remove(&gate);
         let keeps = self.operation.loss.holes == HoleFilling::Previous
@@ -534,7 +543,7 @@ impl Running {
     }
 
     /// A message out may be sent: when its turn comes, if its layers are known.
-    fn ready(&mut self, at: usize, desk: &mut Desk<'_>) {
+    fn ready(&mut self, at: usize, desk: &mut EngineParts<'_>) {
         let outbound = self.plan.outbounds[at];
         let urgency = match desk.endpoint.reach(outbound.to) {
             Reach::Network => self.urgency(outbound.region, desk.policy),
@@ -544,7 +553,7 @@ impl Running {
             self.send(at, desk);
             return;
         };
-        let post = Post {
+        let post = ReadyMessage {
             step: self.operation.step,
             urgency,
             bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
@@ -554,20 +563,20 @@ impl Running {
     }
 
     /// How soon a message is needed; `None` when its layers are not known.
-    fn urgency(&self, region: Region, policy: &Policy) -> Option<Urgency> {
+    fn urgency(&self, region: TensorRegion, policy: &Policy) -> Option<Urgency> {
         let layers = &self.operation.layers;
         let of_region = layers.within(region.offset..region.offset + region.bytes);
         policy.urgency(of_region.map(|(_, layer)| layer), layers.count)
     }
 
     /// Sends a message out whose turn has come, unless it was sent.
-    pub(crate) fn depart(&mut self, at: usize, desk: &mut Desk<'_>) {
-        if self.stages[at] == Stage::Waiting {
+    pub(crate) fn depart(&mut self, at: usize, desk: &mut EngineParts<'_>) {
+        if self.stages[at] == SendStage::Waiting {
             self.send(at, desk);
         }
     }
 
-    fn send(&mut self, at: usize, desk: &mut Desk<'_>) {
+    fn send(&mut self, at: usize, desk: &mut EngineParts<'_>) {
         let outbound = self.plan.outbounds[at];
         let tolerance = match (desk.endpoint.reach(outbound.to), outbound.reliability) {
             (Reach::Network, Reliability::Tolerant) => {
@@ -581,7 +590,7 @@ impl Running {
         self.mix_contribution(at);
         let cut = cut(outbound.region, outbound.to, desk.endpoint);
         let tolerance = cut.usable(tolerance);
-        self.stages[at] = Stage::Started;
+        self.stages[at] = SendStage::Started;
         self.outcome.sent_segments += u64::from(cut.segments());
         let shape = MessageShape {
             segments: cut.segments(),
@@ -610,7 +619,7 @@ impl Running {
         at: usize,
         shape: MessageShape,
         spans: &[(u32, Layer)],
-        desk: &mut Desk<'_>,
+        desk: &mut EngineParts<'_>,
     ) -> SegmentTags {
         let offset = self.plan.outbounds[at].region.offset;
         let message = (self.operation.tensor_key, offset);
@@ -647,8 +656,8 @@ impl Running {
         if let Some(copy) = self.copies.get_mut(&at) {
             return mixing.mix(copy);
         }
-        let is_overwritten =
-            self.operation.collective == Collective::AllReduce && region.place == Place::Buffer;
+        let is_overwritten = self.operation.collective == Collective::AllReduce
+            && region.place == TensorMemory::Buffer;
         if is_overwritten && let Some(buffer) = self.operation.buffer.bytes_mut() {
             return mixing.mix(&mut buffer[region.offset..region.offset + region.bytes]);
         }
@@ -666,7 +675,11 @@ impl Running {
     }
 
     /// The layers of a message's segments: each has the layer of its first byte.
-    fn segment_spans(&self, region: Region, segment_bytes: u32) -> SmallVec<[(u32, Layer); 4]> {
+    fn segment_spans(
+        &self,
+        region: TensorRegion,
+        segment_bytes: u32,
+    ) -> SmallVec<[(u32, Layer); 4]> {
         let bytes = region.offset..region.offset + region.bytes;
         let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
         for (start, layer) in self.operation.layers.within(bytes) {
@@ -692,17 +705,17 @@ impl Running {
     }
 
     /// What it still needs.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> OperationProgress {
         let missing = self.received.iter_zeros();
         let missing = missing.map(|at| self.plan.inbounds[at as usize].from);
         let outbounds = self.plan.outbounds.iter().zip(&self.stages);
-        let unheard = outbounds.filter(|(_, stage)| **stage == Stage::Started);
+        let unheard = outbounds.filter(|(_, stage)| **stage == SendStage::Started);
         let mut waits_for: Vec<u16> = missing.map(|rank| rank.0).collect();
         waits_for.extend(unheard.map(|(outbound, _)| outbound.to.0));
         waits_for.sort_unstable();
         waits_for.dedup();
         let inbounds = self.plan.inbounds.iter();
-        Progress {
+        OperationProgress {
             waits_for,
             received: self.received_bytes,
             expected: inbounds.map(|inbound| inbound.region.bytes as u64).sum(),
@@ -711,7 +724,7 @@ impl Running {
 
     /// Copies of the messages that others still count on, when the operation ends early.
     pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, MessageKey), Vec<u8>)> {
-        let started = (0..self.stages.len()).filter(|&at| self.stages[at] == Stage::Started);
+        let started = (0..self.stages.len()).filter(|&at| self.stages[at] == SendStage::Started);
         started.filter_map(|at| {
             let bytes = self.source(at).bytes()?.to_vec();
             let outbound = &self.plan.outbounds[at];
@@ -723,13 +736,13 @@ impl Running {
     pub(crate) fn into_completion(
         self,
         result: Result<(), OperationError>,
-        memory: &mut Memory,
+        memory: &mut StepMemory,
     ) -> Completion {
         let unfinished = result.is_err().then(|| self.progress());
         if result.is_ok() {
             memory.phases.note(&self.operation);
         }
-        if let (Scratch::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
+        if let (ScratchUse::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
             memory.spares.keep(slots);
         }
         let Operation { buffer, input, .. } = self.operation;
@@ -748,6 +761,6 @@ impl Running {
 }
 
 /// How a message to or from a rank is cut.
-fn cut(region: Region, peer: Rank, endpoint: &Endpoint) -> Segmentation {
+fn cut(region: TensorRegion, peer: Rank, endpoint: &Endpoint) -> Segmentation {
     Segmentation::new(region.message_bytes(), endpoint.segment_bytes_to(peer))
 }

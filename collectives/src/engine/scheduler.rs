@@ -19,7 +19,7 @@ use gradwire_protocol::units::{ByteCount, Step};
 
 /// A message that is ready to leave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Post {
+pub struct ReadyMessage {
     /// The training step that it belongs to.
     pub step: Step,
     /// How soon it is needed.
@@ -63,7 +63,7 @@ impl<Ticket> Scheduler<Ticket> {
     }
 
     /// A message is ready to leave.
-    pub fn post(&mut self, post: Post, ticket: Ticket) {
+    pub fn post(&mut self, post: ReadyMessage, ticket: Ticket) {
         let turn = (post.step, post.urgency, self.arrivals);
         self.arrivals += 1;
         self.waiting.insert(turn, (ticket, post.bytes));
@@ -119,8 +119,8 @@ mod tests {
     use super::*;
     use gradwire_protocol::units::Layer;
 
-    fn post(step: u32, layer: u16, bytes: u64) -> Post {
-        Post {
+    fn post(step: u32, layer: u16, bytes: u64) -> ReadyMessage {
+        ReadyMessage {
             step: Step(step),
             urgency: Urgency::of(Layer(layer)),
             bytes: ByteCount::new(bytes),
@@ -209,7 +209,7 @@ mod tests {
 
     /// How a worker of ByteScheduler's example sends.
     #[derive(Clone, Copy)]
-    struct How {
+    struct RoundRule {
         /// Units in which a tensor is sent; `None` whole.
         part: Option<u64>,
         urgencies: [u16; 3],
@@ -217,20 +217,20 @@ mod tests {
     }
 
     /// A link that sends one unit of data in one of time, in the order of a scheduler.
-    struct Link {
+    struct HeapLink {
         scheduler: Scheduler<(usize, u64)>,
         sending: Vec<(usize, u64, u64)>,
     }
 
-    impl Link {
-        fn new(how: How) -> Self {
+    impl HeapLink {
+        fn new(how: RoundRule) -> Self {
             Self {
                 scheduler: Scheduler::new(ByteCount::new(how.credit)),
                 sending: Vec::new(),
             }
         }
 
-        fn post(&mut self, how: How, (layer, units): (usize, u64)) {
+        fn post(&mut self, how: RoundRule, (layer, units): (usize, u64)) {
             let urgency = how.urgencies[layer];
             let post = post(0, urgency, units);
             self.scheduler.post(post, (layer, units));
@@ -251,10 +251,10 @@ mod tests {
     }
 
     /// Units of time of a step: backward, push, pull, and a forward whose layers wait for theirs.
-    fn step_of_the_example(how: How) -> u64 {
+    fn step_of_the_example(how: RoundRule) -> u64 {
         const UNITS: [u64; 3] = [3, 6, 3];
         const COMPUTE: u64 = 2;
-        let (mut push, mut pull) = (Link::new(how), Link::new(how));
+        let (mut push, mut pull) = (HeapLink::new(how), HeapLink::new(how));
         let (mut pulled, mut forward, mut free_at) = ([0; 3], 0, 3 * COMPUTE);
         for now in 0_u64.. {
             if now > 0 && now % COMPUTE == 0 && now / COMPUTE <= 3 {
@@ -283,12 +283,12 @@ mod tests {
 
     #[test]
     fn the_worked_example_takes_26_units_in_order_of_arrival_and_18_scheduled() {
-        let arrival = How {
+        let arrival = RoundRule {
             part: None,
             urgencies: [0; 3],
             credit: 0,
         };
-        let scheduled = How {
+        let scheduled = RoundRule {
             part: Some(1),
             urgencies: [0, 1, 2],
             credit: 1,
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_credit_without_bound_is_order_of_arrival_whatever_is_urgent() {
-        let let_go_at_once = How {
+        let let_go_at_once = RoundRule {
             part: None,
             urgencies: [0, 1, 2],
             credit: 0,

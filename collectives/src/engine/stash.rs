@@ -10,13 +10,13 @@ use gradwire_protocol::units::{MessageKey, Rank};
 
 /// The early segments of one message.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct EarlySegments {
     placements: Vec<Placement>,
     /// Their payloads, one behind the other; nothing where payloads are lengths.
     bytes: Vec<u8>,
 }
 
-impl Early {
+impl EarlySegments {
     /// The segments in the order of arrival.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&Placement, Payload<'_>)> {
         let mut at = 0;
@@ -34,11 +34,11 @@ impl Early {
 
 /// All early segments.
 #[derive(Debug, Default)]
-pub(crate) struct Stash {
-    messages: BTreeMap<(Rank, MessageKey), Early>,
+pub(crate) struct EarlyStash {
+    messages: BTreeMap<(Rank, MessageKey), EarlySegments>,
 }
 
-impl Stash {
+impl EarlyStash {
     /// Keeps a segment.
     pub(crate) fn keep(&mut self, placement: Placement, payload: Payload<'_>) {
         let early = self
@@ -52,7 +52,7 @@ impl Stash {
     }
 
     /// The early segments of a message that is posted now.
-    pub(crate) fn take(&mut self, from: Rank, key: MessageKey) -> Option<Early> {
+    pub(crate) fn take(&mut self, from: Rank, key: MessageKey) -> Option<EarlySegments> {
         if self.messages.is_empty() {
             return None;
         }

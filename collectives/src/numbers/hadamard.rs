@@ -65,7 +65,7 @@ impl Mixing {
     /// # Panics
     /// When the type is not a float or `message` or the segments are not whole elements.
     pub fn mix(&self, message: &mut [u8]) {
-        self.run(message, Direction::Forward);
+        self.run(message, TransformDirection::Forward);
     }
 
     /// Turns coefficients into values again.
@@ -73,10 +73,10 @@ impl Mixing {
     /// # Panics
     /// As [`Mixing::mix`].
     pub fn unmix(&self, message: &mut [u8]) {
-        self.run(message, Direction::Back);
+        self.run(message, TransformDirection::Back);
     }
 
-    fn run(self, message: &mut [u8], direction: Direction) {
+    fn run(self, message: &mut [u8], direction: TransformDirection) {
         let element = self.dtype.bytes();
         assert!(self.dtype.is_float(), "{} is not transformed", self.dtype);
         assert_eq!(message.len() % element, 0, "whole {} elements", self.dtype);
@@ -86,7 +86,7 @@ impl Mixing {
             self.segment_bytes,
             self.dtype
         );
-        Arch::new().dispatch(Pass {
+        Arch::new().dispatch(TransformPass {
             mixing: self,
             message,
             direction,
@@ -94,10 +94,10 @@ impl Mixing {
     }
 
     /// The columns that have the last segment, and those that end before it.
-    fn strips(&self, message: usize) -> [Strip; 2] {
+    fn strips(&self, message: usize) -> [ColumnStrip; 2] {
         let rows = message.div_ceil(self.segment_bytes);
         let last = message - rows.saturating_sub(1) * self.segment_bytes;
-        let strip = |rows: usize, from, to| Strip {
+        let strip = |rows: usize, from, to| ColumnStrip {
             rows,
             groups: rows.div_ceil(ROWS_MAX),
             from,
@@ -111,14 +111,14 @@ impl Mixing {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Direction {
+enum TransformDirection {
     Forward,
     Back,
 }
 
 /// Columns with the same number of rows, by the bytes of a segment that they are.
 #[derive(Clone, Copy, Debug)]
-struct Strip {
+struct ColumnStrip {
     rows: usize,
     groups: usize,
     from: usize,
@@ -126,7 +126,7 @@ struct Strip {
 }
 
 /// Some columns of one group of rows.
-struct Tile {
+struct ColumnTile {
     /// Byte of the first element.
     at: usize,
     /// Bytes from one row to the next.
@@ -137,13 +137,13 @@ struct Tile {
     seed: u64,
 }
 
-struct Pass<'a> {
+struct TransformPass<'a> {
     mixing: Mixing,
     message: &'a mut [u8],
-    direction: Direction,
+    direction: TransformDirection,
 }
 
-impl WithSimd for Pass<'_> {
+impl WithSimd for TransformPass<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -158,9 +158,9 @@ impl WithSimd for Pass<'_> {
     }
 }
 
-impl Pass<'_> {
+impl TransformPass<'_> {
     #[inline(always)]
-    fn run<T: Real, S: Simd, const BYTES: usize>(
+    fn run<T: RealNumber, S: Simd, const BYTES: usize>(
         self,
         level: S,
         (load, store): (impl Fn([u8; BYTES]) -> T, impl Fn(T) -> [u8; BYTES]),
@@ -192,11 +192,11 @@ impl Pass<'_> {
     }
 }
 
-impl Strip {
+impl ColumnStrip {
     #[inline(always)]
-    fn tile<const BYTES: usize>(self, mixing: Mixing, group: usize, from: usize) -> Tile {
+    fn tile<const BYTES: usize>(self, mixing: Mixing, group: usize, from: usize) -> ColumnTile {
         let at = group * mixing.segment_bytes + from;
-        Tile {
+        ColumnTile {
             at,
             stride: self.groups * mixing.segment_bytes,
             rows: (self.rows - group).div_ceil(self.groups),
@@ -206,30 +206,32 @@ impl Strip {
     }
 }
 
-impl Tile {
+impl ColumnTile {
     /// What values of a row are multiplied by when they are read.
     #[inline(always)]
-    fn before<T: Real>(&self, direction: Direction, row: usize) -> Signs<T> {
+    fn before<T: RealNumber>(&self, direction: TransformDirection, row: usize) -> Signs<T> {
         let stages = self.rows.ilog2();
         match direction {
-            Direction::Forward if row < 1 << stages => Signs::forward(self.seed, row, stages),
+            TransformDirection::Forward if row < 1 << stages => {
+                Signs::forward(self.seed, row, stages)
+            }
             _ => Signs::plain(),
         }
     }
 
     /// What values of a row are multiplied by when they are put back.
     #[inline(always)]
-    fn after<T: Real>(&self, direction: Direction, row: usize) -> Signs<T> {
+    fn after<T: RealNumber>(&self, direction: TransformDirection, row: usize) -> Signs<T> {
         let stages = self.rows.ilog2();
         match direction {
-            Direction::Back if row < 1 << stages => Signs::back(self.seed, row, stages),
+            TransformDirection::Back if row < 1 << stages => Signs::back(self.seed, row, stages),
             _ => Signs::plain(),
         }
     }
 
     /// Fills rows with values, each times its factor and sign.
     #[inline(always)]
-    fn read<T: Real, const BYTES: usize>(
+    fn read<T: RealNumber, const BYTES: usize>(
         &self,
         rows: &mut [[T; LANES]],
         message: &[u8],
@@ -257,7 +259,7 @@ impl Tile {
 
     /// Puts values back, each times its factor and sign.
     #[inline(always)]
-    fn write<T: Real, const BYTES: usize>(
+    fn write<T: RealNumber, const BYTES: usize>(
         &self,
         rows: &[[T; LANES]],
         message: &mut [u8],
@@ -290,7 +292,7 @@ struct Signs<T> {
     bits: u32,
 }
 
-impl<T: Real> Signs<T> {
+impl<T: RealNumber> Signs<T> {
     /// Nothing is changed.
     #[inline(always)]
     fn plain() -> Self {
@@ -328,14 +330,18 @@ impl<T: Real> Signs<T> {
 }
 
 /// Transforms the columns of some rows, two or more, or transforms them back; but for the signs of
-/// the first 2^k of them, which [`Tile`] sees to.
+/// the first 2^k of them, which [`ColumnTile`] sees to.
 #[inline(always)]
-fn turn<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]], (direction, seed): (Direction, u64)) {
+fn turn<T: RealNumber, S: Simd>(
+    level: S,
+    rows: &mut [[T; LANES]],
+    (direction, seed): (TransformDirection, u64),
+) {
     let power = 1 << rows.len().ilog2();
     let left_over = rows.len() - power;
     let stages = power.ilog2();
     match direction {
-        Direction::Forward => {
+        TransformDirection::Forward => {
             walsh_hadamard(level, &mut rows[..power]);
             if left_over > 0 {
                 let again = &mut rows[left_over..];
@@ -343,7 +349,7 @@ fn turn<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]], (direction, seed): 
                 walsh_hadamard(level, again);
             }
         }
-        Direction::Back => {
+        TransformDirection::Back => {
             if left_over > 0 {
                 let again = &mut rows[left_over..];
                 walsh_hadamard(level, again);
@@ -355,7 +361,7 @@ fn turn<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]], (direction, seed): 
 }
 
 #[inline(always)]
-fn sign<T: Real>(rows: &mut [[T; LANES]], signs: impl Fn(usize) -> Signs<T>) {
+fn sign<T: RealNumber>(rows: &mut [[T; LANES]], signs: impl Fn(usize) -> Signs<T>) {
     for (number, row) in rows.iter_mut().enumerate() {
         let signs = signs(number);
         for (lane, value) in row.iter_mut().enumerate() {
@@ -367,7 +373,7 @@ fn sign<T: Real>(rows: &mut [[T; LANES]], signs: impl Fn(usize) -> Signs<T>) {
 /// The fast Walsh-Hadamard transform of every column, of 2^k rows, without a factor. Three stages
 /// at a time, so that a value is fetched once for all of them.
 #[inline(always)]
-fn walsh_hadamard<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]]) {
+fn walsh_hadamard<T: RealNumber, S: Simd>(level: S, rows: &mut [[T; LANES]]) {
     let count = rows.len();
     let values = T::vectors::<S>(rows);
     let row = values.len() / count;
@@ -384,7 +390,7 @@ fn walsh_hadamard<T: Real, S: Simd>(level: S, rows: &mut [[T; LANES]]) {
 
 /// Transforms every `ROWS` values that are so far apart; returns how many these are.
 #[inline(always)]
-fn stages<T: Real, S: Simd, const ROWS: usize>(
+fn stages<T: RealNumber, S: Simd, const ROWS: usize>(
     level: S,
     values: &mut [T::Vector<S>],
     apart: usize,
@@ -404,7 +410,10 @@ fn stages<T: Real, S: Simd, const ROWS: usize>(
 }
 
 #[inline(always)]
-fn butterflies<T: Real, S: Simd, const ROWS: usize>(level: S, values: &mut [T::Vector<S>; ROWS]) {
+fn butterflies<T: RealNumber, S: Simd, const ROWS: usize>(
+    level: S,
+    values: &mut [T::Vector<S>; ROWS],
+) {
     let mut half = 1;
     while half < ROWS {
         for upper in (0..ROWS).filter(|row| row & half == 0) {
@@ -425,7 +434,7 @@ pub(crate) fn drawn(seed: u64, place: u64) -> u64 {
 }
 
 /// A number that is computed with.
-trait Real: Copy + Default + Mul<Output = Self> {
+trait RealNumber: Copy + Default + Mul<Output = Self> {
     /// As many of them as the processor computes with at once; a row is a multiple.
     type Vector<S: Simd>: Copy;
     /// All values of some rows, row by row.
@@ -442,7 +451,7 @@ trait Real: Copy + Default + Mul<Output = Self> {
     fn with_sign(self, bits: u32) -> Self;
 }
 
-impl Real for f32 {
+impl RealNumber for f32 {
     type Vector<S: Simd> = S::f32s;
 
     #[inline(always)]
@@ -466,7 +475,7 @@ impl Real for f32 {
     }
 }
 
-impl Real for f64 {
+impl RealNumber for f64 {
     type Vector<S: Simd> = S::f64s;
 
     #[inline(always)]
@@ -652,8 +661,12 @@ mod tests {
             let mixed = |level: Arch, seed| {
                 let mut message = bytes.clone();
                 let mixing = mixing(dtype, 112, seed);
-                for direction in [Direction::Forward, Direction::Back, Direction::Forward] {
-                    level.dispatch(Pass {
+                for direction in [
+                    TransformDirection::Forward,
+                    TransformDirection::Back,
+                    TransformDirection::Forward,
+                ] {
+                    level.dispatch(TransformPass {
                         mixing,
                         message: &mut message,
                         direction,

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub use gradwire_protocol::job::HoleFilling;
 
 use crate::numbers::dtype::{DType, ReduceOp};
-use crate::numbers::kernels::{Ratio, accumulate, scale};
+use crate::numbers::kernels::{ScaleRatio, accumulate, scale};
 
 /// Bytes of a receiver's buffer that did not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,7 +76,7 @@ impl Settlement<'_> {
                 let spread = if self.op == ReduceOp::Avg { 1 } else { all };
                 self.scale(
                     &mut stand_in,
-                    Ratio {
+                    ScaleRatio {
                         multiply: missing,
                         divide: spread,
                     },
@@ -88,7 +88,7 @@ impl Settlement<'_> {
                 let multiply = if self.op == ReduceOp::Avg { 1 } else { all };
                 self.scale(
                     segment,
-                    Ratio {
+                    ScaleRatio {
                         multiply,
                         divide: arrived,
                     },
@@ -98,19 +98,19 @@ impl Settlement<'_> {
     }
 
     /// An average is a sum that is divided in the end.
-    fn divisor_of(&self, contributors: u16) -> Ratio {
+    fn divisor_of(&self, contributors: u16) -> ScaleRatio {
         let divide = if self.op == ReduceOp::Avg {
             contributors
         } else {
             1
         };
-        Ratio {
+        ScaleRatio {
             multiply: 1,
             divide,
         }
     }
 
-    fn scale(&self, bytes: &mut [u8], ratio: Ratio) {
+    fn scale(&self, bytes: &mut [u8], ratio: ScaleRatio) {
         if !ratio.is_one() {
             scale(self.dtype, bytes, ratio);
         }

@@ -28,7 +28,7 @@ pub fn accumulate(dtype: DType, op: ReduceOp, target: &mut [u8], incoming: &[u8]
     );
     assert_whole(dtype, target);
     assert!(op.is_defined_for(dtype), "{op} is not defined for {dtype}");
-    Arch::new().dispatch(Reduction {
+    Arch::new().dispatch(ReduceKernel {
         dtype,
         op,
         target,
@@ -47,14 +47,14 @@ fn assert_whole(dtype: DType, bytes: &[u8]) {
 
 /// A factor that is a fraction, so that a division stays one: `value * multiply / divide`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Ratio {
+pub struct ScaleRatio {
     /// What values are multiplied by first.
     pub multiply: u16,
     /// What they are divided by then; not zero.
     pub divide: u16,
 }
 
-impl Ratio {
+impl ScaleRatio {
     /// Whether the ratio changes nothing.
     pub const fn is_one(self) -> bool {
         self.multiply == self.divide
@@ -65,14 +65,14 @@ impl Ratio {
 ///
 /// # Panics
 /// When `dtype` is not a float type or `target` is not whole elements.
-pub fn scale(dtype: DType, target: &mut [u8], ratio: Ratio) {
+pub fn scale(dtype: DType, target: &mut [u8], ratio: ScaleRatio) {
     assert_whole(dtype, target);
     assert!(
         dtype.is_float(),
         "{dtype} is not scaled: only floats are averaged"
     );
     if !ratio.is_one() {
-        Arch::new().dispatch(Scaling {
+        Arch::new().dispatch(ScaleKernel {
             dtype,
             target,
             ratio,
@@ -93,7 +93,7 @@ pub fn mean_abs(dtype: DType, bytes: &[u8]) -> f32 {
     if bytes.is_empty() {
         return 0.0;
     }
-    let sum = Arch::new().dispatch(Magnitude { dtype, bytes });
+    let sum = Arch::new().dispatch(MagnitudeKernel { dtype, bytes });
     sum / (bytes.len() / dtype.bytes()) as f32
 }
 
@@ -104,17 +104,17 @@ pub fn mean_abs(dtype: DType, bytes: &[u8]) -> f32 {
 pub fn sum_squares(dtype: DType, bytes: &[u8]) -> f64 {
     assert_whole(dtype, bytes);
     assert!(dtype.is_float(), "{dtype} has no norm: only floats have");
-    Arch::new().dispatch(Squares { dtype, bytes })
+    Arch::new().dispatch(SquareKernel { dtype, bytes })
 }
 
-struct Reduction<'a> {
+struct ReduceKernel<'a> {
     dtype: DType,
     op: ReduceOp,
     target: &'a mut [u8],
     incoming: &'a [u8],
 }
 
-impl WithSimd for Reduction<'_> {
+impl WithSimd for ReduceKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -137,13 +137,13 @@ impl WithSimd for Reduction<'_> {
     }
 }
 
-struct Scaling<'a> {
+struct ScaleKernel<'a> {
     dtype: DType,
     target: &'a mut [u8],
-    ratio: Ratio,
+    ratio: ScaleRatio,
 }
 
-impl WithSimd for Scaling<'_> {
+impl WithSimd for ScaleKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -159,12 +159,12 @@ impl WithSimd for Scaling<'_> {
     }
 }
 
-struct Magnitude<'a> {
+struct MagnitudeKernel<'a> {
     dtype: DType,
     bytes: &'a [u8],
 }
 
-impl WithSimd for Magnitude<'_> {
+impl WithSimd for MagnitudeKernel<'_> {
     type Output = f32;
 
     #[inline(always)]
@@ -179,12 +179,12 @@ impl WithSimd for Magnitude<'_> {
     }
 }
 
-struct Squares<'a> {
+struct SquareKernel<'a> {
     dtype: DType,
     bytes: &'a [u8],
 }
 
-impl WithSimd for Squares<'_> {
+impl WithSimd for SquareKernel<'_> {
     type Output = f64;
 
     #[inline(always)]
@@ -207,17 +207,17 @@ trait Element {
 
 /// An element that can be scaled.
 trait Float: Element {
-    fn scale(target: &mut [u8], ratio: Ratio);
+    fn scale(target: &mut [u8], ratio: ScaleRatio);
 }
 
 /// An element as it lies in memory, and as it is computed with.
 #[derive(Clone, Copy)]
-struct Form<L, S> {
+struct SimdForm<L, S> {
     load: L,
     store: S,
 }
 
-impl<L, S> Form<L, S> {
+impl<L, S> SimdForm<L, S> {
     #[inline(always)]
     fn combine<const BYTES: usize, T>(
         self,
@@ -253,7 +253,7 @@ macro_rules! integer {
         impl Element for $type {
             #[inline(always)]
             fn reduce(op: ReduceOp, target: &mut [u8], incoming: &[u8]) {
-                let form = Form { load: <$type>::from_le_bytes, store: <$type>::to_le_bytes };
+                let form = SimdForm { load: <$type>::from_le_bytes, store: <$type>::to_le_bytes };
                 match op {
                     ReduceOp::Sum => form.combine(target, incoming, |a, b| a.wrapping_add(b)),
                     ReduceOp::Product => form.combine(target, incoming, |a, b| a.wrapping_mul(b)),
@@ -274,7 +274,7 @@ macro_rules! float {
         impl Element for $type {
             #[inline(always)]
             fn reduce(op: ReduceOp, target: &mut [u8], incoming: &[u8]) {
-                let form = Form { load: $load, store: $store };
+                let form = SimdForm { load: $load, store: $store };
                 match op {
                     ReduceOp::Sum | ReduceOp::Avg => form.combine(target, incoming, |a, b| a + b),
                     ReduceOp::Product => form.combine(target, incoming, |a, b| a * b),
@@ -291,10 +291,10 @@ macro_rules! float {
 
         impl Float for $type {
             #[inline(always)]
-            fn scale(target: &mut [u8], ratio: Ratio) {
+            fn scale(target: &mut [u8], ratio: ScaleRatio) {
                 let multiply = <$computed>::from(ratio.multiply);
                 let divide = <$computed>::from(ratio.divide);
-                let form = Form { load: $load, store: $store };
+                let form = SimdForm { load: $load, store: $store };
                 form.map(target, |value| value * multiply / divide);
             }
         }
@@ -458,7 +458,7 @@ mod tests {
             scale(
                 dtype,
                 &mut target,
-                Ratio {
+                ScaleRatio {
                     multiply: 2,
                     divide: 3,
                 },
@@ -473,7 +473,7 @@ mod tests {
         scale(
             DType::F32,
             &mut third,
-            Ratio {
+            ScaleRatio {
                 multiply: 1,
                 divide: 3,
             },
@@ -538,7 +538,7 @@ mod tests {
                 for level in levels() {
                     let mut at_once = [vec![0; shift], ours.to_vec()].concat();
                     let target = &mut at_once[shift..];
-                    level.dispatch(Reduction {
+                    level.dispatch(ReduceKernel {
                         dtype,
                         op,
                         target,
@@ -562,21 +562,21 @@ mod tests {
         let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float());
         for (dtype, count) in floats.flat_map(|dtype| (0..70).map(move |count| (dtype, count))) {
             let values = tensor(dtype, (0..count).map(|index| small(index) - 6));
-            let ratio = Ratio {
+            let ratio = ScaleRatio {
                 multiply: 5,
                 divide: 7,
             };
             let results = levels().into_iter().map(|level| {
                 let mut scaled = values.clone();
                 let target = &mut scaled[..];
-                level.dispatch(Scaling {
+                level.dispatch(ScaleKernel {
                     dtype,
                     target,
                     ratio,
                 });
                 let bytes = &scaled;
-                let sum = level.dispatch(Magnitude { dtype, bytes });
-                let squares = level.dispatch(Squares { dtype, bytes });
+                let sum = level.dispatch(MagnitudeKernel { dtype, bytes });
+                let squares = level.dispatch(SquareKernel { dtype, bytes });
                 (sum.to_bits(), squares.to_bits(), scaled)
             });
             let results: Vec<_> = results.collect();

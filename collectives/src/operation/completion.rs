@@ -6,8 +6,8 @@ use gradwire_protocol::units::{Rank, Share, Span};
 
 use crate::numbers::holes::Hole;
 use crate::operation::buffer::Buffer;
-use crate::operation::label::Label;
-use crate::operation::mismatch::Mismatch;
+use crate::operation::label::OperationLabel;
+use crate::operation::mismatch::CallMismatch;
 use crate::operation::submission::Operation;
 
 /// Number of an operation on this rank.
@@ -25,19 +25,19 @@ pub enum OperationError {
         /// How it was lost.
         reason: String,
         /// The operation.
-        label: Label,
+        label: OperationLabel,
     },
     /// It took longer than its deadline allows.
     #[error("{0}")]
     TimedOut(Box<TimedOut>),
     /// A peer is in another operation, or in one of another shape or type.
     #[error("{0}")]
-    Mismatch(Box<Mismatch>),
+    Mismatch(Box<CallMismatch>),
     /// Another operation failed, or somebody gave up.
     #[error("{label} was aborted: {reason}")]
     Aborted {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
         /// Why.
         reason: String,
     },
@@ -50,7 +50,7 @@ impl OperationError {
         Self::TimedOut(Box::new(TimedOut {
             label: operation.label(),
             took: None,
-            progress: Progress {
+            progress: OperationProgress {
                 waits_for: others.map(|rank| rank.0).collect(),
                 received: 0,
                 expected: operation.buffer.len() as u64,
@@ -64,12 +64,12 @@ impl OperationError {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TimedOut {
     /// The operation.
-    pub label: Label,
+    pub label: OperationLabel,
     /// How long it took until now, and how long it might take; `None` where it has not started,
     /// since nobody has sent what it receives.
     pub took: Option<(Span, Span)>,
     /// What it still needed.
-    pub progress: Progress,
+    pub progress: OperationProgress,
     /// Where the other ranks say that they are, if they were asked.
     pub verdict: Option<String>,
 }
@@ -82,7 +82,7 @@ impl fmt::Display for TimedOut {
             progress,
             verdict,
         } = self;
-        let Progress {
+        let OperationProgress {
             waits_for,
             received,
             expected,
@@ -104,7 +104,7 @@ impl fmt::Display for TimedOut {
 
 /// What a completed operation did on this rank.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Outcome {
+pub struct OperationOutcome {
     /// Segments that others were to send to this rank.
     pub expected_segments: u64,
     /// Of these, segments that this rank did without.
@@ -121,7 +121,7 @@ pub struct Outcome {
 
 /// What an operation that has not completed still needs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Progress {
+pub struct OperationProgress {
     /// Ranks that have not sent or not received everything, in ascending order.
     pub waits_for: Vec<u16>,
     /// Bytes received.
@@ -142,7 +142,7 @@ pub struct Completion {
     /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
     pub holes: Vec<Hole>,
     /// How it ended.
-    pub result: Result<Outcome, OperationError>,
+    pub result: Result<OperationOutcome, OperationError>,
     /// What it still needed when it failed.
-    pub unfinished: Option<Progress>,
+    pub unfinished: Option<OperationProgress>,
 }

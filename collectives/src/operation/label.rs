@@ -6,7 +6,7 @@ use crate::operation::call::Call;
 
 /// An operation's name in messages: "all_reduce(sum) of 1000 f32, group 0, sequence 7".
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Label {
+pub struct OperationLabel {
     /// What.
     pub call: Call,
     /// In which group.
@@ -15,7 +15,7 @@ pub struct Label {
     pub sequence: u32,
 }
 
-impl fmt::Display for Label {
+impl fmt::Display for OperationLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             call,

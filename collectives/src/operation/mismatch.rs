@@ -6,35 +6,35 @@ use gradwire_protocol::units::Rank;
 
 use crate::operation::call::Call;
 use crate::operation::collective::Collective;
-use crate::operation::label::Label;
+use crate::operation::label::OperationLabel;
 
 /// Why two ranks cannot be in the same operation.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mismatch {
+pub struct CallMismatch {
     /// This rank.
     pub rank: Rank,
     /// What it called.
-    pub ours: Label,
+    pub ours: OperationLabel,
     /// The other rank.
     pub peer: Rank,
     /// What that one called; `None` when this build knows no such operation.
     pub theirs: Option<Call>,
     /// Lengths of the message that told, where calls are alike but for the shape.
-    pub lengths: Option<Lengths>,
+    pub lengths: Option<MessageLengths>,
 }
 
 /// Lengths of one message, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Lengths {
+pub struct MessageLengths {
     /// As it came.
     pub came: u32,
     /// As it was expected; `None` when there was to be no such message.
     pub expected: Option<u32>,
 }
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for CallMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Label {
+        let OperationLabel {
             call,
             group,
             sequence,
@@ -46,7 +46,7 @@ impl fmt::Display for Mismatch {
         calls.sort_by_key(|(rank, _)| *rank);
         let [(first, its), (second, other)] = calls;
         write!(f, "rank {first} called {its}, rank {second} called {other}")?;
-        if let Some(Lengths { came, expected }) = self.lengths {
+        if let Some(MessageLengths { came, expected }) = self.lengths {
             let (rank, peer) = (self.rank, self.peer);
             write!(
                 f,

@@ -5,7 +5,7 @@ use gradwire_protocol::units::Rank;
 use crate::numbers::dtype::{DType, ReduceOp};
 use crate::operation::buffer::Buffer;
 use crate::operation::collective::Collective;
-use crate::operation::label::Label;
+use crate::operation::label::OperationLabel;
 use crate::operation::submission::{Operation, Splits};
 
 /// Why an operation was refused. Nothing was sent.
@@ -25,7 +25,7 @@ pub enum SubmitError {
         /// How it was lost.
         reason: String,
         /// The operation.
-        label: Label,
+        label: OperationLabel,
     },
     /// This rank or a named rank is not in the group.
     #[error("rank {rank} is not in group {group}, whose ranks are {ranks:?}")]
@@ -49,7 +49,7 @@ pub enum SubmitError {
     #[error("{label} on rank {rank} itself; point-to-point operations need another rank")]
     ToItself {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
         /// This rank.
         rank: Rank,
     },
@@ -68,7 +68,7 @@ pub enum SubmitError {
     #[error("{label}: {bytes} bytes are not a multiple of the {element} bytes of a {dtype}")]
     NotWholeElements {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
         /// Length of the buffer.
         bytes: usize,
         /// Length of an element.
@@ -80,7 +80,7 @@ pub enum SubmitError {
     #[error("{label}: an input of {input} bytes and a buffer of {buffer} bytes; {rule}")]
     InputSize {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
         /// Length of the input; 0 when there is none.
         input: usize,
         /// Length of the buffer.
@@ -92,7 +92,7 @@ pub enum SubmitError {
     #[error("{label}: {given}; {rule}")]
     Splits {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
         /// What was given.
         given: String,
         /// What is allowed.
@@ -102,13 +102,13 @@ pub enum SubmitError {
     #[error("{label} is on its way already; each operation of a group has a number of its own")]
     SequenceInUse {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
     },
     /// The layers are not in order.
     #[error("{label}: layer spans start at bytes {before} and then {after}; they must ascend")]
     LayersNotAscending {
         /// The operation.
-        label: Label,
+        label: OperationLabel,
         /// Start of a span.
         before: usize,
         /// Start of the one behind it.

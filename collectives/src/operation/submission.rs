@@ -11,7 +11,7 @@ use crate::numbers::holes::HoleFilling;
 use crate::operation::buffer::Buffer;
 use crate::operation::call::Call;
 use crate::operation::collective::Collective;
-use crate::operation::label::{Label, tag_and_count};
+use crate::operation::label::{OperationLabel, tag_and_count};
 
 /// Ranks that work together, in an order that all of them agree on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Group {
 /// and the completion says which these are; of the rules for holes, only error feedback matters to
 /// them, since it is the sender's. Everything else is lossless whatever is said here.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loss {
+pub struct LossTerms {
     /// The most of each contribution that may be missing; less where the job says how much layers
     /// bear, or is strict in a step.
     pub tolerance: Share,
@@ -38,7 +38,7 @@ pub struct Loss {
     pub holes: HoleFilling,
 }
 
-impl Loss {
+impl LossTerms {
     /// Nothing may be missing.
     pub const NONE: Self = Self {
         tolerance: Share::NONE,
@@ -99,7 +99,7 @@ pub struct Operation {
     /// How an all-to-all is cut, unless evenly.
     pub splits: Option<Splits>,
     /// What may be missing.
-    pub loss: Loss,
+    pub loss: LossTerms,
     /// Training step whose loss budget holds.
     pub step: Step,
     /// Layers of the tensor.
@@ -112,8 +112,8 @@ pub struct Operation {
 
 impl Operation {
     /// Its name.
-    pub fn label(&self) -> Label {
-        Label {
+    pub fn label(&self) -> OperationLabel {
+        OperationLabel {
             call: self.call(),
             group: self.group.id,
             sequence: self.number(),

@@ -2,7 +2,7 @@
 
 /// Which memory of an operation is meant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum TensorMemory {
     /// The buffer that holds the result.
     Buffer,
     /// The separate input that some collectives have. It is never written.
@@ -15,16 +15,16 @@ pub(crate) enum Place {
 
 /// A range of an operation's memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Region {
-    pub(crate) place: Place,
+pub(crate) struct TensorRegion {
+    pub(crate) place: TensorMemory,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
 }
 
-impl Region {
+impl TensorRegion {
     /// The empty message.
     pub(crate) const NOTHING: Self = Self {
-        place: Place::Nothing,
+        place: TensorMemory::Nothing,
         offset: 0,
         bytes: 0,
     };
@@ -32,7 +32,7 @@ impl Region {
     /// `bytes` of the result buffer from `offset` on.
     pub(crate) fn buffer(offset: usize, bytes: usize) -> Self {
         Self {
-            place: Place::Buffer,
+            place: TensorMemory::Buffer,
             offset,
             bytes,
         }
@@ -41,7 +41,7 @@ impl Region {
     /// `bytes` of the input from `offset` on.
     pub(crate) fn input(offset: usize, bytes: usize) -> Self {
         Self {
-            place: Place::Input,
+            place: TensorMemory::Input,
             offset,
             bytes,
         }
@@ -50,7 +50,7 @@ impl Region {
     /// `bytes` of the scratch from `offset` on.
     pub(crate) fn scratch(offset: usize, bytes: usize) -> Self {
         Self {
-            place: Place::Scratch,
+            place: TensorMemory::Scratch,
             offset,
             bytes,
         }

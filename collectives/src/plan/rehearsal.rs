@@ -8,33 +8,35 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::region::{Place, Region};
-use crate::plan::{GateId, Landing, Plan, Scratch, Seat};
+use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::{GateId, GroupSeat, MessagePlan, ScratchUse, SegmentLanding};
 
 const ELEMENT_BYTES: usize = 8;
 /// What finishing multiplies by.
 const FINISHED: u64 = 3;
 
 /// The plans of ranks 0 to `world`.
-pub(crate) fn plans(world: usize, plan: impl Fn(Seat<'_>) -> Plan) -> Vec<Plan> {
+pub(crate) fn plans(world: usize, plan: impl Fn(GroupSeat<'_>) -> MessagePlan) -> Vec<MessagePlan> {
     let ranks: Vec<Rank> = (0..world as u16).map(Rank).collect();
-    (0..world).map(|me| plan(Seat::new(&ranks, me))).collect()
+    (0..world)
+        .map(|me| plan(GroupSeat::new(&ranks, me)))
+        .collect()
 }
 
 /// Bytes of all messages out.
-pub(crate) fn bytes_sent(plan: &Plan) -> usize {
+pub(crate) fn bytes_sent(plan: &MessagePlan) -> usize {
     plan.outbounds.iter().map(|out| out.region.bytes).sum()
 }
 
 /// Bytes of all messages in.
-pub(crate) fn bytes_received(plan: &Plan) -> usize {
+pub(crate) fn bytes_received(plan: &MessagePlan) -> usize {
     let inbounds = plan.inbounds.iter();
     inbounds.map(|inbound| inbound.region.bytes).sum()
 }
 
 /// A message on its way: what of it is not delivered.
 #[derive(Debug)]
-struct Flight {
+struct RehearsedMessage {
     sender: usize,
     outbound: usize,
     receiver: usize,
@@ -45,19 +47,19 @@ struct Flight {
 /// All ranks of a group.
 #[derive(Debug)]
 pub(crate) struct Rehearsal {
-    plans: Vec<Plan>,
+    plans: Vec<MessagePlan>,
     waits: Vec<Vec<usize>>,
     pub(crate) buffers: Vec<Vec<u64>>,
     pub(crate) inputs: Vec<Vec<u64>>,
     scratches: Vec<Vec<u64>>,
-    flights: Vec<Flight>,
+    flights: Vec<RehearsedMessage>,
     random: u64,
 }
 
 impl Rehearsal {
     /// Ranks with empty buffers and inputs.
-    pub(crate) fn new(plans: Vec<Plan>, seed: u64) -> Self {
-        let gates = |plan: &Plan| plan.gates.iter().map(|gate| gate.waits).collect();
+    pub(crate) fn new(plans: Vec<MessagePlan>, seed: u64) -> Self {
+        let gates = |plan: &MessagePlan| plan.gates.iter().map(|gate| gate.waits).collect();
         Self {
             waits: plans.iter().map(gates).collect(),
             buffers: vec![vec![]; plans.len()],
@@ -109,10 +111,10 @@ impl Rehearsal {
 
     fn start(&mut self) {
         for rank in 0..self.plans.len() {
-            if self.plans[rank].scratch == Scratch::CopyOfInput {
+            if self.plans[rank].scratch == ScratchUse::CopyOfInput {
                 self.scratches[rank] = self.inputs[rank].clone();
             }
-            if let Scratch::Slots { count, own } = self.plans[rank].scratch {
+            if let ScratchUse::Slots { count, own } = self.plans[rank].scratch {
                 let elements = self.buffers[rank].len();
                 let mut slots = vec![0; elements * count];
                 slots[own * elements..][..elements].copy_from_slice(&self.buffers[rank]);
@@ -135,7 +137,7 @@ impl Rehearsal {
     fn open(&mut self, rank: usize, gate: GateId) {
         let gate = self.plans[rank].gates[gate.0].clone();
         if let Some(region) = gate.finish {
-            if let Scratch::Slots { count, .. } = self.plans[rank].scratch {
+            if let ScratchUse::Slots { count, .. } = self.plans[rank].scratch {
                 let (slots, elements) = (&self.scratches[rank], self.buffers[rank].len());
                 assert_eq!(slots.len(), elements * count);
                 for (at, value) in self.buffers[rank].iter_mut().enumerate() {
@@ -154,7 +156,7 @@ impl Rehearsal {
             let inbound = inbound.expect("every message out is expected by its receiver");
             let expected = self.plans[receiver].inbounds[inbound].region.bytes;
             assert_eq!(out.region.bytes, expected, "both sides agree on lengths");
-            self.flights.push(Flight {
+            self.flights.push(RehearsedMessage {
                 sender: rank,
                 outbound: at,
                 receiver,
@@ -192,23 +194,23 @@ impl Rehearsal {
         let flight = &self.flights[flight];
         let out = self.plans[flight.sender].outbounds[flight.outbound].region;
         let source = match out.place {
-            Place::Buffer => &self.buffers,
-            Place::Input => &self.inputs,
-            Place::Scratch => &self.scratches,
-            Place::Nothing => panic!("nothing has no elements"),
+            TensorMemory::Buffer => &self.buffers,
+            TensorMemory::Input => &self.inputs,
+            TensorMemory::Scratch => &self.scratches,
+            TensorMemory::Nothing => panic!("nothing has no elements"),
         };
         let value = source[flight.sender][out.offset / ELEMENT_BYTES + element];
         let inbound = self.plans[flight.receiver].inbounds[flight.inbound];
         let target = match inbound.region.place {
-            Place::Buffer => &mut self.buffers,
-            Place::Scratch => &mut self.scratches,
+            TensorMemory::Buffer => &mut self.buffers,
+            TensorMemory::Scratch => &mut self.scratches,
             place => panic!("{place:?} is never written"),
         };
         let at = inbound.region.offset / ELEMENT_BYTES + element;
         let target = &mut target[flight.receiver][at];
         match inbound.landing {
-            Landing::Copy => *target = value,
-            Landing::Reduce => *target = target.wrapping_add(value),
+            SegmentLanding::Copy => *target = value,
+            SegmentLanding::Reduce => *target = target.wrapping_add(value),
         }
     }
 
@@ -228,7 +230,7 @@ pub(crate) fn contribution(rank: usize, elements: usize) -> Vec<u64> {
     (0..elements).map(value).collect()
 }
 
-fn range(region: Region) -> std::ops::Range<usize> {
+fn range(region: TensorRegion) -> std::ops::Range<usize> {
     let (start, length) = (region.offset / ELEMENT_BYTES, region.bytes / ELEMENT_BYTES);
     start..start + length
 }

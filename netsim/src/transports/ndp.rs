@@ -30,8 +30,8 @@ use super::reference::outbox::{Outbox, Route};
 use super::reference::scoreboard::Scoreboard;
 use super::reference::turns::{Turn, Turns};
 use super::settings::Settings;
-use crate::host::{Begin, Envelope, Host, Progress};
-use crate::outcome::TransportCounts;
+use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::results::outcome::TransportCounts;
 use paths::Paths;
 use pulls::Pulls;
 
@@ -274,7 +274,7 @@ impl Host for Ndp {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::host::Load;
+    use crate::engine::host::Load;
 
     fn star(hosts: u32, judge: Judge) -> Star<Ndp> {
         Star::new(

@@ -7,20 +7,20 @@
 
 use std::collections::VecDeque;
 
+use gradwire_fabric::policy::QosPolicy;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Rate, Span};
-use gradwire_switch_config::policy::QosPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::fabric::{Device, Fabric};
-use crate::flows::Flows;
-use crate::host::{Begin, Envelope, Host, Load, Progress};
-use crate::outcome::{ClassCounts, TransportCounts};
-use crate::port::{Port, QUEUES};
-use crate::region::Region;
-use crate::wiring::Wiring;
-use crate::workload::Workload;
+use crate::engine::flows::Flows;
+use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
+use crate::engine::port::{Port, QUEUES};
+use crate::engine::region::Region;
+use crate::engine::wiring::Wiring;
+use crate::results::outcome::{ClassCounts, TransportCounts};
+use gradwire_fabric::topology::{Device, Fabric};
+use gradwire_workloads::workload::Workload;
 
 /// Packets of a kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -305,7 +305,7 @@ mod tests {
     use gradwire_protocol::job::Job;
 
     use super::*;
-    use crate::simulation::policy_of_job;
+    use gradwire_fabric::fitting::policy_of_job;
 
     fn stream(dscp: u8, ecn: Ecn, mbps: u64) -> Stream {
         Stream {

@@ -2,10 +2,10 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
 use gradwire_protocol::units::{ByteCount, Rank, Step};
 
-use crate::workload::CollectiveKind;
+use gradwire_workloads::workload::CollectiveKind;
 
 /// Bytes of an element.
 const ELEMENT: usize = 4;
@@ -35,7 +35,7 @@ fn bare(group: Group, collective: Collective, buffer: Buffer) -> Operation {
         buffer,
         input: None,
         splits: None,
-        loss: Loss::NONE,
+        loss: LossTerms::NONE,
         step: Step(0),
         layers: Layers::default(),
         tensor_key: 0,

@@ -7,7 +7,7 @@
 //! until one is answered (section 4.3). Entropies are random per packet.
 //!
 //! Left out: the handshake. Which packet of a flow is served first, and which is dropped, is the
-//! switch's matter ([`crate::port`]).
+//! switch's matter ([`crate::engine::port`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,8 +21,8 @@ use super::reference::incoming::Incoming;
 use super::reference::outbox::{DATA, Outbox, Route};
 use super::reference::scoreboard::Scoreboard;
 use super::settings::Settings;
-use crate::host::{Begin, Envelope, Host, Progress};
-use crate::outcome::TransportCounts;
+use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::results::outcome::TransportCounts;
 
 /// Round trips after which a packet without an answer counts as lost (section 5.1: 45 us where a
 /// round trip takes 14.6 us).
@@ -280,7 +280,7 @@ impl Host for PFabric {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::host::Load;
+    use crate::engine::host::Load;
 
     fn star(hosts: u32, judge: Judge) -> Star<PFabric> {
         Star::new(

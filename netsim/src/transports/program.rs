@@ -5,19 +5,22 @@
 use std::collections::BTreeMap;
 
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation, OperationId};
-use gradwire_protocol::endpoint::{Endpoint, EndpointCounters};
+use gradwire_collectives::operation::{
+    Collective, Group, Layers, LossTerms, Operation, OperationId,
+};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
 
 use super::gradwire::{PROGRAMS, identity};
 use super::operations;
 use super::tasks::{Segments, Tasks};
-use crate::host::Progress;
-use crate::outcome::TaskOutcome;
+use crate::engine::host::Progress;
+use crate::results::outcome::TaskOutcome;
 use crate::simulation::Setup;
-use crate::workload::{Program, Task, Work};
+use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Number of the groups of two for messages between pairs.
 const PAIRS: u16 = u16::MAX;
@@ -29,7 +32,7 @@ pub(super) struct Player {
     communicator: Communicator,
     tasks: Tasks,
     groups: Vec<Group>,
-    loss: Loss,
+    loss: LossTerms,
     /// Of each group, layers of the model that it is of; 0 when they are not known.
     layer_counts: Vec<u16>,
     operations: BTreeMap<OperationId, u32>,
@@ -57,7 +60,7 @@ impl Player {
             communicator: Communicator::new(endpoint, &job),
             tasks: Tasks::new(program),
             groups: groups.collect(),
-            loss: Loss {
+            loss: LossTerms {
                 tolerance: job.greatest_tolerance(),
                 holes: job.holes,
             },

@@ -30,8 +30,8 @@ use super::reference::outbox::{Outbox, Route};
 use super::reference::scoreboard::Attempt;
 use super::reference::turns::Turn;
 use super::settings::Settings;
-use crate::host::{Begin, Envelope, Host, Progress};
-use crate::outcome::TransportCounts;
+use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::results::outcome::TransportCounts;
 use rate::FlowRate;
 
 /// Least time between notifications of a flow (DCQCN, section 3.1).
@@ -319,7 +319,7 @@ impl Host for Roce {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::host::Load;
+    use crate::engine::host::Load;
 
     fn star(hosts: u32, judge: Judge) -> Star<Roce> {
         Star::new(

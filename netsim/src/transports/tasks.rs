@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use gradwire_protocol::units::Instant;
 
-use crate::host::Progress;
-use crate::outcome::TaskOutcome;
-use crate::workload::{Program, Task, Work};
+use crate::engine::host::Progress;
+use crate::results::outcome::TaskOutcome;
+use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Segments of a task that was carried.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,7 +1,7 @@
 //! All-reduces put on every link what their algorithm is known to need, and nothing more.
 
-use gradwire_netsim::fabric::Device;
-use gradwire_netsim::outcome::{LinkOutcome, Outcome};
+use gradwire_fabric::topology::Device;
+use gradwire_netsim::results::outcome::{LinkOutcome, Outcome};
 
 use crate::world::{HEADER, dropped, lines, run};
 

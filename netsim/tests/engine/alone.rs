@@ -1,6 +1,6 @@
 //! A flow alone takes the time of the closed form, to the picosecond.
 
-use gradwire_netsim::fabric::{Device, Fabric};
+use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_netsim::simulation::{self, Setup};
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 

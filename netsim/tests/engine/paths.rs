@@ -1,10 +1,10 @@
 //! Which way packets take: hashing, spraying, and around links that are down.
 
-use gradwire_netsim::fabric::{Change, Device, Fabric, LinkState};
-use gradwire_netsim::outcome::{LinkOutcome, Outcome};
-use gradwire_netsim::workload::{Flow, Workload};
+use gradwire_fabric::policy::Balance;
+use gradwire_fabric::topology::{Change, Device, Fabric, LinkState};
+use gradwire_netsim::results::outcome::{LinkOutcome, Outcome};
 use gradwire_protocol::units::{Instant, Span};
-use gradwire_switch_config::policy::Balance;
+use gradwire_workloads::workload::{Flow, Workload};
 
 use crate::world::{
     fabric, flow, flows, lines, mean_and_error, over_seeds, pattern, run, setup, tail, took,

@@ -3,14 +3,14 @@
 //! One switch, links of 100 Gb/s, packets of 4,032 bytes with 64 + 66 around them. Nothing is
 //! computed unless said, so that a step is its exchange.
 
-use gradwire_netsim::outcome::Outcome;
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::statistics::digest;
+use gradwire_netsim::results::steps::Steps;
 use gradwire_netsim::simulation::{self, Setup, SetupError, TRANSPORTS, Transport};
-use gradwire_netsim::statistics::digest;
-use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::{Hosts, Workload};
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
+use gradwire_workloads::workload::{Hosts, Workload};
 
 use crate::training::{each_takes, model};
 use crate::world::{fabric, micros, pattern, run, setup};

@@ -6,7 +6,7 @@
 //! trip for its receiver's first grant (13 us; UEC begins with a window of speculative packets),
 //! and the permutation is another one.
 
-use gradwire_netsim::outcome::FlowOutcome;
+use gradwire_netsim::results::outcome::FlowOutcome;
 
 use crate::world::{lines, mean_and_error, micros, over_seeds, run, slow};
 

@@ -1,10 +1,10 @@
 //! Queues are as long as queueing theory says.
 
-use gradwire_netsim::fabric::Fabric;
-use gradwire_netsim::host::Envelope;
+use gradwire_fabric::policy::QosPolicy;
+use gradwire_fabric::topology::Fabric;
+use gradwire_netsim::engine::host::Envelope;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
-use gradwire_switch_config::policy::QosPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -1,11 +1,12 @@
 //! The same setup and seed give the same outcome: again, on any number of threads, in any build.
 
-use gradwire_netsim::fabric::{Buffer, Change, Fabric, LinkState};
-use gradwire_netsim::outcome::Outcome;
+use gradwire_fabric::policy::Balance;
+use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::topology::{Change, Fabric, LinkState};
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::statistics::digest;
 use gradwire_netsim::simulation::{self, Setup, Transport};
-use gradwire_netsim::statistics::digest;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
-use gradwire_switch_config::policy::Balance;
 
 use crate::world::{fabric, lines, pattern, run, setup, share, slow};
 

@@ -1,12 +1,12 @@
 //! Training steps with gradients scheduled and not: what the flow-level model of ByteScheduler
 //! says (Peng et al., SOSP 2019), and nothing sent twice on a fabric that loses nothing.
 
-use gradwire_netsim::outcome::Outcome;
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::steps::Steps;
 use gradwire_netsim::simulation::Setup;
-use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::Work;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::ByteCount;
+use gradwire_workloads::workload::Work;
 
 use crate::world::{lines, micros, run};
 

@@ -1,10 +1,10 @@
 //! Flows that meet on a link fill it, and share it.
 
-use gradwire_netsim::fabric::Device;
-use gradwire_netsim::outcome::Outcome;
+use gradwire_fabric::topology::Device;
+use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::simulation::{self, Setup};
-use gradwire_netsim::workload::{Flow, Start};
 use gradwire_protocol::units::{ByteCount, Instant, Span};
+use gradwire_workloads::workload::{Flow, Start};
 
 use crate::world::{
     HEADER, SEED, dropped, fabric, flow, flows, lines, micros, run, setup, tail, took,

@@ -1,6 +1,6 @@
 //! What a tolerance of a tenth is worth where packets are lost.
 
-use gradwire_netsim::fabric::{Device, Fabric};
+use gradwire_fabric::topology::{Device, Fabric};
 
 use crate::world::{lines, mean_and_error, over_seeds, run, share, slow, tail, tolerant};
 

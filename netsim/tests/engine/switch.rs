@@ -1,11 +1,11 @@
 //! Switches do what their manuals say: strict priority, RED, shared memory, PFC, trimming.
 
-use gradwire_netsim::fabric::Fabric;
-use gradwire_netsim::host::{Envelope, Load};
+use gradwire_fabric::policy::{Pause, QosPolicy};
+use gradwire_fabric::topology::Fabric;
+use gradwire_netsim::engine::host::{Envelope, Load};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Share, Span};
-use gradwire_switch_config::policy::{Pause, QosPolicy};
 
 use crate::world::{Talked, fabric, packet, talk};
 

@@ -4,10 +4,10 @@
 //! workers puts S bytes on each link, in either direction. So does a push to a server that has one
 //! worker, and the pull behind it.
 
-use gradwire_netsim::model::Model;
-use gradwire_netsim::steps::Steps;
-use gradwire_netsim::workload::{Hosts, Workload};
+use gradwire_netsim::results::steps::Steps;
 use gradwire_protocol::units::{Instant, Rate, Span};
+use gradwire_workloads::model::Model;
+use gradwire_workloads::workload::{Hosts, Workload};
 
 use crate::world::{fabric, lines, micros, run, setup, share, tolerant};
 

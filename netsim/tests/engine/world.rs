@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use gradwire_netsim::fabric::Fabric;
-use gradwire_netsim::flows::Flows;
-use gradwire_netsim::host::{Begin, Envelope, Host, Load, Progress};
-use gradwire_netsim::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
-use gradwire_netsim::port::Port;
-use gradwire_netsim::region::Region;
+use gradwire_fabric::fitting;
+use gradwire_fabric::policy::QosPolicy;
+use gradwire_fabric::topology::Fabric;
+use gradwire_netsim::engine::flows::Flows;
+use gradwire_netsim::engine::host::{Begin, Envelope, Host, Load, Progress};
+use gradwire_netsim::engine::port::Port;
+use gradwire_netsim::engine::region::Region;
+use gradwire_netsim::engine::wiring::Wiring;
+use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
 use gradwire_netsim::simulation::{self, Setup, Transport};
-use gradwire_netsim::wiring::Wiring;
-use gradwire_netsim::workload::{Flow, Hosts, Workload};
 use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Share, Span};
-use gradwire_switch_config::policy::QosPolicy;
+use gradwire_workloads::workload::{Flow, Hosts, Workload};
 
 /// Seed of runs that need just one.
 pub(crate) const SEED: u64 = 1;
@@ -52,7 +53,12 @@ pub(crate) fn flow(source: u32, destination: u32, bytes: u64) -> Flow {
 /// gradwire with a fitted job on one thread.
 pub(crate) fn setup(fabric: Fabric, workload: Workload) -> Setup {
     Setup {
-        job: simulation::fitted(&Job::default(), &BTreeSet::new(), &fabric, &workload),
+        job: fitting::fitted(
+            &Job::default(),
+            &BTreeSet::new(),
+            &fabric,
+            workload.send_pattern(),
+        ),
         fabric,
         workload,
         transport: Transport::Gradwire,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Label, Operation, Progress};
+use gradwire_collectives::operation::{Operation, OperationLabel, OperationProgress};
 use gradwire_protocol::units::Rank;
 
 /// Number of an operation of this rank, from 0.
@@ -15,7 +15,7 @@ pub(super) struct Number(pub(super) u64);
 #[derive(Clone, Debug)]
 pub(super) struct Failing {
     pub(super) error: String,
-    pub(super) unfinished: Option<Progress>,
+    pub(super) unfinished: Option<OperationProgress>,
 }
 
 /// Something that happens to an operation.
@@ -30,7 +30,7 @@ pub(super) enum Change {
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) number: Number,
-    pub(super) label: Label,
+    pub(super) label: OperationLabel,
     pub(super) ranks: Arc<[Rank]>,
     pub(super) dtype: DType,
     pub(super) op: ReduceOp,
@@ -142,7 +142,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use gradwire_collectives::buffer::Buffer;
-    use gradwire_collectives::operation::{Collective, Group, Layers, Loss};
+    use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms};
     use gradwire_protocol::units::Step;
 
     use super::*;
@@ -160,7 +160,7 @@ mod tests {
             buffer: Buffer::Virtual(64),
             input: None,
             splits: None,
-            loss: Loss::NONE,
+            loss: LossTerms::NONE,
             step: Step(0),
             layers: Layers::default(),
             tensor_key: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, Loss, Operation};
+use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Rank, Step};
 use gradwire_runtime::{LocalRank, OpenRank, Opening};
@@ -55,7 +55,7 @@ pub(crate) fn sum(world_size: u16, sequence: u32, bytes: Vec<u8>) -> Operation {
         buffer: Buffer::Owned(bytes),
         input: None,
         splits: None,
-        loss: Loss::NONE,
+        loss: LossTerms::NONE,
         step: Step(0),
         layers: Layers::default(),
         tensor_key: 1,

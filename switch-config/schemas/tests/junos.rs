@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 
 use gradwire_schemas::Models;
 use gradwire_switch_config::dialect;
-use gradwire_switch_config::junos::yang;
+use gradwire_switch_config::dialect::junos::yang;
 use gradwire_switch_config::target::Platform;
 use properties::{findings, hold, hold_over, plan_of, target};
 use proptest::prelude::*;

@@ -57,7 +57,7 @@ const MARKS_BANNED: [(&str, &str); 8] = [
 ];
 
 /// Rooms in which some code is out of place: path prefix, code, reason.
-const OUT_OF_PLACE: [(&str, &[&str], &str); 7] = [
+const OUT_OF_PLACE: [(&str, &[&str], &str); 10] = [
     (
         "protocol/src/",
         SANS_IO_BANNED,
@@ -72,6 +72,21 @@ const OUT_OF_PLACE: [(&str, &[&str], &str); 7] = [
         "tuning/src/",
         SANS_IO_BANNED,
         "a search proposes; who asks it measures",
+    ),
+    (
+        "fabric/src/",
+        SANS_IO_BANNED,
+        "a fabric is made from text that others read",
+    ),
+    (
+        "workloads/src/",
+        SANS_IO_BANNED,
+        "a workload is made from text that others read",
+    ),
+    (
+        "testnet/src/",
+        SANS_IO_BANNED,
+        "the network of tests has its own time and a seed",
     ),
     (
         "netsim/src/",
@@ -96,7 +111,7 @@ const OUT_OF_PLACE: [(&str, &[&str], &str); 7] = [
 ];
 
 /// What one file may do that its room may not: a run of the simulator on several threads.
-const EXCUSED: [(&str, &str); 1] = [("netsim/src/parallel.rs", "std::thread")];
+const EXCUSED: [(&str, &str); 1] = [("netsim/src/engine/parallel.rs", "std::thread")];
 
 const SANS_IO_BANNED: &[&str] = &[
     "std::net",

@@ -136,7 +136,11 @@ fn no_socket_package_is_below_protocol_collectives_or_the_simulator() {
     for package in [
         "gradwire-protocol",
         "gradwire-collectives",
+        "gradwire-fabric",
+        "gradwire-switch-config",
+        "gradwire-workloads",
         "gradwire-netsim",
+        "gradwire-testnet",
         "gradwire-tuning",
     ] {
         let names = tree(package, "{p}");
@@ -168,7 +172,16 @@ fn every_member_keeps_the_lints_and_the_core_has_no_features() {
             .and_then(|lints| lints.get("workspace"));
         let kept = lints.and_then(toml::Value::as_bool) == Some(true);
         assert!(kept, "{path}: add `[lints] workspace = true`");
-        let core = ["protocol", "collectives", "netsim", "tuning"].contains(&member);
+        let core = [
+            "protocol",
+            "collectives",
+            "fabric",
+            "workloads",
+            "netsim",
+            "testnet",
+            "tuning",
+        ];
+        let core = core.contains(&member);
         assert!(
             !core || !manifest.contains_key("features"),
             "{path}: no features in the core"

@@ -1,4 +1,5 @@
-//! Rules over the documents: what they name exists, what they state is what the code says.
+//! Rules over the documents: every file, command and variable that they name exists, and their
+//! tables agree with the code.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +10,21 @@ use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_tests::tree::{File, files, paths, read, report, root};
 
-const DOCUMENTS: [&str; 11] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "benches/README.md",
-    "docs/evaluation.md",
-    "docs/faults.md",
-    "docs/from-gloo-or-nccl.md",
-    "docs/models.md",
-    "docs/parameter-server.md",
-    "docs/switches.md",
-];
 const FIRST_COMMAND_LINE_MAX: usize = 20;
 const ARCHITECTURE_LINES_MAX: usize = 200;
 
+/// Every page for people: those of the root, of `docs` and the diary of `benches`.
 fn documents() -> Vec<File> {
-    DOCUMENTS.iter().map(|path| read(path)).collect()
+    let pages = files(&["md"]).into_iter();
+    pages
+        .filter(|page| {
+            let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            ["", "docs", "benches"].contains(&folder)
+        })
+        .collect()
 }
 
-/// What stands between backticks on a line.
+/// The texts between backticks on a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
@@ -126,7 +121,7 @@ fn table<'a>(file: &'a File, heading: &str) -> (usize, Vec<&'a str>) {
 }
 
 #[test]
-fn the_job_table_of_the_readme_is_the_default_job() {
+fn the_table_of_job_keys_is_the_default_job() {
     let defaults = Job::default().flat();
     let rows = describe().map(|(key, purpose, allowed)| {
         let default = &defaults[key];
@@ -137,9 +132,12 @@ fn the_job_table_of_the_readme_is_the_default_job() {
         "|---|---|---|---|",
     ];
     let wanted: Vec<String> = opening.into_iter().map(str::to_owned).chain(rows).collect();
-    let readme = read("README.md");
-    let (line, found) = table(&readme, "### `job.toml`");
-    let said = format!("README.md:{line}: the table must be\n{}", wanted.join("\n"));
+    let page = read("docs/job.md");
+    let (line, found) = table(&page, "### `job.toml`");
+    let said = format!(
+        "docs/job.md:{line}: the table must be\n{}",
+        wanted.join("\n")
+    );
     assert!(found.iter().eq(wanted.iter()), "{said}");
 }
 
@@ -197,7 +195,7 @@ fn every_rule_about_switches_is_explained_to_operators() {
 }
 
 #[test]
-fn the_exit_codes_of_the_readme_are_those_of_the_command() {
+fn the_table_of_exit_codes_is_that_of_the_command() {
     let rows = EXIT_CODES
         .lines()
         .skip(1)
@@ -208,9 +206,12 @@ fn the_exit_codes_of_the_readme_are_those_of_the_command() {
     let wanted: Vec<String> = opening
         .chain(rows.map(|(code, meaning)| format!("| {code} | {meaning} |")))
         .collect();
-    let readme = read("README.md");
-    let (line, found) = table(&readme, "### Exit codes of `gradwire`");
-    let said = format!("README.md:{line}: the table must be\n{}", wanted.join("\n"));
+    let page = read("docs/command.md");
+    let (line, found) = table(&page, "## Exit codes of `gradwire`");
+    let said = format!(
+        "docs/command.md:{line}: the table must be\n{}",
+        wanted.join("\n")
+    );
     assert!(found.iter().eq(wanted.iter()), "{said}");
 }
 
@@ -280,12 +281,12 @@ fn variables(line: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_environment_variable_that_is_read_is_documented() {
-    let told = ["README.md", "CONTRIBUTING.md"]
+    let told = ["docs/job.md", "CONTRIBUTING.md"]
         .map(|path| read(path).text)
         .concat();
     let known: BTreeSet<&str> = told.lines().flat_map(variables).collect();
     let mut found = Vec::new();
-    // Switch configurations read no environment; what is in capitals there is named on switches.
+    // Switch configurations read no environment; names in capitals there are a switch's own.
     let files = files(&["rs", "py"]).into_iter();
     for file in files.filter(|file| !file.path.starts_with("switch-config/")) {
         for (number, line) in file.numbered() {
@@ -293,7 +294,7 @@ fn every_environment_variable_that_is_read_is_documented() {
             found.extend(unknown.map(|name| {
                 file.finding(
                     number,
-                    format!("`{name}`: README.md or CONTRIBUTING.md must tell it"),
+                    format!("`{name}`: docs/job.md or CONTRIBUTING.md must document it"),
                 )
             }));
         }

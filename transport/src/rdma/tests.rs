@@ -7,12 +7,13 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Checksum, Job, WireChoice};
 use gradwire_protocol::machine::Machine;
+use gradwire_protocol::message::SendRequest;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Layer, MessageKey, Share, Signature, Step,
 };

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use clap::{ArgGroup, Args};
-use gradwire_netsim::fabric::settings;
+use gradwire_fabric::settings;
 use gradwire_protocol::units::{Rate, Share, Span};
 
-use crate::arguments::{share, span};
 use crate::doctor::print::Form;
+use crate::values::{share, span};
 
 /// Behind the help of the command.
 pub const EXAMPLES: &str = "\

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use gradwire_netsim::outcome::ClassCounts;
+use gradwire_netsim::results::outcome::ClassCounts;
 use gradwire_protocol::machine::Ecn;
 use gradwire_switch_config::counters::Judgement;
 use gradwire_transport::probe::{Passage, Passages};

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use gradwire_netsim::fabric::Fabric;
-use gradwire_netsim::simulation;
+use gradwire_fabric::fitting;
+use gradwire_fabric::topology::Fabric;
 use gradwire_netsim::transports::open_loop::{self, Fate, Fates, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
 use gradwire_transport::probe::{Passage, Passages};
 
 use crate::exit::Failure;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// Sends traffic from the first host of a fabric to the last; `rtt` is what thresholds are made
 /// for, the fabric's own without it.
@@ -38,7 +38,7 @@ pub fn send(
         return Err(wrong("it has one host; the probe needs two".to_owned()));
     }
     check_size(&fabric, &traffic).map_err(wrong)?;
-    let mut policy = simulation::policy_of_job(job, &fabric);
+    let mut policy = fitting::policy_of_job(job, &fabric);
     policy.rtt = rtt.unwrap_or(policy.rtt);
     Ok(open_loop::send(&fabric, &policy, &traffic))
 }

@@ -1,8 +1,8 @@
 //! The YANG models of OpenConfig and of Junos, as they stand in `switch-config/schemas/yang` with
 //! their licences.
 
+use gradwire_switch_config::dialect::{junos, openconfig};
 use gradwire_switch_config::reading::ReadError;
-use gradwire_switch_config::{junos, openconfig};
 
 use super::Validation;
 use super::yanglint::{self, Models};

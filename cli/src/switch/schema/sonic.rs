@@ -1,6 +1,6 @@
 //! SONiC's YANG models, as they stand in `switch-config/schemas/yang/sonic` with their licence.
 
-use gradwire_switch_config::sonic::yang;
+use gradwire_switch_config::dialect::sonic::yang;
 
 use super::Validation;
 use super::yanglint::{self, Models};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{Instant, Span};
 
-use crate::host::{Envelope, Load};
+use crate::engine::host::{Envelope, Load};
 use crate::transports::reference::cargo::{Cargo, Kind};
 use crate::transports::reference::incoming::{Arrival, Incoming};
 use crate::transports::reference::turns::{Turn, Turns};

@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 
 use gradwire_collectives::operation::{Collective, Group};
-use gradwire_collectives::outline::{Outline, Outliner};
+use gradwire_collectives::outline::{CollectiveOutline, Outliner};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rank};
 
 use crate::transports::operations;
-use crate::workload::{CollectiveKind, Work, Workload};
+use gradwire_workloads::workload::{CollectiveKind, Work, Workload};
 
 /// All messages of a workload's programs.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ struct Shape {
 struct Seat {
     /// Messages of the seats before it.
     before: u32,
-    outline: Outline,
+    outline: CollectiveOutline,
     /// Of each message out, which message in it is of its receiver.
     mates: Vec<u32>,
 }
@@ -77,7 +77,7 @@ struct Seat {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Itinerary<'m> {
     /// What they are and what they wait for.
-    pub(crate) outline: &'m Outline,
+    pub(crate) outline: &'m CollectiveOutline,
     /// Number of the first message out.
     pub(crate) first: u32,
     /// Hosts by seat.
@@ -258,7 +258,7 @@ impl Loading {
         number
     }
 
-    fn outline(&self, key: Key, seat: u32) -> Outline {
+    fn outline(&self, key: Key, seat: u32) -> CollectiveOutline {
         let group = Group {
             id: 0,
             ranks: (0..key.seats as u16).map(Rank).collect(),
@@ -312,10 +312,10 @@ fn parties(workload: &Workload) -> BTreeMap<Party, Vec<Vec<u32>>> {
     parties
 }
 
-fn shape_of(outlines: Vec<Outline>) -> Shape {
+fn shape_of(outlines: Vec<CollectiveOutline>) -> Shape {
     let mut mates = Vec::with_capacity(outlines.len());
     for (seat, outline) in (0..).zip(&outlines) {
-        let mate = |send: &gradwire_collectives::outline::Send| {
+        let mate = |send: &gradwire_collectives::outline::OutlineSend| {
             let mate = outlines[usize::from(send.to)].receive(seat, send.part);
             mate.expect("every message out is a message in") as u32
         };

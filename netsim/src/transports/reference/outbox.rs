@@ -11,8 +11,8 @@ use gradwire_protocol::units::{ByteCount, Dscp};
 use super::cargo::Cargo;
 use super::incoming::Arrival;
 use super::scoreboard::Attempt;
-use crate::host::{Envelope, Load, Progress};
-use crate::outcome::TransportCounts;
+use crate::engine::host::{Envelope, Load, Progress};
+use crate::results::outcome::TransportCounts;
 use crate::transports::settings::Settings;
 
 /// DSCP of control packets: leads to the highest queue.

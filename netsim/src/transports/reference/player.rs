@@ -9,18 +9,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gradwire_collectives::outline::{End, Gate, Send};
-use gradwire_collectives::scheduler::{Post, Scheduler};
+use gradwire_collectives::outline::{OutlineEnd, OutlineGate, OutlineSend};
+use gradwire_collectives::scheduler::{ReadyMessage, Scheduler};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Step};
 
 use super::manifest::{Itinerary, Manifest};
-use crate::host::{Begin, Progress};
-use crate::outcome::TaskOutcome;
+use crate::engine::host::{Begin, Progress};
+use crate::results::outcome::TaskOutcome;
 use crate::transports::settings::Settings;
 use crate::transports::tasks::{Segments, Tasks};
-use crate::workload::{Program, Work};
+use gradwire_workloads::workload::{Program, Work};
 
 /// A program and where it stands.
 #[derive(Debug)]
@@ -53,10 +53,10 @@ struct Active {
 }
 
 impl Active {
-    fn is_over(&self, end: End) -> bool {
+    fn is_over(&self, end: OutlineEnd) -> bool {
         let left = match end {
-            End::AllDone => self.to_arrive,
-            End::AllStarted => self.to_start,
+            OutlineEnd::AllDone => self.to_arrive,
+            OutlineEnd::AllStarted => self.to_start,
         };
         self.to_come == 0 && left == 0
     }
@@ -185,7 +185,7 @@ impl Player {
         let outline = itinerary.outline;
         let mut opening = vec![gate];
         while let Some(gate) = opening.pop() {
-            let Gate { sends, next, .. } = &outline.gates[gate as usize];
+            let OutlineGate { sends, next, .. } = &outline.gates[gate as usize];
             for at in sends.clone() {
                 self.send(task, itinerary, at);
             }
@@ -210,7 +210,7 @@ impl Player {
         match self.urgency(task, itinerary, send) {
             None => self.begins.push_back(begin),
             Some(urgency) => {
-                let post = Post {
+                let post = ReadyMessage {
                     step: Step(self.tasks.task(task).step),
                     urgency,
                     bytes: begin.bytes,
@@ -227,7 +227,7 @@ impl Player {
 
     /// How soon a message is needed, by the layers that its bytes are of; where nobody knows which
     /// of the model's they are, by the front one. `None` where no layers are known at all.
-    fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &Send) -> Option<Urgency> {
+    fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &OutlineSend) -> Option<Urgency> {
         let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
             return None;
         };
@@ -278,6 +278,6 @@ impl Active {
 }
 
 /// A message that only says that a rank is there still is a flow, of one byte.
-fn length(send: &Send) -> ByteCount {
+fn length(send: &OutlineSend) -> ByteCount {
     ByteCount::new(u64::from(send.bytes.max(1)))
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use gradwire_protocol::units::Instant;
 
 use super::player::Player;
-use crate::host::{Begin, Envelope, Host, Progress};
-use crate::outcome::{TaskOutcome, TransportCounts};
+use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::results::outcome::{TaskOutcome, TransportCounts};
 
 /// A host that may run a program.
 #[derive(Debug)]

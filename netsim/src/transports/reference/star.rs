@@ -9,7 +9,7 @@ use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 
 use super::cargo::Cargo;
-use crate::host::{Begin, Envelope, Host, Load, Progress};
+use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
 use crate::transports::settings::Settings;
 
 const RATE: Rate = Rate::from_gbps(100);

@@ -1,0 +1,87 @@
+//! Plans that were made before: training repeats the same operations step after step.
+//!
+//! A plan depends on the group, the collective and the lengths, not on the bytes, and is never
+//! changed by running it. What was planned for a group has been checked for it too.
+
+use std::sync::Arc;
+
+use crate::operation::buffer::Buffer;
+use crate::operation::{Collective, Group, Operation, Splits};
+use crate::plan::MessagePlan;
+
+/// Plans that are kept: those of all buckets of a large model.
+const KEPT_MAX: usize = 256;
+/// Messages of a plan that is kept; larger ones take long to run and are made anew.
+const MESSAGES_MAX: usize = 512;
+
+/// All that a plan depends on, but for this rank and its job.
+#[derive(Debug, Eq, PartialEq)]
+struct PlanKey {
+    group: Group,
+    collective: Collective,
+    element_bytes: usize,
+    buffer: usize,
+    input: Option<usize>,
+    splits: Option<Splits>,
+    may_lose: bool,
+}
+
+impl PlanKey {
+    fn of(operation: &Operation) -> Self {
+        Self {
+            group: operation.group.clone(),
+            collective: operation.collective,
+            element_bytes: operation.dtype.bytes(),
+            buffer: operation.buffer.len(),
+            input: operation.input.as_ref().map(Buffer::len),
+            splits: operation.splits.clone(),
+            may_lose: operation.may_lose(),
+        }
+    }
+
+    fn fits(&self, operation: &Operation) -> bool {
+        let (ours, theirs) = (&self.group, &operation.group);
+        let same_ranks = || Arc::ptr_eq(&ours.ranks, &theirs.ranks) || ours.ranks == theirs.ranks;
+        self.buffer == operation.buffer.len()
+            && self.collective == operation.collective
+            && self.input == operation.input.as_ref().map(Buffer::len)
+            && self.splits == operation.splits
+            && self.element_bytes == operation.dtype.bytes()
+            && self.may_lose == operation.may_lose()
+            && ours.id == theirs.id
+            && same_ranks()
+    }
+}
+
+/// The plans of one rank.
+#[derive(Debug, Default)]
+pub(crate) struct PlanCache {
+    kept: Vec<(PlanKey, Arc<MessagePlan>)>,
+    /// Where the plan is that was made after the one that was found last.
+    next: usize,
+}
+
+impl PlanCache {
+    /// The plan of an operation like one before.
+    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<MessagePlan>> {
+        let (before, after) = self.kept.split_at(self.next.min(self.kept.len()));
+        let in_turn = after.iter().chain(before);
+        let found = in_turn.zip(0..).find(|((key, _), _)| key.fits(operation));
+        let ((_, plan), distance) = found?;
+        self.next = (self.next + distance) % self.kept.len() + 1;
+        Some(Arc::clone(plan))
+    }
+
+    /// Keeps the plan of an operation that was not found.
+    pub(crate) fn keep(&mut self, operation: &Operation, plan: MessagePlan) -> Arc<MessagePlan> {
+        let plan = Arc::new(plan);
+        if plan.inbounds.len() + plan.outbounds.len() <= MESSAGES_MAX {
+            if self.kept.len() == KEPT_MAX {
+                self.kept.clear();
+            }
+            self.kept.push((PlanKey::of(operation), Arc::clone(&plan)));
+            self.next = self.kept.len();
+        }
+        plan
+    }
+}

@@ -1,0 +1,173 @@
+//! `[[fault]]`: links that are not there, are slow, lose packets, or come and go.
+
+use gradwire_protocol::job::notation;
+use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
+use gradwire_protocol::units::{Instant, Span};
+
+use super::explicit::Names;
+use crate::settings::{self, LOSS_ALLOWED, RATE_ALLOWED};
+use crate::topology::{Change, Device, Fabric, LinkState};
+
+/// Does to the fabric what its faults say, in their order.
+pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), TomlError> {
+    let names = Names::of(&fabric.switches);
+    let mut failed = vec![false; fabric.links.len()];
+    for table in root.tables("fault")? {
+        let entry = table.required("link", "write link = \"host 5\", or two names with ` - `")?;
+        let links = affected(fabric, &names, &entry)?;
+        let kind = table.required("kind", "write failed, degraded, gray or flap")?;
+        match kind.read(KINDS, |text| KINDS.split(", ").find(|kind| *kind == text))? {
+            "failed" => {
+                table.only(&["link", "kind"])?;
+                for link in links {
+                    failed[link] = true;
+                }
+            }
+            "degraded" => {
+                table.only(&["link", "kind", "rate"])?;
+                let entry = table.required("rate", "write rate = \"10G\", what is left of it")?;
+                let rate = entry.read(RATE_ALLOWED, settings::rate)?;
+                for link in links {
+                    fabric.links[link].rate = rate;
+                }
+            }
+            "gray" => {
+                table.only(&["link", "kind", "loss"])?;
+                let entry = table.required("loss", "write loss = \"0.1%\"")?;
+                let loss = entry.read(LOSS_ALLOWED, settings::loss)?;
+                for link in links {
+                    fabric.links[link].loss = loss;
+                }
+            }
+            _ => {
+                table.only(&["link", "kind", "down_at", "up_at"])?;
+                let flaps = flaps(&table)?;
+                let flaps_already = |link: &usize| {
+                    let mut changes = fabric.changes.iter();
+                    changes.any(|change| change.link as usize == *link)
+                };
+                if links.iter().any(flaps_already) {
+                    return Err(entry.refused("links of no earlier flap; write all times there"));
+                }
+                for link in links {
+                    let link = link as u32;
+                    let changes = flaps.iter().map(|&(at, state)| Change { at, link, state });
+                    fabric.changes.extend(changes);
+                }
+            }
+        }
+    }
+    fabric.changes.sort_by_key(|change| change.at);
+    remove(fabric, &failed);
+    Ok(())
+}
+
+const KINDS: &str = "failed, degraded, gray, flap";
+
+/// The links that a fault is about.
+fn affected(
+    fabric: &Fabric,
+    names: &Names,
+    entry: &TomlEntry<'_>,
+) -> Result<Vec<usize>, TomlError> {
+    let allowed = "`host 5`, or two names with ` - ` between them, such as `edge 0.0 - agg 0.1`";
+    let ends = entry.read(allowed, |text| match text.split_once(" - ") {
+        Some((low, high)) => {
+            Some(vec![names.find(low)?, names.find(high)?]).filter(|ends| ends[0] != ends[1])
+        }
+        None => match names.find(text)? {
+            host @ Device::Host(_) => Some(vec![host]),
+            Device::Switch(_) => None,
+        },
+    })?;
+    let links = fabric.links.iter().enumerate();
+    let links = links.filter(|(_, link)| ends.iter().all(|end| link.ends.contains(end)));
+    let found: Vec<usize> = links.map(|(index, _)| index).collect();
+    if found.is_empty() {
+        return Err(entry.refused(&format!(
+            "links that there are; {}",
+            around(fabric, ends[0])
+        )));
+    }
+    Ok(found)
+}
+
+/// What a device is linked to, in words.
+fn around(fabric: &Fabric, device: Device) -> String {
+    let ends = fabric.links.iter().filter_map(|link| match link.ends {
+        [near, far] if near == device => Some(far),
+        [far, near] if near == device => Some(far),
+        _ => None,
+    });
+    let mut ends: Vec<Device> = ends.collect();
+    ends.dedup();
+    let hidden = ends.len().saturating_sub(NAMES_MAX);
+    let mut listed: Vec<String> = ends
+        .iter()
+        .take(NAMES_MAX)
+        .map(|end| fabric.device_name(*end))
+        .collect();
+    if hidden > 0 {
+        listed.push(format!("{hidden} more"));
+    }
+    match listed.is_empty() {
+        true => format!("there is no {}", fabric.device_name(device)),
+        false => format!(
+            "{} is linked to {}",
+            fabric.device_name(device),
+            listed.join(", ")
+        ),
+    }
+}
+
+/// Names that a message lists at most.
+const NAMES_MAX: usize = 16;
+
+/// When the links of a flap go down and come up again.
+fn flaps(table: &TomlTable<'_>) -> Result<Vec<(Instant, LinkState)>, TomlError> {
+    let times = |entry: &TomlEntry<'_>| {
+        let list = entry.list().into_iter();
+        let read = |text: &str| notation::span(text);
+        let times = list.map(|entry| entry.read("times such as \"5ms\"", read));
+        times.collect::<Result<Vec<Span>, TomlError>>()
+    };
+    let down = table.required("down_at", "write down_at = \"5ms\"")?;
+    let up = table.get("up_at");
+    let down_at = times(&down)?;
+    let up_at = up.as_ref().map_or_else(|| Ok(Vec::new()), times)?;
+    let mut changes: Vec<(Instant, LinkState)> = Vec::new();
+    for (turn, &at) in down_at.iter().enumerate() {
+        changes.push((Instant::START + at, LinkState::Down));
+        changes.extend(
+            up_at
+                .get(turn)
+                .map(|&at| (Instant::START + at, LinkState::Up)),
+        );
+    }
+    let paired = up_at.len() == down_at.len() || up_at.len() + 1 == down_at.len();
+    if down_at.is_empty() || !paired || !changes.is_sorted_by(|one, next| one.0 < next.0) {
+        let rule = "ascending times, each followed by one of `up_at`, the last one perhaps by none";
+        return Err(down.refused(rule));
+    }
+    Ok(changes)
+}
+
+/// Takes the failed links out.
+fn remove(fabric: &mut Fabric, failed: &[bool]) {
+    let mut left = 0;
+    let numbers: Vec<Option<u32>> = failed
+        .iter()
+        .map(|failed| {
+            let number = (!failed).then_some(left);
+            left += u32::from(!failed);
+            number
+        })
+        .collect();
+    let mut keep = failed.iter().map(|failed| !failed);
+    fabric.links.retain(|_| keep.next() == Some(true));
+    fabric.changes.retain_mut(|change| {
+        let number = numbers[change.link as usize];
+        change.link = number.unwrap_or_default();
+        number.is_some()
+    });
+}

@@ -1,0 +1,115 @@
+//! A job on a fabric: the round trip, what the switches do, and defaults fitted to the fabric.
+//!
+//! Everything here follows from the files that describe job and fabric; nothing is simulated.
+
+use std::collections::BTreeSet;
+
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
+use gradwire_protocol::units::{ByteCount, Span};
+
+use crate::policy::{Balance, QosPolicy};
+use crate::topology::Fabric;
+
+/// Bytes of a control packet: a header without payload.
+const CONTROL_BYTES: u32 = 64;
+/// IPv6 and UDP headers, which a job's MTU includes and a fabric's does not.
+const IP_AND_UDP: u32 = 48;
+/// To how many a sender is thought to send at once, where it sends to several.
+const OVERCOMMITMENT: u64 = 8;
+
+/// Who sends to whom at the same time, as far as defaults depend on it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SendPattern {
+    /// Many ranks send to one, as in reductions to a root.
+    ToRoots,
+    /// Ranks send in turns, as in the other collectives.
+    InTurns,
+    /// Hosts send flows that no receiver expects.
+    Unannounced,
+}
+
+/// The longest round trip of a full packet and a control packet, without queues.
+pub fn round_trip(fabric: &Fabric) -> Span {
+    let on_wire = |bytes: u32| ByteCount::new(u64::from(bytes + fabric.framing));
+    fabric.base_rtt(on_wire(fabric.mtu), on_wire(CONTROL_BYTES))
+}
+
+/// What a job asks of the switches of a fabric.
+pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
+    let mut policy = QosPolicy::of_job(job, round_trip(fabric));
+    policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
+    for queue in policy.queues.iter_mut().skip(1) {
+        queue.marks_above = fabric.marks_above;
+    }
+    policy
+}
+
+/// What a job is on a fabric: what `written` does not name is fitted to the fabric's rate and round
+/// trip. The defaults of a job are made for hosts whose kernel delays packets by milliseconds; a
+/// simulated host has none.
+///
+/// Messages to a peer may begin with one packet before it grants more where many ranks send to one
+/// (reductions to a root), with two where hosts send flows unannounced; where ranks send in turns,
+/// as in the other collectives, with a whole bandwidth-delay product.
+///
+/// A rank grants more than its link takes where those who send to it have several such receivers,
+/// as workers have servers: what was granted waits for its turn at the sender then (Homa's
+/// overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But all of it may come at once,
+/// and then the switch's port must hold it, with what comes unscheduled.
+pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: SendPattern) -> Job {
+    let mut job = job.clone();
+    let open = |key: &str| !written.contains(key);
+    let rtt = Span::from_micros(round_trip(fabric).as_micros() + 1);
+    let bits = u128::from(fabric.host_rate().as_bits_per_second());
+    let bdp = (bits * u128::from(rtt.as_picos()) / 8_000_000_000_000) as u64;
+    let of_bdp = |times: u64, least: u64| {
+        let bytes = (bdp * times / 4).max(least);
+        ByteCount::new(bytes.next_multiple_of(1 << 10))
+    };
+    if open("security") {
+        // Nobody attacks a simulated fabric, and references carry no tags either.
+        job.security = PacketSecurity::None;
+    }
+    let transport = &mut job.transport;
+    if open("transport.mtu") {
+        transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
+    }
+    if open("transport.window") {
+        transport.window = of_bdp(8, 64 << 10);
+    }
+    if open("transport.initial_window") {
+        transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
+    }
+    if open("transport.unscheduled") {
+        let mtu = u64::from(fabric.mtu);
+        transport.unscheduled = match senders {
+            SendPattern::ToRoots => ByteCount::new(mtu),
+            SendPattern::InTurns => of_bdp(4, 16 << 10),
+            SendPattern::Unannounced => ByteCount::new(2 * mtu),
+        };
+    }
+    if open("transport.grant_window") {
+        let one = of_bdp(6, 16 << 10);
+        let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
+        transport.grant_window = GrantWindow::Bytes(match senders {
+            SendPattern::ToRoots => one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held)),
+            SendPattern::InTurns | SendPattern::Unannounced => one,
+        });
+    }
+    if open("transport.spray_burst") {
+        transport.spray_burst = 1;
+    }
+    if open("transport.entropies") {
+        transport.entropies = 64;
+    }
+    if open("transport.gap") {
+        // Packets overtake each other by as much as a full port holds.
+        let drain = fabric.host_rate().transmit_time(fabric.buffer.port_bytes());
+        let gap = Span::from_micros((rtt + drain).as_micros());
+        transport.gap = gap.max(Span::from_micros(10)).min(Span::from_millis(1));
+    }
+    if open("transport.delay_target") {
+        transport.delay_target = (rtt * 4).max(Span::from_micros(10));
+    }
+    job
+}

@@ -1,0 +1,294 @@
+//! What every switch and link of a fabric has unless something else is said, and how it is written.
+//!
+//! The same settings are options of the one-line forms ([`super::shape`]) and keys of
+//! `fabric.toml` ([`mod@super::file`]).
+
+use crate::policy::Balance;
+use gradwire_protocol::job::notation;
+use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
+
+use crate::graph::Graph;
+use crate::policy::Buffer;
+use crate::topology::{FRAMING, Fabric, MTU, PORT_BUFFER};
+
+/// Packets that a fabric can be asked to carry, in bytes.
+pub(crate) const MTU_RANGE: std::ops::RangeInclusive<u32> = 256..=65_000;
+/// Bytes that a packet can be asked to take beyond itself.
+pub(crate) const FRAMING_RANGE: std::ops::RangeInclusive<u32> = 0..=1_000;
+/// Most hosts that a fabric can have: as many as there are ranks.
+pub(crate) const HOSTS_MAX: u64 = 65_536;
+/// Most links that a fabric can have.
+pub(crate) const LINKS_MAX: u64 = 1 << 22;
+/// What may be written as a rate.
+pub const RATE_ALLOWED: &str = "1M to 10T bits per second, such as 100G, 2.5Gbps or 400Gb/s";
+/// What may be written as a latency.
+pub(crate) const LATENCY_ALLOWED: &str = "0us to 1s, with a unit of s, ms, us, ns or ps";
+/// What may be written as a share of lost packets.
+pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.000001";
+
+/// The settings of a fabric.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Time on the wire of every link.
+    pub(crate) latency: Span,
+    /// Share of packets that every link loses, in each direction.
+    pub(crate) loss: Share,
+    mtu: u32,
+    framing: u32,
+    pub(crate) buffer: Buffer,
+    balance: Option<Balance>,
+    marks_above: Option<Share>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            latency: Span::from_micros(1),
+            loss: Share::NONE,
+            mtu: MTU,
+            framing: FRAMING,
+            buffer: Buffer::PerPort(PORT_BUFFER),
+            balance: None,
+            marks_above: Some(Share::ALL),
+        }
+    }
+}
+
+impl Settings {
+    /// A fabric of these settings.
+    pub(crate) fn fabric(&self, name: String, graph: Graph) -> Fabric {
+        Fabric {
+            name,
+            hosts: graph.hosts,
+            switches: graph.switches,
+            links: graph.links,
+            changes: Vec::new(),
+            buffer: self.buffer,
+            mtu: self.mtu,
+            framing: self.framing,
+            balance: self.balance,
+            marks_above: self.marks_above,
+        }
+    }
+}
+
+/// One setting: what it is for, what may be written, where the value goes.
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) allowed: &'static str,
+    /// Puts a value into its place; tells whether it is allowed.
+    pub(crate) set: fn(&mut Settings, &str) -> Option<()>,
+}
+
+/// All settings.
+pub(crate) const SETTINGS: [Setting; 7] = [
+    Setting {
+        name: "latency",
+        doc: "Time on the wire of every link; 1us by default.",
+        allowed: LATENCY_ALLOWED,
+        set: |settings, text| {
+            settings.latency = latency(text)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "loss",
+        doc: "Share of packets that every link loses at random, in each direction; 0 by default.",
+        allowed: LOSS_ALLOWED,
+        set: |settings, text| {
+            settings.loss = loss(text)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "mtu",
+        doc: "Largest packet of a transport in bytes, its header included; 4096 by default.",
+        allowed: "256 to 65000 bytes",
+        set: |settings, text| {
+            settings.mtu = text.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu))?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "framing",
+        doc: "Bytes that a packet takes on a wire beyond itself: Ethernet, IPv4 and UDP; 66 by \
+              default.",
+        allowed: "0 to 1000 bytes",
+        set: |settings, text| {
+            let bytes = text.parse().ok();
+            settings.framing = bytes.filter(|bytes| FRAMING_RANGE.contains(bytes))?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "buffer",
+        doc: "Packet memory: of every port, first come, first served, or with a dynamic threshold \
+              factor for each data queue (of gradwire's switches: references keep the first); or \
+              shared by the ports of a switch, with such a factor; 512KiB of every port, first \
+              come, first served, by default.",
+        allowed: "1KiB to 64GiB of every port, such as 512KiB, or with a factor from 0.001 to \
+                  1000, such as 512KiB/port*1.0, or shared, such as 16MiB*1.0",
+        set: |settings, text| {
+            settings.buffer = buffer(text)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "mark",
+        doc: "Queue depth, as a share of rate x round trip, above which switches mark protected \
+              packets and drop droppable ones; 100% by default, off for plain tail drop.",
+        allowed: "off, 0 to 1, or 0% to 100%",
+        set: |settings, text| {
+            settings.marks_above = match text {
+                "off" => None,
+                share => Some(notation::share(share)?),
+            };
+            Some(())
+        },
+    },
+    Setting {
+        name: "balance",
+        doc: "How switches choose among equally short paths, unless the command line says.",
+        allowed: "ecmp, random, adaptive",
+        set: |settings, text| {
+            settings.balance = Some(balance(text)?);
+            Some(())
+        },
+    },
+];
+
+/// Reads a rate in bits per second with its unit: `100G`, `2.5Gbps`, `400Gb/s`. Units are powers
+/// of 1,000.
+pub fn rate(text: &str) -> Option<Rate> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = (text[..end].trim_end(), &text[end..]);
+    let short = unit.strip_suffix("bps");
+    let short = short.or_else(|| unit.strip_suffix("b/s"));
+    let unit: f64 = match short.unwrap_or(unit) {
+        "K" | "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return None,
+    };
+    let plain = number
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let bits = number.parse::<f64>().ok().filter(|_| plain)? * unit;
+    (1e6..=1e13)
+        .contains(&bits)
+        .then(|| Rate::from_bits_per_second(bits.round() as u64))
+}
+
+/// Reads the latency of a link: a length of time of at most a second.
+pub(crate) fn latency(text: &str) -> Option<Span> {
+    notation::span(text).filter(|span| *span <= Span::from_millis(1_000))
+}
+
+/// Reads the share of packets that a link loses; none that is so small that it would count as
+/// nothing.
+pub(crate) fn loss(text: &str) -> Option<Share> {
+    let share = notation::share(text)?;
+    let nothing = text
+        .bytes()
+        .all(|byte| matches!(byte, b'0' | b'.' | b'%' | b' '));
+    (nothing || !share.is_none()).then_some(share)
+}
+
+/// Reads `512KiB`, memory of a port, `512KiB/port*1.0`, the same with the threshold factor of its
+/// queues, or `16MiB*1.0`, memory of a switch and its factor.
+fn buffer(text: &str) -> Option<Buffer> {
+    let Some((bytes, alpha)) = text.split_once('*') else {
+        return Some(Buffer::PerPort(memory(text)?));
+    };
+    let alpha = factor(alpha)?;
+    Some(match bytes.trim_end().strip_suffix("/port") {
+        Some(bytes) => divided_buffer(memory(bytes)?, alpha),
+        None => shared_buffer(memory(bytes)?, alpha),
+    })
+}
+
+/// A buffer of a port whose queues have thresholds.
+pub(crate) fn divided_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
+    Buffer::Divided { bytes, alpha }
+}
+
+/// A buffer that the ports of a switch share.
+pub(crate) fn shared_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
+    Buffer::Shared { bytes, alpha }
+}
+
+/// Reads a dynamic threshold factor.
+pub(crate) fn factor(text: &str) -> Option<f64> {
+    let factor = text.trim().parse().ok()?;
+    (0.001..=1000.0).contains(&factor).then_some(factor)
+}
+
+/// Reads how much memory a port or a switch has.
+pub(crate) fn memory(text: &str) -> Option<ByteCount> {
+    let range = ByteCount::kib(1)..=ByteCount::mib(64 << 10);
+    notation::size(text).filter(|bytes| range.contains(bytes))
+}
+
+/// Reads how a switch balances: `ecmp`, `random`, `adaptive`.
+pub fn balance(text: &str) -> Option<Balance> {
+    match text {
+        "ecmp" => Some(Balance::Ecmp),
+        "random" => Some(Balance::Random),
+        "adaptive" => Some(Balance::Adaptive),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_powers_of_1000_and_read_back() {
+        for text in ["100G", "100Gbps", "100 Gb/s", "0.1T", "100000M"] {
+            assert_eq!(rate(text), Some(Rate::from_gbps(100)), "{text}");
+        }
+        assert_eq!(
+            rate("2.5G"),
+            Some(Rate::from_bits_per_second(2_500_000_000))
+        );
+        assert_eq!(
+            Rate::from_bits_per_second(2_500_000_000).to_string(),
+            "2500M"
+        );
+        assert_eq!(
+            rate(&Rate::from_gbps(400).to_string()),
+            Some(Rate::from_gbps(400))
+        );
+        for text in [
+            "",
+            "100",
+            "G",
+            "0G",
+            "-1G",
+            "1e3G",
+            "100GB",
+            "infG",
+            "11T",
+            "100 G b/s",
+        ] {
+            assert_eq!(rate(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shared_buffer_is_written_with_its_factor() {
+        let shared = Buffer::Shared {
+            bytes: ByteCount::mib(16),
+            alpha: 0.5,
+        };
+        assert_eq!(buffer("16MiB*0.5"), Some(shared));
+        assert_eq!(buffer("512KiB"), Some(Buffer::PerPort(ByteCount::kib(512))));
+        for text in ["0", "16MiB*", "16MiB*0", "16MiB*nan", "*1.0", "16MiB*1*1"] {
+            assert_eq!(buffer(text), None, "{text}");
+        }
+    }
+}

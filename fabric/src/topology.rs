@@ -1,0 +1,139 @@
+//! Hosts, switches and the links between them, as a plain graph.
+//!
+//! One-line shapes, `fabric.toml` and the files of other simulators all become a [`Fabric`].
+
+use std::fmt;
+
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
+
+use crate::policy::{Balance, Buffer};
+
+/// An end of a link.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Device {
+    /// A host, numbered from 0; it has one link.
+    Host(u32),
+    /// A switch, numbered from 0.
+    Switch(u32),
+}
+
+/// A switch.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Switch {
+    /// Its name, for people.
+    pub name: String,
+    /// How far it is from the hosts: 0 for switches that hosts are linked to.
+    pub tier: u8,
+}
+
+/// A full-duplex link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Its ends.
+    pub ends: [Device; 2],
+    /// Bits per second, in each direction.
+    pub rate: Rate,
+    /// Time on the wire, of each direction.
+    pub latency: Span,
+    /// Share of packets that it loses at random, in each direction.
+    pub loss: Share,
+}
+
+/// What happens to a link at a time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// When.
+    pub at: Instant,
+    /// Index of the link in [`Fabric::links`].
+    pub link: u32,
+    /// What becomes of it.
+    pub state: LinkState,
+}
+
+/// Whether a link carries packets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LinkState {
+    /// It does.
+    Up,
+    /// It loses everything, and switches avoid it.
+    Down,
+}
+
+/// A network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fabric {
+    /// What it is called: the one-line form or a file's name.
+    pub name: String,
+    /// How many hosts it has.
+    pub hosts: u32,
+    /// Its switches.
+    pub switches: Vec<Switch>,
+    /// Its links. A link that has failed for the whole run is not in it.
+    pub links: Vec<Link>,
+    /// What happens to links during the run, in order of time.
+    pub changes: Vec<Change>,
+    /// Packet memory of every switch.
+    pub buffer: Buffer,
+    /// Largest packet of a transport in bytes, its own header included.
+    pub mtu: u32,
+    /// Bytes that every packet takes on a wire beyond [`Fabric::mtu`]: Ethernet with preamble and
+    /// gap (38), IPv4 (20) and UDP (8) by default.
+    pub framing: u32,
+    /// How switches choose among equal paths, when the command line does not say.
+    pub balance: Option<Balance>,
+    /// Depth, as a share of rate x round trip, above which data queues mark ECT and drop not-ECT
+    /// packets; `None`: never, they only drop what they have no room for.
+    pub marks_above: Option<Share>,
+}
+
+/// Bytes on the wire around a UDP payload: Ethernet 38 with preamble and gap, IPv4 20, UDP 8.
+pub const FRAMING: u32 = 66;
+/// Largest packet when nobody says otherwise.
+pub const MTU: u32 = 4096;
+/// Packet memory of a port when nobody says otherwise.
+pub const PORT_BUFFER: ByteCount = ByteCount::kib(512);
+
+impl Fabric {
+    /// What a device is called: `host 7`, or the name of a switch.
+    pub fn device_name(&self, device: Device) -> String {
+        match device {
+            Device::Switch(switch) if (switch as usize) < self.switches.len() => {
+                self.switches[switch as usize].name.clone()
+            }
+            _ => device.to_string(),
+        }
+    }
+
+    /// What a link is called: `host 7 - edge 0.1`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such link.
+    pub fn link_name(&self, link: u32) -> String {
+        let [low, high] = self.links[link as usize].ends;
+        format!("{} - {}", self.device_name(low), self.device_name(high))
+    }
+
+    /// Rate of the slowest link of a host; zero when there are no hosts.
+    pub fn host_rate(&self) -> Rate {
+        let to_hosts = self.links.iter().filter(|link| link.has_host());
+        to_hosts.map(|link| link.rate).min().unwrap_or_default()
+    }
+}
+
+impl Link {
+    /// Whether one of its ends is a host.
+    pub fn has_host(&self) -> bool {
+        let host = |end: &Device| matches!(end, Device::Host(_));
+        self.ends.iter().any(host)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host) => write!(f, "host {host}"),
+            Self::Switch(switch) => write!(f, "switch {switch}"),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Flows of a run: which begin when, what triggers others, and what became of each.
+
+use std::collections::VecDeque;
+
+use gradwire_protocol::units::Instant;
+
+use crate::engine::host::{Begin, Progress};
+use gradwire_workloads::workload::{Over, Start, Trigger, TriggerId, Workload};
+
+/// Something that happened to a flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Record {
+    /// When.
+    pub at: Instant,
+    /// The flow.
+    pub flow: u32,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum What {
+    /// It began.
+    Started,
+    /// Its receiver has all that it needs, and did without so many bytes.
+    Received(u64),
+    /// Its sender knows.
+    Acknowledged,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    told: u32,
+    flows: VecDeque<u32>,
+}
+
+/// The flows of a workload during a run.
+#[derive(Clone, Debug)]
+pub struct Flows<'w> {
+    workload: &'w Workload,
+    waiting: Vec<Waiting>,
+    started: VecDeque<u32>,
+    records: Vec<Record>,
+    done: u64,
+    /// What must end until the run is over; `None` where that is everything.
+    foreground: Option<Foreground>,
+}
+
+/// What of a workload must end.
+#[derive(Clone, Copy, Debug)]
+struct Foreground {
+    /// The flows below this number.
+    flows: u32,
+    /// How many flows and tasks have not ended.
+    left: u64,
+}
+
+impl<'w> Flows<'w> {
+    /// Of a workload, none begun.
+    pub fn new(workload: &'w Workload) -> Self {
+        let mut waiting = vec![Waiting::default(); workload.triggers.len()];
+        for (index, flow) in workload.flows.iter().enumerate() {
+            if let Start::On(TriggerId(trigger)) = flow.start {
+                waiting[trigger as usize].flows.push_back(index as u32);
+            }
+        }
+        Self {
+            workload,
+            waiting,
+            started: VecDeque::new(),
+            records: Vec::new(),
+            done: 0,
+            foreground: match workload.over {
+                Over::WithEverything => None,
+                Over::WithForeground(flows) => {
+                    let tasks = workload.programs.iter().map(|own| own.tasks.len());
+                    let left = u64::from(flows) + tasks.sum::<usize>() as u64;
+                    Some(Foreground { flows, left })
+                }
+            },
+        }
+    }
+
+    /// Whether all has ended that must.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.foreground
+            .is_some_and(|foreground| foreground.left == 0)
+    }
+
+    /// Time in picoseconds, sending host and number of every flow that waits for nothing else.
+    pub fn due_at_times(&self) -> impl Iterator<Item = (u64, u32, u32)> + use<'w> {
+        let flows = self.workload.flows.iter().enumerate();
+        flows.filter_map(|(index, flow)| match flow.start {
+            Start::At(at) => Some((at.as_picos(), flow.source, index as u32)),
+            Start::On(_) => None,
+        })
+    }
+
+    /// A flow begins: what its host has to know.
+    pub fn begin(&mut self, now: u64, flow: u32) -> Begin {
+        let spec = &self.workload.flows[flow as usize];
+        self.write(now, flow, What::Started);
+        Begin {
+            flow,
+            destination: spec.destination,
+            bytes: spec.bytes,
+            layer: (spec.layer.0, self.workload.layer_count),
+        }
+    }
+
+    /// Takes what a host has to say.
+    pub fn note(&mut self, now: u64, progress: Progress) {
+        if let Some(foreground) = &mut self.foreground {
+            foreground.left -= u64::from(foreground.has(progress));
+        }
+        let told = match progress {
+            Progress::Received { flow, lost_bytes } => {
+                self.done += 1;
+                self.write(now, flow, What::Received(lost_bytes));
+                self.workload.flows[flow as usize].when_received
+            }
+            Progress::Acknowledged { flow } => {
+                self.write(now, flow, What::Acknowledged);
+                self.workload.flows[flow as usize].when_sent
+            }
+            Progress::Task => {
+                self.done += 1;
+                None
+            }
+        };
+        if let Some(trigger) = told {
+            self.tell(trigger);
+        }
+    }
+
+    fn write(&mut self, now: u64, flow: u32, what: What) {
+        let at = Instant::from_picos(now);
+        self.records.push(Record { at, flow, what });
+    }
+
+    fn tell(&mut self, TriggerId(trigger): TriggerId) {
+        let waiting = &mut self.waiting[trigger as usize];
+        waiting.told += 1;
+        let fires = match self.workload.triggers[trigger as usize] {
+            Trigger::Once => waiting.told == 1,
+            Trigger::Barrier(times) => waiting.told == times,
+            Trigger::Each => {
+                self.started.extend(waiting.flows.pop_front());
+                false
+            }
+        };
+        if fires {
+            self.started.append(&mut waiting.flows);
+        }
+    }
+
+    /// Sending host and number of a flow that a trigger has started.
+    pub fn take_started(&mut self) -> Option<(u32, u32)> {
+        let flow = self.started.pop_front()?;
+        Some((self.workload.flows[flow as usize].source, flow))
+    }
+
+    /// Flows received and tasks completed.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// What happened, in the order in which it did.
+    pub fn into_records(self) -> Vec<Record> {
+        self.records
+    }
+}
+
+impl Foreground {
+    /// Whether a flow or task that must end has ended.
+    fn has(&self, progress: Progress) -> bool {
+        match progress {
+            Progress::Received { flow, .. } => flow < self.flows,
+            Progress::Acknowledged { .. } => false,
+            Progress::Task => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::units::ByteCount;
+
+    use super::*;
+    use gradwire_workloads::workload::Flow;
+
+    fn workload(trigger: Trigger) -> Workload {
+        let waits = |destination| Flow {
+            start: Start::On(TriggerId(0)),
+            ..Flow::new(0, destination, ByteCount::new(1))
+        };
+        let tells = Flow {
+            when_sent: Some(TriggerId(0)),
+            ..Flow::new(0, 1, ByteCount::new(1))
+        };
+        Workload {
+            flows: vec![tells.clone(), tells, waits(2), waits(3)],
+            triggers: vec![trigger],
+            ..Workload::default()
+        }
+    }
+
+    fn started_after_each_end(trigger: Trigger) -> [Vec<u32>; 2] {
+        let workload = workload(trigger);
+        let mut flows = Flows::new(&workload);
+        [0, 1].map(|flow| {
+            flows.note(5, Progress::Acknowledged { flow });
+            let started = std::iter::from_fn(|| flows.take_started());
+            started.map(|(_, flow)| flow).collect()
+        })
+    }
+
+    #[test]
+    fn a_trigger_starts_all_once_or_one_each_time_or_waits_for_all() {
+        let nothing = Vec::<u32>::new;
+        assert_eq!(
+            started_after_each_end(Trigger::Once),
+            [vec![2, 3], nothing()]
+        );
+        assert_eq!(started_after_each_end(Trigger::Each), [vec![2], vec![3]]);
+        let barrier = started_after_each_end(Trigger::Barrier(2));
+        assert_eq!(barrier, [nothing(), vec![2, 3]]);
+    }
+}

@@ -1,0 +1,187 @@
+//! What all threads of a run read and none writes: wires, routes, limits, and who owns what.
+//!
+//! A port is one direction of a link and has its number: link i has the ports 2 i (from its first
+//! end to its second) and 2 i + 1. A region is the part of a fabric that one thread works on; it
+//! owns hosts and switches, and with them the ports that send from them.
+
+use gradwire_fabric::policy::{Balance, DSCPS, Order, Pause, QosPolicy};
+use gradwire_protocol::units::{ByteCount, Share};
+
+use crate::engine::port::{Limits, picos_per_byte};
+use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::routing::Routes;
+use gradwire_fabric::topology::{Change, Device, Fabric};
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    /// Picoseconds per byte, times 2^16.
+    pub picos_per_byte: u64,
+    /// Picoseconds from one end to the other.
+    pub latency: u64,
+    /// Sending end.
+    pub from: Device,
+    /// Receiving end.
+    pub to: Device,
+    /// Region of the sending end.
+    pub home: u8,
+    /// Region of the receiving end.
+    pub target: u8,
+    /// Index in [`Wiring::limits`].
+    pub limits: u8,
+    /// Share of packets lost at random.
+    pub loss: Share,
+}
+
+impl Wire {
+    /// Picoseconds that `bytes` take.
+    #[inline]
+    pub fn transmit_time(&self, bytes: u16) -> u64 {
+        (u64::from(bytes) * self.picos_per_byte).div_ceil(1 << 16)
+    }
+}
+
+/// What all threads of a run read.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    /// By port.
+    pub wires: Vec<Wire>,
+    /// Which ports lead where.
+    pub routes: Routes,
+    /// Limits of each kind of port.
+    pub limits: Vec<Limits>,
+    /// The port of each host.
+    pub host_port: Vec<u32>,
+    /// Region of each host.
+    pub host_region: Vec<u8>,
+    /// Switches of the fabric.
+    pub switches: u32,
+    /// Memory that the ports of a switch share: bytes and dynamic threshold factor.
+    pub shared: Option<(u64, f64)>,
+    /// Queue of each DSCP.
+    pub queue_of_dscp: [u8; DSCPS],
+    /// How paths are chosen.
+    pub balance: Balance,
+    /// How queues are served.
+    pub order: Order,
+    /// PFC.
+    pub pause: Option<Pause>,
+    /// Length of a trimmed packet.
+    pub trims_to: Option<ByteCount>,
+    /// Links that fail and come back.
+    pub changes: Vec<Change>,
+    /// Least latency between two regions, in picoseconds.
+    pub lookahead: u64,
+    /// Seed of everything that switches and links draw.
+    pub seed: u64,
+}
+
+impl Wiring {
+    /// The wiring of a checked fabric whose switches follow `policy`, in as many regions as there
+    /// are threads.
+    pub fn new(fabric: &Fabric, policy: &QosPolicy, regions: usize, seed: u64) -> Self {
+        let switch_region = regions_of_switches(fabric, regions);
+        let mut wiring = Self {
+            wires: Vec::with_capacity(fabric.links.len() * 2),
+            routes: Routes::new(fabric),
+            limits: vec![Limits::of_host()],
+            host_port: vec![0; fabric.hosts as usize],
+            host_region: regions_of_hosts(fabric, &switch_region),
+            switches: fabric.switches.len() as u32,
+            shared: match fabric.buffer {
+                Buffer::PerPort(_) | Buffer::Divided { .. } => None,
+                Buffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
+            },
+            queue_of_dscp: policy.queue_of_dscp(),
+            balance: policy.balance,
+            order: policy.order,
+            pause: policy.pause,
+            trims_to: policy.trims_to,
+            changes: fabric.changes.clone(),
+            lookahead: u64::MAX,
+            seed,
+        };
+        wiring.add_wires(fabric, policy, &switch_region);
+        let crossing = wiring.wires.iter().filter(|wire| wire.home != wire.target);
+        let least = crossing.map(|wire| wire.latency).min();
+        wiring.lookahead = least.unwrap_or(u64::MAX);
+        wiring
+    }
+
+    fn add_wires(&mut self, fabric: &Fabric, policy: &QosPolicy, switch_region: &[u8]) {
+        let mut rates = Vec::new();
+        for link in &fabric.links {
+            let rate = link.rate;
+            if !rates.contains(&rate) {
+                rates.push(rate);
+                self.limits
+                    .push(Limits::of_switch(policy, fabric.buffer, rate));
+            }
+            let kind = rates.iter().position(|&known| known == rate);
+            let kind = kind.expect("just added") as u8 + 1;
+            let [a, b] = link.ends;
+            for (from, to) in [(a, b), (b, a)] {
+                let port = self.wires.len() as u32;
+                let limits = match from {
+                    Device::Host(host) => {
+                        self.host_port[host as usize] = port;
+                        0
+                    }
+                    Device::Switch(_) => kind,
+                };
+                self.wires.push(Wire {
+                    picos_per_byte: picos_per_byte(rate),
+                    latency: link.latency.as_picos(),
+                    from,
+                    to,
+                    home: self.region_of(from, switch_region),
+                    target: self.region_of(to, switch_region),
+                    limits,
+                    loss: link.loss,
+                });
+            }
+        }
+    }
+
+    fn region_of(&self, device: Device, switch_region: &[u8]) -> u8 {
+        match device {
+            Device::Host(host) => self.host_region[host as usize],
+            Device::Switch(switch) => switch_region[switch as usize],
+        }
+    }
+}
+
+/// Shares switches out: those of one tier in consecutive parts, so that a pod stays together; the
+/// topmost tier, which links everything to everything, in turn.
+fn regions_of_switches(fabric: &Fabric, regions: usize) -> Vec<u8> {
+    let top = fabric.switches.iter().map(|switch| switch.tier).max();
+    let mut of_tier = vec![0_usize; 256];
+    for switch in &fabric.switches {
+        of_tier[usize::from(switch.tier)] += 1;
+    }
+    let mut seen = vec![0_usize; 256];
+    let place = |switch: &gradwire_fabric::topology::Switch| {
+        let tier = usize::from(switch.tier);
+        let number = seen[tier];
+        seen[tier] += 1;
+        let region = if Some(switch.tier) == top && top != Some(0) {
+            number % regions
+        } else {
+            number * regions / of_tier[tier]
+        };
+        region as u8
+    };
+    fabric.switches.iter().map(place).collect()
+}
+
+fn regions_of_hosts(fabric: &Fabric, switch_region: &[u8]) -> Vec<u8> {
+    let mut regions = vec![0; fabric.hosts as usize];
+    for link in &fabric.links {
+        if let [Device::Host(host), Device::Switch(switch)]
+        | [Device::Switch(switch), Device::Host(host)] = link.ends
+        {
+            regions[host as usize] = switch_region[switch as usize];
+        }
+    }
+    regions
+}

@@ -1,0 +1,141 @@
+//! What a run brought: every flow, every task, every link, and what was counted.
+//!
+//! All of it is exact and in an order that depends on nothing but the inputs. Percentiles and
+//! slowdowns are made from it in [`crate::results::statistics`].
+
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
+
+use gradwire_fabric::topology::Device;
+
+/// How a flow went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FlowOutcome {
+    /// Index in the workload.
+    pub flow: u32,
+    /// The host that sent.
+    pub source: u32,
+    /// The host that received.
+    pub destination: u32,
+    /// How much was to be carried.
+    pub bytes: ByteCount,
+    /// When it began; `None` when its trigger never fired.
+    pub started: Option<Instant>,
+    /// When its receiver had all that it needs.
+    pub received: Option<Instant>,
+    /// When its sender knew so.
+    pub acknowledged: Option<Instant>,
+    /// What its receiver did without, within the tolerance.
+    pub lost_bytes: u64,
+    /// How long it would have taken alone on an idle fabric, to its receiver.
+    pub ideal: Span,
+}
+
+/// How a task of a program went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TaskOutcome {
+    /// The host.
+    pub host: u32,
+    /// Index in the host's program.
+    pub task: u32,
+    /// When it started; `None` when what it waits for never completed.
+    pub started: Option<Instant>,
+    /// When it was complete.
+    pub ended: Option<Instant>,
+    /// Of a collective, segments that others were to send to this host.
+    pub expected_segments: u64,
+    /// Of these, segments that this host did without.
+    pub lost_segments: u64,
+}
+
+/// What a port dropped and marked, of one class.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ClassCounts {
+    /// Packets that entered the queue.
+    pub queued: u64,
+    /// Droppable packets dropped above the threshold.
+    pub dropped_early: u64,
+    /// Packets dropped because there was no room.
+    pub dropped_full: u64,
+    /// Packets cut to their header.
+    pub trimmed: u64,
+    /// Protected packets marked.
+    pub marked: u64,
+}
+
+/// How one direction of a link was used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LinkOutcome {
+    /// Sending end.
+    pub from: Device,
+    /// Receiving end.
+    pub to: Device,
+    /// Its rate.
+    pub rate: Rate,
+    /// Bytes put on the wire.
+    pub bytes: u64,
+    /// Packets put on the wire.
+    pub packets: u64,
+    /// Data packets among these.
+    pub data_packets: u64,
+    /// Largest queue in bytes.
+    pub peak_queue: u64,
+    /// Time integral of the queue in byte-picoseconds; divided by the time it is the mean queue.
+    pub queue_integral: u128,
+    /// Packets lost on the wire at random, or because the link was down.
+    pub lost: u64,
+    /// Time for which its other end had paused it.
+    pub paused: Span,
+    /// What the queue of each class did.
+    pub classes: Vec<ClassCounts>,
+}
+
+/// The queue of a port at a time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct QueueSample {
+    /// When.
+    pub at: Instant,
+    /// Index in [`Outcome::links`].
+    pub link: u32,
+    /// Bytes waiting.
+    pub bytes: u64,
+}
+
+/// What the transports of all hosts counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TransportCounts {
+    /// Data packets sent for the first time.
+    pub sent: u64,
+    /// Data packets sent again.
+    pub repaired: u64,
+    /// Data packets that arrived more than once.
+    pub duplicates: u64,
+    /// Data packets that receivers did without.
+    pub lost_within_tolerance: u64,
+    /// Marks that receivers saw.
+    pub marks: u64,
+}
+
+/// Everything that a run brought.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Outcome {
+    /// Flows, as in the workload.
+    pub flows: Vec<FlowOutcome>,
+    /// Tasks by host, then index.
+    pub tasks: Vec<TaskOutcome>,
+    /// Links, both directions of each: link i of the fabric is 2 i and 2 i + 1.
+    pub links: Vec<LinkOutcome>,
+    /// Queues over time, in order of time.
+    pub samples: Vec<QueueSample>,
+    /// What the transports counted.
+    pub transport: TransportCounts,
+    /// Simulated time at the end.
+    pub ended: Instant,
+    /// Events that were worked on.
+    pub events: u64,
+    /// Whether the run was stopped at its time limit.
+    pub timed_out: bool,
+    /// Events of each thread's hosts and switches: how even the work was.
+    pub events_per_thread: Vec<u64>,
+    /// CPU time of each thread.
+    pub cpu_per_thread: Vec<Span>,
+}

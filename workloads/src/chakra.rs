@@ -1,0 +1,286 @@
+//! Execution traces of MLCommons Chakra (`.et`, `.json`), one per rank.
+//!
+//! Format: protocol buffers, each with its length in front: first `GlobalMetadata`, then the
+//! operations, as in `schema/protobuf/et_def.proto` of mlcommons/chakra (Sridharan et al., arXiv
+//! 2305.14516); or the same as JSON (`json`). What an operation becomes:
+//!
+//! | operation | task |
+//! |---|---|
+//! | computation, metadata | computes for its duration, on a unit for the CPU or one for the GPU |
+//! | memory load and store | takes no time |
+//! | collective with `comm_type` | that collective of `comm_size` bytes |
+//! | collective of the CPU | computes for its duration; it only starts the one on the GPU |
+//! | send, receive | `comm_size` bytes to `comm_dst` or from `comm_src` with `comm_tag` |
+//!
+//! `comm_size` counts the bytes that a rank puts in (`comm_size` of `pytorch_node.py` there), so
+//! that an all-gather puts out as many times more as there are ranks in the group.
+//!
+//! An operation follows the end of its data dependencies. Control dependencies are its callers; as
+//! in the feeder of mlcommons/chakra (`src/feeder/et_feeder.cpp`) it does not wait for them, since
+//! in recorded traces a caller may wait for what it calls. Collectives of a group start in the
+//! order of their ids, as far as dependencies allow. A group is that of `pg_name` in the process
+//! groups that the trace lists, if it lists them, else all ranks that name it; without a name, or
+//! as `0`, it is all ranks. Where `involved_dim` is given it must hold for all dimensions.
+
+mod groups;
+mod json;
+mod model;
+mod schema;
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::units::{ByteCount, Span};
+
+use crate::model::ForeignError;
+use crate::order::in_order;
+use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
+use groups::Groups;
+use schema::{Entry, Kind};
+
+/// Why traces are refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ChakraError {
+    /// No trace, or more than ranks can be numbered.
+    #[error("{0} traces: give one for every rank, at least one")]
+    Ranks(usize),
+    /// Bytes that are no trace.
+    #[error("rank {rank}, byte {byte}: {what}; a trace is a protocol buffer of Chakra (`.et`)")]
+    Bytes {
+        /// The rank.
+        rank: u32,
+        /// Where the message begins.
+        byte: usize,
+        /// What the reader says.
+        what: String,
+    },
+    /// Text that is no trace.
+    #[error("rank {rank}: {what}")]
+    Json {
+        /// The rank.
+        rank: u32,
+        /// What is wrong, and in which line.
+        what: String,
+    },
+    /// A trace that is no model.
+    #[error(transparent)]
+    Model(#[from] ForeignError),
+    /// An operation that cannot be run.
+    #[error("rank {rank}, operation {id} (`{name}`): {what}")]
+    Operation {
+        /// The rank.
+        rank: u32,
+        /// Its id.
+        id: u64,
+        /// Its name.
+        name: String,
+        /// What is wrong, and what is allowed.
+        what: String,
+    },
+    /// Process groups that are no JSON list of groups.
+    #[error("rank {rank}: process groups: {what}")]
+    Groups {
+        /// The rank.
+        rank: u32,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Unit of operations of the CPU.
+const CPU: u16 = 0;
+/// Unit of computations of the GPU.
+const GPU: u16 = 1;
+
+impl Workload {
+    /// Reads the traces of all ranks, in their order; rank `i` runs on host `i`.
+    ///
+    /// # Errors
+    /// [`ChakraError`] names the rank and the operation that is wrong.
+    pub fn from_chakra(traces: &[Vec<u8>]) -> Result<Self, ChakraError> {
+        let ranks = u32::try_from(traces.len()).unwrap_or(0);
+        if ranks == 0 {
+            return Err(ChakraError::Ranks(traces.len()));
+        }
+        let all: Vec<Vec<Entry>> = (0..)
+            .zip(traces)
+            .map(|(rank, trace)| read(rank, trace))
+            .collect::<Result<_, _>>()?;
+        let groups = Groups::new(&all)?;
+        let programs = (0..).zip(all).map(|(rank, entries)| {
+            let reader = Reader {
+                rank,
+                ranks,
+                groups: &groups,
+            };
+            reader.program(entries)
+        });
+        Ok(Self {
+            programs: programs.collect::<Result<_, _>>()?,
+            groups: groups.members,
+            ..Self::default()
+        })
+    }
+}
+
+/// The operations of a rank's trace, of which form it be.
+fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
+    match json::text(trace) {
+        Some(text) => json::read(rank, text),
+        None => schema::read(rank, trace),
+    }
+}
+
+/// Makes a program of a trace.
+struct Reader<'a> {
+    rank: u32,
+    ranks: u32,
+    groups: &'a Groups,
+}
+
+impl Reader<'_> {
+    fn program(&self, mut entries: Vec<Entry>) -> Result<Program, ChakraError> {
+        entries.sort_by_key(|entry| entry.id);
+        let mut places = BTreeMap::new();
+        for (place, entry) in (0..).zip(&entries) {
+            if places.insert(entry.id, place).is_some() {
+                return Err(self.wrong(entry, "another operation has this id"));
+            }
+        }
+        let mut tasks = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let after = self.places(entry, &places)?;
+            tasks.push(Task::new(&entry.name, self.work(entry)?, after));
+        }
+        let mut tasks = in_order(tasks).map_err(|stuck| {
+            self.wrong(
+                &entries[stuck],
+                "it waits, over its dependencies, for itself",
+            )
+        })?;
+        let mut latest: BTreeMap<u32, u32> = BTreeMap::new();
+        for (place, task) in (0..).zip(&mut tasks) {
+            if let Work::Collective { group, .. } = task.work {
+                task.after_start.extend(latest.insert(group, place));
+            }
+        }
+        Ok(Program {
+            host: self.rank,
+            tasks,
+        })
+    }
+
+    fn places(&self, entry: &Entry, places: &BTreeMap<u64, u32>) -> Result<Vec<u32>, ChakraError> {
+        let place = |id: &u64| {
+            let place = places.get(id).copied();
+            place.ok_or_else(|| {
+                self.wrong(
+                    entry,
+                    format!("it depends on operation {id}, which is not there"),
+                )
+            })
+        };
+        entry.data.iter().map(place).collect()
+    }
+
+    fn work(&self, entry: &Entry) -> Result<Work, ChakraError> {
+        let unit = if entry.flag("is_cpu_op") == Some(false) {
+            GPU
+        } else {
+            CPU
+        };
+        let compute = |span| Ok(Work::Compute { span, unit });
+        let duration = Span::from_micros(entry.duration);
+        match entry.kind {
+            Kind::Invalid => Err(self.wrong(entry, "its type is not valid or not known")),
+            Kind::Metadata | Kind::Compute => compute(duration),
+            Kind::Load | Kind::Store => compute(Span::ZERO),
+            Kind::Send => self.message(entry),
+            Kind::Receive => self.message(entry),
+            Kind::Collective => match entry.number("comm_type") {
+                Some(kind) => self.collective(entry, kind),
+                None if unit == CPU => compute(duration),
+                None => Err(self.wrong(entry, "a collective needs the attribute `comm_type`")),
+            },
+        }
+    }
+
+    fn collective(&self, entry: &Entry, kind: u64) -> Result<Work, ChakraError> {
+        let root = entry.number("root").unwrap_or(0) as u32;
+        let kind = match kind {
+            0 => CollectiveKind::AllReduce,
+            1 => CollectiveKind::Reduce { root },
+            2 => CollectiveKind::AllGather,
+            5 => CollectiveKind::Broadcast { root },
+            6 => CollectiveKind::AllToAll,
+            7 | 8 => CollectiveKind::ReduceScatter,
+            9 => CollectiveKind::Barrier,
+            other => {
+                let what = format!(
+                    "comm_type {other}: allowed are 0 (all-reduce), 1 (reduce), 2 (all-gather), 5 \
+                     (broadcast), 6 (all-to-all), 7 and 8 (reduce-scatter) and 9 (barrier)"
+                );
+                return Err(self.wrong(entry, what));
+            }
+        };
+        if entry.flags("involved_dim").contains(&false) {
+            let what = "involved_dim leaves a dimension out; name a process group instead";
+            return Err(self.wrong(entry, what));
+        }
+        let bytes = entry.number("comm_size").unwrap_or(0);
+        if bytes == 0 && kind != CollectiveKind::Barrier {
+            return Err(self.wrong(entry, "a collective needs `comm_size` of 1 byte or more"));
+        }
+        let Some(group) = self.groups.of(entry) else {
+            let span = Span::ZERO;
+            return Ok(Work::Compute { span, unit: GPU });
+        };
+        let parts = match kind {
+            CollectiveKind::AllGather => self.groups.members[group as usize].len() as u64,
+            _ => 1,
+        };
+        Ok(Work::Collective {
+            kind,
+            group,
+            bytes: ByteCount::new(bytes.saturating_mul(parts)),
+            layers: Vec::new(),
+        })
+    }
+
+    fn message(&self, entry: &Entry) -> Result<Work, ChakraError> {
+        let sends = entry.kind == Kind::Send;
+        let key = if sends { "comm_dst" } else { "comm_src" };
+        let peer = entry
+            .number(key)
+            .filter(|&peer| peer < u64::from(self.ranks));
+        let peer = peer.filter(|&peer| peer != u64::from(self.rank));
+        let Some(peer) = peer else {
+            let what = format!("`{key}` must be another rank of 0 to {}", self.ranks - 1);
+            return Err(self.wrong(entry, what));
+        };
+        let peer = peer as u32;
+        let bytes = ByteCount::new(entry.number("comm_size").unwrap_or(0).max(1));
+        let tag = entry.number("comm_tag").unwrap_or(0) as u32;
+        Ok(if sends {
+            Work::Send {
+                to: peer,
+                bytes,
+                tag,
+            }
+        } else {
+            Work::Receive {
+                from: peer,
+                bytes,
+                tag,
+            }
+        })
+    }
+
+    fn wrong(&self, entry: &Entry, what: impl Into<String>) -> ChakraError {
+        ChakraError::Operation {
+            rank: self.rank,
+            id: entry.id,
+            name: entry.name.clone(),
+            what: what.into(),
+        }
+    }
+}

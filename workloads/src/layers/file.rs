@@ -1,0 +1,363 @@
+//! What a file of layers says, line by line.
+
+use gradwire_protocol::units::{ByteCount, Span};
+
+use super::LayersError;
+use crate::words::{Line, did_you_mean, lines};
+use crate::workload::CollectiveKind;
+
+/// How ranks share the work.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Strategy {
+    Data,
+    Model,
+    DataModel,
+    ModelData,
+    Transformer,
+    Dlrm,
+    Customized,
+    Micro,
+    Inference,
+}
+
+const STRATEGIES: [(&str, Strategy); 11] = [
+    ("DATA", Strategy::Data),
+    ("MODEL", Strategy::Model),
+    ("HYBRID_DATA_MODEL", Strategy::DataModel),
+    ("HYBRID_MODEL_DATA", Strategy::ModelData),
+    ("HYBRID_TRANSFORMER", Strategy::Transformer),
+    ("HYBRID_TRANSFORMER_FWD_IN_BCKWD", Strategy::Transformer),
+    ("HYBRID_DLRM", Strategy::Dlrm),
+    ("HYBRID_DLRM_ENHANCED", Strategy::Dlrm),
+    ("HYBRID_CUSTOMIZED", Strategy::Customized),
+    ("MICRO", Strategy::Micro),
+    ("DISTRIBUTED_INFERENCE", Strategy::Inference),
+];
+/// The first ones can be those of a single layer as well.
+const OF_A_LAYER: usize = 3;
+const COLLECTIVES: [(&str, CollectiveKind); 5] = [
+    ("ALLREDUCE", CollectiveKind::AllReduce),
+    ("ALLGATHER", CollectiveKind::AllGather),
+    ("REDUCESCATTER", CollectiveKind::ReduceScatter),
+    ("ALLTOALL", CollectiveKind::AllToAll),
+    ("BROADCAST", CollectiveKind::Broadcast { root: 0 }),
+];
+const TENSOR: &str = "model_parallel_NPU_group";
+const LAST_BOTTOM: &str = "DLRM_LAST_BOTTOM_LAYER";
+const CHECKPOINTS: &str = "checkpoints";
+const INITIATES: &str = "checkpoint_initiates";
+const KEYS: [&str; 10] = [
+    TENSOR,
+    "ep",
+    "pp",
+    "vpp",
+    "ga",
+    "all_gpus",
+    "pp_comm",
+    CHECKPOINTS,
+    INITIATES,
+    LAST_BOTTOM,
+];
+const COLUMNS: &str = "name, dependency, compute, collective and bytes of the forward pass, of the \
+                       input gradient and of the weight gradient, update time, and with \
+                       HYBRID_CUSTOMIZED a strategy";
+const WHOLE: &str = "a whole number from 0";
+const FROM_ONE: &str = "a whole number from 1";
+
+/// All that a file says.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    pub(super) strategy: Strategy,
+    pub(super) keys: Keys,
+    pub(super) layers: Vec<Layer>,
+}
+
+/// The keys behind the strategy that mean something here.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    /// Ranks of a tensor-parallel group.
+    pub(super) tensor: u32,
+    /// Ranks of an expert-parallel group.
+    pub(super) experts: u32,
+    /// Stages of the pipeline.
+    pub(super) stages: u32,
+    /// Ranks that the file is made for.
+    pub(super) ranks: Option<u32>,
+    pub(super) last_bottom: usize,
+    checkpoints: Vec<usize>,
+    initiates: Vec<usize>,
+}
+
+/// A line of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    /// Number of its line.
+    pub(super) line: usize,
+    pub(super) name: String,
+    pub(super) forward: Pass,
+    pub(super) input: Pass,
+    pub(super) weight: Pass,
+    pub(super) update: Span,
+    /// Its own, or that of the file.
+    pub(super) strategy: Strategy,
+    /// The layer from which it begins again before its backward pass.
+    pub(super) again_from: Option<usize>,
+}
+
+/// What a layer does in one direction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    pub(super) compute: Span,
+    pub(super) collective: Option<Collective>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Collective {
+    pub(super) kind: CollectiveKind,
+    pub(super) bytes: ByteCount,
+    pub(super) scope: Scope,
+}
+
+/// Who takes part, by the ending of its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Scope {
+    /// As the strategy says.
+    Plain,
+    /// `_EP`: the ranks that share the experts of a layer.
+    Experts,
+    /// `_DP_EP`: the ranks that hold the same experts.
+    SameExperts,
+}
+
+impl File {
+    pub(super) fn parse(text: &str) -> Result<Self, LayersError> {
+        let mut lines = lines(text);
+        let (strategy, keys) = match lines.next() {
+            Some(line) => header(&line)?,
+            None => header(&Line {
+                number: 1,
+                words: vec![""],
+            })?,
+        };
+        let (line, said) = match lines.next() {
+            Some(line) => (line.number, number(&line, 0, "layers", FROM_ONE)?),
+            None => (2, 0),
+        };
+        let layers: Vec<Layer> = lines
+            .map(|line| layer(&line, strategy))
+            .collect::<Result<_, _>>()?;
+        let found = layers.len();
+        if said != found || found == 0 || found > usize::from(u16::MAX) {
+            return Err(LayersError::Count { line, said, found });
+        }
+        let mut file = Self {
+            strategy,
+            keys,
+            layers,
+        };
+        file.settle_tensor_parallelism()?;
+        file.settle_named_layers()?;
+        Ok(file)
+    }
+
+    /// One rank per group where the file does not say, if no layer asks for groups.
+    fn settle_tensor_parallelism(&mut self) -> Result<(), LayersError> {
+        let divided = [
+            Strategy::DataModel,
+            Strategy::ModelData,
+            Strategy::Transformer,
+        ];
+        let divides = self
+            .layers
+            .iter()
+            .any(|layer| divided.contains(&layer.strategy));
+        if divides && self.keys.tensor == 0 {
+            return Err(LayersError::MissingKey { key: TENSOR });
+        }
+        self.keys.tensor = self.keys.tensor.max(1);
+        Ok(())
+    }
+
+    fn settle_named_layers(&mut self) -> Result<(), LayersError> {
+        let count = self.layers.len();
+        let last_bottom = vec![self.keys.last_bottom];
+        let named = [
+            (CHECKPOINTS, &self.keys.checkpoints),
+            (INITIATES, &self.keys.initiates),
+            (LAST_BOTTOM, &last_bottom),
+        ];
+        for (key, layers) in named {
+            if let Some(&layer) = layers.iter().find(|layer| **layer >= count) {
+                let rule = "there is no such layer; the first is 0";
+                return Err(LayersError::NamedLayer { layer, key, rule });
+            }
+        }
+        for &layer in &self.keys.initiates {
+            let before = self.keys.checkpoints.iter().filter(|it| **it <= layer);
+            let key = INITIATES;
+            let rule = "no layer up to it is a checkpoint";
+            let nearest = before.max().copied();
+            let nearest = nearest.ok_or(LayersError::NamedLayer { layer, key, rule })?;
+            self.layers[layer].again_from = Some(nearest);
+        }
+        Ok(())
+    }
+}
+
+fn header(line: &Line<'_>) -> Result<(Strategy, Keys), LayersError> {
+    let strategy = strategy_named(line.words[0], line.number, &STRATEGIES)?;
+    let mut keys = Keys {
+        tensor: 0,
+        experts: 1,
+        stages: 1,
+        ranks: None,
+        last_bottom: 0,
+        checkpoints: Vec::new(),
+        initiates: Vec::new(),
+    };
+    let mut at = 1;
+    while let Some(word) = line.words.get(at) {
+        at += 1;
+        let one = |key, allowed| number(line, at, key, allowed);
+        match word.trim_end_matches(':') {
+            TENSOR => keys.tensor = one(TENSOR, FROM_ONE)?,
+            "ep" => keys.experts = one("ep", FROM_ONE)?,
+            "pp" => keys.stages = one("pp", FROM_ONE)?,
+            "all_gpus" => keys.ranks = Some(one("all_gpus", FROM_ONE)?),
+            LAST_BOTTOM => keys.last_bottom = number(line, at, LAST_BOTTOM, WHOLE)?,
+            "vpp" | "ga" | "pp_comm" => {
+                number::<u64>(line, at, "vpp, ga or pp_comm", WHOLE)?;
+            }
+            CHECKPOINTS => keys.checkpoints = listed(line, &mut at, CHECKPOINTS)?,
+            INITIATES => keys.initiates = listed(line, &mut at, INITIATES)?,
+            given => {
+                return Err(LayersError::Key {
+                    line: line.number,
+                    given: given.to_owned(),
+                    nearest: did_you_mean(given, KEYS),
+                    allowed: KEYS.join(", "),
+                });
+            }
+        }
+        at += 1;
+    }
+    Ok((strategy, keys))
+}
+
+/// Reads a number of layers and these layers; leaves `at` on the last one.
+fn listed(line: &Line<'_>, at: &mut usize, key: &'static str) -> Result<Vec<usize>, LayersError> {
+    let count: usize = number(
+        line,
+        *at,
+        key,
+        "how many layers there are, and these layers",
+    )?;
+    let first = *at + 1;
+    let mut layers = Vec::new();
+    for place in first..first.saturating_add(count) {
+        layers.push(number(line, place, key, "as many layers as announced")?);
+        *at = place;
+    }
+    Ok(layers)
+}
+
+fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
+    let needed = 12 + usize::from(strategy == Strategy::Customized);
+    let found = line.words.len();
+    if found != needed {
+        return Err(LayersError::Columns {
+            line: line.number,
+            found,
+            needed,
+            names: COLUMNS,
+        });
+    }
+    let own = match line.words.get(12) {
+        Some(name) => strategy_named(name, line.number, &STRATEGIES[..OF_A_LAYER])?,
+        None => strategy,
+    };
+    Ok(Layer {
+        line: line.number,
+        name: line.words[0].to_owned(),
+        forward: pass(line, 2)?,
+        input: pass(line, 5)?,
+        weight: pass(line, 8)?,
+        update: Span::from_nanos(number(line, 11, "update time", WHOLE)?),
+        strategy: own,
+        again_from: None,
+    })
+}
+
+fn pass(line: &Line<'_>, first: usize) -> Result<Pass, LayersError> {
+    let compute = Span::from_nanos(number(line, first, "compute time", WHOLE)?);
+    let bytes = ByteCount::new(number(line, first + 2, "bytes", WHOLE)?);
+    let collective = match line.words[first + 1] {
+        "NONE" => None,
+        name => {
+            let (kind, scope) = collective_named(name, line.number)?;
+            Some(Collective { kind, bytes, scope })
+        }
+    };
+    Ok(Pass {
+        compute,
+        collective: collective.filter(|_| bytes.get() > 0),
+    })
+}
+
+fn collective_named(given: &str, line: usize) -> Result<(CollectiveKind, Scope), LayersError> {
+    let (name, scope) = if let Some(name) = given.strip_suffix("_DP_EP") {
+        (name, Scope::SameExperts)
+    } else if let Some(name) = given.strip_suffix("_EP") {
+        (name, Scope::Experts)
+    } else {
+        (given, Scope::Plain)
+    };
+    let known = COLLECTIVES.iter().find(|(known, _)| *known == name);
+    let names = COLLECTIVES.map(|(name, _)| name);
+    let kind = known.map(|(_, kind)| *kind);
+    let kind = kind.ok_or_else(|| LayersError::Collective {
+        line,
+        given: given.to_owned(),
+        nearest: did_you_mean(name, names),
+        allowed: format!(
+            "NONE, {}, with _EP or _DP_EP behind it or not",
+            names.join(", ")
+        ),
+    })?;
+    Ok((kind, scope))
+}
+
+fn strategy_named(
+    given: &str,
+    line: usize,
+    allowed: &[(&'static str, Strategy)],
+) -> Result<Strategy, LayersError> {
+    let known = allowed.iter().find(|(known, _)| *known == given);
+    let strategy = known.map(|(_, strategy)| *strategy);
+    strategy.ok_or_else(|| {
+        let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
+        LayersError::Strategy {
+            line,
+            given: given.to_owned(),
+            nearest: did_you_mean(given, names.iter().copied()),
+            allowed: names.join(", "),
+        }
+    })
+}
+
+fn number<T: std::str::FromStr + PartialEq + Default>(
+    line: &Line<'_>,
+    place: usize,
+    key: &'static str,
+    allowed: &'static str,
+) -> Result<T, LayersError> {
+    let given = line.words.get(place).copied().unwrap_or("");
+    let number = given.parse().ok();
+    let number = number.filter(|number| allowed != FROM_ONE || *number != T::default());
+    number.ok_or_else(|| LayersError::Value {
+        line: line.number,
+        key,
+        given: given.to_owned(),
+        allowed,
+    })
+}

@@ -1,0 +1,251 @@
+//! Workloads of one line: `permutation:2MB`, `incast:127x2MB`, `ring:64MiB`.
+//!
+//! | line | what |
+//! |---|---|
+//! | `one:2MB` | a flow from the first host to the last |
+//! | `permutation:2MB` | every host sends to one and receives from one, drawn by the seed |
+//! | `incast:127x2MB` | 127 drawn hosts send to one; to host 0 when all others send |
+//! | `all-to-all:200KB` | a flow per ordered pair; `,parallel=8`: at most 8 at a time per host |
+//! | `all-reduce:64MiB` | an all-reduce of all hosts, by the job's algorithm; `x10`: ten in a row |
+//! | `ring:64MiB`, `halving-doubling:64MiB`, `direct:64MiB` | the same, by that algorithm |
+//! | `ps:8@64MiB` | a parameter-server round: the first 8 hosts hold an 8th each; `x10`: ten |
+//! | `step:vgg16:ddp,steps=3` | steps of training a model, see below |
+//! | `poisson:websearch@0.6:10ms` | flows that arrive at random, see [`super::arrivals`] |
+//!
+//! A training step is `step:MODEL:HOW`, the model one of [`crate::model::NAMES`] or a table of the
+//! caller's; how is `ddp` (buckets), `tensors` (an all-reduce for each) or `ps=8` (servers on the
+//! first 8 hosts). Behind it, with commas: `steps=3` (as without it; first to third), `slow=1.5`
+//! (the last worker computes 1.5 times as long), `update=all` (forward waits for all updates and
+//! not for those of its layer), `algorithm=ring`, `part=1MiB` or `part=whole` (how gradients are
+//! cut for servers), `scale=16` (a 16th of all sizes and times).
+//!
+//! `@hosts=0-63` or `@hosts=0,4,8-11` behind any of them puts it on these hosts only.
+
+mod flows;
+mod notation;
+mod rounds;
+mod step;
+
+use crate::arrivals::{Arrivals, ArrivalsError};
+use crate::model::{Model, UnknownModel};
+use crate::placement::PlacementError;
+use crate::words::did_you_mean;
+use crate::workload::{Hosts, Workload};
+
+/// Why a one-line workload is refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PatternError {
+    /// No such pattern.
+    #[error("`{given}` is no workload{nearest}; known are {}", examples())]
+    Unknown {
+        /// The line, as given.
+        given: String,
+        /// A suggestion, or nothing.
+        nearest: String,
+    },
+    /// A pattern that is not written as it must be.
+    #[error("`{given}`: {what}; write it like `{example}`")]
+    Form {
+        /// The line, as given.
+        given: String,
+        /// What is wrong.
+        what: String,
+        /// A line that is right.
+        example: &'static str,
+    },
+    /// Too few hosts.
+    #[error("`{given}` needs {needed} hosts or more; there are {hosts}")]
+    TooFewHosts {
+        /// The line, as given.
+        given: String,
+        /// How many it needs.
+        needed: u64,
+        /// How many there are.
+        hosts: u32,
+    },
+    /// More flows than can be counted.
+    #[error("`{given}` has more than 2^32 flows on {hosts} hosts; use fewer hosts")]
+    TooManyFlows {
+        /// The line, as given.
+        given: String,
+        /// How many hosts there are.
+        hosts: u32,
+    },
+    /// A host behind `@hosts=` that is not there.
+    #[error("`{given}`: host {host}; there are hosts 0 to {}", hosts.saturating_sub(1))]
+    NoSuchHost {
+        /// The line, as given.
+        given: String,
+        /// The host.
+        host: u32,
+        /// How many there are.
+        hosts: u32,
+    },
+    /// Hosts that it cannot be put on.
+    #[error("`{given}`: {source}")]
+    Placement {
+        /// The line, as given.
+        given: String,
+        /// Why.
+        source: PlacementError,
+    },
+    /// A model that is not known.
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
+    /// Arrivals that are wrong.
+    #[error(transparent)]
+    Arrivals(#[from] ArrivalsError),
+}
+
+/// Names of the patterns, each with an example.
+const PATTERNS: [(&str, &str); 10] = [
+    ("one", "one:2MB"),
+    ("permutation", "permutation:2MB"),
+    ("incast", "incast:127x2MB"),
+    ("all-to-all", "all-to-all:200KB"),
+    ("all-reduce", "all-reduce:64MiB"),
+    ("ring", "ring:64MiB"),
+    ("halving-doubling", "halving-doubling:64MiB"),
+    ("direct", "direct:64MiB"),
+    ("ps", "ps:8@64MiB"),
+    (STEP, "step:vgg16:ddp,steps=3"),
+];
+const POISSON: &str = "poisson";
+const STEP: &str = "step";
+
+impl Workload {
+    /// Reads a one-line workload for all of `hosts`; `seed` decides what is drawn.
+    ///
+    /// # Errors
+    /// [`PatternError`] says what is wrong, with a line that would be right.
+    pub fn from_pattern(text: &str, hosts: Hosts, seed: u64) -> Result<Self, PatternError> {
+        Self::from_pattern_with(text, hosts, seed, &[])
+    }
+
+    /// As [`Self::from_pattern`], with models of the caller's beside those that have a name.
+    ///
+    /// # Errors
+    /// [`PatternError`] says what is wrong, with a line that would be right.
+    pub fn from_pattern_with(
+        text: &str,
+        hosts: Hosts,
+        seed: u64,
+        models: &[Model],
+    ) -> Result<Self, PatternError> {
+        let (pattern, placed) = match text.rsplit_once("@hosts=") {
+            Some((pattern, list)) => (pattern, Some(listed(text, list, hosts)?)),
+            None => (text, None),
+        };
+        let count = placed
+            .as_ref()
+            .map_or(hosts.count, |list| list.len() as u32);
+        let line = Line {
+            text,
+            hosts: Hosts { count, ..hosts },
+            seed,
+            models,
+        };
+        let mut workload = line.workload(pattern.trim())?;
+        if let Some(list) = placed {
+            workload = workload.on_hosts(&list).map_err(|source| {
+                let given = text.to_owned();
+                PatternError::Placement { given, source }
+            })?;
+        }
+        text.clone_into(&mut workload.name);
+        for job in &mut workload.step_ends {
+            text.clone_into(&mut job.name);
+        }
+        Ok(workload)
+    }
+
+    /// The model that a one-line workload names, if it is one of training steps.
+    pub fn model_of(text: &str) -> Option<&str> {
+        let (name, rest) = text.split_once(':')?;
+        (name.trim() == STEP).then(|| step::model_of(rest))
+    }
+
+    /// Whether `text` begins like a one-line workload, and so is no path of a file.
+    pub fn is_pattern(text: &str) -> bool {
+        let name = text.split_once(':').map_or(text, |(name, _)| name);
+        names().any(|known| known == name.trim())
+    }
+}
+
+/// A line, and what it is made for.
+struct Line<'a> {
+    /// All of it, for messages.
+    text: &'a str,
+    hosts: Hosts,
+    seed: u64,
+    models: &'a [Model],
+}
+
+impl Line<'_> {
+    fn workload(&self, pattern: &str) -> Result<Workload, PatternError> {
+        let (name, rest) = pattern.split_once(':').unwrap_or((pattern, ""));
+        let (name, rest) = (name.trim(), rest.trim());
+        match name {
+            "one" => self.one(rest),
+            "permutation" => self.permutation(rest),
+            "incast" => self.incast(rest),
+            "all-to-all" => self.all_to_all(rest),
+            "all-reduce" | "ring" | "halving-doubling" | "direct" => self.all_reduce(name, rest),
+            "ps" => self.parameter_servers(rest),
+            STEP => self.step(rest),
+            POISSON => Ok(Arrivals::from_pattern(rest)?.flows(self.hosts, self.seed)?),
+            _ => Err(PatternError::Unknown {
+                given: self.text.to_owned(),
+                nearest: did_you_mean(name, names()),
+            }),
+        }
+    }
+
+    fn form(&self, name: &str, what: impl Into<String>) -> PatternError {
+        let known = PATTERNS.iter().find(|(known, _)| *known == name);
+        PatternError::Form {
+            given: self.text.to_owned(),
+            what: what.into(),
+            example: known.map_or(PATTERNS[0].1, |(_, example)| example),
+        }
+    }
+
+    fn needs_hosts(&self, needed: u64) -> Result<(), PatternError> {
+        if u64::from(self.hosts.count) >= needed {
+            return Ok(());
+        }
+        Err(PatternError::TooFewHosts {
+            given: self.text.to_owned(),
+            needed,
+            hosts: self.hosts.count,
+        })
+    }
+}
+
+fn listed(text: &str, list: &str, hosts: Hosts) -> Result<Vec<u32>, PatternError> {
+    let given = || text.to_owned();
+    let list = notation::hosts(list).ok_or_else(|| PatternError::Form {
+        given: given(),
+        what: format!("`{list}` is no list of hosts"),
+        example: "permutation:2MB@hosts=0-63,72",
+    })?;
+    match list.iter().find(|&&host| host >= hosts.count) {
+        None => Ok(list),
+        Some(&host) => Err(PatternError::NoSuchHost {
+            given: given(),
+            host,
+            hosts: hosts.count,
+        }),
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    let patterns = PATTERNS.iter().map(|(name, _)| *name);
+    patterns.chain([POISSON])
+}
+
+fn examples() -> String {
+    let examples = PATTERNS.iter().map(|(_, example)| *example);
+    let all: Vec<&str> = examples.chain(["poisson:websearch@0.6:10ms"]).collect();
+    all.join(", ")
+}

@@ -1,0 +1,150 @@
+//! Training steps in one line: `vgg16:ddp,steps=3,slow=1.5`.
+
+use std::ops::RangeInclusive;
+
+use gradwire_protocol::job::{ReduceAlgorithm, notation};
+use gradwire_protocol::units::ByteCount;
+
+use super::{Line, PatternError, STEP};
+use crate::model::Model;
+use crate::training::{Exchange, Parts, Training, Update};
+use crate::words::did_you_mean;
+use crate::workload::Workload;
+
+const STEPS: u32 = 3;
+const STEPS_MAX: u32 = 100;
+const SCALE_MAX: u32 = 1_000_000;
+/// Least and most bytes of a part.
+const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
+const SLOW_MAX: f64 = 100.0;
+const KEYS: [&str; 6] = ["steps", "slow", "update", "algorithm", "part", "scale"];
+const ALGORITHMS: [(&str, ReduceAlgorithm); 4] = [
+    ("direct", ReduceAlgorithm::Direct),
+    ("ring", ReduceAlgorithm::Ring),
+    ("halving-doubling", ReduceAlgorithm::HalvingDoubling),
+    ("hierarchical", ReduceAlgorithm::Hierarchical),
+];
+
+/// The model in what stands behind `step:`.
+pub(super) fn model_of(rest: &str) -> &str {
+    let (subject, _) = rest.split_once(',').unwrap_or((rest, ""));
+    subject
+        .rsplit_once(':')
+        .map_or(subject, |(model, _)| model)
+        .trim()
+}
+
+impl Line<'_> {
+    pub(super) fn step(&self, rest: &str) -> Result<Workload, PatternError> {
+        let (subject, options) = match rest.split_once(',') {
+            None => (rest, None),
+            Some((subject, options)) => (subject, Some(options)),
+        };
+        let how = subject.rsplit_once(':').map(|(_, how)| how.trim());
+        let how = how.ok_or_else(|| self.form(STEP, "it needs model:how"))?;
+        let mut training = Training {
+            exchange: self.exchange(how)?,
+            model: self.model(model_of(rest))?,
+            parts: Parts::default(),
+            update: Update::Layer,
+            steps: STEPS,
+            straggling: 1.0,
+            algorithm: None,
+            scale: 1,
+        };
+        for option in options.into_iter().flat_map(|options| options.split(',')) {
+            self.option(&mut training, option)?;
+        }
+        self.needs_hosts(u64::from(training.least_hosts()))?;
+        if self.hosts.count > training.most_hosts() {
+            let most = training.most_hosts();
+            let what = format!("so many servers serve {most} hosts at most, themselves included");
+            return Err(self.form(STEP, what));
+        }
+        Ok(training.workload(self.hosts.count))
+    }
+
+    fn model(&self, name: &str) -> Result<Model, PatternError> {
+        match self.models.iter().find(|model| model.name == name) {
+            Some(model) => Ok(model.clone()),
+            None => Ok(Model::named(name)?),
+        }
+    }
+
+    fn exchange(&self, how: &str) -> Result<Exchange, PatternError> {
+        match how.split_once('=').map(|(how, count)| (how.trim(), count)) {
+            None if how == "ddp" => Ok(Exchange::Buckets),
+            None if how == "tensors" => Ok(Exchange::Tensors),
+            Some(("ps", count)) => Ok(Exchange::Servers(self.whole("ps", count, 65_535)?)),
+            _ => {
+                let what = format!("`{how}`: allowed are ddp, tensors and ps=SERVERS");
+                Err(self.form(STEP, what))
+            }
+        }
+    }
+
+    fn option(&self, training: &mut Training, option: &str) -> Result<(), PatternError> {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        let (key, value) = (key.trim(), value.trim());
+        match key {
+            "steps" => training.steps = self.whole(key, value, STEPS_MAX)?,
+            "scale" => training.scale = self.whole(key, value, SCALE_MAX)?,
+            "slow" => {
+                let slow = value.parse().ok();
+                let slow = slow.filter(|slow| (1.0..=SLOW_MAX).contains(slow));
+                training.straggling = slow.ok_or_else(|| {
+                    self.form(STEP, format!("slow=`{value}`: allowed are 1 to {SLOW_MAX}"))
+                })?;
+            }
+            "update" => {
+                training.update = match value {
+                    "layer" => Update::Layer,
+                    "all" => Update::All,
+                    _ => {
+                        let what = format!("update=`{value}`: allowed are layer and all");
+                        return Err(self.form(STEP, what));
+                    }
+                }
+            }
+            "part" => training.parts = self.parts(value)?,
+            "algorithm" => training.algorithm = Some(self.algorithm(value)?),
+            _ => {
+                let (nearest, known) = (did_you_mean(key, KEYS), KEYS.join(", "));
+                let what = format!("unknown key `{key}`{nearest}; known are {known}");
+                return Err(self.form(STEP, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn parts(&self, given: &str) -> Result<Parts, PatternError> {
+        let size = notation::size(given).map(ByteCount::get);
+        let size = size.filter(|bytes| PART_BYTES.contains(bytes));
+        match size {
+            _ if given == "whole" => Ok(Parts::Whole),
+            Some(bytes) => Ok(Parts::OfBytes(bytes)),
+            None => {
+                let what =
+                    format!("part=`{given}`: allowed are whole, and sizes from 4KiB to 1GiB");
+                Err(self.form(STEP, what))
+            }
+        }
+    }
+
+    fn algorithm(&self, given: &str) -> Result<ReduceAlgorithm, PatternError> {
+        let known = ALGORITHMS.iter().find(|(name, _)| *name == given);
+        known.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
+            let names = ALGORITHMS.map(|(name, _)| name).join(", ");
+            self.form(STEP, format!("algorithm=`{given}`: allowed are {names}"))
+        })
+    }
+
+    fn whole(&self, key: &str, given: &str, most: u32) -> Result<u32, PatternError> {
+        let number = given.trim().parse().ok();
+        let number = number.filter(|number| (1..=most).contains(number));
+        number.ok_or_else(|| {
+            let what = format!("{key}=`{given}`: allowed are whole numbers from 1 to {most}");
+            self.form(STEP, what)
+        })
+    }
+}

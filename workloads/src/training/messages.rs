@@ -1,0 +1,235 @@
+//! Which gradients are exchanged together.
+
+use gradwire_protocol::units::Layer;
+
+use super::{Exchange, Parts, Training};
+use crate::model::{ELEMENT_BYTES, Gradient};
+
+/// Bytes at which the first bucket is closed, and every other.
+const BUCKET_BYTES: [u64; 2] = [1 << 20, 25 << 20];
+/// Elements from which on a gradient that is cut into no parts is shared by all servers.
+const SHARED_ELEMENTS: u64 = 1_000_000;
+
+/// Gradients, or a part of one, that are exchanged in one piece.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Message {
+    /// What it is called in results.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// From which byte on which layer.
+    pub(super) layers: Vec<(u64, Layer)>,
+    /// Index of the gradient with which it is complete.
+    pub(super) last: u32,
+    /// The server that it goes to; 0 without servers.
+    pub(super) server: u32,
+}
+
+/// The messages of a step, in the order in which they are complete. What limits a message is
+/// divided by `scale`, as the model has been.
+pub(super) fn messages(training: &Training) -> Vec<Message> {
+    let Training { model, scale, .. } = training;
+    let scaled = |bytes: u64| (bytes / u64::from(*scale.max(&1))).max(ELEMENT_BYTES);
+    let gradients = (0..).zip(&model.gradients);
+    let gradients = gradients.filter(|(_, one)| one.parameters > 0);
+    match training.exchange {
+        Exchange::Buckets => buckets(gradients, BUCKET_BYTES.map(scaled)),
+        Exchange::Tensors => gradients.map(|(at, one)| whole(at, one)).collect(),
+        Exchange::Servers(servers) => {
+            let count = |one: &Gradient| match training.parts {
+                Parts::OfBytes(most) => one.parameters.div_ceil(scaled(most) / ELEMENT_BYTES),
+                Parts::Whole if one.parameters >= scaled(SHARED_ELEMENTS) => u64::from(servers),
+                Parts::Whole => 1,
+            };
+            let parts = gradients.flat_map(|(at, one)| parts(at, one, count(one)));
+            shared(parts.collect(), servers)
+        }
+    }
+}
+
+fn whole(at: u32, one: &Gradient) -> Message {
+    Message {
+        name: one.name.clone(),
+        bytes: one.parameters * ELEMENT_BYTES,
+        layers: vec![(0, Layer(one.layer))],
+        last: at,
+        server: 0,
+    }
+}
+
+fn buckets<'a>(
+    gradients: impl Iterator<Item = (u32, &'a Gradient)>,
+    limits: [u64; 2],
+) -> Vec<Message> {
+    let mut buckets: Vec<Message> = Vec::new();
+    for (at, one) in gradients {
+        let limit = limits[usize::from(buckets.len() > 1)];
+        match buckets.last_mut() {
+            Some(open) if open.bytes < limit => {
+                let layer = Layer(one.layer);
+                if open.layers.last().is_some_and(|(_, last)| *last != layer) {
+                    open.layers.push((open.bytes, layer));
+                }
+                open.bytes += one.parameters * ELEMENT_BYTES;
+                open.last = at;
+            }
+            _ => {
+                let name = format!("bucket {}", buckets.len());
+                let first = whole(at, one);
+                buckets.push(Message { name, ..first });
+            }
+        }
+    }
+    buckets
+}
+
+/// A gradient in equal parts of whole elements.
+fn parts(at: u32, one: &Gradient, count: u64) -> Vec<Message> {
+    let count = count.clamp(1, one.parameters);
+    let end = |part: u64| one.parameters * part / count * ELEMENT_BYTES;
+    let parts = (0..count).map(|part| Message {
+        bytes: end(part + 1) - end(part),
+        ..whole(at, one)
+    });
+    parts.collect()
+}
+
+/// Gives each part to the server that has least, in the order of the parts.
+fn shared(mut parts: Vec<Message>, servers: u32) -> Vec<Message> {
+    let mut loads = vec![0_u64; servers as usize];
+    for part in &mut parts {
+        let least = (0..).zip(&loads).min_by_key(|(_, load)| **load);
+        let (server, _) = least.expect("there is a server, as documented");
+        part.server = server;
+        loads[server as usize] += part.bytes;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::training::Update;
+
+    fn training(name: &str, exchange: Exchange) -> Training {
+        Training {
+            model: Model::named(name).expect("it is one of the names"),
+            exchange,
+            parts: Parts::default(),
+            update: Update::Layer,
+            steps: 1,
+            straggling: 1.0,
+            algorithm: None,
+            scale: 1,
+        }
+    }
+
+    fn all_of(training: &Training) -> Vec<Message> {
+        let messages = messages(training);
+        let bytes = messages.iter().map(|one| one.bytes).sum::<u64>();
+        assert_eq!(
+            bytes,
+            training.model.bytes().get(),
+            "all gradients are sent"
+        );
+        messages
+    }
+
+    fn of(name: &str, exchange: Exchange) -> Vec<Message> {
+        all_of(&training(name, exchange))
+    }
+
+    /// Bytes that each of eight servers takes.
+    fn loads(messages: &[Message]) -> Vec<u64> {
+        let load = |server| {
+            let own = messages.iter().filter(|one| one.server == server);
+            own.map(|one| one.bytes).sum()
+        };
+        (0..8).map(load).collect()
+    }
+
+    #[test]
+    fn buckets_are_closed_as_ddp_closes_them() {
+        let buckets = of("vgg16", Exchange::Buckets);
+        // The last matrix alone is more than the first bucket's cap, the next two are more than
+        // 25 MiB each, and what is left is less than 25 MiB twice.
+        let sizes: Vec<u64> = buckets.iter().map(|one| one.bytes).collect();
+        let first = (1_000 + 4_096_000) * 4;
+        assert_eq!(
+            sizes[..3],
+            [first, (4_096 + 16_777_216) * 4, (4_096 + 102_760_448) * 4]
+        );
+        for bucket in &buckets[1..buckets.len() - 1] {
+            assert!(bucket.bytes >= 25 << 20, "{} bytes", bucket.bytes);
+        }
+        assert_eq!(buckets[1].layers, [(0, Layer(14))]);
+        let ends: Vec<u32> = buckets.iter().map(|one| one.last).collect();
+        assert!(ends.is_sorted() && ends.ends_with(&[31]), "{ends:?}");
+    }
+
+    #[test]
+    fn a_scaled_model_has_as_many_messages_as_the_whole_one() {
+        for exchange in [Exchange::Buckets, Exchange::Tensors, Exchange::Servers(8)] {
+            let whole = training("vgg16", exchange);
+            let scaled = Training {
+                model: whole.model.clone().divided(64),
+                scale: 64,
+                ..whole
+            };
+            let scaled = messages(&scaled);
+            assert_eq!(scaled.len(), of("vgg16", exchange).len(), "{exchange:?}");
+        }
+    }
+
+    #[test]
+    fn the_layers_of_a_bucket_begin_where_their_bytes_do() {
+        let buckets = of("resnet50", Exchange::Buckets);
+        let first = &buckets[0];
+        assert_eq!(
+            first.layers,
+            [(0, Layer(106))],
+            "fc alone has more than 1 MiB"
+        );
+        let second = &buckets[1].layers;
+        // layer4.2.bn3 has 2 x 2,048 elements, conv3 before it the next ones.
+        assert_eq!(second[..2], [(0, Layer(105)), (16_384, Layer(104))]);
+    }
+
+    #[test]
+    fn every_tensor_is_its_own_message() {
+        assert_eq!(of("bert-base", Exchange::Tensors).len(), 199);
+    }
+
+    #[test]
+    fn servers_share_the_bytes_evenly() {
+        let parts = of("vgg16", Exchange::Servers(8));
+        assert!(
+            parts
+                .iter()
+                .all(|part| part.bytes <= 4_096_000 && part.bytes % 4 == 0)
+        );
+        let loads = loads(&parts);
+        let (least, most) = (loads.iter().min(), loads.iter().max());
+        let apart = most.zip(least).map(|(most, least)| most - least);
+        assert!(apart.is_some_and(|apart| apart <= 4_096_000), "{loads:?}");
+    }
+
+    #[test]
+    fn uncut_gradients_are_whole_unless_they_are_large_enough_for_all_servers() {
+        let messages = all_of(&Training {
+            parts: Parts::Whole,
+            ..training("vgg16", Exchange::Servers(8))
+        });
+        let of_layer = |layer| {
+            let own = messages.iter().filter(move |one| one.last == layer);
+            own.map(|one| one.bytes).collect::<Vec<u64>>()
+        };
+        // fc8 has 4,096,000 elements and its bias 1,000.
+        assert_eq!(of_layer(1), [2_048_000; 8]);
+        assert_eq!(of_layer(0), [4_000]);
+        let loads = loads(&messages);
+        let (least, most) = (loads.iter().min(), loads.iter().max());
+        let apart = most.zip(least).map(|(most, least)| most - least);
+        assert!(apart.is_some_and(|apart| apart <= 4_000_000), "{loads:?}");
+    }
+}
