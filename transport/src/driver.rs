@@ -3,8 +3,8 @@
 //! One round ([`engine`]):
 //! 1. Read the clock.
 //! 2. Drain all rings and sockets.
-//! 3. Let the machine's timeouts happen at that clock reading, so that no packet that had arrived by
-//!    then looks lost.
+//! 3. Let the machine's timeouts happen at that clock reading, so that no packet that had arrived
+//!    by then looks lost.
 //! 4. Run commands, send, and report progress.
 //!
 //! After some rounds without work the driving thread sleeps until a packet, a command or a timeout.

@@ -1,9 +1,9 @@
 //! Injected faults, for tests and demonstrations: they treat single packets as a bad network would.
 //!
-//! - Faults act on received packets, after super-packets are split. On loopback a whole GSO send would
-//!   otherwise be lost as one.
-//! - The same seed, rank and sequence of arrivals give the same faults. Bursts of drops also depend on
-//!   the times of arrival.
+//! - Faults act on received packets, after super-packets are split. On loopback a whole GSO send
+//!   would otherwise be lost as one.
+//! - The same seed, rank and sequence of arrivals give the same faults. Bursts of drops also depend
+//!   on the times of arrival.
 //! - A job without faults skips this layer.
 
 use std::cmp::Reverse;
@@ -21,8 +21,8 @@ use gradwire_protocol::wire::PacketKind;
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
 /// A burst of drops ends after this long without a packet. A full queue, which causes bursts in
-/// networks, lasts for a time and not for a number of packets. A burst counted in packets alone would
-/// outlast the silence that it causes, and drop probe after probe.
+/// networks, lasts for a time and not for a number of packets. A burst counted in packets alone
+/// would outlast the silence that it causes, and drop probe after probe.
 const BURST_ENDS_AFTER: Span = Span::from_millis(1);
 
 /// The fate of a packet, apart from the delay of all packets.
@@ -87,8 +87,8 @@ impl FaultInjector {
     }
 
     /// Decides about a packet of `bytes` bytes that arrived with `ecn`. `look` reads the source and
-    /// the kind from its header, or returns `None` if it cannot; it is called only when the decision
-    /// depends on them.
+    /// the kind from its header, or returns `None` if it cannot; it is called only when the
+    /// decision depends on them.
     pub fn judge(
         &mut self,
         look: impl FnOnce() -> Option<(Rank, PacketKind)>,

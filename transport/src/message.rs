@@ -1,9 +1,9 @@
 //! `sendmsg` and `recvmsg` with the ancillary data that a packet transport needs: segment size,
 //! traffic class, and how many packets the kernel dropped.
 //!
-//! Socket options are set through `nix`. The two calls are our own, because `nix` allocates a buffer
-//! for each `sendmsg`, knows no `IP_TOS` as ancillary data (a received one would be copied into a
-//! new vector), and does not give its `msghdr` to io_uring.
+//! Socket options are set through `nix`. The two calls are our own, because `nix` allocates a
+//! buffer for each `sendmsg`, knows no `IP_TOS` as ancillary data (a received one would be copied
+//! into a new vector), and does not give its `msghdr` to io_uring.
 #![expect(unsafe_code, reason = "the kernel's message interface is raw pointers")]
 
 use std::io;
@@ -19,8 +19,8 @@ use gradwire_protocol::wire::HEADER_BYTES;
 
 /// Room for three control messages of at most 8 bytes of data each.
 const CONTROL_BYTES: usize = 128;
-/// The length of the array that SO_MEMINFO fills, and the index of its count of drops (sock_diag(7),
-/// SK_MEMINFO_DROPS).
+/// The length of the array that SO_MEMINFO fills, and the index of its count of drops
+/// (sock_diag(7), SK_MEMINFO_DROPS).
 const MEMORY_VALUES: usize = 9;
 const MEMORY_DROPS: usize = 8;
 /// A super-packet as received: the largest there is, and the space that a ring needs before it.
@@ -225,8 +225,8 @@ pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received
     Ok(received)
 }
 
-/// Offset of the packets in a slot that a ring has filled. The ring's header, the source address and
-/// the control messages lie before them, in the space that [`ring_template`] reserves.
+/// Offset of the packets in a slot that a ring has filled. The ring's header, the source address
+/// and the control messages lie before them, in the space that [`ring_template`] reserves.
 pub(crate) const RING_PACKETS_AT: usize =
     size_of::<RingHeader>() + size_of::<SockAddrStorage>() + CONTROL_BYTES;
 

@@ -1,7 +1,8 @@
 //! Turns messages into packets of this job, and checks that received bytes are such packets.
 //!
 //! - Going out, a run is [staged](Seal::stage): each packet is copied into the staging buffer and
-//!   sealed on the way. Large payloads that need no seal are gathered from the message without a copy.
+//!   sealed on the way. Large payloads that need no seal are gathered from the message without a
+//!   copy.
 //! - Coming in, checks run in the order of their cost. [`Seal::read`] uses no cryptography. Only a
 //!   packet that passes it, and comes from an address of its sender, reaches [`Seal::open`].
 //!

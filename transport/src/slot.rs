@@ -43,8 +43,8 @@ mod lending {
         /// Place `index` of a region that consists of places of `bytes` bytes.
         ///
         /// # Safety
-        /// A place has at most one lease, and the device writes into it only while the holder of the
-        /// lease does not read it.
+        /// A place has at most one lease, and the device writes into it only while the holder of
+        /// the lease does not read it.
         pub(crate) unsafe fn new(region: &Arc<Region>, index: u32, bytes: usize) -> Self {
             Self {
                 index,

@@ -1,7 +1,7 @@
 //! The UDP sockets of one rank: they send runs of packets and receive super-packets.
 //!
-//! - Without GSO and GRO a UDP socket reaches an eighth of TCP's speed. So one `sendmsg` sends a run
-//!   of equal packets, and one `recvmsg` returns up to 64 packets that the kernel has joined.
+//! - Without GSO and GRO a UDP socket reaches an eighth of TCP's speed. So one `sendmsg` sends a
+//!   run of equal packets, and one `recvmsg` returns up to 64 packets that the kernel has joined.
 //! - Every entropy is a socket with a port of its own.
 //! - DSCP and ECN are set per run and read per super-packet.
 //! - If a kernel or a NIC refuses GSO, packets go one by one from then on.
@@ -30,8 +30,8 @@ use crate::wake::SocketPoller;
 const GSO_PACKETS_MAX: usize = 64;
 /// The most bytes of one GSO send.
 const GSO_BYTES_MAX: usize = 65_000;
-/// Packets of at least this many bytes are sent from where they lie, unless they are sealed. Shorter
-/// ones are copied together first, which costs less than two vectors a packet.
+/// Packets of at least this many bytes are sent from where they lie, unless they are sealed.
+/// Shorter ones are copied together first, which costs less than two vectors a packet.
 const GATHER_FROM: usize = 4096;
 /// The buffer size that sockets ask for; the kernel may grant less.
 const BUFFER_BYTES: usize = 8 << 20;
@@ -148,8 +148,8 @@ impl Sockets {
         &self.addresses
     }
 
-    /// Bytes of packets that the kernel buffers in all sockets together until they are read. Half of
-    /// the size that it grants is for its own bookkeeping (socket(7), SO_RCVBUF).
+    /// Bytes of packets that the kernel buffers in all sockets together until they are read. Half
+    /// of the size that it grants is for its own bookkeeping (socket(7), SO_RCVBUF).
     pub fn receive_buffer(&self) -> u64 {
         self.receive_buffer as u64 / 2 * self.sockets.len() as u64
     }
@@ -199,8 +199,8 @@ impl Sockets {
         self.sockets.is_empty()
     }
 
-    /// Limits the kernel's buffer at each socket to `bytes`, bookkeeping included, as on a host that
-    /// is short of memory.
+    /// Limits the kernel's buffer at each socket to `bytes`, bookkeeping included, as on a host
+    /// that is short of memory.
     ///
     /// # Errors
     /// The kernel's error.
@@ -221,8 +221,8 @@ impl Sockets {
     /// kernel has taken, the skipped ones included: fewer than all if its buffer is full.
     ///
     /// # Errors
-    /// The kernel's error about the socket itself. Packets that it refuses, because the peer does not
-    /// listen or is not reachable, are counted and then lost like any other.
+    /// The kernel's error about the socket itself. Packets that it refuses, because the peer does
+    /// not listen or is not reachable, are counted and then lost like any other.
     pub fn send(
         &mut self,
         transmit: &Transmit<'_>,
@@ -373,8 +373,8 @@ fn refuses_gso(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the path refused packets for a reason that may pass: no route, an interface that is down,
-/// a firewall, a peer that does not listen.
+/// Whether the path refused packets for a reason that may pass: no route, an interface that is
+/// down, a firewall, a peer that does not listen.
 fn is_of_the_path(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

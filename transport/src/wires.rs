@@ -1,9 +1,9 @@
 //! The three ways by which a rank's packets reach the network.
 //!
 //! - [`Sockets`] work in every container, and are the default.
-//! - A [`Ring`] does the same through io_uring. The job must ask for it: container runtimes forbid it,
-//!   only one thread may use it, and it saves few system calls, because GSO and GRO need only one for
-//!   64 KiB, whose copies cost a hundred times as much.
+//! - A [`Ring`] does the same through io_uring. The job must ask for it: container runtimes forbid
+//!   it, only one thread may use it, and it saves few system calls, because GSO and GRO need only
+//!   one for 64 KiB, whose copies cost a hundred times as much.
 //! - [`Rdma`] bypasses the kernel where a device can. The job must ask for it too: only software
 //!   devices could be measured, and they are slower than UDP.
 
@@ -71,8 +71,8 @@ impl Wires {
     /// entropy.
     ///
     /// # Errors
-    /// [`WiresError`] when sockets cannot be opened, or the job asks for io_uring or RDMA and it does not
-    /// work here.
+    /// [`WiresError`] when sockets cannot be opened, or the job asks for io_uring or RDMA and it
+    /// does not work here.
     pub fn open(
         transport: &TransportKeys,
         address: IpAddr,
@@ -114,8 +114,8 @@ impl Wires {
         }
     }
 
-    /// The largest packet that they take, as `transport.mtu` counts it; `None` where the interface's
-    /// MTU decides.
+    /// The largest packet that they take, as `transport.mtu` counts it; `None` where the
+    /// interface's MTU decides.
     pub fn mtu(&self) -> Option<u32> {
         match self {
             Self::Sockets(_) | Self::Uring(_) => None,
@@ -144,8 +144,8 @@ impl Wires {
         }
     }
 
-    /// Reads one super-packet from socket `index` into `slot`, or exchanges `slot` for one that holds
-    /// it; `None` when the socket is empty.
+    /// Reads one super-packet from socket `index` into `slot`, or exchanges `slot` for one that
+    /// holds it; `None` when the socket is empty.
     ///
     /// # Errors
     /// The kernel's error, unless it only means an empty socket or a peer that does not listen.
@@ -271,8 +271,8 @@ impl Wires {
         }
     }
 
-    /// The poller to sleep on until a packet arrives. With a ring it is that of the sockets: a packet
-    /// stays in its socket until the ring is read.
+    /// The poller to sleep on until a packet arrives. With a ring it is that of the sockets: a
+    /// packet stays in its socket until the ring is read.
     pub(crate) fn readiness(&self) -> &SocketPoller {
         match self {
             Self::Sockets(sockets) => sockets.readiness(),

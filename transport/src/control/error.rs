@@ -1,5 +1,5 @@
-//! Errors of the control plane's calls. Each names the value given, the values allowed, and the next
-//! step for the person who started the ranks.
+//! Errors of the control plane's calls. Each names the value given, the values allowed, and the
+//! next step for the person who started the ranks.
 
 use std::net::SocketAddr;
 use std::time::Duration;

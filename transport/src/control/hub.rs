@@ -1,5 +1,5 @@
-//! Rank 0's view of all ranks of a started job, itself included: which ranks are present, which wait
-//! at a barrier, and which messages each receives. No sockets and no clock.
+//! Rank 0's view of all ranks of a started job, itself included: which ranks are present, which
+//! wait at a barrier, and which messages each receives. No sockets and no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

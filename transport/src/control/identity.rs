@@ -1,15 +1,15 @@
 //! Decides which processes are trusted. TLS 1.3 gives a secret channel to *some* process; the job
 //! token, certificates, or both say which process that is.
 //!
-//! - Without certificates, rank 0 makes a new one at start. Other ranks cannot know it in advance, so
-//!   they accept any.
-//! - Both sides then prove the token over keying material exported from this very channel (RFC 8446,
-//!   7.5): HMAC-SHA256(token, side || exported). A man in the middle has two channels with different
-//!   material, and can neither make a proof nor pass one on.
+//! - Without certificates, rank 0 makes a new one at start. Other ranks cannot know it in advance,
+//!   so they accept any.
+//! - Both sides then prove the token over keying material exported from this very channel (RFC
+//!   8446, 7.5): HMAC-SHA256(token, side || exported). A man in the middle has two channels with
+//!   different material, and can neither make a proof nor pass one on.
 //! - With certificates, TLS verifies both sides against the job's authority, whatever names the
 //!   certificates carry. The token is proved all the same; it may then be empty.
-//! - A process that pretends to be rank 0 receives a proof and can try tokens against it offline. So
-//!   a token must be random and long, not a word.
+//! - A process that pretends to be rank 0 receives a proof and can try tokens against it offline.
+//!   So a token must be random and long, not a word.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,11 +36,11 @@ pub(super) const SERVER_NAME: &str = "gradwire";
 const ALPN: &[u8] = b"gradwire/1";
 /// Keep-alives per `peer_timeout`, so that several may be lost before a rank counts as dead.
 const SIGNS_OF_LIFE: u32 = 16;
-/// The least silence after which a rank counts as dead, whatever the job says: keep-alives should be
-/// rare, and a busy host delays them.
+/// The least silence after which a rank counts as dead, whatever the job says: keep-alives should
+/// be rare, and a busy host delays them.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
-/// Round-trip time assumed before the first measurement. Hosts of one job are near each other, and a
-/// rank that starts before rank 0 should retry often.
+/// Round-trip time assumed before the first measurement. Hosts of one job are near each other, and
+/// a rank that starts before rank 0 should retry often.
 const INITIAL_RTT: Duration = Duration::from_millis(50);
 const EXPORT_LABEL: &[u8] = b"EXPORTER-gradwire-token";
 const EXPORT_PURPOSE: &[u8] = b"gradwire/1 token proof";
@@ -105,8 +105,8 @@ fn exported(connection: &Connection, label: &[u8], purpose: &[u8]) -> Binding {
     material
 }
 
-/// QUIC settings of rank 0, with a certificate made now unless it has one. A rank that sends nothing
-/// for `silence` counts as dead.
+/// QUIC settings of rank 0, with a certificate made now unless it has one. A rank that sends
+/// nothing for `silence` counts as dead.
 pub(super) fn server(
     certificates: Option<&Certificates>,
     silence: Duration,
@@ -220,8 +220,8 @@ fn transport(silence: Duration) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Accepts certificates of the authority, whatever names they carry. Without an authority it accepts
-/// every certificate whose key the other side holds; the token then decides about trust.
+/// Accepts certificates of the authority, whatever names they carry. Without an authority it
+/// accepts every certificate whose key the other side holds; the token then decides about trust.
 #[derive(Debug)]
 struct LeaderCertificate {
     authority: Option<Arc<RootCertStore>>,

@@ -1,5 +1,5 @@
-//! Messages between rank 0 and the other ranks: JSON behind a length of four bytes, on one stream per
-//! rank.
+//! Messages between rank 0 and the other ranks: JSON behind a length of four bytes, on one stream
+//! per rank.
 //!
 //! - Any bytes decode to a message or to a named failure.
 //! - A reader never allocates more than the bound of the message it expects.

@@ -1,5 +1,5 @@
-//! The reasons for which rank 0 refuses ranks. They travel to the refused ranks as JSON, so that each
-//! rank reports the same words.
+//! The reasons for which rank 0 refuses ranks. They travel to the refused ranks as JSON, so that
+//! each rank reports the same words.
 
 use std::fmt;
 use std::net::SocketAddr;

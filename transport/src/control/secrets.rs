@@ -13,8 +13,8 @@
 //!   to another.
 //! - One who learns this job's secrets learns nothing about other jobs or about later memberships.
 //!
-//! Rank 0 knows all secrets and is trusted with them. `seal::keys` derives keys from the secret of a
-//! pair.
+//! Rank 0 knows all secrets and is trusted with them. `seal::keys` derives keys from the secret of
+//! a pair.
 
 use std::fmt;
 

@@ -3,8 +3,8 @@
 use gradwire_protocol::job::IdleMode;
 use gradwire_protocol::units::{Instant, Span};
 
-/// Bounds of the time without work after which the thread sleeps. Spinning longer takes the core from
-/// the peer when ranks share cores, and gains little when they do not.
+/// Bounds of the time without work after which the thread sleeps. Spinning longer takes the core
+/// from the peer when ranks share cores, and gains little when they do not.
 const SPIN_MIN: Span = Span::from_micros(5);
 const SPIN_MAX: Span = Span::from_micros(40);
 /// After reading for this long without seeing all sockets empty, timeouts happen all the same, at

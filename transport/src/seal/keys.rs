@@ -1,8 +1,8 @@
 //! Keys of one directed pair of ranks; they seal and open its packets.
 //!
-//! Rank 0 gives each pair of ranks a secret (see `control::secrets`). HKDF-SHA256 derives from it one
-//! secret per direction, bound to job, epoch, source and destination. From the secret of a direction
-//! derive a key and an IV for AES-128-GCM, and the secret of the next generation:
+//! Rank 0 gives each pair of ranks a secret (see `control::secrets`). HKDF-SHA256 derives from it
+//! one secret per direction, bound to job, epoch, source and destination. From the secret of a
+//! direction derive a key and an IV for AES-128-GCM, and the secret of the next generation:
 //!
 //! ```text
 //!   pair secret --"data" job epoch source destination--> secret 0 --"next"--> secret 1 --> ...
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! - Every packet, including a retransmission, takes the next number of its direction.
-//! - Its nonce is the IV XOR the number (RFC 8446, 5.3). Its generation is the number's bits from 23
-//!   on, so no key seals more than 2^23 packets (RFC 9001, 6.6).
+//! - Its nonce is the IV XOR the number (RFC 8446, 5.3). Its generation is the number's bits from
+//!   23 on, so no key seals more than 2^23 packets (RFC 9001, 6.6).
 //! - So no nonce is ever used twice with one key, whatever is sent again.
 //! - Both ends see the generation in the number and change keys without a message.
 //! - A receiver keeps the keys of three generations: previous, current and next. It derives the
@@ -399,7 +399,8 @@ mod tests {
         ) {
             let mut packet = OutboundKeys::after(number).packet(&payload);
             let sealed = packet.clone();
-            prop_assert_eq!(InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet), Ok(()));
+            let opened = InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
+            prop_assert_eq!(opened, Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
         }

@@ -1,8 +1,9 @@
 //! The replay window: recovers packet numbers from their low 32 bits and accepts each number once.
 //!
 //! The packet numbers of a directed pair of ranks have 64 bits, and a packet carries the low 32 (as
-//! in ESP with extended sequence numbers, RFC 4304, and in QUIC, RFC 9000, appendix A.3). The window
-//! remembers which of the newest numbers were accepted. Only packets with a correct tag move it.
+//! in ESP with extended sequence numbers, RFC 4304, and in QUIC, RFC 9000, appendix A.3). The
+//! window remembers which of the newest numbers were accepted. Only packets with a correct tag move
+//! it.
 
 /// How many numbers behind the newest are remembered, at least. Sprayed packets overtake each other
 /// far.
