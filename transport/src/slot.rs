@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::message::SLOT_BYTES;
-use crate::rdma::memory::Region;
+use crate::rdma::memory::DmaRegion;
 
 /// A buffer with packets in it: the reader's own, or part of the memory that an RDMA device writes
 /// into. A receive call exchanges the slot for another one, so no byte is copied.
@@ -26,7 +26,7 @@ pub struct SlotLease {
     start: NonNull<u8>,
     bytes: usize,
     /// Keeps the memory alive as long as the lease.
-    _region: Arc<Region>,
+    _region: Arc<DmaRegion>,
 }
 
 #[expect(
@@ -34,7 +34,7 @@ pub struct SlotLease {
     reason = "a lease is a pointer that no other lease shares"
 )]
 mod lending {
-    use super::{Arc, Deref, DerefMut, PacketSlot, Region, SlotLease, slice};
+    use super::{Arc, Deref, DerefMut, DmaRegion, PacketSlot, SlotLease, slice};
 
     // SAFETY: a lease is the only way to its bytes, wherever it goes.
     unsafe impl Send for SlotLease {}
@@ -45,7 +45,7 @@ mod lending {
         /// # Safety
         /// A place has at most one lease, and the device writes into it only while the holder of
         /// the lease does not read it.
-        pub(crate) unsafe fn new(region: &Arc<Region>, index: u32, bytes: usize) -> Self {
+        pub(crate) unsafe fn new(region: &Arc<DmaRegion>, index: u32, bytes: usize) -> Self {
             Self {
                 index,
                 start: region.place(index as usize * bytes, bytes),

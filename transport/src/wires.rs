@@ -1,9 +1,9 @@
 //! The three ways by which a rank's packets reach the network.
 //!
 //! - [`Sockets`] work in every container, and are the default.
-//! - A [`Ring`] does the same through io_uring. The job must ask for it: container runtimes forbid
-//!   it, only one thread may use it, and it saves few system calls, because GSO and GRO need only
-//!   one for 64 KiB, whose copies cost a hundred times as much.
+//! - A [`UringSockets`] does the same through io_uring. The job must ask for it: container runtimes
+//!   forbid it, only one thread may use it, and it saves few system calls, because GSO and GRO need
+//!   only one for 64 KiB, whose copies cost a hundred times as much.
 //! - [`Rdma`] bypasses the kernel where a device can. The job must ask for it too: only software
 //!   devices could be measured, and they are slower than UDP.
 
@@ -20,7 +20,7 @@ use crate::rdma::{Rdma, RdmaError};
 use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{self, SocketCounters, Sockets, SuperPacket};
-use crate::uring::{Ring, Unavailable};
+use crate::uring::{UringSockets, UringUnavailable};
 use crate::wake::{self, ReadableSockets, SocketPoller};
 
 /// The sockets or queue pairs of a rank.
@@ -29,7 +29,7 @@ pub enum Wires {
     /// A system call for each send and receive.
     Sockets(Sockets),
     /// The same sockets through io_uring.
-    Uring(Box<Ring>),
+    Uring(Box<UringSockets>),
     /// Queue pairs of an RDMA device.
     Rdma(Box<Rdma>),
 }
@@ -60,7 +60,7 @@ pub enum WiresError {
     Sockets(#[from] udp::SocketsError),
     /// The job asks for io_uring, which does not work here.
     #[error("transport.wire is \"uring\": {0}")]
-    Uring(#[from] Unavailable),
+    Uring(#[from] UringUnavailable),
     /// The job asks for RDMA, which does not work here.
     #[error("transport.wire is \"rdma\": {0}")]
     Rdma(#[from] RdmaError),
@@ -80,7 +80,7 @@ impl Wires {
     ) -> Result<Self, WiresError> {
         let sockets = || Sockets::open(address, transport.entropies);
         Ok(match transport.wire {
-            WireChoice::Uring => Self::Uring(Box::new(Ring::over(sockets()?)?)),
+            WireChoice::Uring => Self::Uring(Box::new(UringSockets::over(sockets()?)?)),
             WireChoice::Rdma => Self::Rdma(Box::new(Rdma::open(transport, address, rank)?)),
             WireChoice::Auto | WireChoice::Udp | WireChoice::SharedMemory => {
                 Self::Sockets(sockets()?)

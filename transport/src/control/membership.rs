@@ -12,7 +12,7 @@ use super::certificates::Certificates;
 use super::error::BindError;
 use super::rank_list::rank_number;
 use crate::address::Address;
-use crate::shm::Offer;
+use crate::shm::MemoryOffer;
 
 /// Largest world size: a rank is a 16-bit number. The roster must also fit in one message of
 /// 1 MiB, which allows about 4,000 ranks with 8 data addresses each.
@@ -41,7 +41,7 @@ pub struct Membership {
     /// Bytes that this rank's kernel buffers in all its data sockets until they are read.
     pub receive_buffer: u64,
     /// The memory this rank offers to ranks of its host, if it shares memory.
-    pub memory: Option<Offer>,
+    pub memory: Option<MemoryOffer>,
     /// A rank that sends nothing for this long counts as lost. It must be equal on all ranks.
     pub peer_timeout: Duration,
 }
@@ -92,7 +92,7 @@ pub struct RosterPeer {
     /// Bytes that its kernel buffers in all its data sockets until they are read.
     pub receive_buffer: u64,
     /// The memory it offers to ranks of its host, if it shares memory.
-    pub memory: Option<Offer>,
+    pub memory: Option<MemoryOffer>,
 }
 
 /// How this process meets the others.

@@ -16,7 +16,7 @@ use super::setup::{DriverSetup, MachineCommand, ProgressHook};
 use super::shared::DriverShared;
 use crate::faults::FaultInjector;
 use crate::seal::Destination;
-use crate::shm::Neighbours;
+use crate::shm::HostNeighbours;
 use crate::slot::PacketSlot;
 use crate::wake::ThreadWaker;
 
@@ -217,7 +217,7 @@ impl<M: Machine> DriverEngine<M> {
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
         self.publish();
-        let alarm = self.setup.neighbours.as_ref().map(Neighbours::alarm);
+        let alarm = self.setup.neighbours.as_ref().map(HostNeighbours::alarm);
         let pipe = alarm.as_ref().map(|alarm| alarm.descriptor());
         self.waker.sleep(self.setup.sockets.readiness(), pipe, most);
         if let Some(alarm) = alarm {

@@ -6,7 +6,7 @@ use gradwire_protocol::units::{Instant, Span};
 use crate::address::Address;
 use crate::faults::FaultInjector;
 use crate::seal::Seal;
-use crate::shm::Neighbours;
+use crate::shm::HostNeighbours;
 use crate::wires::Wires;
 
 /// A closure that the driver runs on its machine between two rounds.
@@ -26,7 +26,7 @@ pub struct DriverSetup {
     /// Injects faults, if the job asks for some.
     pub faults: Option<FaultInjector>,
     /// The ranks that are reached through shared memory, if any.
-    pub neighbours: Option<Neighbours>,
+    pub neighbours: Option<HostNeighbours>,
     /// What the driver does without work: spin, sleep, or first the one and then the other.
     pub idle: IdleMode,
     /// The least time that a waiting caller looks for work before it sleeps, if it may sleep at
