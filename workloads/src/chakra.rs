@@ -2,7 +2,7 @@
 //!
 //! Format: protocol buffers, each with its length in front: first `GlobalMetadata`, then the
 //! operations, as in `schema/protobuf/et_def.proto` of mlcommons/chakra (Sridharan et al., arXiv
-//! 2305.14516); or the same as JSON (`json`). What an operation becomes:
+//! 2305.14516); or the same as JSON (`json`). Each operation becomes a task:
 //!
 //! | operation | task |
 //! |---|---|
@@ -12,15 +12,16 @@
 //! | collective of the CPU | computes for its duration; it only starts the one on the GPU |
 //! | send, receive | `comm_size` bytes to `comm_dst` or from `comm_src` with `comm_tag` |
 //!
-//! `comm_size` counts the bytes that a rank puts in (`comm_size` of `pytorch_node.py` there), so
-//! that an all-gather puts out as many times more as there are ranks in the group.
+//! `comm_size` counts a rank's input (`comm_size` of `pytorch_node.py` there), so the output of an
+//! all-gather is as many times larger as the group has ranks.
 //!
-//! An operation follows the end of its data dependencies. Control dependencies are its callers; as
-//! in the feeder of mlcommons/chakra (`src/feeder/et_feeder.cpp`) it does not wait for them, since
-//! in recorded traces a caller may wait for what it calls. Collectives of a group start in the
-//! order of their ids, as far as dependencies allow. A group is that of `pg_name` in the process
-//! groups that the trace lists, if it lists them, else all ranks that name it; without a name, or
-//! as `0`, it is all ranks. Where `involved_dim` is given it must hold for all dimensions.
+//! An operation waits for the end of its data dependencies. It does not wait for its control
+//! dependencies, which are its callers: in recorded traces a caller may wait for its callee. The
+//! feeder of mlcommons/chakra (`src/feeder/et_feeder.cpp`) does the same. Collectives of a group
+//! start in the order of their ids, as far as dependencies allow. `pg_name` names a group among the
+//! process groups that the trace lists; if the trace lists none, the group is all ranks that use the
+//! name. No name, or `0`, means all ranks. `involved_dim`, where given, must be true for all
+//! dimensions.
 
 mod groups;
 mod json;
@@ -37,34 +38,34 @@ use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 use groups::Groups;
 use schema::{Entry, Kind};
 
-/// Why traces are refused.
+/// Errors of execution traces.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ChakraError {
-    /// No trace, or more than ranks can be numbered.
+    /// There is no trace, or there are more traces than ranks can be numbered.
     #[error("{0} traces: give one for every rank, at least one")]
     Ranks(usize),
-    /// Bytes that are no trace.
+    /// The bytes are no trace.
     #[error("rank {rank}, byte {byte}: {what}; a trace is a protocol buffer of Chakra (`.et`)")]
     Bytes {
         /// The rank.
         rank: u32,
-        /// Where the message begins.
+        /// Offset of the message.
         byte: usize,
-        /// What the reader says.
+        /// The fault, from the reader.
         what: String,
     },
-    /// Text that is no trace.
+    /// The text is no trace.
     #[error("rank {rank}: {what}")]
     Json {
         /// The rank.
         rank: u32,
-        /// What is wrong, and in which line.
+        /// The fault, with its line.
         what: String,
     },
-    /// A trace that is no model.
+    /// The trace has no model.
     #[error(transparent)]
     Model(#[from] ForeignError),
-    /// An operation that cannot be run.
+    /// The simulator cannot run this operation.
     #[error("rank {rank}, operation {id} (`{name}`): {what}")]
     Operation {
         /// The rank.
@@ -73,15 +74,15 @@ pub enum ChakraError {
         id: u64,
         /// Its name.
         name: String,
-        /// What is wrong, and what is allowed.
+        /// The fault, and the allowed values.
         what: String,
     },
-    /// Process groups that are no JSON list of groups.
+    /// The process groups are no JSON list of groups.
     #[error("rank {rank}: process groups: {what}")]
     Groups {
         /// The rank.
         rank: u32,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }
@@ -95,7 +96,7 @@ impl Workload {
     /// Reads the traces of all ranks, in their order; rank `i` runs on host `i`.
     ///
     /// # Errors
-    /// [`ChakraError`] names the rank and the operation that is wrong.
+    /// [`ChakraError`] names the rank and the faulty operation.
     pub fn from_chakra(traces: &[Vec<u8>]) -> Result<Self, ChakraError> {
         let ranks = u32::try_from(traces.len()).unwrap_or(0);
         if ranks == 0 {
@@ -122,7 +123,7 @@ impl Workload {
     }
 }
 
-/// The operations of a rank's trace, of which form it be.
+/// Reads the operations of a rank's trace, in either form.
 fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
     match json::text(trace) {
         Some(text) => json::read(rank, text),

@@ -1,15 +1,15 @@
-//! Models that are trained: how large the gradient of each tensor is, and when it is there.
+//! The trained models: the size of each tensor's gradient, and the time at which it is ready.
 //!
-//! A [`Model`] is one of [`NAMES`], a user's table ([`Model::from_csv`]), or what a file of another
-//! tool says ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are
-//! generated from the architecture (`vision`, `language`). Their times come from tables that were
-//! measured on a V100 (`measured`), or are estimated from the work of a layer where there is no
-//! such table (`estimated`); [`Model::times`] says which.
+//! A [`Model`] is one of [`NAMES`], a user's table ([`Model::from_csv`]), or a file of another tool
+//! ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are generated from the
+//! architecture (`vision`, `language`). Their times were measured on a V100 (`measured`), or are
+//! estimated from the work of each layer where no table exists (`estimated`); [`Model::times`] says
+//! which.
 //!
 //! Forward times were not measured beside the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.
 //!
-//! What is not here: what a training step does with a model (`workload::training`).
+//! The steps that train a model are in [`crate::training`].
 
 mod estimated;
 mod foreign;
@@ -35,7 +35,7 @@ pub const FORWARD_SHARE: f64 = 146.0 / 279.0;
 /// Bytes of an element of a gradient: 32-bit floats.
 pub const ELEMENT_BYTES: u64 = 4;
 
-/// The models that are known by name.
+/// The models with a name.
 pub const NAMES: [&str; 10] = [
     "alexnet",
     "vgg16",
@@ -49,27 +49,27 @@ pub const NAMES: [&str; 10] = [
     "llama-8b",
 ];
 
-/// A model, as a training step sees it.
+/// A model as a training step uses it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Model {
-    /// One of [`NAMES`], or the file that it was read from.
+    /// One of [`NAMES`], or the name of its file.
     pub name: String,
-    /// Where its times are from, in words.
+    /// The source of its times, in words.
     pub times: String,
     /// Its layers in the order of the forward pass.
     pub layers: Vec<Layer>,
     /// Its gradients in the order in which the backward pass makes them.
     pub gradients: Vec<Gradient>,
-    /// What its source lacks, and what was left out of it, in words.
+    /// Facts that its source lacks, and parts that were left out, in words.
     pub remarks: Vec<String>,
 }
 
-/// What is computed in one piece on the way forward.
+/// A unit of computing in the forward pass.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Layer {
     /// Its name, such as `features.0`.
     pub name: String,
-    /// How long its forward pass takes.
+    /// Time of its forward pass.
     pub forward: Span,
 }
 
@@ -80,9 +80,9 @@ pub struct Gradient {
     pub name: String,
     /// Index of its layer in [`Model::layers`].
     pub layer: u16,
-    /// Elements; none where a layer only computes.
+    /// Elements; 0 where a layer only computes.
     pub parameters: u64,
-    /// From the gradient before, or the begin of the backward pass, until this one is there.
+    /// Time from the gradient before, or from the start of the backward pass, until this one is ready.
     pub backward: Span,
 }
 
@@ -94,17 +94,17 @@ pub struct Gradient {
     NAMES.join(", ")
 )]
 pub struct UnknownModel {
-    /// What was given.
+    /// The given text.
     given: String,
-    /// A suggestion, or nothing.
+    /// A suggestion, or an empty text.
     nearest: String,
 }
 
 impl Model {
-    /// The model of a name.
+    /// Returns the model of a name.
     ///
     /// # Errors
-    /// [`UnknownModel`] has all names.
+    /// [`UnknownModel`] lists all names.
     pub fn named(name: &str) -> Result<Self, UnknownModel> {
         let shape = shape_of(name).ok_or_else(|| UnknownModel {
             given: name.to_owned(),
@@ -138,9 +138,9 @@ impl Model {
         sum(self.gradients.iter().map(|one| one.backward))
     }
 
-    /// This model with sizes and times divided by `by`, so that computing and sending keep their
-    /// ratio on an unchanged fabric, and a run takes that much less. Latencies then weigh `by`
-    /// times as much. A gradient keeps one element at least.
+    /// Returns this model with sizes and times divided by `by`: on an unchanged fabric computing and
+    /// sending keep their ratio, and a run takes a `by`-th of the time. Latencies then weigh `by`
+    /// times as much. A gradient keeps at least one element.
     #[must_use]
     pub fn divided(mut self, by: u32) -> Self {
         let by = u64::from(by.max(1));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ChakraError;
 use super::schema::{Entry, Kind};
 
-/// The groups that the collectives of all traces name.
+/// The groups named by the collectives of all traces.
 pub(super) struct Groups {
     /// Ranks of each, in order.
     pub(super) members: Vec<Vec<u32>>,
@@ -16,7 +16,7 @@ pub(super) struct Groups {
 /// this form: `[{"pg_name": "1", "ranks": [0, 2]}, ...]`; no ranks are all ranks.
 const LIST: &str = "process_group:init";
 
-/// What a list of process groups says of one.
+/// One entry of a list of process groups.
 #[derive(serde::Deserialize)]
 struct Listed {
     pg_name: String,
@@ -53,7 +53,7 @@ impl Groups {
         })
     }
 
-    /// The group of a collective; `None` when the rank is alone in it.
+    /// Returns the group of a collective; `None` when the rank is alone in it.
     pub(super) fn of(&self, entry: &Entry) -> Option<u32> {
         let number = *self.numbers.get(&name_of(entry))?;
         (self.members[number as usize].len() > 1).then_some(number)

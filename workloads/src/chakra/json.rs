@@ -1,14 +1,13 @@
-//! Traces as JSON, in the two forms that Chakra's own tools have: one object whose
-//! `workload_graph` lists the operations (`src/feeder/json_node.cpp` of mlcommons/chakra), and the
-//! messages of a trace one behind the other, as protocol buffers write them in JSON
-//! (`src/jsonizer/jsonizer.py` there).
+//! Traces as JSON, in the two forms of Chakra's own tools: one object whose `workload_graph` lists
+//! the operations (`src/feeder/json_node.cpp` of mlcommons/chakra), and a sequence of messages as
+//! protocol buffers write them in JSON (`src/jsonizer/jsonizer.py` there).
 
 use serde::Deserialize;
 
 use super::ChakraError;
 use super::schema::{AttributeMessage, Entry, Kind};
 
-/// What a trace of PyTorch alone is told: it has no durations.
+/// The fault of a trace of PyTorch alone: it has no durations.
 const HOST_TRACE: &str = "this is a host trace of PyTorch, without durations; link it with its \
                           device trace (chakra_trace_link) and convert that (chakra_converter)";
 const KINDS: [&str; 8] = [
@@ -22,10 +21,10 @@ const KINDS: [&str; 8] = [
     "COMM_COLL_NODE",
 ];
 
-/// The text of a trace that is JSON and no protocol buffer.
+/// Returns the text of a trace if it is JSON and no protocol buffer.
 ///
-/// An opening brace is a length of 123 bytes there as well; but no metadata is text from its
-/// begin to the end of the trace and has a quotation mark behind the brace.
+/// In a protocol buffer an opening brace would be a length of 123 bytes. But a trace with metadata
+/// is not text up to its end with a quotation mark behind the brace.
 pub(super) fn text(trace: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(trace).ok()?;
     let inside = text.trim_start().strip_prefix('{')?.trim_start();
@@ -48,7 +47,7 @@ pub(super) fn read(rank: u32, text: &str) -> Result<Vec<Entry>, ChakraError> {
         return Err(ChakraError::Json { rank, what });
     }
     let messages = serde_json::Deserializer::from_str(text).into_iter::<Message>();
-    // The first one is the metadata.
+    // The first message is the metadata.
     let entries = messages.skip(1).map(|message| Ok(Entry::from(message?)));
     let entries: Result<Vec<Entry>, serde_json::Error> = entries.collect();
     entries.map_err(wrong)
@@ -80,7 +79,7 @@ struct Operation {
     comm_tag: Option<u64>,
 }
 
-/// A message; whole numbers of 64 bits are texts there.
+/// A message; JSON writes its 64-bit integers as strings.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Message {
@@ -112,7 +111,7 @@ struct Attribute {
     string_val: Option<String>,
 }
 
-/// A whole number, as a number or as a text.
+/// An integer, written as a number or as a string.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(try_from = "Written")]
 struct Whole(i64);
@@ -139,7 +138,7 @@ impl TryFrom<Written> for Whole {
 }
 
 impl Whole {
-    /// No trace has negative ids or durations; such a one is taken as 0.
+    /// Returns the number; a negative id or duration counts as 0.
     fn count(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }

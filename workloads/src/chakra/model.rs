@@ -1,12 +1,12 @@
-//! The model in the trace of one rank: what it computes between the gradients that it exchanges.
+//! The model in the trace of one rank: gradients, and the computing between them.
 //!
-//! A trace is taken as one step; of several passes in a trace with named layers, the first. Layers
-//! have names where operations are called `LAYER_FWD`, `LAYER_BWD_IG` and `LAYER_BWD_WG`, as those
-//! are that `src/converter/text_converter.py` of mlcommons/chakra writes. A trace that PyTorch has
-//! recorded knows of no layers: there each exchanged sum, such as a bucket of DDP, stands for one.
-//! Its backward pass begins with the first operation that has `backward` in its name.
+//! The reader takes a trace as one step; if a trace with named layers has several passes, it takes the
+//! first. Layers have names where operations are called `LAYER_FWD`, `LAYER_BWD_IG` and
+//! `LAYER_BWD_WG`, as `src/converter/text_converter.py` of mlcommons/chakra writes them. A trace
+//! recorded by PyTorch names no layers: there each exchanged sum, such as a bucket of DDP, stands for
+//! a layer. Its backward pass begins with the first operation that has `backward` in its name.
 //!
-//! Computing is that of the GPU, where the trace has any, else that of the CPU.
+//! Computing is that of the GPU if the trace has any, else that of the CPU.
 
 use gradwire_protocol::units::Span;
 
@@ -22,10 +22,10 @@ const INPUT: &str = "_BWD_IG";
 const WEIGHT: &str = "_BWD_WG";
 
 impl Model {
-    /// The model in the trace of a rank, see [`crate::chakra`]; it is called `name`.
+    /// Reads the model in the trace of a rank, see [`crate::chakra`], and calls it `name`.
     ///
     /// # Errors
-    /// [`ChakraError`] names the byte, line or operation that is wrong.
+    /// [`ChakraError`] names the faulty byte, line or operation.
     pub fn from_chakra(name: &str, trace: &[u8]) -> Result<Self, ChakraError> {
         let mut entries = read(0, trace)?;
         entries.sort_by_key(|entry| entry.id);
@@ -43,7 +43,7 @@ fn computes(entry: &Entry) -> bool {
     entry.kind == Kind::Compute
 }
 
-/// Bytes of a sum of all ranks, where the operation makes one.
+/// Returns the bytes of a sum over all ranks, if the operation makes one.
 fn sum_bytes(entry: &Entry) -> Option<u64> {
     let sums = matches!(entry.number("comm_type")?, 0 | 7 | 8);
     let bytes = entry.number("comm_size").filter(|bytes| *bytes > 0);
@@ -63,9 +63,9 @@ struct Named {
     weights: Vec<Option<u64>>,
     /// Input gradients since the weight gradient before.
     open: Span,
-    /// Collectives that are no sums of weight gradients.
+    /// Collectives that do not sum weight gradients.
     others: usize,
-    /// Whether another pass was left out.
+    /// Whether the reader left another pass out.
     again: bool,
 }
 
@@ -108,7 +108,7 @@ impl Named {
         }
     }
 
-    /// A part of the backward pass: an input gradient counts for the weight gradient that is next.
+    /// Adds a part of the backward pass: an input gradient counts for the next weight gradient.
     fn compute(&mut self, entry: &Entry, span: Span) {
         self.open = self.open + span;
         let Some(layer) = layer(entry, WEIGHT) else {
@@ -141,14 +141,14 @@ impl Named {
     }
 }
 
-/// A sum, and what was computed before it.
+/// A sum, and the computing before it.
 struct Bucket {
     id: u64,
     bytes: u64,
     before: Span,
 }
 
-/// The rows of a trace that knows of no layers.
+/// Makes the rows of a trace without named layers.
 fn recorded(entries: &[Entry]) -> (Vec<Row>, Vec<String>) {
     let on_gpu = |entry: &Entry| entry.flag("is_cpu_op") == Some(false);
     let gpu = entries.iter().any(|entry| computes(entry) && on_gpu(entry));
@@ -202,7 +202,7 @@ fn recorded(entries: &[Entry]) -> (Vec<Row>, Vec<String>) {
     (shared_out(&buckets, split), remarks)
 }
 
-/// A row for each bucket, the last one first; `forward` is shared out as their backward times are.
+/// Makes a row for each bucket, the last one first, and divides `forward` as their backward times.
 fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<Row> {
     let last = buckets.last().map_or(Span::ZERO, |bucket| bucket.before);
     let backward = last.beyond(forward).as_picos().max(1) as f64;

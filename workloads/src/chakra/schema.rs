@@ -1,4 +1,4 @@
-//! The messages of a trace: the fields of `et_def.proto` that mean something here.
+//! The messages of a trace: the fields of `et_def.proto` that the simulator uses.
 
 use prost::Message;
 
@@ -10,16 +10,16 @@ pub(super) struct Entry {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// Ids of the operations whose results it needs.
+    /// Ids of the operations whose results this one needs.
     pub(super) data: Vec<u64>,
     /// Microseconds.
     pub(super) duration: u64,
-    /// What it was called with; a list of process groups where it tells them.
+    /// Its arguments; a list of process groups in the operation that announces them.
     pub(super) inputs: String,
     pub(super) attributes: Vec<AttributeMessage>,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Invalid,
@@ -56,7 +56,7 @@ struct ValuesMessage {
     values: String,
 }
 
-/// The schema has one of many values here; on the wire that is the same as many optional ones.
+/// The schema has a `oneof` here; on the wire that equals many optional values.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AttributeMessage {
     #[prost(string, tag = "1")]
@@ -83,7 +83,7 @@ pub(super) struct FlagsMessage {
     values: Vec<bool>,
 }
 
-/// The first message of a trace; what it says is for people.
+/// The first message of a trace, which is for people.
 #[derive(Clone, PartialEq, Message)]
 struct MetadataMessage {}
 
@@ -132,7 +132,7 @@ impl Kind {
 }
 
 impl Entry {
-    /// The value of a whole-number attribute that is not negative.
+    /// Returns the value of an integer attribute that is not negative.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let attribute = self.attribute(name)?;
         let signed = attribute.int64.or_else(|| attribute.int32.map(i64::from));

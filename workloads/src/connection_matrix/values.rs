@@ -1,4 +1,4 @@
-//! The words of a line and the values that they stand for.
+//! The words of a line and their values.
 
 use std::str::FromStr;
 
@@ -54,7 +54,7 @@ impl<'a> Words<'a> {
         self.number_from_one(key).map(TriggerId)
     }
 
-    /// htsim reads a floating-point number and drops what is behind the point.
+    /// htsim reads a floating-point number and drops its fraction.
     pub(super) fn start(&mut self, start: &mut Option<Start>) -> Result<(), MatrixError> {
         let given = self.next().unwrap_or("");
         let picos = given

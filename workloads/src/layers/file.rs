@@ -1,4 +1,4 @@
-//! What a file of layers says, line by line.
+//! The content of a file of layers, line by line.
 
 use gradwire_protocol::units::{ByteCount, Span};
 
@@ -6,7 +6,7 @@ use super::LayersError;
 use crate::words::{Line, did_you_mean, lines};
 use crate::workload::CollectiveKind;
 
-/// How ranks share the work.
+/// How the ranks divide the work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Strategy {
     Data,
@@ -33,7 +33,7 @@ const STRATEGIES: [(&str, Strategy); 11] = [
     ("MICRO", Strategy::Micro),
     ("DISTRIBUTED_INFERENCE", Strategy::Inference),
 ];
-/// The first ones can be those of a single layer as well.
+/// The first strategies can be those of a single layer, too.
 const OF_A_LAYER: usize = 3;
 const COLLECTIVES: [(&str, CollectiveKind); 5] = [
     ("ALLREDUCE", CollectiveKind::AllReduce),
@@ -64,7 +64,7 @@ const COLUMNS: &str = "name, dependency, compute, collective and bytes of the fo
 const WHOLE: &str = "a whole number from 0";
 const FROM_ONE: &str = "a whole number from 1";
 
-/// All that a file says.
+/// The content of a file.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) strategy: Strategy,
@@ -72,7 +72,7 @@ pub(super) struct File {
     pub(super) layers: Vec<Layer>,
 }
 
-/// The keys behind the strategy that mean something here.
+/// The keys behind the strategy that the simulator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// Ranks of a tensor-parallel group.
@@ -98,13 +98,13 @@ pub(super) struct Layer {
     pub(super) input: Pass,
     pub(super) weight: Pass,
     pub(super) update: Span,
-    /// Its own, or that of the file.
+    /// Its own strategy, or that of the file.
     pub(super) strategy: Strategy,
-    /// The layer from which it begins again before its backward pass.
+    /// The layer from which the forward pass restarts before this one's backward pass.
     pub(super) again_from: Option<usize>,
 }
 
-/// What a layer does in one direction.
+/// One direction of a layer: its computing and its collective.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     pub(super) compute: Span,
@@ -118,7 +118,7 @@ pub(super) struct Collective {
     pub(super) scope: Scope,
 }
 
-/// Who takes part, by the ending of its name.
+/// The participants, by the ending of the collective's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Scope {
     /// As the strategy says.
@@ -160,7 +160,7 @@ impl File {
         Ok(file)
     }
 
-    /// One rank per group where the file does not say, if no layer asks for groups.
+    /// Takes one rank per group if the file sets no size and no layer asks for groups.
     fn settle_tensor_parallelism(&mut self) -> Result<(), LayersError> {
         let divided = [
             Strategy::DataModel,
@@ -244,7 +244,7 @@ fn header(line: &Line<'_>) -> Result<(Strategy, Keys), LayersError> {
     Ok((strategy, keys))
 }
 
-/// Reads a number of layers and these layers; leaves `at` on the last one.
+/// Reads a count and as many layers; leaves `at` on the last one.
 fn listed(line: &Line<'_>, at: &mut usize, key: &'static str) -> Result<Vec<usize>, LayersError> {
     let count: usize = number(
         line,

@@ -1,4 +1,4 @@
-//! Times that are estimated, where nothing was measured: work over the rate of a machine.
+//! Estimated times, for models without measured ones: work over the rate of a machine.
 //!
 //! The backward pass of a tensor takes two multiply-adds for each of the forward pass: one for the
 //! gradient of its input, one for its own.
@@ -12,19 +12,19 @@ use super::{FORWARD_SHARE, Model};
 /// Operations of a multiply-add on the way back.
 const OPERATIONS: f64 = 4.0;
 
-/// What computes, and how much of it at a time.
+/// The machine, and its batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     /// Images or tokens of a step on one worker.
     samples: u64,
     /// Operations per second.
     rate: f64,
-    /// All of it in words.
+    /// The same in words.
     words: &'static str,
 }
 
 impl Machine {
-    /// The machine that a model is estimated for.
+    /// Returns the machine for which a model is estimated.
     pub(super) fn of(name: &str) -> Self {
         match name {
             "llama-8b" => Self {
@@ -55,7 +55,7 @@ impl Machine {
     }
 }
 
-/// The model of a shape, its gradients in the order opposite to that of its tensors.
+/// Returns the model of a shape, with gradients in the reverse order of its tensors.
 pub(super) fn model(shape: &Shape, machine: Machine) -> Model {
     let mut model = shape.model();
     let tensors = shape.tensors.iter().rev();

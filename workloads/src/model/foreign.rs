@@ -1,7 +1,7 @@
-//! Models of what files of other tools say of a training step: layers with one gradient each.
+//! Models from files of other tools: layers with one gradient each.
 //!
-//! The files are read where workloads are made of them too (`workload::layers`,
-//! `workload::chakra`); here is what all of them must hold to be a model.
+//! [`crate::layers`] and [`crate::chakra`] read the files; this file has the conditions that all of
+//! them must meet.
 
 use std::collections::BTreeMap;
 
@@ -14,48 +14,48 @@ const PASS_MAX: Span = Span::from_millis(100_000);
 /// Most bytes of a layer's gradient: 10^12 parameters.
 const BYTES_MAX: u64 = 1_000_000_000_000 * ELEMENT_BYTES;
 
-/// A layer as a file has it.
+/// A layer of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// Its name; several layers may have the same.
     pub(crate) layer: String,
-    /// Where it stands, such as `line 3`.
+    /// Its place, such as `line 3`.
     pub(crate) place: String,
-    /// How long its forward pass takes.
+    /// Time of its forward pass.
     pub(crate) forward: Span,
-    /// From the gradient of the layer behind it until its own is there.
+    /// Time from the gradient of the layer behind it until its own is ready.
     pub(crate) backward: Span,
-    /// Bytes of its gradient that are exchanged; 0 where it only computes.
+    /// Exchanged bytes of its gradient; 0 where it only computes.
     pub(crate) bytes: u64,
 }
 
-/// Why what a file says is no model.
+/// Reasons why a file makes no model.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ForeignError {
-    /// No gradient is exchanged.
+    /// The file exchanges no gradient.
     #[error("no gradient is exchanged: {0}")]
     NothingToSend(&'static str),
     /// More layers than a simulation bears.
     #[error("{found} layers; a model has {LAYERS_MAX} at most")]
     TooMany {
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
-    /// A layer of which no simulation comes to an end.
+    /// A layer takes too long for any simulation.
     #[error("{place}: layer `{layer}`: {what}")]
     Beyond {
-        /// Where it stands.
+        /// Its place.
         place: String,
         /// Its name.
         layer: String,
-        /// What is beyond what.
+        /// The value and its bound.
         what: &'static str,
     },
 }
 
 impl Model {
-    /// The model of `rows`, in the order of the forward pass; `lacking` says what a file needs
-    /// whose gradients all have no bytes.
+    /// Makes the model of `rows`, in the order of the forward pass; `lacking` is the advice for a file
+    /// whose gradients all have 0 bytes.
     pub(crate) fn of_rows(
         name: &str,
         rows: Vec<Row>,
@@ -114,7 +114,7 @@ impl Row {
     }
 }
 
-/// A name for each layer: its own, and where several have that, its number among them too.
+/// Returns a name for each layer: its own, with its number where several layers share it.
 fn names(rows: &[Row]) -> Vec<String> {
     let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {

@@ -1,14 +1,14 @@
 //! Transformers, with names and sizes as Hugging Face's `transformers` has them.
 //!
-//! The first one as PyTorch's `nn.Transformer` has it: the base model of Vaswani et al. 2017 (table
-//! 3), whose one embedding serves both sides and the output (section 3.4).
+//! The first is PyTorch's `nn.Transformer`: the base model of Vaswani et al. 2017 (table 3), whose one
+//! embedding serves both sides and the output (section 3.4).
 //! BERT with a head for questions and without a pooler, its vocabulary padded to a multiple of 64,
 //! as it was measured. GPT-2 small, whose output matrix is its embedding. Llama 3 8B, of Meta's
 //! `config.json`: 32 layers of 4,096, 8 heads for keys and values, feed-forward of 14,336.
 
 use super::shape::Shape;
 
-/// Places that BERT knows.
+/// Positions of BERT.
 const BERT_PLACES: u64 = 512;
 const BERT_VOCABULARY: u64 = 30_528;
 /// Tokens of the source, and of the target, in a worker's batch of the first transformer: an eighth
@@ -19,8 +19,8 @@ pub(super) const LLAMA_TOKENS: u64 = 8_192;
 
 /// The transformer of Vaswani et al., base: 63,084,544 parameters.
 ///
-/// The work of the output, whose matrix is the embedding, counts for the bias before it. Attention
-/// itself is next to nothing in sentences.
+/// The work of the output, whose matrix is the embedding, counts for the bias before it. For
+/// sentences the work of attention itself is negligible.
 pub(super) fn transformer() -> Shape {
     let (layers, width, vocabulary) = (6, 512, 37_000);
     let mut shape = Shape::default();
@@ -54,7 +54,7 @@ fn transformer_layer(shape: &mut Shape, name: &str, width: u64, attentions: &[&s
     }
 }
 
-/// BERT with so many layers of that width.
+/// BERT with `layers` layers of `width`.
 pub(super) fn bert(layers: u64, width: u64) -> Shape {
     let mut shape = Shape::default();
     let embeddings = [

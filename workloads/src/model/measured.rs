@@ -1,7 +1,7 @@
-//! Times that were measured: when each gradient was there, on a V100.
+//! Measured times: the moment at which each gradient was ready, on a V100.
 //!
 //! The tables are files of `workloads/data/models`, each headed by its source and licence. Sizes
-//! come from the architecture; that the tables have the same ones is tested here.
+//! come from the architecture; a test here compares them with the tables.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use gradwire_protocol::units::Span;
 use super::shape::{Shape, set_forward};
 use super::{FORWARD_SHARE, Gradient, Model};
 
-/// The measured table of a model, where there is one.
+/// Returns the measured table of a model, if it has one.
 pub(super) fn table(name: &str) -> Option<&'static str> {
     Some(match name {
         "vgg16" => include_str!("../../data/models/vgg16.csv"),
@@ -31,7 +31,7 @@ struct Row<'a> {
     gap: Span,
 }
 
-/// The model of a shape, its gradients in the order and with the times of its table.
+/// Returns the model of a shape, with the order and times of its table.
 pub(super) fn model(shape: &Shape, table: &str) -> Model {
     let mut model = shape.model();
     let gradients = std::mem::take(&mut model.gradients).into_iter();

@@ -6,12 +6,12 @@ use gradwire_protocol::units::Span;
 /// A tensor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Tensor {
-    /// Its layer's name, a dot, and what it is there.
+    /// Its layer's name, a dot, and its role.
     pub(super) name: String,
     /// Elements.
     pub(super) parameters: u64,
-    /// Multiply-adds of the forward pass in which it takes part, for one image or token; zero
-    /// where that is next to nothing, and where times were measured.
+    /// Multiply-adds of the forward pass with this tensor, for one image or token; zero where they
+    /// are negligible, and where times were measured.
     pub(super) work: u64,
 }
 
@@ -43,7 +43,7 @@ impl Shape {
         self.add(format!("{name}.bias"), width, 0);
     }
 
-    /// A model with these tensors as gradients, last first, and no times.
+    /// Returns a model with these tensors as gradients, last first, without times.
     pub(super) fn model(&self) -> Model {
         let mut layers: Vec<Layer> = Vec::new();
         let mut gradients = Vec::with_capacity(self.tensors.len());
@@ -73,7 +73,7 @@ impl Shape {
     }
 }
 
-/// Gives every layer its share of the time in which its gradients are made.
+/// Sets each layer's forward time to a share of its backward time.
 pub(super) fn set_forward(model: &mut Model, share: f64) {
     for one in &model.gradients {
         let layer = &mut model.layers[usize::from(one.layer)].forward;

@@ -31,7 +31,7 @@ pub(super) fn alexnet() -> Shape {
     shape
 }
 
-/// VGG with so many convolutions in each of its five stages.
+/// VGG with `stages` convolutions in its five stages.
 pub(super) fn vgg(stages: &[u64; 5]) -> Shape {
     let mut shape = Shape::default();
     let (mut at, mut from, mut side) = (0, 3, 224);
@@ -39,7 +39,7 @@ pub(super) fn vgg(stages: &[u64; 5]) -> Shape {
         let to = (64 << stage).min(512);
         for _ in 0..*convolutions {
             convolution(&mut shape, &format!("features.{at}"), [from, to, 3], side);
-            // Behind each is its rectifier, behind the last of a stage the pooling.
+            // A rectifier follows each convolution, and pooling the last one of a stage.
             at += 2;
             from = to;
         }
@@ -52,7 +52,7 @@ pub(super) fn vgg(stages: &[u64; 5]) -> Shape {
     shape
 }
 
-/// ResNet with so many bottlenecks in each of its four stages.
+/// ResNet with `stages` bottlenecks in its four stages.
 pub(super) fn resnet(stages: [u64; 4]) -> Shape {
     let mut shape = Shape::default();
     shape.add("conv1.weight".to_owned(), 3 * 64 * 7 * 7, 0);
@@ -104,7 +104,7 @@ mod tests {
             let work = shape.tensors.iter().map(|tensor| tensor.work).sum::<u64>();
             (work as f64 / 1e7).round() / 100.0
         };
-        // As torchvision lists them beside its weights.
+        // These numbers stand beside torchvision's weights.
         assert_eq!(giga(&alexnet()), 0.71);
         assert_eq!(giga(&vgg(&[2, 2, 3, 3, 3])), 15.47);
         assert_eq!(giga(&vgg(&[2, 2, 4, 4, 4])), 19.63);

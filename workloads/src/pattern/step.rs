@@ -25,7 +25,7 @@ const ALGORITHMS: [(&str, ReduceAlgorithm); 4] = [
     ("hierarchical", ReduceAlgorithm::Hierarchical),
 ];
 
-/// The model in what stands behind `step:`.
+/// Returns the model in the text behind `step:`.
 pub(super) fn model_of(rest: &str) -> &str {
     let (subject, _) = rest.split_once(',').unwrap_or((rest, ""));
     subject

@@ -1,31 +1,31 @@
-//! Which gradients are exchanged together.
+//! Groups gradients into messages.
 
 use gradwire_protocol::units::Layer;
 
 use super::{Exchange, Parts, Training};
 use crate::model::{ELEMENT_BYTES, Gradient};
 
-/// Bytes at which the first bucket is closed, and every other.
+/// Sizes in bytes at which the first bucket is closed, and each other one.
 const BUCKET_BYTES: [u64; 2] = [1 << 20, 25 << 20];
-/// Elements from which on a gradient that is cut into no parts is shared by all servers.
+/// Elements from which on all servers share an uncut gradient.
 const SHARED_ELEMENTS: u64 = 1_000_000;
 
-/// Gradients, or a part of one, that are exchanged in one piece.
+/// Gradients, or a part of one, in one exchange.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Message {
-    /// What it is called in results.
+    /// Its name in results.
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// From which byte on which layer.
+    /// The first byte of each layer.
     pub(super) layers: Vec<(u64, Layer)>,
-    /// Index of the gradient with which it is complete.
+    /// Index of the gradient that completes it.
     pub(super) last: u32,
-    /// The server that it goes to; 0 without servers.
+    /// Its server; 0 without servers.
     pub(super) server: u32,
 }
 
-/// The messages of a step, in the order in which they are complete. What limits a message is
-/// divided by `scale`, as the model has been.
+/// Returns the messages of a step in the order of their completion. Limits of messages are divided
+/// by `scale`, like the model.
 pub(super) fn messages(training: &Training) -> Vec<Message> {
     let Training { model, scale, .. } = training;
     let scaled = |bytes: u64| (bytes / u64::from(*scale.max(&1))).max(ELEMENT_BYTES);
@@ -82,7 +82,7 @@ fn buckets<'a>(
     buckets
 }
 
-/// A gradient in equal parts of whole elements.
+/// Cuts a gradient into equal parts of whole elements.
 fn parts(at: u32, one: &Gradient, count: u64) -> Vec<Message> {
     let count = count.clamp(1, one.parameters);
     let end = |part: u64| one.parameters * part / count * ELEMENT_BYTES;
@@ -93,7 +93,7 @@ fn parts(at: u32, one: &Gradient, count: u64) -> Vec<Message> {
     parts.collect()
 }
 
-/// Gives each part to the server that has least, in the order of the parts.
+/// Gives each part, in order, to the server with the fewest bytes.
 fn shared(mut parts: Vec<Message>, servers: u32) -> Vec<Message> {
     let mut loads = vec![0_u64; servers as usize];
     for part in &mut parts {
@@ -139,7 +139,7 @@ mod tests {
         all_of(&training(name, exchange))
     }
 
-    /// Bytes that each of eight servers takes.
+    /// Returns the bytes of each of eight servers.
     fn loads(messages: &[Message]) -> Vec<u64> {
         let load = |server| {
             let own = messages.iter().filter(|one| one.server == server);
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn buckets_are_closed_as_ddp_closes_them() {
         let buckets = of("vgg16", Exchange::Buckets);
-        // The last matrix alone is more than the first bucket's cap, the next two are more than
-        // 25 MiB each, and what is left is less than 25 MiB twice.
+        // The last matrix alone exceeds the first bucket's cap, the next two exceed 25 MiB each, and the
+        // rest is less than 25 MiB twice.
         let sizes: Vec<u64> = buckets.iter().map(|one| one.bytes).collect();
         let first = (1_000 + 4_096_000) * 4;
         assert_eq!(

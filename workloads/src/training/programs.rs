@@ -8,10 +8,10 @@ use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
 /// The unit that computes.
 const COMPUTE: u16 = 0;
-/// A server is the first of the group that it has with a worker.
+/// A server is the first member of its group with a worker.
 const SERVER: u32 = 0;
 
-/// The workload of some steps, whose model is scaled already, on enough hosts.
+/// Makes the workload of steps whose model is scaled already, on enough hosts.
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     let messages = messages(training);
     let servers = match training.exchange {
@@ -62,7 +62,7 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     }
 }
 
-/// Which worker somebody is, from 0, of how many.
+/// The number of a worker, from 0, and the number of all workers.
 #[derive(Clone, Copy)]
 struct Seat {
     number: u32,
@@ -70,14 +70,14 @@ struct Seat {
 }
 
 impl Seat {
-    /// The group that this worker has with a server.
+    /// Returns this worker's group with a server.
     fn group(self, server: u32) -> u32 {
         server * self.workers + self.number
     }
 }
 
-/// What a server does: a message is pushed by every worker, and when all have done so, every one
-/// pulls the sum. A push is awaited from the time on at which the worker pulls the sum of the step
+/// Makes the program of a server: every worker pushes a message, and when all have, each pulls the
+/// sum. The server awaits a push from the moment at which the worker pulls the sum of the step
 /// before.
 fn serve(own: &[&Message], steps: u32, workers: u32) -> Vec<Task> {
     let step_tasks = own.len() as u32 * 2 * workers;
@@ -104,7 +104,7 @@ fn serve(own: &[&Message], steps: u32, workers: u32) -> Vec<Task> {
     tasks
 }
 
-/// What becomes of a message.
+/// The exchange of a message.
 #[derive(Clone, Copy)]
 enum Direction {
     AllReduce,
@@ -134,13 +134,13 @@ fn exchange(message: &Message, direction: Direction, after: Vec<u32>) -> Task {
     Task::new(format!("{word} {}", message.name), work, after)
 }
 
-/// The program of a worker, as far as it is written.
+/// The program of a worker so far.
 struct Steps<'a> {
     training: &'a Training,
     messages: &'a [Message],
     seat: Seat,
     tasks: Vec<Task>,
-    /// The last task that computes.
+    /// The last computing task.
     computed: Option<u32>,
     /// By layer, the tasks that bring its update.
     updates: Vec<Vec<u32>>,
@@ -161,7 +161,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Writes all steps; the last task of each forward pass.
+    /// Writes all steps; returns the last task of each forward pass.
     fn all(&mut self) -> Vec<u32> {
         let mut ends = vec![self.forward(0)];
         self.took = Span::ZERO;
