@@ -23,6 +23,7 @@
 //! name. No name, or `0`, means all ranks. `involved_dim`, where given, must be true for all
 //! dimensions.
 
+mod error;
 mod groups;
 mod json;
 mod model;
@@ -32,60 +33,12 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use crate::model::ForeignError;
+pub use error::ChakraError;
+
 use crate::order::in_order;
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
-use groups::Groups;
-use schema::{Entry, Kind};
-
-/// Errors of execution traces.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ChakraError {
-    /// There is no trace, or there are more traces than ranks can be numbered.
-    #[error("{0} traces: give one for every rank, at least one")]
-    Ranks(usize),
-    /// The bytes are no trace.
-    #[error("rank {rank}, byte {byte}: {what}; a trace is a protocol buffer of Chakra (`.et`)")]
-    Bytes {
-        /// The rank.
-        rank: u32,
-        /// Offset of the message.
-        byte: usize,
-        /// The fault, from the reader.
-        what: String,
-    },
-    /// The text is no trace.
-    #[error("rank {rank}: {what}")]
-    Json {
-        /// The rank.
-        rank: u32,
-        /// The fault, with its line.
-        what: String,
-    },
-    /// The trace has no model.
-    #[error(transparent)]
-    Model(#[from] ForeignError),
-    /// The simulator cannot run this operation.
-    #[error("rank {rank}, operation {id} (`{name}`): {what}")]
-    Operation {
-        /// The rank.
-        rank: u32,
-        /// Its id.
-        id: u64,
-        /// Its name.
-        name: String,
-        /// The fault, and the allowed values.
-        what: String,
-    },
-    /// The process groups are no JSON list of groups.
-    #[error("rank {rank}: process groups: {what}")]
-    Groups {
-        /// The rank.
-        rank: u32,
-        /// The fault.
-        what: String,
-    },
-}
+use groups::ProcessGroups;
+use schema::{OperationKind, TraceOperation};
 
 /// Unit of operations of the CPU.
 const CPU: u16 = 0;
@@ -102,11 +55,11 @@ impl Workload {
         if ranks == 0 {
             return Err(ChakraError::Ranks(traces.len()));
         }
-        let all: Vec<Vec<Entry>> = (0..)
+        let all: Vec<Vec<TraceOperation>> = (0..)
             .zip(traces)
             .map(|(rank, trace)| read(rank, trace))
             .collect::<Result<_, _>>()?;
-        let groups = Groups::new(&all)?;
+        let groups = ProcessGroups::new(&all)?;
         let programs = (0..).zip(all).map(|(rank, entries)| {
             let reader = Reader {
                 rank,
@@ -124,7 +77,7 @@ impl Workload {
 }
 
 /// Reads the operations of a rank's trace, in either form.
-fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
+fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, ChakraError> {
     match json::text(trace) {
         Some(text) => json::read(rank, text),
         None => schema::read(rank, trace),
@@ -135,11 +88,11 @@ fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
 struct Reader<'a> {
     rank: u32,
     ranks: u32,
-    groups: &'a Groups,
+    groups: &'a ProcessGroups,
 }
 
 impl Reader<'_> {
-    fn program(&self, mut entries: Vec<Entry>) -> Result<Program, ChakraError> {
+    fn program(&self, mut entries: Vec<TraceOperation>) -> Result<Program, ChakraError> {
         entries.sort_by_key(|entry| entry.id);
         let mut places = BTreeMap::new();
         for (place, entry) in (0..).zip(&entries) {
@@ -170,7 +123,11 @@ impl Reader<'_> {
         })
     }
 
-    fn places(&self, entry: &Entry, places: &BTreeMap<u64, u32>) -> Result<Vec<u32>, ChakraError> {
+    fn places(
+        &self,
+        entry: &TraceOperation,
+        places: &BTreeMap<u64, u32>,
+    ) -> Result<Vec<u32>, ChakraError> {
         let place = |id: &u64| {
             let place = places.get(id).copied();
             place.ok_or_else(|| {
@@ -183,7 +140,7 @@ impl Reader<'_> {
         entry.data.iter().map(place).collect()
     }
 
-    fn work(&self, entry: &Entry) -> Result<Work, ChakraError> {
+    fn work(&self, entry: &TraceOperation) -> Result<Work, ChakraError> {
         let unit = if entry.flag("is_cpu_op") == Some(false) {
             GPU
         } else {
@@ -192,12 +149,12 @@ impl Reader<'_> {
         let compute = |span| Ok(Work::Compute { span, unit });
         let duration = Span::from_micros(entry.duration);
         match entry.kind {
-            Kind::Invalid => Err(self.wrong(entry, "its type is not valid or not known")),
-            Kind::Metadata | Kind::Compute => compute(duration),
-            Kind::Load | Kind::Store => compute(Span::ZERO),
-            Kind::Send => self.message(entry),
-            Kind::Receive => self.message(entry),
-            Kind::Collective => match entry.number("comm_type") {
+            OperationKind::Invalid => Err(self.wrong(entry, "its type is not valid or not known")),
+            OperationKind::Metadata | OperationKind::Compute => compute(duration),
+            OperationKind::Load | OperationKind::Store => compute(Span::ZERO),
+            OperationKind::Send => self.message(entry),
+            OperationKind::Receive => self.message(entry),
+            OperationKind::Collective => match entry.number("comm_type") {
                 Some(kind) => self.collective(entry, kind),
                 None if unit == CPU => compute(duration),
                 None => Err(self.wrong(entry, "a collective needs the attribute `comm_type`")),
@@ -205,7 +162,7 @@ impl Reader<'_> {
         }
     }
 
-    fn collective(&self, entry: &Entry, kind: u64) -> Result<Work, ChakraError> {
+    fn collective(&self, entry: &TraceOperation, kind: u64) -> Result<Work, ChakraError> {
         let root = entry.number("root").unwrap_or(0) as u32;
         let kind = match kind {
             0 => CollectiveKind::AllReduce,
@@ -247,8 +204,8 @@ impl Reader<'_> {
         })
     }
 
-    fn message(&self, entry: &Entry) -> Result<Work, ChakraError> {
-        let sends = entry.kind == Kind::Send;
+    fn message(&self, entry: &TraceOperation) -> Result<Work, ChakraError> {
+        let sends = entry.kind == OperationKind::Send;
         let key = if sends { "comm_dst" } else { "comm_src" };
         let peer = entry
             .number(key)
@@ -276,7 +233,7 @@ impl Reader<'_> {
         })
     }
 
-    fn wrong(&self, entry: &Entry, what: impl Into<String>) -> ChakraError {
+    fn wrong(&self, entry: &TraceOperation, what: impl Into<String>) -> ChakraError {
         ChakraError::Operation {
             rank: self.rank,
             id: entry.id,

@@ -14,7 +14,7 @@
 //! Ids are from 1. A `oneshot` trigger starts all of its connections when it is first told, a
 //! `multishot` one starts the next of them each time, a `barrier` all of them when it was told K
 //! times. `prio` is the order in which an NDP receiver pulls; the reader skips it. Failed links belong
-//! to the fabric: the reader returns them as [`Failure`]s.
+//! to the fabric: the reader returns them as [`FailedUplink`]s.
 
 mod values;
 
@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::ByteCount;
 
-use crate::words::{Line, did_you_mean, lines};
+use crate::words::{NumberedLine, did_you_mean, lines};
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
-use values::Words;
+use values::MatrixWords;
 
 /// The content of a connection matrix.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,12 +34,12 @@ pub struct ConnectionMatrix {
     /// Its connections and triggers.
     pub workload: Workload,
     /// Links that it takes out of the fabric.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedUplink>,
 }
 
 /// A link that is down for the whole run: the uplink `link` of a switch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Failure {
+pub struct FailedUplink {
     /// Tier of the switch: 0 for `TOR`, 1 for `AGG`, 2 for `CORE`.
     pub tier: u8,
     /// Number of the switch in its tier.
@@ -155,16 +155,16 @@ struct Reader {
     failure_count: u32,
     flows: Vec<(usize, Flow)>,
     triggers: BTreeMap<u32, Trigger>,
-    failures: Vec<Failure>,
+    failures: Vec<FailedUplink>,
 }
 
 impl Reader {
-    fn line(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn line(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let first = line.words[0];
         if first.contains("->") {
             return self.connection(line);
         }
-        let count = |key| Words::after_first(line).number(key, WHOLE);
+        let count = |key| MatrixWords::after_first(line).number(key, WHOLE);
         match first {
             "Nodes" => self.hosts = Some(count("Nodes")?),
             "Connections" => self.connections = count("Connections")?,
@@ -191,11 +191,11 @@ impl Reader {
         Ok(())
     }
 
-    fn connection(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn connection(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let (source, destination) = self.ends(line)?;
         let mut flow = Flow::new(source, destination, ByteCount::new(0));
         let mut start = None;
-        let mut words = Words::after_first(line);
+        let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
             match word {
                 "start" => words.start(&mut start)?,
@@ -228,7 +228,7 @@ impl Reader {
         Ok(())
     }
 
-    fn ends(&self, line: &Line<'_>) -> Result<(u32, u32), MatrixError> {
+    fn ends(&self, line: &NumberedLine<'_>) -> Result<(u32, u32), MatrixError> {
         let (from, to) = line.words[0].split_once("->").unwrap_or_default();
         let end = |given: &str| {
             given.parse::<u32>().map_err(|_| MatrixError::Value {
@@ -248,13 +248,13 @@ impl Reader {
         Ok((from, to))
     }
 
-    fn trigger(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn trigger(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let rule = |rule| MatrixError::Rule {
             line: line.number,
             rule,
         };
         let (mut id, mut kind, mut count) = (None, None, None);
-        let mut words = Words::after_first(line);
+        let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
             match word {
                 "id" => id = Some(words.number_from_one("id")?),
@@ -281,9 +281,9 @@ impl Reader {
         }
     }
 
-    fn failure(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn failure(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let (mut tier, mut switch, mut link) = (None, None, None);
-        let mut words = Words::after_first(line);
+        let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
             match word {
                 "switch_type" => tier = Some(words.tier()?),
@@ -298,7 +298,7 @@ impl Reader {
                 rule: "a failure needs `switch_type`, `switch_id` and `link_id`",
             });
         };
-        self.failures.push(Failure { tier, switch, link });
+        self.failures.push(FailedUplink { tier, switch, link });
         Ok(())
     }
 

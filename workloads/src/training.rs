@@ -14,11 +14,11 @@
 
 mod messages;
 mod programs;
-
-use std::ops::Range;
+pub(crate) mod step_ends;
 
 use gradwire_protocol::job::ReduceAlgorithm;
-use gradwire_protocol::units::Span;
+
+pub use step_ends::{StepEnds, Worker};
 
 use crate::model::Model;
 use crate::workload::Workload;
@@ -29,7 +29,7 @@ pub struct Training {
     /// The trained model.
     pub model: Model,
     /// The exchange of gradients.
-    pub exchange: Exchange,
+    pub exchange: GradientExchange,
     /// The parts of gradients for servers, if there are servers.
     pub parts: Parts,
     /// The updates that a forward pass waits for.
@@ -47,7 +47,7 @@ pub struct Training {
 
 /// The ways to sum gradients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Exchange {
+pub enum GradientExchange {
     /// An all-reduce for each bucket, formed as PyTorch's DDP does: gradients in the order in which
     /// they are ready, a bucket closed at 25 MiB, the first one at 1 MiB (`reducer.hpp`:
     /// `kDefaultBucketBytesCap`, `kDefaultFirstBucketBytes`; the order is that of the buckets that
@@ -88,32 +88,6 @@ pub enum Update {
     All,
 }
 
-/// The first and last tasks of a training job's steps.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct StepEnds {
-    /// Name of the job: the workload that it came from.
-    pub name: String,
-    /// Its groups, which tell its collectives from those of other jobs.
-    pub groups: Range<u32>,
-    /// Number of steps.
-    pub steps: u32,
-    /// Names of the model's layers, in the order of the forward pass.
-    pub layers: Vec<String>,
-    /// The hosts that compute.
-    pub workers: Vec<Worker>,
-}
-
-/// A host that computes.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Worker {
-    /// The host.
-    pub host: u32,
-    /// Its computing time in a step, forward and backward.
-    pub compute: Span,
-    /// The last task of each forward pass in its program: one more than there are steps.
-    pub forward_ends: Vec<u32>,
-}
-
 /// Most groups of two in a workload: the number of group ids on the wire.
 const PAIRS_MAX: u32 = 60_000;
 
@@ -121,16 +95,18 @@ impl Training {
     /// Returns the fewest hosts that it needs.
     pub fn least_hosts(&self) -> u32 {
         match self.exchange {
-            Exchange::Buckets | Exchange::Tensors => 2,
-            Exchange::Servers(servers) => servers.saturating_add(1),
+            GradientExchange::Buckets | GradientExchange::Tensors => 2,
+            GradientExchange::Servers(servers) => servers.saturating_add(1),
         }
     }
 
     /// Returns the most hosts that it can use.
     pub fn most_hosts(&self) -> u32 {
         match self.exchange {
-            Exchange::Buckets | Exchange::Tensors => u32::MAX,
-            Exchange::Servers(servers) => servers.saturating_add(PAIRS_MAX / servers.max(1)),
+            GradientExchange::Buckets | GradientExchange::Tensors => u32::MAX,
+            GradientExchange::Servers(servers) => {
+                servers.saturating_add(PAIRS_MAX / servers.max(1))
+            }
         }
     }
 

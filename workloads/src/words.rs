@@ -4,7 +4,7 @@ use gradwire_protocol::job::spelling;
 
 /// A line of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct NumberedLine<'a> {
     /// Its number, from 1.
     pub(super) number: usize,
     /// Its words; at least one.
@@ -12,8 +12,8 @@ pub(super) struct Line<'a> {
 }
 
 /// Returns the lines of `text` that are neither blank nor a comment (`#`).
-pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    let all = text.lines().enumerate().map(|(index, line)| Line {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = NumberedLine<'_>> {
+    let all = text.lines().enumerate().map(|(index, line)| NumberedLine {
         number: index + 1,
         words: line.split_whitespace().collect(),
     });

@@ -9,7 +9,7 @@ use gradwire_fabric::fitting::SendPattern;
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
-use crate::training::StepEnds;
+use crate::training::step_ends::StepEnds;
 
 /// The hosts of a workload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

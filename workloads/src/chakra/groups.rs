@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ChakraError;
-use super::schema::{Entry, Kind};
+use super::error::ChakraError;
+use super::schema::{OperationKind, TraceOperation};
 
 /// The groups named by the collectives of all traces.
-pub(super) struct Groups {
+pub(super) struct ProcessGroups {
     /// Ranks of each, in order.
     pub(super) members: Vec<Vec<u32>>,
     numbers: BTreeMap<String, u32>,
@@ -23,17 +23,17 @@ struct Listed {
     ranks: Vec<u32>,
 }
 
-impl Groups {
-    pub(super) fn new(traces: &[Vec<Entry>]) -> Result<Self, ChakraError> {
+impl ProcessGroups {
+    pub(super) fn new(traces: &[Vec<TraceOperation>]) -> Result<Self, ChakraError> {
         let everybody: BTreeSet<u32> = (0..traces.len() as u32).collect();
         let mut named: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         let mut listed: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (rank, trace) in (0..).zip(traces) {
             for entry in trace {
-                if entry.kind == Kind::Collective && entry.number("comm_type").is_some() {
+                if entry.kind == OperationKind::Collective && entry.number("comm_type").is_some() {
                     named.entry(name_of(entry)).or_default().insert(rank);
                 }
-                if entry.kind == Kind::Metadata && entry.name.contains(LIST) {
+                if entry.kind == OperationKind::Metadata && entry.name.contains(LIST) {
                     for group in read_list(rank, &entry.inputs)? {
                         let ranks = checked(rank, &group, &everybody)?;
                         listed.insert(group.pg_name, ranks);
@@ -54,13 +54,13 @@ impl Groups {
     }
 
     /// Returns the group of a collective; `None` when the rank is alone in it.
-    pub(super) fn of(&self, entry: &Entry) -> Option<u32> {
+    pub(super) fn of(&self, entry: &TraceOperation) -> Option<u32> {
         let number = *self.numbers.get(&name_of(entry))?;
         (self.members[number as usize].len() > 1).then_some(number)
     }
 }
 
-fn name_of(entry: &Entry) -> String {
+fn name_of(entry: &TraceOperation) -> String {
     entry.text("pg_name").unwrap_or("").to_owned()
 }
 

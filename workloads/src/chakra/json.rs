@@ -4,8 +4,8 @@
 
 use serde::Deserialize;
 
-use super::ChakraError;
-use super::schema::{AttributeMessage, Entry, Kind};
+use super::error::ChakraError;
+use super::schema::{AttributeMessage, OperationKind, TraceOperation};
 
 /// The fault of a trace of PyTorch alone: it has no durations.
 const HOST_TRACE: &str = "this is a host trace of PyTorch, without durations; link it with its \
@@ -33,14 +33,18 @@ pub(super) fn text(trace: &[u8]) -> Option<&str> {
 }
 
 /// Reads the trace of a rank.
-pub(super) fn read(rank: u32, text: &str) -> Result<Vec<Entry>, ChakraError> {
+pub(super) fn read(rank: u32, text: &str) -> Result<Vec<TraceOperation>, ChakraError> {
     let wrong = |error: serde_json::Error| ChakraError::Json {
         rank,
         what: error.to_string(),
     };
     if text.contains("\"workload_graph\"") {
         let graph: Graph = serde_json::from_str(text).map_err(wrong)?;
-        return Ok(graph.workload_graph.into_iter().map(Entry::from).collect());
+        return Ok(graph
+            .workload_graph
+            .into_iter()
+            .map(TraceOperation::from)
+            .collect());
     }
     if text.contains("\"nodes\"") {
         let what = HOST_TRACE.to_owned();
@@ -48,8 +52,10 @@ pub(super) fn read(rank: u32, text: &str) -> Result<Vec<Entry>, ChakraError> {
     }
     let messages = serde_json::Deserializer::from_str(text).into_iter::<Message>();
     // The first message is the metadata.
-    let entries = messages.skip(1).map(|message| Ok(Entry::from(message?)));
-    let entries: Result<Vec<Entry>, serde_json::Error> = entries.collect();
+    let entries = messages
+        .skip(1)
+        .map(|message| Ok(TraceOperation::from(message?)));
+    let entries: Result<Vec<TraceOperation>, serde_json::Error> = entries.collect();
     entries.map_err(wrong)
 }
 
@@ -144,7 +150,7 @@ impl Whole {
     }
 }
 
-impl From<Operation> for Entry {
+impl From<Operation> for TraceOperation {
     fn from(from: Operation) -> Self {
         let numbers = [
             ("comm_type", from.comm_type),
@@ -170,7 +176,7 @@ impl From<Operation> for Entry {
         Self {
             id: from.id,
             name: from.name,
-            kind: Kind::of(from.kind),
+            kind: OperationKind::of(from.kind),
             data: from.data_deps,
             duration: from.runtime,
             inputs: String::new(),
@@ -179,13 +185,13 @@ impl From<Operation> for Entry {
     }
 }
 
-impl From<Message> for Entry {
+impl From<Message> for TraceOperation {
     fn from(from: Message) -> Self {
         let number = KINDS.iter().position(|kind| *kind == from.kind);
         Self {
             id: from.id.count(),
             name: from.name,
-            kind: Kind::of(number.unwrap_or(0) as i32),
+            kind: OperationKind::of(number.unwrap_or(0) as i32),
             data: from.data_deps.into_iter().map(Whole::count).collect(),
             duration: from.duration_micros.count(),
             inputs: from.inputs.values,

@@ -10,9 +10,10 @@
 
 use gradwire_protocol::units::Span;
 
-use super::schema::{Entry, Kind};
-use super::{ChakraError, read};
-use crate::model::{FORWARD_SHARE, Model, Row};
+use super::error::ChakraError;
+use super::read;
+use super::schema::{OperationKind, TraceOperation};
+use crate::model::{FORWARD_SHARE, ForeignLayer, Model};
 
 const LACKING: &str = "the trace needs all-reduces or reduce-scatters with `comm_size`, behind \
                        what the backward pass computes";
@@ -29,7 +30,7 @@ impl Model {
     pub fn from_chakra(name: &str, trace: &[u8]) -> Result<Self, ChakraError> {
         let mut entries = read(0, trace)?;
         entries.sort_by_key(|entry| entry.id);
-        let named = |entry: &Entry| computes(entry) && layer(entry, FORWARD).is_some();
+        let named = |entry: &TraceOperation| computes(entry) && layer(entry, FORWARD).is_some();
         let (rows, mut remarks) = match entries.iter().any(named) {
             true => Named::of(&entries).rows(),
             false => recorded(&entries),
@@ -39,18 +40,18 @@ impl Model {
     }
 }
 
-fn computes(entry: &Entry) -> bool {
-    entry.kind == Kind::Compute
+fn computes(entry: &TraceOperation) -> bool {
+    entry.kind == OperationKind::Compute
 }
 
 /// Returns the bytes of a sum over all ranks, if the operation makes one.
-fn sum_bytes(entry: &Entry) -> Option<u64> {
+fn sum_bytes(entry: &TraceOperation) -> Option<u64> {
     let sums = matches!(entry.number("comm_type")?, 0 | 7 | 8);
     let bytes = entry.number("comm_size").filter(|bytes| *bytes > 0);
-    bytes.filter(|_| sums && entry.kind == Kind::Collective)
+    bytes.filter(|_| sums && entry.kind == OperationKind::Collective)
 }
 
-fn layer<'a>(entry: &'a Entry, ending: &str) -> Option<&'a str> {
+fn layer<'a>(entry: &'a TraceOperation, ending: &str) -> Option<&'a str> {
     let name = entry.name.strip_suffix(ending)?;
     Some(name.strip_prefix(PREFIX).unwrap_or(name))
 }
@@ -58,7 +59,7 @@ fn layer<'a>(entry: &'a Entry, ending: &str) -> Option<&'a str> {
 /// The first pass of a trace whose operations name their layers.
 #[derive(Default)]
 struct Named {
-    rows: Vec<Row>,
+    rows: Vec<ForeignLayer>,
     /// The operation of each row that makes its weight gradient.
     weights: Vec<Option<u64>>,
     /// Input gradients since the weight gradient before.
@@ -70,7 +71,7 @@ struct Named {
 }
 
 impl Named {
-    fn of(entries: &[Entry]) -> Self {
+    fn of(entries: &[TraceOperation]) -> Self {
         let mut named = Self::default();
         for entry in entries {
             let forward = computes(entry).then(|| layer(entry, FORWARD)).flatten();
@@ -84,11 +85,11 @@ impl Named {
         named
     }
 
-    fn add(&mut self, entry: &Entry, forward: Option<&str>) {
+    fn add(&mut self, entry: &TraceOperation, forward: Option<&str>) {
         let span = Span::from_micros(entry.duration);
         if let Some(layer) = forward {
             self.weights.push(None);
-            self.rows.push(Row {
+            self.rows.push(ForeignLayer {
                 layer: layer.to_owned(),
                 place: format!("operation {}", entry.id),
                 forward: span,
@@ -109,7 +110,7 @@ impl Named {
     }
 
     /// Adds a part of the backward pass: an input gradient counts for the next weight gradient.
-    fn compute(&mut self, entry: &Entry, span: Span) {
+    fn compute(&mut self, entry: &TraceOperation, span: Span) {
         self.open = self.open + span;
         let Some(layer) = layer(entry, WEIGHT) else {
             return;
@@ -125,7 +126,7 @@ impl Named {
         }
     }
 
-    fn rows(self) -> (Vec<Row>, Vec<String>) {
+    fn rows(self) -> (Vec<ForeignLayer>, Vec<String>) {
         let mut remarks = Vec::new();
         if self.others > 0 {
             remarks.push(format!(
@@ -149,8 +150,8 @@ struct Bucket {
 }
 
 /// Makes the rows of a trace without named layers.
-fn recorded(entries: &[Entry]) -> (Vec<Row>, Vec<String>) {
-    let on_gpu = |entry: &Entry| entry.flag("is_cpu_op") == Some(false);
+fn recorded(entries: &[TraceOperation]) -> (Vec<ForeignLayer>, Vec<String>) {
+    let on_gpu = |entry: &TraceOperation| entry.flag("is_cpu_op") == Some(false);
     let gpu = entries.iter().any(|entry| computes(entry) && on_gpu(entry));
     let begin = entries.iter().position(|entry| {
         let name = entry.name.to_ascii_lowercase();
@@ -203,14 +204,14 @@ fn recorded(entries: &[Entry]) -> (Vec<Row>, Vec<String>) {
 }
 
 /// Makes a row for each bucket, the last one first, and divides `forward` as their backward times.
-fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<Row> {
+fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<ForeignLayer> {
     let last = buckets.last().map_or(Span::ZERO, |bucket| bucket.before);
     let backward = last.beyond(forward).as_picos().max(1) as f64;
     let mut before = forward;
     let rows = buckets.iter().enumerate().map(|(number, bucket)| {
         let own = bucket.before.beyond(before);
         before = before + own;
-        Row {
+        ForeignLayer {
             layer: format!("bucket {number}"),
             place: format!("operation {}", bucket.id),
             forward: scaled(forward, own.as_picos() as f64 / backward),
@@ -218,7 +219,7 @@ fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<Row> {
             bytes: bucket.bytes,
         }
     });
-    let mut rows: Vec<Row> = rows.collect();
+    let mut rows: Vec<ForeignLayer> = rows.collect();
     rows.reverse();
     rows
 }

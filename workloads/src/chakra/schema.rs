@@ -2,14 +2,14 @@
 
 use prost::Message;
 
-use super::ChakraError;
+use super::error::ChakraError;
 
 /// An operation of a trace.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct TraceOperation {
     pub(super) id: u64,
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: OperationKind,
     /// Ids of the operations whose results this one needs.
     pub(super) data: Vec<u64>,
     /// Microseconds.
@@ -21,7 +21,7 @@ pub(super) struct Entry {
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Invalid,
     Metadata,
     Load,
@@ -88,16 +88,16 @@ pub(super) struct FlagsMessage {
 struct MetadataMessage {}
 
 /// Reads the trace of a rank.
-pub(super) fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
+pub(super) fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, ChakraError> {
     let mut rest = trace;
     let mut entries = Vec::new();
     next::<MetadataMessage>(rank, trace, &mut rest)?;
     while !rest.is_empty() {
         let message: EntryMessage = next(rank, trace, &mut rest)?;
-        entries.push(Entry {
+        entries.push(TraceOperation {
             id: message.id,
             name: message.name,
-            kind: Kind::of(message.kind),
+            kind: OperationKind::of(message.kind),
             data: message.data,
             duration: message.duration,
             inputs: message.inputs.unwrap_or_default().values,
@@ -116,7 +116,7 @@ fn next<M: Message + Default>(rank: u32, trace: &[u8], rest: &mut &[u8]) -> Resu
     })
 }
 
-impl Kind {
+impl OperationKind {
     pub(super) fn of(number: i32) -> Self {
         match number {
             1 => Self::Metadata,
@@ -131,7 +131,7 @@ impl Kind {
     }
 }
 
-impl Entry {
+impl TraceOperation {
     /// Returns the value of an integer attribute that is not negative.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let attribute = self.attribute(name)?;

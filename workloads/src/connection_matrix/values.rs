@@ -5,19 +5,19 @@ use std::str::FromStr;
 use gradwire_protocol::units::Instant;
 
 use super::MatrixError;
-use crate::words::{Line, did_you_mean};
+use crate::words::{NumberedLine, did_you_mean};
 use crate::workload::{Start, TriggerId};
 
 const FROM_ONE: &str = "a whole number from 1";
 
 /// The words of a line behind its first one.
-pub(super) struct Words<'a> {
+pub(super) struct MatrixWords<'a> {
     line: usize,
     rest: std::vec::IntoIter<&'a str>,
 }
 
-impl<'a> Words<'a> {
-    pub(super) fn after_first(line: &Line<'a>) -> Self {
+impl<'a> MatrixWords<'a> {
+    pub(super) fn after_first(line: &NumberedLine<'a>) -> Self {
         let mut rest = line.words.clone().into_iter();
         rest.next();
         Self {

@@ -2,8 +2,8 @@
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::LayersError;
-use crate::words::{Line, did_you_mean, lines};
+use super::error::LayersError;
+use crate::words::{NumberedLine, did_you_mean, lines};
 use crate::workload::CollectiveKind;
 
 /// How the ranks divide the work.
@@ -69,7 +69,7 @@ const FROM_ONE: &str = "a whole number from 1";
 pub(super) struct File {
     pub(super) strategy: Strategy,
     pub(super) keys: Keys,
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: Vec<FileLayer>,
 }
 
 /// The keys behind the strategy that the simulator uses.
@@ -90,7 +90,7 @@ pub(super) struct Keys {
 
 /// A line of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub(super) struct FileLayer {
     /// Number of its line.
     pub(super) line: usize,
     pub(super) name: String,
@@ -108,11 +108,11 @@ pub(super) struct Layer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     pub(super) compute: Span,
-    pub(super) collective: Option<Collective>,
+    pub(super) collective: Option<LayerCollective>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Collective {
+pub(super) struct LayerCollective {
     pub(super) kind: CollectiveKind,
     pub(super) bytes: ByteCount,
     pub(super) scope: Scope,
@@ -134,7 +134,7 @@ impl File {
         let mut lines = lines(text);
         let (strategy, keys) = match lines.next() {
             Some(line) => header(&line)?,
-            None => header(&Line {
+            None => header(&NumberedLine {
                 number: 1,
                 words: vec![""],
             })?,
@@ -143,7 +143,7 @@ impl File {
             Some(line) => (line.number, number(&line, 0, "layers", FROM_ONE)?),
             None => (2, 0),
         };
-        let layers: Vec<Layer> = lines
+        let layers: Vec<FileLayer> = lines
             .map(|line| layer(&line, strategy))
             .collect::<Result<_, _>>()?;
         let found = layers.len();
@@ -204,7 +204,7 @@ impl File {
     }
 }
 
-fn header(line: &Line<'_>) -> Result<(Strategy, Keys), LayersError> {
+fn header(line: &NumberedLine<'_>) -> Result<(Strategy, Keys), LayersError> {
     let strategy = strategy_named(line.words[0], line.number, &STRATEGIES)?;
     let mut keys = Keys {
         tensor: 0,
@@ -245,7 +245,11 @@ fn header(line: &Line<'_>) -> Result<(Strategy, Keys), LayersError> {
 }
 
 /// Reads a count and as many layers; leaves `at` on the last one.
-fn listed(line: &Line<'_>, at: &mut usize, key: &'static str) -> Result<Vec<usize>, LayersError> {
+fn listed(
+    line: &NumberedLine<'_>,
+    at: &mut usize,
+    key: &'static str,
+) -> Result<Vec<usize>, LayersError> {
     let count: usize = number(
         line,
         *at,
@@ -261,7 +265,7 @@ fn listed(line: &Line<'_>, at: &mut usize, key: &'static str) -> Result<Vec<usiz
     Ok(layers)
 }
 
-fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
+fn layer(line: &NumberedLine<'_>, strategy: Strategy) -> Result<FileLayer, LayersError> {
     let needed = 12 + usize::from(strategy == Strategy::Customized);
     let found = line.words.len();
     if found != needed {
@@ -276,7 +280,7 @@ fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
         Some(name) => strategy_named(name, line.number, &STRATEGIES[..OF_A_LAYER])?,
         None => strategy,
     };
-    Ok(Layer {
+    Ok(FileLayer {
         line: line.number,
         name: line.words[0].to_owned(),
         forward: pass(line, 2)?,
@@ -288,14 +292,14 @@ fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
     })
 }
 
-fn pass(line: &Line<'_>, first: usize) -> Result<Pass, LayersError> {
+fn pass(line: &NumberedLine<'_>, first: usize) -> Result<Pass, LayersError> {
     let compute = Span::from_nanos(number(line, first, "compute time", WHOLE)?);
     let bytes = ByteCount::new(number(line, first + 2, "bytes", WHOLE)?);
     let collective = match line.words[first + 1] {
         "NONE" => None,
         name => {
             let (kind, scope) = collective_named(name, line.number)?;
-            Some(Collective { kind, bytes, scope })
+            Some(LayerCollective { kind, bytes, scope })
         }
     };
     Ok(Pass {
@@ -346,7 +350,7 @@ fn strategy_named(
 }
 
 fn number<T: std::str::FromStr + PartialEq + Default>(
-    line: &Line<'_>,
+    line: &NumberedLine<'_>,
     place: usize,
     key: &'static str,
     allowed: &'static str,

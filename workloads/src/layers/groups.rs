@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::LayersError;
-use super::file::{File, Keys, Layer, Scope, Strategy};
+use super::error::LayersError;
+use super::file::{File, FileLayer, Keys, Scope, Strategy};
 
 /// The kind of group that runs a collective.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -29,14 +29,14 @@ pub(super) enum Direction {
 }
 
 /// The groups that a file needs.
-pub(super) struct Groups {
+pub(super) struct LayerGroups {
     /// Ranks of each, in order.
     pub(super) members: Vec<Vec<u32>>,
     numbers: BTreeMap<(Side, u32), u32>,
     shape: Shape,
 }
 
-impl Groups {
+impl LayerGroups {
     pub(super) fn new(file: &File, hosts: u32) -> Result<Self, LayersError> {
         let mut groups = Self {
             members: Vec::new(),
@@ -65,7 +65,7 @@ impl Groups {
 }
 
 /// Returns the kind of group that shares a direction of a layer; `None`: the ranks share nothing.
-pub(super) fn side(layer: &Layer, direction: Direction, scope: Scope) -> Option<Side> {
+pub(super) fn side(layer: &FileLayer, direction: Direction, scope: Scope) -> Option<Side> {
     match scope {
         Scope::Experts => return Some(Side::Experts),
         Scope::SameExperts => return Some(Side::SameExperts),

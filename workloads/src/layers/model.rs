@@ -6,9 +6,9 @@
 
 use gradwire_protocol::units::Span;
 
-use super::LayersError;
-use super::file::{Collective, File, Layer, Strategy};
-use crate::model::{Model, Row};
+use super::error::LayersError;
+use super::file::{File, FileLayer, LayerCollective, Strategy};
+use crate::model::{ForeignLayer, Model};
 use crate::workload::CollectiveKind;
 
 const LACKING: &str = "at least one layer needs ALLREDUCE or REDUCESCATTER and its bytes behind \
@@ -27,9 +27,9 @@ impl Model {
     }
 }
 
-fn rows(file: &File) -> Vec<Row> {
+fn rows(file: &File) -> Vec<ForeignLayer> {
     let weight_first = matches!(file.strategy, Strategy::Data | Strategy::Dlrm);
-    let row = |(number, layer): (usize, &Layer)| {
+    let row = |(number, layer): (usize, &FileLayer)| {
         let again = layer.again_from.unwrap_or(number);
         let again = sum(file.layers[again..number]
             .iter()
@@ -42,7 +42,7 @@ fn rows(file: &File) -> Vec<Row> {
                 .map(|behind| behind.input.compute),
             false => Some(layer.input.compute),
         };
-        Row {
+        ForeignLayer {
             layer: layer.name.clone(),
             place: format!("line {}", layer.line),
             forward: layer.forward.compute,
@@ -54,7 +54,7 @@ fn rows(file: &File) -> Vec<Row> {
 }
 
 /// Returns the collective that sums weight gradients.
-fn gradient(layer: &Layer) -> Option<Collective> {
+fn gradient(layer: &FileLayer) -> Option<LayerCollective> {
     let sums = [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter];
     let shared = layer.weight.collective;
     shared.filter(|shared| sums.contains(&shared.kind))

@@ -2,7 +2,7 @@
 
 use gradwire_protocol::units::{Layer as LayerNumber, Span};
 
-use super::file::{File, Layer, Pass, Scope, Strategy};
+use super::file::{File, FileLayer, Pass, Scope, Strategy};
 use super::groups::{Direction, Side, side};
 use crate::workload::{Task, Work};
 
@@ -12,7 +12,7 @@ const COMPUTE: u16 = 0;
 const UPDATE: u16 = 1;
 
 /// The tasks so far, and the tasks for which the next one waits.
-pub(super) struct Step<'a, G> {
+pub(super) struct LayerStep<'a, G> {
     file: &'a File,
     /// Number of this rank's group of a kind, if it shares anything there.
     group: G,
@@ -20,7 +20,7 @@ pub(super) struct Step<'a, G> {
     last: Vec<u32>,
 }
 
-impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
+impl<'a, G: Fn(Side) -> Option<u32>> LayerStep<'a, G> {
     /// Makes the tasks of a rank whose groups are `group`.
     pub(super) fn of(file: &'a File, group: G) -> Vec<Task> {
         let mut step = Self {
@@ -179,7 +179,7 @@ impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
     }
 }
 
-fn pass(layer: &Layer, direction: Direction) -> Pass {
+fn pass(layer: &FileLayer, direction: Direction) -> Pass {
     match direction {
         Direction::Forward => layer.forward,
         Direction::Input => layer.input,

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
-use super::{ELEMENT_BYTES, Gradient, LAYERS_MAX, Layer, Model};
+use super::table::LAYERS_MAX;
+use super::trained::{ELEMENT_BYTES, Gradient, Model, ModelLayer};
 
 /// Longest forward or backward pass of a layer.
 const PASS_MAX: Span = Span::from_millis(100_000);
@@ -16,7 +17,7 @@ const BYTES_MAX: u64 = 1_000_000_000_000 * ELEMENT_BYTES;
 
 /// A layer of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct ForeignLayer {
     /// Its name; several layers may have the same.
     pub(crate) layer: String,
     /// Its place, such as `line 3`.
@@ -58,7 +59,7 @@ impl Model {
     /// whose gradients all have 0 bytes.
     pub(crate) fn of_rows(
         name: &str,
-        rows: Vec<Row>,
+        rows: Vec<ForeignLayer>,
         remarks: Vec<String>,
         lacking: &'static str,
     ) -> Result<Self, ForeignError> {
@@ -68,7 +69,7 @@ impl Model {
         if rows.iter().all(|row| row.bytes == 0) {
             return Err(ForeignError::NothingToSend(lacking));
         }
-        rows.iter().try_for_each(Row::check)?;
+        rows.iter().try_for_each(ForeignLayer::check)?;
         let names = names(&rows);
         let gradients = rows.iter().zip(&names).enumerate().rev();
         Ok(Self {
@@ -85,7 +86,7 @@ impl Model {
             layers: rows
                 .iter()
                 .zip(&names)
-                .map(|(row, name)| Layer {
+                .map(|(row, name)| ModelLayer {
                     name: name.clone(),
                     forward: row.forward,
                 })
@@ -95,7 +96,7 @@ impl Model {
     }
 }
 
-impl Row {
+impl ForeignLayer {
     fn check(&self) -> Result<(), ForeignError> {
         let beyond = |what| ForeignError::Beyond {
             place: self.place.clone(),
@@ -115,7 +116,7 @@ impl Row {
 }
 
 /// Returns a name for each layer: its own, with its number where several layers share it.
-fn names(rows: &[Row]) -> Vec<String> {
+fn names(rows: &[ForeignLayer]) -> Vec<String> {
     let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
         *alike.entry(&row.layer).or_default() += 1;
@@ -136,8 +137,8 @@ fn names(rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn row(layer: &str, bytes: u64) -> Row {
-        Row {
+    fn row(layer: &str, bytes: u64) -> ForeignLayer {
+        ForeignLayer {
             layer: layer.to_owned(),
             place: "line 3".to_owned(),
             forward: Span::from_nanos(1),
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    fn refusal(rows: Vec<Row>) -> String {
+    fn refusal(rows: Vec<ForeignLayer>) -> String {
         let model = Model::of_rows("m.txt", rows, Vec::new(), "give it some");
         model.expect_err("it is none").to_string()
     }
@@ -187,7 +188,7 @@ mod tests {
             refusal(vec![row("a", BYTES_MAX + 1)]),
             "line 3: layer `a`: its gradient has more than 4 * 10^12 bytes"
         );
-        let slow = Row {
+        let slow = ForeignLayer {
             forward: Span::from_millis(100_001),
             ..row("a", 1)
         };

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
-use super::shape::{Shape, set_forward};
-use super::{FORWARD_SHARE, Gradient, Model};
+use super::shape::{Architecture, set_forward};
+use super::trained::{FORWARD_SHARE, Gradient, Model};
 
 /// Returns the measured table of a model, if it has one.
 pub(super) fn table(name: &str) -> Option<&'static str> {
@@ -24,7 +24,7 @@ pub(super) fn table(name: &str) -> Option<&'static str> {
 }
 
 /// A gradient of a table.
-struct Row<'a> {
+struct ForeignLayer<'a> {
     name: &'a str,
     #[cfg(test)]
     parameters: u64,
@@ -32,7 +32,7 @@ struct Row<'a> {
 }
 
 /// Returns the model of a shape, with the order and times of its table.
-pub(super) fn model(shape: &Shape, table: &str) -> Model {
+pub(super) fn model(shape: &Architecture, table: &str) -> Model {
     let mut model = shape.model();
     let gradients = std::mem::take(&mut model.gradients).into_iter();
     let mut by_name: BTreeMap<String, Gradient> =
@@ -53,7 +53,7 @@ pub(super) fn model(shape: &Shape, table: &str) -> Model {
     model
 }
 
-fn rows(table: &str) -> impl Iterator<Item = Row<'_>> {
+fn rows(table: &str) -> impl Iterator<Item = ForeignLayer<'_>> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     lines.skip(1).map(|line| {
         let columns: Vec<&str> = line.split(',').collect();
@@ -61,7 +61,7 @@ fn rows(table: &str) -> impl Iterator<Item = Row<'_>> {
             let number = columns[column].parse::<u64>();
             number.expect("the tables of this package have whole numbers, which is tested")
         };
-        Row {
+        ForeignLayer {
             name: columns[0],
             #[cfg(test)]
             parameters: number(1),

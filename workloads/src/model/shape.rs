@@ -1,6 +1,6 @@
 //! The tensors of an architecture, in the order in which a framework defines them.
 
-use super::{Gradient, Layer, Model};
+use super::trained::{Gradient, Model, ModelLayer};
 use gradwire_protocol::units::Span;
 
 /// A tensor.
@@ -17,11 +17,11 @@ pub(super) struct Tensor {
 
 /// All tensors of a model.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct Architecture {
     pub(super) tensors: Vec<Tensor>,
 }
 
-impl Shape {
+impl Architecture {
     /// Adds a tensor that needs `work` for each image or token.
     pub(super) fn add(&mut self, name: String, parameters: u64, work: u64) {
         self.tensors.push(Tensor {
@@ -45,12 +45,12 @@ impl Shape {
 
     /// Returns a model with these tensors as gradients, last first, without times.
     pub(super) fn model(&self) -> Model {
-        let mut layers: Vec<Layer> = Vec::new();
+        let mut layers: Vec<ModelLayer> = Vec::new();
         let mut gradients = Vec::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
             let (layer, _) = tensor.name.rsplit_once('.').expect("names have a dot");
             if layers.last().is_none_or(|last| last.name != layer) {
-                layers.push(Layer {
+                layers.push(ModelLayer {
                     name: layer.to_owned(),
                     forward: Span::ZERO,
                 });

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
-use super::{Gradient, Layer, Model};
+use super::trained::{Gradient, Model, ModelLayer};
 
 /// Most layers that a table may have.
 pub const LAYERS_MAX: usize = 4_096;
@@ -131,7 +131,7 @@ struct Columns {
 }
 
 /// A line of a table.
-struct Row<'a> {
+struct ForeignLayer<'a> {
     layer: &'a str,
     tensor: Option<&'a str>,
     parameters: u64,
@@ -168,7 +168,7 @@ impl Columns {
         })
     }
 
-    fn row<'a>(&self, line: usize, text: &'a str) -> Result<Row<'a>, TableError> {
+    fn row<'a>(&self, line: usize, text: &'a str) -> Result<ForeignLayer<'a>, TableError> {
         let values: Vec<&str> = text.split(',').map(str::trim).collect();
         if values.len() != self.count {
             return Err(TableError::Values {
@@ -190,7 +190,7 @@ impl Columns {
         };
         let tensor = self.tensor.map(|at| cell("tensor", at).name());
         let parameters = cell("parameters", self.parameters);
-        Ok(Row {
+        Ok(ForeignLayer {
             layer: cell("layer", self.layer).name()?,
             tensor: tensor.transpose()?,
             parameters: parameters.number(PARAMETERS_MAX, "whole numbers from 0 to 10^12")?,
@@ -237,14 +237,14 @@ impl<'a> Cell<'a> {
 /// The rows so far.
 #[derive(Default)]
 struct Rows {
-    layers: Vec<Layer>,
+    layers: Vec<ModelLayer>,
     gradients: Vec<Gradient>,
     /// The first line of each layer.
     first: BTreeMap<String, usize>,
 }
 
 impl Rows {
-    fn add(&mut self, line: usize, row: Row<'_>) -> Result<(), TableError> {
+    fn add(&mut self, line: usize, row: ForeignLayer<'_>) -> Result<(), TableError> {
         let too_many = |most, what| TableError::TooMany { line, most, what };
         if self.gradients.len() == ROWS_MAX {
             return Err(too_many(ROWS_MAX, "rows"));
@@ -273,7 +273,7 @@ impl Rows {
         Ok(())
     }
 
-    fn add_layer(&mut self, line: usize, row: &Row<'_>) -> Result<(), TableError> {
+    fn add_layer(&mut self, line: usize, row: &ForeignLayer<'_>) -> Result<(), TableError> {
         let name = row.layer.to_owned();
         if let Some(&first) = self.first.get(&name) {
             let rule = match row.tensor {
@@ -288,7 +288,7 @@ impl Rows {
             });
         }
         self.first.insert(name.clone(), line);
-        self.layers.push(Layer {
+        self.layers.push(ModelLayer {
             name,
             forward: Span::ZERO,
         });

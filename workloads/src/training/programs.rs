@@ -2,8 +2,8 @@
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::messages::{Message, messages};
-use super::{Exchange, StepEnds, Training, Update, Worker};
+use super::messages::{GradientMessage, messages};
+use super::{GradientExchange, StepEnds, Training, Update, Worker};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
 /// The unit that computes.
@@ -15,13 +15,13 @@ const SERVER: u32 = 0;
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     let messages = messages(training);
     let servers = match training.exchange {
-        Exchange::Buckets | Exchange::Tensors => 0,
-        Exchange::Servers(servers) => servers,
+        GradientExchange::Buckets | GradientExchange::Tensors => 0,
+        GradientExchange::Servers(servers) => servers,
     };
     let workers: Vec<u32> = (servers..hosts).collect();
     let (mut programs, mut ends) = (Vec::new(), Vec::new());
     for host in 0..servers {
-        let own: Vec<&Message> = messages.iter().filter(|one| one.server == host).collect();
+        let own: Vec<&GradientMessage> = messages.iter().filter(|one| one.server == host).collect();
         let tasks = serve(&own, training.steps, workers.len() as u32);
         programs.push(Program { host, tasks });
     }
@@ -79,7 +79,7 @@ impl Seat {
 /// Makes the program of a server: every worker pushes a message, and when all have, each pulls the
 /// sum. The server awaits a push from the moment at which the worker pulls the sum of the step
 /// before.
-fn serve(own: &[&Message], steps: u32, workers: u32) -> Vec<Task> {
+fn serve(own: &[&GradientMessage], steps: u32, workers: u32) -> Vec<Task> {
     let step_tasks = own.len() as u32 * 2 * workers;
     let mut tasks: Vec<Task> = Vec::new();
     for step in 0..steps {
@@ -112,7 +112,7 @@ enum Direction {
     Pull(Seat),
 }
 
-fn exchange(message: &Message, direction: Direction, after: Vec<u32>) -> Task {
+fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) -> Task {
     let root = SERVER;
     let (word, kind, group) = match direction {
         Direction::AllReduce => ("all-reduce", CollectiveKind::AllReduce, 0),
@@ -137,7 +137,7 @@ fn exchange(message: &Message, direction: Direction, after: Vec<u32>) -> Task {
 /// The program of a worker so far.
 struct Steps<'a> {
     training: &'a Training,
-    messages: &'a [Message],
+    messages: &'a [GradientMessage],
     seat: Seat,
     tasks: Vec<Task>,
     /// The last computing task.
@@ -149,7 +149,7 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    fn new(training: &'a Training, messages: &'a [Message], seat: Seat) -> Self {
+    fn new(training: &'a Training, messages: &'a [GradientMessage], seat: Seat) -> Self {
         Self {
             training,
             messages,
@@ -201,12 +201,12 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn exchange(&mut self, message: &Message, made: u32, step: u32) {
+    fn exchange(&mut self, message: &GradientMessage, made: u32, step: u32) {
         let updated = match self.training.exchange {
-            Exchange::Buckets | Exchange::Tensors => {
+            GradientExchange::Buckets | GradientExchange::Tensors => {
                 self.add(exchange(message, Direction::AllReduce, vec![made]), step)
             }
-            Exchange::Servers(_) => {
+            GradientExchange::Servers(_) => {
                 let pushed = self.add(
                     exchange(message, Direction::Push(self.seat), vec![made]),
                     step,
