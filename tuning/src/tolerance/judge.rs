@@ -34,7 +34,7 @@ pub enum Margin {
 
 /// What must be shown of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Goal {
+pub struct MetricGoal {
     /// The direction of the metric.
     pub better: Better,
     /// What may be lost of it.
@@ -43,7 +43,7 @@ pub struct Goal {
 
 /// What the trials of a setting show.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum ToleranceVerdict {
     /// It costs less than the margin, with the confidence.
     Accepted,
     /// It costs more than the margin.
@@ -56,9 +56,9 @@ pub enum Verdict {
 
 /// The verdict and what it rests on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
+pub struct ToleranceJudgement {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: ToleranceVerdict,
     /// Trials that it rests on.
     pub trials: usize,
     /// By how much the metric was worse than without loss, in the mean; infinite when a trial had
@@ -70,7 +70,7 @@ pub struct Judgement {
 
 /// When one looks at the trials of a setting, and how strictly.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Looks {
+pub struct TrialLooks {
     trials: RangeInclusive<usize>,
     /// Quantiles for accepting after 2, 3, ... trials.
     strict: Vec<f64>,
@@ -78,8 +78,8 @@ pub struct Looks {
     plain: Vec<f64>,
 }
 
-impl Looks {
-    /// Looks after each number of trials in `trials`, whose begin is at least 2. Of settings that
+impl TrialLooks {
+    /// TrialLooks after each number of trials in `trials`, whose begin is at least 2. Of settings that
     /// lie at the margin, at most one minus `confidence` are accepted; it is in (0.5, 1). Takes
     /// some milliseconds.
     pub fn new(trials: RangeInclusive<usize>, confidence: f64) -> Self {
@@ -107,8 +107,8 @@ impl Looks {
 
 /// A rule for settings, made for one baseline.
 #[derive(Clone, Debug)]
-pub struct Judge<'a> {
-    looks: &'a Looks,
+pub struct ToleranceJudge<'a> {
+    looks: &'a TrialLooks,
     better: Better,
     margin: f64,
     /// Deviation of the baseline over seeds.
@@ -120,9 +120,9 @@ const DRAWN: usize = 20_000;
 /// A single trial rejects when it is worse by twice the margin and so many deviations.
 const FAR: f64 = 5.0;
 
-impl<'a> Judge<'a> {
+impl<'a> ToleranceJudge<'a> {
     /// A rule by the first lossless trials, of which there is at least one.
-    pub fn new(goal: Goal, looks: &'a Looks, baseline: &[f64]) -> Self {
+    pub fn new(goal: MetricGoal, looks: &'a TrialLooks, baseline: &[f64]) -> Self {
         let (mean, spread) = mean_and_deviation(baseline);
         let margin = match goal.margin {
             Margin::Relative(share) => share * mean.abs(),
@@ -154,7 +154,7 @@ impl<'a> Judge<'a> {
 
     /// What differences show, each of one trial from the lossless one of its seed, positive where
     /// the trial is worse. At least one, at most as many as there may be trials.
-    pub fn judge(&self, differences: &[f64]) -> Judgement {
+    pub fn judge(&self, differences: &[f64]) -> ToleranceJudgement {
         let trials = differences.len();
         let (worse_by, deviation) = mean_and_deviation(differences);
         let of = |quantiles: &[f64]| Some(quantiles.get(trials.checked_sub(2)?)? * deviation);
@@ -167,13 +167,13 @@ impl<'a> Judge<'a> {
             None => worse_by > 2.0 * self.margin + FAR * self.spread,
         };
         let verdict = match worse_by.is_finite() {
-            false => Verdict::Rejected,
-            true if accepted && self.looks.trials.contains(&trials) => Verdict::Accepted,
-            true if rejected => Verdict::Rejected,
-            true if trials >= self.looks.most() => Verdict::NotShown,
-            true => Verdict::Open,
+            false => ToleranceVerdict::Rejected,
+            true if accepted && self.looks.trials.contains(&trials) => ToleranceVerdict::Accepted,
+            true if rejected => ToleranceVerdict::Rejected,
+            true if trials >= self.looks.most() => ToleranceVerdict::NotShown,
+            true => ToleranceVerdict::Open,
         };
-        Judgement {
+        ToleranceJudgement {
             verdict,
             trials,
             worse_by,
@@ -249,21 +249,21 @@ fn drawn_statistics(last: usize) -> Vec<Vec<f64>> {
 mod tests {
     use super::*;
 
-    fn judge(looks: &Looks) -> Judge<'_> {
-        let goal = Goal {
+    fn judge(looks: &TrialLooks) -> ToleranceJudge<'_> {
+        let goal = MetricGoal {
             better: Better::Higher,
             margin: Margin::Absolute(1.0),
         };
-        Judge::new(goal, looks, &[0.0, 0.5, 1.0])
+        ToleranceJudge::new(goal, looks, &[0.0, 0.5, 1.0])
     }
 
     /// The verdict after as many trials as are needed, of differences that are drawn.
-    fn verdict(judge: &Judge<'_>, mut draw: impl FnMut() -> f64) -> Verdict {
+    fn verdict(judge: &ToleranceJudge<'_>, mut draw: impl FnMut() -> f64) -> ToleranceVerdict {
         let mut differences = Vec::new();
         loop {
             differences.push(draw());
             let judgement = judge.judge(&differences);
-            if judgement.verdict != Verdict::Open {
+            if judgement.verdict != ToleranceVerdict::Open {
                 return judgement.verdict;
             }
         }
@@ -271,12 +271,12 @@ mod tests {
 
     /// The share of settings that are accepted whose cost is `cost` margins.
     fn accepted(confidence: f64, cost: f64, shape: fn(f64) -> f64) -> f64 {
-        let looks = Looks::new(3..=6, confidence);
+        let looks = TrialLooks::new(3..=6, confidence);
         let judge = judge(&looks);
         let mut random = ChaCha8Rng::seed_from_u64(42);
         let mut draw = || cost + 0.4 * shape(random.random_range(1e-9..1.0));
         let cases = 4_000;
-        let accepts = |_: &i32| verdict(&judge, &mut draw) == Verdict::Accepted;
+        let accepts = |_: &i32| verdict(&judge, &mut draw) == ToleranceVerdict::Accepted;
         (0..cases).filter(accepts).count() as f64 / f64::from(cases)
     }
 
@@ -309,34 +309,38 @@ mod tests {
 
     #[test]
     fn what_is_far_worse_is_rejected_by_one_trial_and_what_is_no_number_too() {
-        let looks = Looks::new(3..=6, 0.9);
+        let looks = TrialLooks::new(3..=6, 0.9);
         let judge = judge(&looks);
         for difference in [5.0, f64::INFINITY] {
             let judgement = judge.judge(&[difference]);
-            assert_eq!(judgement.verdict, Verdict::Rejected, "{difference}");
+            assert_eq!(
+                judgement.verdict,
+                ToleranceVerdict::Rejected,
+                "{difference}"
+            );
         }
-        assert_eq!(judge.judge(&[1.2]).verdict, Verdict::Open);
-        assert_eq!(judge.judge(&[1.9, 2.0]).verdict, Verdict::Rejected);
+        assert_eq!(judge.judge(&[1.2]).verdict, ToleranceVerdict::Open);
+        assert_eq!(judge.judge(&[1.9, 2.0]).verdict, ToleranceVerdict::Rejected);
     }
 
     #[test]
     fn equal_results_are_accepted_after_the_least_number_of_trials() {
-        let looks = Looks::new(3..=6, 0.9);
+        let looks = TrialLooks::new(3..=6, 0.9);
         let judge = judge(&looks);
-        assert_eq!(judge.judge(&[0.0, 0.0]).verdict, Verdict::Open);
-        assert_eq!(judge.judge(&[0.0; 3]).verdict, Verdict::Accepted);
+        assert_eq!(judge.judge(&[0.0, 0.0]).verdict, ToleranceVerdict::Open);
+        assert_eq!(judge.judge(&[0.0; 3]).verdict, ToleranceVerdict::Accepted);
         let unsure = [3.0, -1.0, 1.5, -0.5, 2.0, 0.0];
-        assert_eq!(judge.judge(&unsure).verdict, Verdict::NotShown);
+        assert_eq!(judge.judge(&unsure).verdict, ToleranceVerdict::NotShown);
     }
 
     #[test]
     fn the_direction_of_the_metric_says_what_is_worse() {
-        let goal = Goal {
+        let goal = MetricGoal {
             better: Better::Lower,
             margin: Margin::Relative(0.01),
         };
-        let looks = Looks::new(2..=4, 0.9);
-        let judge = Judge::new(goal, &looks, &[-2.0, -2.2]);
+        let looks = TrialLooks::new(2..=4, 0.9);
+        let judge = ToleranceJudge::new(goal, &looks, &[-2.0, -2.2]);
         assert!((judge.margin() - 0.021).abs() < 1e-12);
         assert!((judge.worse_by(Some(-2.0), -2.2) - 0.2).abs() < 1e-12);
         assert_eq!(judge.worse_by(None, 1.0), f64::INFINITY);
