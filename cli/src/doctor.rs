@@ -9,6 +9,7 @@ pub mod finding;
 pub mod host;
 pub mod job;
 pub mod machine;
+pub mod options;
 pub mod pair;
 pub mod print;
 pub mod rdma;
@@ -22,11 +23,11 @@ use gradwire_transport::interface;
 use gradwire_transport::probe::{Server, ServerError, system};
 use serde_json::json;
 
-use crate::arguments::Doctor;
 use crate::exit::Failure;
 use crate::job as job_file;
 use finding::State;
 use host::Wanted;
+use options::Doctor;
 use print::{Form, Host, Report};
 
 /// How long a server answers before it looks around.

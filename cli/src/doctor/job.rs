@@ -15,9 +15,9 @@ use gradwire_transport::interface;
 use gradwire_transport::probe::{Client, Server, system};
 
 use super::finding::Finding;
+use super::options::Doctor;
 use super::pair::{self, Pair};
 use super::print::{Form, Report};
-use crate::arguments::Doctor;
 use crate::environment::Environment;
 use crate::exit::Failure;
 

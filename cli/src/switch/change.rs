@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::options::Running;
 use super::site::Origin;
 use crate::exit::Failure;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// Prints what must change.
 ///

@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use gradwire_lab::job_file;
 use gradwire_netsim::transports::open_loop::{Departures, Stream, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
@@ -23,7 +24,6 @@ use gradwire_transport::probe::{Client, Passages, Tagging};
 
 use crate::doctor;
 use crate::exit::Failure;
-use crate::job;
 use options::Probe;
 use print::Report;
 
@@ -62,7 +62,7 @@ pub fn run(options: &Probe) -> Result<(), Failure> {
     }
     let job = match options.job.as_str() {
         "default" => Job::default(),
-        path => job::read(Path::new(path))?,
+        path => job_file::read(Path::new(path))?,
     };
     let tags = tags(&job, options)?;
     let mut report = Report {
