@@ -12,7 +12,7 @@ pub mod trials;
 
 use std::collections::BTreeMap;
 
-use gradwire_tuning::surface::{Axes, Axis, Point, Search};
+use gradwire_tuning::surface::{Axes, SchedulePoint, ScheduleSearch, SizeAxis};
 
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
@@ -27,9 +27,9 @@ pub struct ScheduleQuestion {
     /// Trials at most.
     pub trials: u16,
     /// Chunks to choose from; without it, as many as make sense.
-    pub chunk: Option<Axis>,
+    pub chunk: Option<SizeAxis>,
     /// Credits to choose from.
-    pub credit: Axis,
+    pub credit: SizeAxis,
     /// Which points are run.
     pub extent: Extent,
     /// Runs at the same time; without it, one per core.
@@ -53,7 +53,7 @@ pub enum Extent {
 pub fn run(question: &ScheduleQuestion) -> Result<Report, LabError> {
     let runs = Runs::of(question)?;
     let axes = runs.axes()?;
-    let search = Search::new(axes, usize::from(question.trials), question.scenario.seed);
+    let search = ScheduleSearch::new(axes, usize::from(question.trials), question.scenario.seed);
     let found = match question.extent {
         Extent::Grid => on_grid(&runs, axes, search),
         Extent::Search => step_by_step(&runs, search),
@@ -72,12 +72,12 @@ pub struct Found {
 }
 
 /// Runs every point once, and lets the search look into the results.
-fn on_grid(runs: &Runs<'_>, axes: Axes, mut search: Search) -> Result<Found, LabError> {
-    let points: Vec<Point> = axes.points().collect();
+fn on_grid(runs: &Runs<'_>, axes: Axes, mut search: ScheduleSearch) -> Result<Found, LabError> {
+    let points: Vec<SchedulePoint> = axes.points().collect();
     runs.announce(points.len());
     let grid = runs.run(&points)?;
     let times = grid.iter().map(|trial| (trial.point, trial.iteration_us));
-    let times: BTreeMap<Point, f64> = times.collect();
+    let times: BTreeMap<SchedulePoint, f64> = times.collect();
     let mut trials = Vec::new();
     while let Some(point) = search.propose() {
         let iteration_us = times[&point];
@@ -90,7 +90,7 @@ fn on_grid(runs: &Runs<'_>, axes: Axes, mut search: Search) -> Result<Found, Lab
     Ok(Found { trials, grid })
 }
 
-fn step_by_step(runs: &Runs<'_>, mut search: Search) -> Result<Found, LabError> {
+fn step_by_step(runs: &Runs<'_>, mut search: ScheduleSearch) -> Result<Found, LabError> {
     runs.announce(search.trials());
     let mut trials = runs.run(&search.design())?;
     for trial in &trials {
