@@ -12,7 +12,7 @@ const UNEVEN: [&str; 3] = ["gather", "scatter", "all_to_all"];
 
 /// Everything that is said about a run of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct TraceReport {
     /// Name of the job.
     pub job: String,
     /// Number of the run.
@@ -26,7 +26,7 @@ pub struct Report {
     /// The groups, by number.
     pub groups: Vec<GroupReport>,
     /// Messages between two ranks that have not ended well.
-    pub messages: Vec<Message>,
+    pub messages: Vec<OpenMessage>,
     /// The operations that took longest, longest first.
     pub longest: Vec<Long>,
 }
@@ -108,7 +108,7 @@ pub struct Mismatch {
 
 /// A message between two ranks that has not ended well.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Message {
+pub struct OpenMessage {
     /// The rank that tells it.
     pub rank: u16,
     /// The other one; nothing where it may be any.
@@ -142,7 +142,7 @@ pub struct Long {
     pub last_in_late_us: u64,
 }
 
-impl Report {
+impl TraceReport {
     /// Compares the dumps of one run, one of each rank, in the order of ranks; at least one.
     pub fn of(dumps: &[Dump], longest: usize) -> Self {
         let first = dumps.first().expect("one file at least is asked for");
@@ -297,12 +297,12 @@ fn mismatch(dumps: &[Dump], group: u16) -> Option<Mismatch> {
     })
 }
 
-fn messages(dumps: &[Dump]) -> Vec<Message> {
+fn messages(dumps: &[Dump]) -> Vec<OpenMessage> {
     let mut messages = Vec::new();
     for dump in dumps {
         let open = dump.operations.iter();
         let open = open.filter(|entry| entry.is_message() && entry.state != State::Completed);
-        messages.extend(open.map(|entry| Message {
+        messages.extend(open.map(|entry| OpenMessage {
             rank: dump.rank,
             peer: entry.peer,
             group: entry.group,
