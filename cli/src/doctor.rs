@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_transport::interface;
-use gradwire_transport::probe::{Server, ServerError, system};
+use gradwire_transport::probe::{ProbeServer, ProbeServerError, system};
 use serde_json::json;
 
 use crate::exit::CommandError;
@@ -131,7 +131,7 @@ fn form(options: &Doctor) -> OutputForm {
 /// # Errors
 /// [`CommandError::System`] when the address or the port cannot be had.
 pub fn serve(address: SocketAddr, form: OutputForm, command: &str) -> Result<(), CommandError> {
-    let mut server = Server::bind(address).map_err(refused)?;
+    let mut server = ProbeServer::bind(address).map_err(refused)?;
     let listening = server.addresses()[0];
     let host = shown(listening.ip());
     let port = listening.port();
@@ -147,7 +147,7 @@ pub fn serve(address: SocketAddr, form: OutputForm, command: &str) -> Result<(),
 }
 
 /// As a failure of this command: an address or a port that cannot be had.
-pub fn refused(error: ServerError) -> CommandError {
+pub fn refused(error: ProbeServerError) -> CommandError {
     CommandError::System {
         what: "gradwire doctor".to_owned(),
         source: std::io::Error::other(error),

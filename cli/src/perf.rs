@@ -21,7 +21,7 @@ pub mod table;
 pub mod tune;
 
 use crate::exit::CommandError;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use options::PerfCommand;
 
 /// `gradwire perf`.
@@ -30,14 +30,14 @@ use options::PerfCommand;
 /// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
 pub fn run(command: &PerfCommand) -> Result<(), CommandError> {
     match command {
-        PerfCommand::AllReduce(options) => sweep::run(CollectiveKind::AllReduce, options),
-        PerfCommand::ReduceScatter(options) => sweep::run(CollectiveKind::ReduceScatter, options),
-        PerfCommand::AllGather(options) => sweep::run(CollectiveKind::AllGather, options),
-        PerfCommand::Broadcast(options) => sweep::run(CollectiveKind::Broadcast, options),
-        PerfCommand::Reduce(options) => sweep::run(CollectiveKind::Reduce, options),
-        PerfCommand::AllToAll(options) => sweep::run(CollectiveKind::AllToAll, options),
-        PerfCommand::Barrier(options) => sweep::run(CollectiveKind::Barrier, options),
-        PerfCommand::SendRecv(options) => sweep::run(CollectiveKind::SendRecv, options),
+        PerfCommand::AllReduce(options) => sweep::run(PerfCollective::AllReduce, options),
+        PerfCommand::ReduceScatter(options) => sweep::run(PerfCollective::ReduceScatter, options),
+        PerfCommand::AllGather(options) => sweep::run(PerfCollective::AllGather, options),
+        PerfCommand::Broadcast(options) => sweep::run(PerfCollective::Broadcast, options),
+        PerfCommand::Reduce(options) => sweep::run(PerfCollective::Reduce, options),
+        PerfCommand::AllToAll(options) => sweep::run(PerfCollective::AllToAll, options),
+        PerfCommand::Barrier(options) => sweep::run(PerfCollective::Barrier, options),
+        PerfCommand::SendRecv(options) => sweep::run(PerfCollective::SendRecv, options),
         PerfCommand::Loss(options) => loss::run(options),
         PerfCommand::Tune(options) => tune::run(options),
         PerfCommand::Buckets(options) => buckets::run(options),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gradwire_lab::crew::ELEMENT_BYTES;
 use gradwire_lab::crew::bench::RankBench;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::messages::Round;
 use gradwire_lab::crew::rounds::median;
 use gradwire_protocol::units;
@@ -93,7 +93,7 @@ fn work(options: &Rank, bench: &mut RankBench) -> Result<Work, CommandError> {
     }
     let bytes = options.bytes.get() / ELEMENT_BYTES * ELEMENT_BYTES;
     let measured = bench.round(&Round {
-        kind: CollectiveKind::AllReduce,
+        kind: PerfCollective::AllReduce,
         bytes,
         iterations: options.iterations,
     })?;

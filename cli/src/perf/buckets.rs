@@ -9,7 +9,7 @@ use super::ground::{check_ranks, job_on, passed, progress_bar, security};
 use super::options;
 use super::table::{RowFormat, gigabytes, rounded};
 use crate::exit::CommandError;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Layering, Measured};
 use gradwire_lab::crew::rounds::{median, slowest};
@@ -46,7 +46,7 @@ pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
         ] {
             let measured = order(layering)?;
             wrong.extend(verdict::faults_of_round(
-                CollectiveKind::AllReduce,
+                PerfCollective::AllReduce,
                 &measured,
                 &job,
             ));

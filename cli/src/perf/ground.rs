@@ -1,7 +1,7 @@
 //! What all commands of `perf` begin and end with: their job, the sizes they measure, how far they
 //! are, and whether results were right.
 
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::units::ByteCount;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -66,13 +66,13 @@ pub(super) fn check_ranks(ranks: u16) -> Result<(), CommandError> {
 
 /// The sizes of a range, each a multiple of the collective's granule.
 pub(super) fn sizes(
-    kind: CollectiveKind,
+    kind: PerfCollective,
     ranks: u16,
     range: &SizeRange,
 ) -> Result<Vec<u64>, CommandError> {
     check_ranks(ranks)?;
     let SizeRange { begin, end, factor } = *range;
-    if kind == CollectiveKind::Barrier {
+    if kind == PerfCollective::Barrier {
         return Ok(vec![0]);
     }
     if begin > end {
@@ -99,7 +99,7 @@ pub(super) fn one_size(ranks: u16, bytes: ByteCount) -> Result<u64, CommandError
         end: bytes,
         factor: 2,
     };
-    Ok(sizes(CollectiveKind::AllReduce, ranks, &range)?[0])
+    Ok(sizes(PerfCollective::AllReduce, ranks, &range)?[0])
 }
 
 pub(super) fn progress_bar(steps: usize) -> ProgressBar {
@@ -137,29 +137,29 @@ mod tests {
         }
     }
 
-    fn sizes_of(kind: CollectiveKind, line: &str) -> Result<Vec<u64>, CommandError> {
+    fn sizes_of(kind: PerfCollective, line: &str) -> Result<Vec<u64>, CommandError> {
         let options = options(line);
         sizes(kind, options.ranks, &options.sizes)
     }
 
     #[test]
     fn sizes_go_up_by_the_factor() {
-        let sizes = sizes_of(CollectiveKind::AllReduce, "-b 4K -e 64K -f 4");
+        let sizes = sizes_of(PerfCollective::AllReduce, "-b 4K -e 64K -f 4");
         assert_eq!(sizes.expect("sizes are allowed"), [4096, 16384, 65536]);
     }
 
     #[test]
     fn sizes_of_blocks_are_whole_blocks() {
-        let sizes = sizes_of(CollectiveKind::AllToAll, "-n 3 -b 4K -e 8K");
+        let sizes = sizes_of(PerfCollective::AllToAll, "-n 3 -b 4K -e 8K");
         assert_eq!(sizes.expect("sizes are allowed"), [4092, 8184]);
         let error =
-            sizes_of(CollectiveKind::AllToAll, "-n 3 -b 8").expect_err("a block is 12 bytes");
+            sizes_of(PerfCollective::AllToAll, "-n 3 -b 8").expect_err("a block is 12 bytes");
         assert!(error.to_string().contains("allowed are 12 bytes to"));
     }
 
     #[test]
     fn one_rank_is_too_few() {
-        let error = sizes_of(CollectiveKind::Barrier, "-n 1").expect_err("one rank");
+        let error = sizes_of(PerfCollective::Barrier, "-n 1").expect_err("one rank");
         assert_eq!(
             error.to_string(),
             "-n 1: a collective needs at least 2 ranks"

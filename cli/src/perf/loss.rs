@@ -12,7 +12,7 @@ use super::ground::{
 use super::options::{LossOptions, RivalOptions};
 use super::table::{RowFormat, gigabytes, ratio_json, rounded};
 use crate::exit::CommandError;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
 use gradwire_lab::crew::place::{CrewPlace, Lab};
@@ -48,7 +48,7 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     report.head();
     let progress = progress_bar(options.drops.len());
     let plan = RoundsPlan {
-        kind: CollectiveKind::AllReduce,
+        kind: PerfCollective::AllReduce,
         bytes,
         rounds,
         iterations: None,
@@ -71,7 +71,7 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
         })?;
         for (job, series) in [&jobs.free, &lossless, &tolerant].into_iter().zip(&series) {
             wrong.extend(verdict::faults(
-                CollectiveKind::AllReduce,
+                PerfCollective::AllReduce,
                 bytes,
                 series,
                 job,
@@ -157,7 +157,7 @@ fn gloo<'a>(
     let crew = rival::crew(
         Rival::Gloo,
         &comparison.python(),
-        (CollectiveKind::AllReduce, ranks),
+        (PerfCollective::AllReduce, ranks),
         place,
     )?;
     Ok(Some(Gloo { crew, lab }))

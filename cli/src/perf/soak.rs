@@ -9,7 +9,7 @@ use super::ground::{job_on, one_size, passed, progress_bar, security};
 use super::options::SoakOptions;
 use super::table::{RowFormat, rounded};
 use crate::exit::CommandError;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
 use gradwire_lab::crew::rounds::{median, slowest};
@@ -41,13 +41,13 @@ pub fn run(options: &SoakOptions) -> Result<(), CommandError> {
     let mut wrong = Vec::new();
     let mut part = |iterations: u32| {
         let round = Round {
-            kind: CollectiveKind::AllReduce,
+            kind: PerfCollective::AllReduce,
             bytes,
             iterations,
         };
         let measured = crew.round(&round, PATIENCE)?;
         wrong.extend(verdict::faults_of_round(
-            CollectiveKind::AllReduce,
+            PerfCollective::AllReduce,
             &measured,
             &job,
         ));

@@ -8,7 +8,7 @@ use super::ground::{job_on, passed, progress_bar, refuse_spinning, security, siz
 use super::options::{CollectiveOptions, RivalOptions};
 use super::table::{Backend, PerfSubject, PerfTable, SizeRow};
 use crate::exit::CommandError;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
 use gradwire_lab::crew::place::CrewPlace;
@@ -21,7 +21,7 @@ use gradwire_lab::error::LabError;
 ///
 /// # Errors
 /// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(kind: CollectiveKind, options: &CollectiveOptions) -> Result<(), CommandError> {
+pub fn run(kind: PerfCollective, options: &CollectiveOptions) -> Result<(), CommandError> {
     let (ground, comparison) = (&options.ground, &options.comparison);
     let job = job_on(ground)?;
     let sizes = sizes(kind, options.ranks, &options.sizes)?;
@@ -76,7 +76,7 @@ struct Field<'a> {
 
 impl<'a> Field<'a> {
     fn new(
-        (kind, ranks): (CollectiveKind, u16),
+        (kind, ranks): (PerfCollective, u16),
         job: &Job,
         (comparison, place): (&RivalOptions, &'a CrewPlace),
     ) -> Result<Self, CommandError> {

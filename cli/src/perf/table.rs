@@ -5,7 +5,7 @@ use gradwire_protocol::job::notation::show_share;
 use serde_json::{Map, Value, json};
 
 use gradwire_lab::crew::ELEMENT_BYTES;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::messages::Measured;
 use gradwire_lab::crew::rounds::{Ratio, RoundSeries};
 
@@ -24,7 +24,7 @@ pub struct Backend {
 #[derive(Clone, Debug)]
 pub struct PerfSubject {
     /// Which collective.
-    pub kind: CollectiveKind,
+    pub kind: PerfCollective,
     /// How many ranks do it.
     pub ranks: u16,
     /// In how many rounds.
@@ -349,7 +349,7 @@ mod tests {
 
     fn subject() -> PerfSubject {
         PerfSubject {
-            kind: CollectiveKind::AllReduce,
+            kind: PerfCollective::AllReduce,
             ranks: 4,
             rounds: 1,
             network: "loopback",

@@ -13,7 +13,7 @@ use super::ground::{job_on, passed, progress_bar, refuse_spinning, sizes};
 use super::options::TuneOptions;
 use super::table::{RowFormat, rounded};
 use crate::exit::CommandError;
-use gradwire_lab::crew::kind::CollectiveKind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::rounds::{ROUND_PATIENCE, Ratio, RoundSeries, RoundsPlan};
 use gradwire_lab::crew::verdict;
@@ -49,7 +49,7 @@ pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     let mut found = Vec::new();
     let mut wrong = Vec::new();
     for world in worlds {
-        let sizes = sizes(CollectiveKind::AllReduce, world, &options.sizes)?;
+        let sizes = sizes(PerfCollective::AllReduce, world, &options.sizes)?;
         let mut tuning = Tuning::new(options, world, &job)?;
         tuning.head(format);
         let progress = progress_bar(sizes.len());
@@ -126,7 +126,7 @@ impl Tuning {
         (job, wrong): (&Job, &mut Vec<String>),
     ) -> Result<Line, CommandError> {
         let plan = RoundsPlan {
-            kind: CollectiveKind::AllReduce,
+            kind: PerfCollective::AllReduce,
             bytes,
             rounds: options.rounds,
             iterations: None,
@@ -138,7 +138,7 @@ impl Tuning {
         })?;
         for series in &series {
             wrong.extend(verdict::faults(
-                CollectiveKind::AllReduce,
+                PerfCollective::AllReduce,
                 bytes,
                 series,
                 job,

@@ -24,7 +24,7 @@ pub fn diff(options: &Running) -> Result<(), CommandError> {
         }
         false => {
             print!("{}", change.forward);
-            super::tell::list(&procedure, super::tell::Stream::Error);
+            super::tell::list(&procedure, super::tell::PrintStream::Error);
         }
     }
     Ok(())

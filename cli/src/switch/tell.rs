@@ -18,7 +18,7 @@ pub(super) fn unreadable(path: &Path, error: &ReadError) -> CommandError {
 
 /// Where a list goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stream {
+pub(super) enum PrintStream {
     /// Standard output.
     Output,
     /// Standard error.
@@ -26,12 +26,12 @@ pub(super) enum Stream {
 }
 
 /// Lists commands for people, each with what it should show.
-pub(super) fn list(looks: &[Look], stream: Stream) {
+pub(super) fn list(looks: &[Look], stream: PrintStream) {
     for Look { command, expect } in looks {
         let text = format!("  {command}\n      {expect}");
         match stream {
-            Stream::Output => println!("{text}"),
-            Stream::Error => eprintln!("{text}"),
+            PrintStream::Output => println!("{text}"),
+            PrintStream::Error => eprintln!("{text}"),
         }
     }
 }

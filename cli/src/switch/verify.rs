@@ -27,9 +27,9 @@ pub fn run(options: &Verify) -> Result<(), CommandError> {
             ),
             false => {
                 println!("Load, try and go back:");
-                super::tell::list(&procedure, super::tell::Stream::Output);
+                super::tell::list(&procedure, super::tell::PrintStream::Output);
                 println!("\nLook at:");
-                super::tell::list(&looks, super::tell::Stream::Output);
+                super::tell::list(&looks, super::tell::PrintStream::Output);
             }
         }
         return Ok(());

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use gradwire_runtime::trace::dump::{Needs, State};
 
-use super::report::{GroupReport, OpenMessage, Standing, Stuck, TraceReport, size};
+use super::report::{GroupReport, OpenMessage, RankStanding, Stuck, TraceReport, size};
 
 /// Rows whose texts are equal are one row; more messages than these are counted only.
 const MESSAGES_MAX: usize = 20;
@@ -123,15 +123,15 @@ fn state(state: State) -> &'static str {
 }
 
 /// Neighbouring ranks that stand alike.
-fn alike(standings: &[Standing]) -> Vec<Vec<&Standing>> {
-    let key = |one: &Standing| {
+fn alike(standings: &[RankStanding]) -> Vec<Vec<&RankStanding>> {
+    let key = |one: &RankStanding| {
         let stuck = one.stuck.as_ref();
         let stuck = stuck.map(|stuck| (stuck.sequence, stuck.operation.clone(), stuck.state));
         let waits_for = one.stuck.as_ref().and_then(|stuck| stuck.needs.clone());
         let waits_for = waits_for.map(|needs| needs.ranks);
         (one.told, one.entered, one.completed, stuck, waits_for)
     };
-    let mut rows: Vec<Vec<&Standing>> = Vec::new();
+    let mut rows: Vec<Vec<&RankStanding>> = Vec::new();
     for one in standings {
         match rows.iter_mut().find(|row| key(row[0]) == key(one)) {
             Some(row) => row.push(one),

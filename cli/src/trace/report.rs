@@ -58,7 +58,7 @@ pub struct GroupReport {
     /// Its ranks.
     pub ranks: Vec<u16>,
     /// How far they are, in the order of ranks.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<RankStanding>,
     /// The ranks that have not entered what others have.
     pub behind: Vec<u16>,
     /// The first operation that the ranks do not agree on.
@@ -67,7 +67,7 @@ pub struct GroupReport {
 
 /// How far a rank is with the collectives of a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Standing {
+pub struct RankStanding {
     /// The rank.
     pub rank: u16,
     /// Whether it has left a trace.
@@ -191,9 +191,9 @@ fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
         let dump = dumps.iter().find(|dump| dump.rank == *rank);
         standing(*rank, dump, id)
     };
-    let standings: Vec<Standing> = ranks.iter().map(standing).collect();
+    let standings: Vec<RankStanding> = ranks.iter().map(standing).collect();
     let furthest = standings.iter().filter_map(|one| one.entered).max()?;
-    let is_behind = |one: &&Standing| one.told && one.entered < Some(furthest);
+    let is_behind = |one: &&RankStanding| one.told && one.entered < Some(furthest);
     Some(GroupReport {
         id,
         ranks: ranks.to_vec(),
@@ -207,7 +207,7 @@ fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
     })
 }
 
-fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> Standing {
+fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> RankStanding {
     let entries = || {
         dump.into_iter()
             .flat_map(move |dump| collectives(dump, group))
@@ -215,7 +215,7 @@ fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> Standing {
     let open = entries().filter(|entry| entry.state != State::Completed);
     let stuck = open.min_by_key(|entry| entry.sequence);
     let completed = entries().filter(|entry| entry.state == State::Completed);
-    Standing {
+    RankStanding {
         rank,
         told: dump.is_some(),
         entered: entries().map(|entry| entry.sequence).max(),

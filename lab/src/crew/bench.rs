@@ -13,7 +13,7 @@ use gradwire_runtime::{Counters, EndError, Ended, LocalRank, Task};
 use nix::time::{ClockId, clock_gettime};
 
 use super::exercise::Exercise;
-use super::kind::CollectiveKind;
+use super::kind::PerfCollective;
 use super::memory;
 use super::messages::{BucketsRound, Layering, Measured, Round};
 use super::pattern::{self, Expected, InexactSum};
@@ -73,7 +73,7 @@ impl RankBench {
             let done = self.exercise(&exercise, (buffer, input))?;
             (buffer, input) = (done.buffer, done.input);
             measured.times_us.push(done.micros);
-            if round.kind == CollectiveKind::Barrier {
+            if round.kind == PerfCollective::Barrier {
                 measured.barrier_ns.push(done.span_ns);
             }
             measured.operations_lost_segments += done.outcome.lost_segments;
@@ -102,7 +102,7 @@ impl RankBench {
     /// [`EndError`] of the first that fails.
     pub fn buckets(&mut self, buckets: &BucketsRound) -> Result<Measured, EndError> {
         let seat = (self.rank.rank().0, self.world());
-        let exercise = Exercise::new(CollectiveKind::AllReduce, seat, buckets.bytes);
+        let exercise = Exercise::new(PerfCollective::AllReduce, seat, buckets.bytes);
         let tensors = vec![exercise.buffer.clone(); usize::from(buckets.count)];
         let before = self.rank.counters();
         self.step += 1;
@@ -147,7 +147,7 @@ impl RankBench {
             self.check(
                 &mut measured,
                 &result,
-                (CollectiveKind::AllReduce, &exercise.expected),
+                (PerfCollective::AllReduce, &exercise.expected),
             );
         }
         self.barrier()?;
@@ -178,7 +178,7 @@ impl RankBench {
         &self,
         measured: &mut Measured,
         result: &[u8],
-        (kind, expected): (CollectiveKind, &Option<Expected>),
+        (kind, expected): (PerfCollective, &Option<Expected>),
     ) {
         let Some(expected) = expected else {
             return;
@@ -198,7 +198,7 @@ impl RankBench {
         } else {
             found.estimated
         };
-        if kind == CollectiveKind::AllReduce {
+        if kind == PerfCollective::AllReduce {
             let is_exact = found.estimated == 0;
             let hash = if is_exact { 0 } else { pattern::hash(result) };
             measured.hashes.push(hash);

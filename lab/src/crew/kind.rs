@@ -9,7 +9,7 @@ use super::ELEMENT_BYTES;
 /// What is measured.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CollectiveKind {
+pub enum PerfCollective {
     /// Every rank gets the sum.
     AllReduce,
     /// Every rank gets its block of the sum.
@@ -28,7 +28,7 @@ pub enum CollectiveKind {
     SendRecv,
 }
 
-impl CollectiveKind {
+impl PerfCollective {
     /// What algbw is multiplied by to tell what one link carries (nccl-tests, doc/PERFORMANCE.md);
     /// a ping-pong has one message on the link at a time, so that algbw is what it carries.
     pub fn bus_factor(self, ranks: u16) -> f64 {
@@ -61,7 +61,7 @@ impl CollectiveKind {
     }
 }
 
-impl fmt::Display for CollectiveKind {
+impl fmt::Display for PerfCollective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AllReduce => "all-reduce",
@@ -83,13 +83,13 @@ mod tests {
     #[test]
     fn bus_factors_are_those_of_nccl_tests() {
         let factors = [
-            (CollectiveKind::AllReduce, 1.5),
-            (CollectiveKind::ReduceScatter, 0.75),
-            (CollectiveKind::AllGather, 0.75),
-            (CollectiveKind::AllToAll, 0.75),
-            (CollectiveKind::Broadcast, 1.0),
-            (CollectiveKind::Reduce, 1.0),
-            (CollectiveKind::SendRecv, 1.0),
+            (PerfCollective::AllReduce, 1.5),
+            (PerfCollective::ReduceScatter, 0.75),
+            (PerfCollective::AllGather, 0.75),
+            (PerfCollective::AllToAll, 0.75),
+            (PerfCollective::Broadcast, 1.0),
+            (PerfCollective::Reduce, 1.0),
+            (PerfCollective::SendRecv, 1.0),
         ];
         for (kind, factor) in factors {
             assert_eq!(kind.bus_factor(4), factor, "{kind}");
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn ranks_read_the_name_that_people_type() {
         for kind in [
-            CollectiveKind::AllReduce,
-            CollectiveKind::SendRecv,
-            CollectiveKind::AllToAll,
+            PerfCollective::AllReduce,
+            PerfCollective::SendRecv,
+            PerfCollective::AllToAll,
         ] {
             let line = serde_json::to_string(&kind).expect("a plain name");
             assert_eq!(line, format!("\"{kind}\""));

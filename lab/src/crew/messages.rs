@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::kind::CollectiveKind;
+use super::kind::PerfCollective;
 
 /// From the launcher to a rank.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -44,7 +44,7 @@ pub struct Open {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Round {
     /// Which collective.
-    pub kind: CollectiveKind,
+    pub kind: PerfCollective,
     /// Size of the tensor.
     pub bytes: u64,
     /// How many times.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use gradwire_protocol::job::Job;
 
-use super::kind::CollectiveKind;
+use super::kind::PerfCollective;
 use super::launcher::{Crew, random_token};
 use super::place::CrewPlace;
 use crate::error::LabError;
@@ -39,12 +39,12 @@ impl Rival {
 pub fn crew(
     rival: Rival,
     python: &Path,
-    (kind, ranks): (CollectiveKind, u16),
+    (kind, ranks): (PerfCollective, u16),
     place: &CrewPlace,
 ) -> Result<Crew, LabError> {
     match rival {
         Rival::Gloo => gloo(python, ranks, place),
-        Rival::Openmpi if kind != CollectiveKind::AllReduce => Err(LabError::Usage(format!(
+        Rival::Openmpi if kind != PerfCollective::AllReduce => Err(LabError::Usage(format!(
             "--against openmpi measures all-reduce, not {kind}"
         ))),
         Rival::Openmpi => match place {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::kind::CollectiveKind;
+use super::kind::PerfCollective;
 use super::messages::{Measured, Round};
 use crate::error::LabError;
 
@@ -22,7 +22,7 @@ const ITERATIONS_MAX: u32 = 200;
 #[derive(Clone, Copy, Debug)]
 pub struct RoundsPlan {
     /// Which collective.
-    pub kind: CollectiveKind,
+    pub kind: PerfCollective,
     /// Size of the tensor.
     pub bytes: u64,
     /// Rounds in which all take turns.
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn contestants_take_turns_and_each_does_what_its_own_time_affords() {
         let plan = RoundsPlan {
-            kind: CollectiveKind::AllReduce,
+            kind: PerfCollective::AllReduce,
             bytes: 4,
             rounds: 2,
             iterations: None,

@@ -36,12 +36,12 @@ pub struct TrainingSummary {
     /// on every rank.
     pub fct_us: Option<Figures>,
     /// What hosts did without, layers in the order of the forward pass.
-    pub losses: Vec<LayerLoss>,
+    pub losses: Vec<LostShare>,
 }
 
 /// What was accepted as lost of a layer's gradients.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct LayerLoss {
+pub struct LostShare {
     /// The layer.
     pub layer: String,
     /// Share of the segments that hosts expected; those of a bucket count for all of its layers.
@@ -61,7 +61,7 @@ impl TrainingSummary {
     fn of_job(ends: &StepEnds, steps: Steps) -> Self {
         let times: Vec<f64> = steps.iterations.iter().copied().map(micros).collect();
         let exposed: Vec<f64> = steps.exposed().map(micros).collect();
-        let losses = steps.losses.into_iter().map(|loss| LayerLoss {
+        let losses = steps.losses.into_iter().map(|loss| LostShare {
             layer: loss.name,
             share: loss.share,
         });
@@ -112,7 +112,7 @@ impl TrainingSummary {
     }
 
     fn lost(&self) -> String {
-        let mut lost: Vec<&LayerLoss> =
+        let mut lost: Vec<&LostShare> =
             self.losses.iter().filter(|loss| loss.share > 0.0).collect();
         lost.sort_by(|one, other| other.share.total_cmp(&one.share));
         let rows = lost.iter().take(LAYERS_MAX).map(|loss| {
