@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use gradwire_lab::job_file::{self, document};
 use gradwire_lab::output::WholeFile;
-use gradwire_lab::tune::loss::evidence::{self, Evidence};
+use gradwire_lab::tune::loss::evidence::{self, SearchEvidence};
 use gradwire_lab::tune::loss::journal::{Heading, Journal};
-use gradwire_lab::tune::loss::trial::Bench;
+use gradwire_lab::tune::loss::trial::TrialBench;
 use gradwire_lab::tune::loss::{evidence::of, page};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
@@ -29,23 +29,23 @@ use gradwire_tuning::tolerance::search::{
 use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
 
 use crate::environment::Environment;
-use crate::exit::Failure;
-use options::Loss;
+use crate::exit::CommandError;
+use options::TuneLossOptions;
 use told::Teller;
 
 /// Runs the search and tells what was found.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, the script fails or is none that can be tuned, and
+/// [`CommandError`] when options make no sense, the script fails or is none that can be tuned, and
 /// when a tolerance that was to be checked is rejected.
-pub fn run(options: &Loss) -> Result<(), Failure> {
+pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     let search = search_of(options)?;
     let path = job_path(options);
     let document = document::read(&path)?;
     let job = base(&path)?;
     let heading = Heading::new(&options.command, &options.metric, job.to_toml());
     let mut journal = Journal::open(&options.out, &heading)?;
-    let bench = Bench {
+    let bench = TrialBench {
         job,
         command: options.command.clone(),
         metric: options.metric.clone(),
@@ -55,7 +55,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     let teller = Teller::new(options, &journal);
     let finding = find(&search, &bench, (&mut journal, &teller))?;
     let question = options.question();
-    let evidence = Evidence {
+    let evidence = SearchEvidence {
         question: &question,
         finding: &finding,
         records: journal.records(),
@@ -67,7 +67,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     }
     if finding.found.is_lossless() && !finding.is_complete {
         teller.found(&evidence, None);
-        return Err(Failure::Check(format!(
+        return Err(CommandError::Check(format!(
             "{} trials ended before any tolerance was accepted: give more with --trials, or a \
              wider --margin; finished trials are kept",
             journal.records().len()
@@ -78,10 +78,10 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     Ok(())
 }
 
-fn search_of(options: &Loss) -> Result<ToleranceSearch, Failure> {
+fn search_of(options: &TuneLossOptions) -> Result<ToleranceSearch, CommandError> {
     let (least, most) = (usize::from(options.seeds), usize::from(options.max_seeds));
     if least > most {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--seeds {least} is more than --max-seeds {most}: give as many or fewer"
         )));
     }
@@ -107,7 +107,7 @@ fn search_of(options: &Loss) -> Result<ToleranceSearch, Failure> {
 }
 
 /// The file of the job, which need not be there.
-fn job_path(options: &Loss) -> PathBuf {
+fn job_path(options: &TuneLossOptions) -> PathBuf {
     let given = options.job.clone().or_else(|| Environment::read().job);
     given.unwrap_or_else(|| PathBuf::from("job.toml"))
 }
@@ -117,7 +117,7 @@ fn job_path(options: &Loss) -> PathBuf {
 const PACKET: u32 = 1_500;
 
 /// The job in a file, if there is one, without what a trial sets.
-fn base(path: &Path) -> Result<Job, Failure> {
+fn base(path: &Path) -> Result<Job, CommandError> {
     let mut job = match path.exists() {
         true => job_file::read(path)?,
         false => Job::default(),
@@ -141,9 +141,9 @@ fn base(path: &Path) -> Result<Job, Failure> {
 
 fn find(
     search: &ToleranceSearch,
-    bench: &Bench,
+    bench: &TrialBench,
     (journal, teller): (&mut Journal, &Teller<'_>),
-) -> Result<ToleranceFinding, Failure> {
+) -> Result<ToleranceFinding, CommandError> {
     loop {
         let done: Vec<ToleranceTrial> = journal
             .records()
@@ -181,14 +181,14 @@ fn name_of(number: usize, setting: &ToleranceSetting, seed: u64) -> String {
     )
 }
 
-fn checked(evidence: &Evidence<'_>) -> Result<(), Failure> {
+fn checked(evidence: &SearchEvidence<'_>) -> Result<(), CommandError> {
     let Some(cell) = evidence.finding.cells.first() else {
-        return Err(Failure::Check(
+        return Err(CommandError::Check(
             "the trials ended before the tolerance was judged: give more with --trials".to_owned(),
         ));
     };
     match cell.judgement.verdict {
         ToleranceVerdict::Accepted => Ok(()),
-        _ => Err(Failure::Check(evidence.sentence(cell))),
+        _ => Err(CommandError::Check(evidence.sentence(cell))),
     }
 }
