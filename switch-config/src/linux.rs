@@ -23,8 +23,9 @@ use export::Counters;
 use form::Form;
 use state::Switch;
 
+use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
 use crate::lint::Finding;
 use crate::plan::Plan;
@@ -70,7 +71,7 @@ impl Dialect for Linux {
         Ok(check::reading(plan, &switch, findings))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         change::change(plan, &understood(running)?.0)
     }
 

@@ -11,7 +11,7 @@ use super::export::WHAT;
 use super::render;
 use super::script::{self, HAD};
 use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, read_rate};
-use crate::dialect::Change;
+use crate::change::ConfigChange;
 use crate::plan::{Plan, Port};
 use crate::reading::ReadError;
 
@@ -19,7 +19,7 @@ use crate::reading::ReadError;
 ///
 /// # Errors
 /// [`ReadError`] names a port that is not there, or that has what could not be put back.
-pub(super) fn change(plan: &Plan, running: &Switch) -> Result<Change, ReadError> {
+pub(super) fn change(plan: &Plan, running: &Switch) -> Result<ConfigChange, ReadError> {
     let mut forward = String::new();
     let mut inverse = String::new();
     let mut wanted = Switch::default();
@@ -55,7 +55,7 @@ pub(super) fn change(plan: &Plan, running: &Switch) -> Result<Change, ReadError>
             plan.target
         ),
     };
-    Ok(Change {
+    Ok(ConfigChange {
         forward: whole(forward, "what is to be changed"),
         inverse: whole(inverse, "back to what was there"),
     })
