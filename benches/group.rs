@@ -4,9 +4,10 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload, Transmit};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{Instant, JobId, Layer, Rank, Span, Step};
 use gradwire_protocol::wire::Header;
 

@@ -12,13 +12,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::machine::{Datagram, Machine, Payload};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };

@@ -1,23 +1,23 @@
 //! Jobs on the command line: read, changed by options, printed.
 
-pub(crate) mod document;
+pub mod options;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use gradwire_protocol::job::{Job, describe};
+use gradwire_lab::job_file;
+use gradwire_protocol::job::{Job, Mtu, describe};
 use serde_json::Map;
-use toml::{Table, Value};
 
-use crate::arguments::JobCheck;
 use crate::environment::Environment;
 use crate::exit::Failure;
+use options::{JobCheck, JobOptions};
 
 /// `gradwire job check`: prints the resolved job.
 ///
 /// # Errors
 /// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
 pub fn check(arguments: &JobCheck) -> Result<(), Failure> {
-    let job = read(&arguments.path)?;
+    let job = job_file::read(&arguments.path)?;
     if arguments.json {
         println!("{}", to_json(&job));
     } else {
@@ -45,52 +45,35 @@ pub fn keys() {
     }
 }
 
-/// The job in a file.
-///
-/// # Errors
-/// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
-pub fn read(path: &Path) -> Result<Job, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|source| Failure::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let wrong = |source| Failure::Job {
-        path: path.to_owned(),
-        source: Box::new(source),
-    };
-    Job::from_toml(&text).map_err(wrong)
-}
-
 /// The job in the file that was given or that `GRADWIRE_JOB` names; without any, the default job.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`job_file::read`].
 pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
     let path = path.cloned().or_else(|| Environment::read().job);
-    path.map_or_else(|| Ok(Job::default()), |path| read(&path))
+    path.map_or_else(|| Ok(Job::default()), |path| Ok(job_file::read(&path)?))
 }
 
-/// A job with other values under some dotted keys; values are texts.
+/// The job of a file, changed by the options.
 ///
 /// # Errors
-/// [`Failure::Options`] names what is allowed under a key.
-pub fn with_values<'a>(
-    job: &Job,
-    values: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Result<Job, Failure> {
-    let mut table: Table = job
-        .to_toml()
-        .parse()
-        .expect("a job writes what can be read");
-    for (key, text) in values {
-        let (outer, inner) = key.split_once('.').unwrap_or(("", key));
-        let place = match outer {
-            "" => &mut table,
-            outer => table[outer].as_table_mut().expect("a job has this table"),
-        };
-        place.insert(inner.to_owned(), Value::String(text.to_owned()));
-    }
-    Job::from_toml(&table.to_string()).map_err(|source| Failure::Options(Box::new(source)))
+/// [`Failure`] when the file is wrong, or the job after the change.
+pub fn with_options(options: &JobOptions) -> Result<Job, Failure> {
+    let mut job = given_or_default(options.job.as_ref())?;
+    job.tolerance = options.tolerance.unwrap_or(job.tolerance);
+    job.faults.drop = options.drop.unwrap_or(job.faults.drop);
+    job.faults.seed = options.seed.unwrap_or(job.faults.seed);
+    job.transport.mtu = options.mtu.map_or(job.transport.mtu, Mtu::Bytes);
+    let named = [
+        ("transport.wire", &options.wire),
+        ("security", &options.security),
+        ("transport.idle", &options.idle),
+        ("collectives.algorithm", &options.algorithm),
+    ];
+    let named = named
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value.as_deref()?)));
+    Ok(job_file::with_values(job, named)?)
 }
 
 /// The resolved job by dotted keys; values in the notation of `job.toml`.

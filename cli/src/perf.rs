@@ -7,52 +7,29 @@
 //!   - [`tune`]: which algorithm is fastest, written into a job file.
 //!   - [`buckets`]: the order in which many all-reduces at once are complete.
 //!   - [`soak`]: whether memory stays flat.
-//! - [`options`]: what can be typed. [`kind`]: the collectives, and what their bandwidths mean.
-//! - [`rounds`]: who takes turns, and how what they did compares.
-//! - [`launcher`]: processes that are told what to do line by line, and never left behind.
-//! - [`messages`]: those lines.
-//! - [`place`]: where the processes are: on this machine, or in network namespaces.
-//! - [`worker`], [`mod@bench`], [`memory`]: one rank, the process at the other end; what it
-//!   measures.
-//! - [`exercise`], [`pattern`]: the numbers that ranks begin with, and what they must end with.
-//! - [`verdict`]: what the results of all ranks together must fulfil.
-//! - [`table`]: rows for people and for programs.
-//! - [`rival`]: Gloo and Open MPI in the same harness.
+//! - [`options`]: what can be typed. [`table`]: rows for people and for programs.
+//!
+//! What is not here: the ranks and the processes that they are in (`gradwire_lab::crew`).
 
-pub mod bench;
 pub mod buckets;
-pub mod exercise;
-pub mod kind;
-pub mod launcher;
 pub mod loss;
-pub mod memory;
-pub mod messages;
 pub mod options;
-pub mod pattern;
-pub mod place;
-pub mod rival;
-pub mod rounds;
 pub mod soak;
 pub mod sweep;
 pub mod table;
 pub mod tune;
-pub mod verdict;
-pub mod worker;
 
-use gradwire_protocol::job::{IdleMode, Job, Mtu, PacketSecurity, WireChoice};
+use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::units::ByteCount;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::arguments::JobOptions;
 use crate::exit::Failure;
 use crate::job;
-use kind::Kind;
+use gradwire_lab::crew::kind::Kind;
 use options::{Ground, PerfCommand, Sizes};
 
 /// Most ranks that one machine is asked to run.
 const RANKS_MAX: u16 = 64;
-/// Bytes of an element: 32-bit floats.
-pub const ELEMENT_BYTES: u64 = 4;
 
 /// `gradwire perf`.
 ///
@@ -75,32 +52,10 @@ pub fn run(command: &PerfCommand) -> Result<(), Failure> {
     }
 }
 
-/// The job of a file, changed by the options.
-///
-/// # Errors
-/// [`Failure`] when the file is wrong, or the job after the change.
-pub fn job_with(options: &JobOptions) -> Result<Job, Failure> {
-    let mut job = job::given_or_default(options.job.as_ref())?;
-    job.tolerance = options.tolerance.unwrap_or(job.tolerance);
-    job.faults.drop = options.drop.unwrap_or(job.faults.drop);
-    job.faults.seed = options.seed.unwrap_or(job.faults.seed);
-    job.transport.mtu = options.mtu.map_or(job.transport.mtu, Mtu::Bytes);
-    let named = [
-        ("transport.wire", &options.wire),
-        ("security", &options.security),
-        ("transport.idle", &options.idle),
-        ("collectives.algorithm", &options.algorithm),
-    ];
-    let named = named
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value.as_deref()?)));
-    job::with_values(&job, named)
-}
-
 /// The job on some ground: shared memory would go past the links between namespaces, so that a
 /// wire that the job leaves open is UDP there.
 fn job_on(ground: &Ground) -> Result<Job, Failure> {
-    let mut job = job_with(&ground.job)?;
+    let mut job = job::with_options(&ground.job)?;
     if ground.netns {
         job.transport.wire = on_the_network(job.transport.wire);
     }
@@ -247,14 +202,14 @@ mod tests {
     #[test]
     fn options_change_the_job() {
         let line = "--drop 20% --tolerance 0.1 --seed 7 --mtu 1500 --idle block --algorithm ring";
-        let job = job_with(&options(line).ground.job).expect("the options are allowed");
+        let job = job::with_options(&options(line).ground.job).expect("the options are allowed");
         assert_eq!(job.flat()["faults.drop"], "\"20%\"");
         assert_eq!(job.flat()["tolerance"], "\"10%\"");
         assert_eq!(job.flat()["transport.idle"], "\"block\"");
         assert_eq!(job.flat()["collectives.algorithm"], "\"ring\"");
         assert_eq!(job.faults.seed, 7);
-        assert_eq!(job.transport.mtu, Mtu::Bytes(1500));
-        let error = job_with(&options("--wire tcp").ground.job).expect_err("no such wire");
+        assert_eq!(job.transport.mtu, gradwire_protocol::job::Mtu::Bytes(1500));
+        let error = job::with_options(&options("--wire tcp").ground.job).expect_err("no such wire");
         assert!(error.to_string().contains("\"auto\", \"udp\""), "{error}");
     }
 

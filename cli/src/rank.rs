@@ -1,21 +1,24 @@
 //! `gradwire rank`: one rank in the foreground, for trying a job on several hosts.
 
+pub mod options;
+
 use std::path::Path;
 use std::time::Duration;
 
+use gradwire_lab::crew::ELEMENT_BYTES;
+use gradwire_lab::crew::bench::Bench;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::messages::Round;
+use gradwire_lab::crew::rounds::median;
 use gradwire_protocol::units;
 use gradwire_runtime::{CertificateFiles, OpenRank, Opening};
 use serde_json::json;
 
-use crate::arguments::Rank;
 use crate::environment::Environment;
 use crate::exit::Failure;
 use crate::job::say_if_unprotected;
-use crate::perf::bench::Bench;
-use crate::perf::kind::Kind;
-use crate::perf::messages::Round;
-use crate::perf::rounds::median;
-use crate::perf::{ELEMENT_BYTES, job_with};
+use crate::job::with_options;
+use options::Rank;
 
 /// How long to wait at the end for operations; there are none.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
@@ -146,7 +149,7 @@ fn open(options: &Rank) -> Result<OpenRank, Failure> {
             "--world {world}: a job needs at least 2 ranks"
         )));
     }
-    let job = job_with(&options.job)?;
+    let job = with_options(&options.job)?;
     if options.rank == 0 {
         say_if_unprotected(&job);
     }

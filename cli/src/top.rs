@@ -5,6 +5,7 @@
 //! columns and [`screen`] the live view. What ranks tell is made in `gradwire-runtime`.
 
 pub mod board;
+pub mod options;
 pub mod rows;
 pub mod screen;
 pub mod table;
@@ -17,8 +18,8 @@ use board::{Board, Places};
 use rows::RankRow;
 use serde_json::json;
 
-use crate::arguments::Top;
 use crate::exit::Failure;
+use options::Top;
 
 /// Watches the ranks that are asked for.
 ///

@@ -4,11 +4,12 @@
 //! text. What a rank leaves is decided in `gradwire_runtime::trace`.
 
 pub mod files;
+pub mod options;
 pub mod page;
 pub mod report;
 
-use crate::arguments::TraceShow;
 use crate::exit::Failure;
+use options::TraceShow;
 use report::Report;
 
 /// `gradwire trace show`.

@@ -12,130 +12,26 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::budget::Ledger;
-use crate::grants::NextGrant;
-use crate::incoming::GrantNeed;
-use crate::job::{GrantWindow, Job, Mtu};
+use crate::grants::{GrantNeed, NextGrant};
+use crate::job::Job;
 use crate::machine::{Datagram, Ecn, Machine, Payload, SegmentRun, Transmit};
-use crate::metrics::{ClassTimes, PeerStanding, PeerTraffic};
-use crate::priority::{CONTROL, Policy, SendTurn};
+use crate::message::{ReceiveRequest, SendRequest, is_consistent};
+use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding, PeerTraffic};
+use crate::priority::{CONTROL, SendTurn};
 use crate::reach::{MemoryPath, RankState, Reach};
-use crate::receiver::{
-    DataEffect, Placement, ReceiveRequest, Receiver, ReceiverCounters, ReceiverEvent,
-};
+use crate::receiver::{DataEffect, Placement, Receiver, ReceiverEvent};
 use crate::rtt::Rtt;
-use crate::segment;
-use crate::sender::{Burst, ReportPacket, SendRequest, Sender, SenderCounters};
-use crate::units::{ByteCount, Instant, JobId, Rank, Share, Span};
+use crate::sender::{Burst, ReportPacket, Sender};
+use crate::settings::{EndpointSettings, Identity};
+use crate::units::{ByteCount, Instant, MessageKey, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use event::EndpointEvent;
-
-/// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
-const RUN_BYTES_MAX: u32 = 65_000;
-/// The IP packet size when nobody found out what the path carries.
-const MTU_DEFAULT: u32 = 1500;
-/// A window is acknowledged in this many parts.
-const ACKS_PER_WINDOW: u64 = 8;
 
 static FIRST: SegmentRun = SegmentRun::FIRST;
 
 /// Stands for the grants among the peers that have deadlines.
 const GRANTS: u32 = u32::MAX;
-
-/// Who a rank is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Identity {
-    /// Its number.
-    pub rank: Rank,
-    /// How many ranks there are.
-    pub world_size: u16,
-    /// The job, drawn by rank 0.
-    pub job: JobId,
-    /// The membership epoch.
-    pub epoch: u16,
-}
-
-/// What a job says, in the units of the machine.
-#[derive(Clone, Debug)]
-pub struct EndpointSettings {
-    /// Who this rank is.
-    pub identity: Identity,
-    /// Payload bytes of a full packet.
-    pub segment_bytes: u32,
-    /// Most bytes in flight to one peer.
-    pub window: ByteCount,
-    /// Bytes in flight at the start.
-    pub initial_window: ByteCount,
-    /// Bytes of a message that may be sent before its receiver has posted it.
-    pub unscheduled: ByteCount,
-    /// Segments that all peers together may have on their way here; `None`: any number.
-    pub grant_segments: Option<u64>,
-    /// Most segments of one run.
-    pub run_segments: usize,
-    /// Paths to each peer.
-    pub entropies: u8,
-    /// Least gap after which holes are accepted.
-    pub gap: Span,
-    /// Round-trip time above the least that is no congestion.
-    pub delay_target: Span,
-    /// A peer that says nothing for this long, while it should, is silent.
-    pub peer_timeout: Span,
-    /// Classes, DSCPs and protection.
-    pub policy: Policy,
-}
-
-impl EndpointSettings {
-    fn new(identity: Identity, job: &Job) -> Self {
-        let mtu = match job.transport.mtu {
-            Mtu::Auto => MTU_DEFAULT,
-            Mtu::Bytes(bytes) => bytes,
-        };
-        let overhead = job.packet_overhead();
-        let segment_bytes = segment::segment_bytes(mtu, overhead);
-        let fitting = RUN_BYTES_MAX / (segment_bytes + overhead);
-        let run_segments = u32::from(job.transport.spray_burst).min(fitting).max(1);
-        Self {
-            identity,
-            segment_bytes,
-            window: job.transport.window,
-            initial_window: job.transport.initial_window,
-            unscheduled: job.transport.unscheduled,
-            grant_segments: match job.transport.grant_window {
-                GrantWindow::Unlimited => None,
-                GrantWindow::Bytes(bytes) => Some((bytes.get() / u64::from(segment_bytes)).max(2)),
-            },
-            run_segments: run_segments as usize,
-            entropies: job.transport.entropies,
-            gap: job.transport.gap,
-            delay_target: job.transport.delay_target,
-            peer_timeout: job.transport.peer_timeout,
-            policy: job.policy(),
-        }
-    }
-
-    /// Segments of a message that may be sent before its receiver has posted it.
-    pub fn unscheduled_segments(&self) -> u32 {
-        (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
-    }
-
-    /// Whether an acknowledgement of so many segments waits for no more: they fill a part of the
-    /// window but for less than a segment.
-    pub fn is_worth_an_ack(&self, segments: u32) -> bool {
-        let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
-        filled * ACKS_PER_WINDOW > self.window.get()
-    }
-}
-
-/// Counts over all peers.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct EndpointCounters {
-    /// What the senders did.
-    pub sender: SenderCounters,
-    /// What the receivers saw.
-    pub receiver: ReceiverCounters,
-    /// Packets of other jobs, epochs or ranks, and packets that contradict themselves.
-    pub foreign: u64,
-}
 
 #[derive(Debug)]
 struct EndpointPeer {
@@ -366,6 +262,19 @@ impl Endpoint {
         *peer = lost;
     }
 
+    /// [`Machine::poll_transmit`] for a caller that has the bytes: `payload` gives the whole message
+    /// with this receiver and key. Where it gives none, the packets carry only lengths.
+    pub fn poll_transmit_from<'a>(
+        &'a mut self,
+        now: Instant,
+        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+    ) -> Option<Transmit<'a>> {
+        if let Some((at, header)) = self.poll_control(now) {
+            return Some(self.control_transmit(at, header));
+        }
+        self.data_transmit(now, payload)
+    }
+
     /// Takes a packet; for a new segment gives its place. Exactly once per segment.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
@@ -455,7 +364,7 @@ impl Endpoint {
             && header.source.0 < us.world_size;
         let data = matches!(header.kind, PacketKind::Data | PacketKind::Probe);
         let segment_bytes = self.segment_bytes_to(header.source);
-        ours && (!data || crate::receiver::is_consistent(header, segment_bytes))
+        ours && (!data || is_consistent(header, segment_bytes))
     }
 
     fn collect(&mut self, at: usize) {
@@ -600,10 +509,15 @@ impl Endpoint {
         transmit
     }
 
-    fn data_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+    fn data_transmit<'a>(
+        &'a mut self,
+        now: Instant,
+        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+    ) -> Option<Transmit<'a>> {
         let (at, burst) = self.poll_data(now)?;
         let template = burst.template;
         let peer = &mut self.peers[at];
+        let message = payload(peer.rank, template.key);
         let transmit = Transmit {
             to: peer.rank,
             class: template.class,
@@ -618,7 +532,7 @@ impl Endpoint {
             run: &self.run,
             segment_bytes: self.common.settings(peer.reach).segment_bytes,
             tags: peer.sender.tags(template.message),
-            message: Payload::Length(template.message_bytes as usize),
+            message: message.unwrap_or(Payload::Length(template.message_bytes as usize)),
         };
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_sent(&transmit);
@@ -713,10 +627,7 @@ impl Machine for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        if let Some((at, header)) = self.poll_control(now) {
-            return Some(self.control_transmit(at, header));
-        }
-        self.data_transmit(now)
+        self.poll_transmit_from(now, |_, _| None)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

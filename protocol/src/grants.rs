@@ -222,6 +222,15 @@ pub struct NextGrant {
     pub most: u32,
 }
 
+/// Whether a message needs more grants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum GrantNeed {
+    /// It needs more.
+    More,
+    /// All of it is granted.
+    Nothing,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,320 +1,225 @@
-//! Every parameter of a job, its default and its range: the one home of what `job.toml` can say.
+//! Every parameter of a job. The table below is the one home of a key: its sentence, type, default
+//! and range stand in one row, from which `job.toml` is read, checked, printed and described.
 //!
-//! [`Job::from_toml`] parses and checks once; behind it all values are valid. The list of keys is
-//! in `job/keys.rs`, the notation of values (`"64KiB"`, `"2ms"`, `"10%"`) in [`notation`]. What
-//! class and protection follow from a job is decided in [`crate::priority`].
+//! - [`Job::from_toml`] reads and checks once; behind it all values are valid.
+//! - `job/values.rs` has the types of values that only jobs have, `job/formats.rs` how values are
+//!   written in TOML, [`notation`] how sizes, shares and times are written anywhere.
+//! - [`spanned`] reads TOML so that errors name the line; [`spelling`] suggests the nearest word.
+//!   Files that describe fabrics are read with both, too.
+//!
+//! The class and protection that follow from a job are decided in [`crate::priority`].
 
+mod formats;
 mod keys;
 pub mod notation;
+pub mod spanned;
+pub mod spelling;
+mod values;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use crate::priority::{Policy, SendOrder, UntaggedTraffic};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
-use crate::wire::{HEADER_BYTES, TAG_BYTES};
+use crate::wire::HEADER_BYTES;
 
-pub use keys::{CHUNKS, describe};
+use formats::{
+    AnyShare, CHOICE, DEVICES, DSCP, KeyFormat, List, NAME, Number, ON_OFF, PAIR, Size, Time,
+    one_of, or, whole,
+};
+use keys::{JobKey, job_key, job_keys};
+use spanned::{TomlError, TomlProblem};
 
-/// A resolved job: what all ranks of a job must agree on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// Name of the job, for people.
-    pub name: String,
-    /// Share of a gradient message that may be missing; nothing means lossless.
-    pub tolerance: Share,
-    /// What stands in for missing elements.
-    pub holes: HoleFilling,
-    /// How packets are protected.
-    pub security: PacketSecurity,
+pub use values::{
+    AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
+    MetricsAccess, Mtu, PacketSecurity, ReduceAlgorithm, WireChoice,
+};
+
+/// The sizes that `collectives.chunk` may have.
+pub const CHUNKS: RangeInclusive<ByteCount> = ByteCount::kib(64)..=GIB;
+
+const GIB: ByteCount = ByteCount::mib(1024);
+const ANY_COUNT: RangeInclusive<usize> = 0..=usize::MAX;
+
+// A row is the sentence that users read, then `key: type = default, format and range;`.
+job_keys! {
+    /// A resolved job: the values on which all ranks of a job must agree.
+    pub struct Job {
+        /// Name of the job in logs and metrics.
+        name: String = "job".to_owned(), NAME;
+        /// Share of a gradient message that may be missing; 0% is lossless.
+        tolerance: Share = Share::NONE, AnyShare;
+        /// Replaces missing elements: by the scaled sum of those that came, by zero, by the last
+        /// step's value, or by zero now while the sender adds them to its next step.
+        holes: HoleFilling = HoleFilling::Rescale, one_of();
+        /// Encrypts and authenticates packets by AES-128-GCM with keys of this job, or does not.
+        security: PacketSecurity = PacketSecurity::Aead, one_of();
+    }
+
     /// Sockets, windows and timers.
-    pub transport: TransportKeys,
-    /// What is protected from loss.
-    pub loss: LossKeys,
+    [transport] pub struct TransportKeys {
+        /// Carries packets; "auto" is shared memory within a host and UDP between hosts.
+        wire: WireChoice = WireChoice::Auto, one_of();
+        /// RDMA devices of each host, which its ranks take in turn; "auto" is the one that has the
+        /// rank's address.
+        rdma_device: Vec<String> = Vec::new(), DEVICES;
+        /// Index in the device's table of GIDs; "auto" is a RoCE v2 GID of the rank's address.
+        rdma_gid: Option<u8> = None, or("auto", whole(0..=255));
+        /// How a rank waits for packets: spins, spins for some microseconds and then sleeps, or
+        /// sleeps at once; "adaptive" sleeps at once where ranks outnumber cores.
+        idle: IdleMode = IdleMode::Adaptive, one_of();
+        /// Largest IP packet in bytes; "auto" is the smallest MTU of the ranks' interfaces.
+        mtu: Mtu = Mtu::Auto, or("auto", whole(576..=65_535));
+        /// Most bytes in flight to one peer; raise it where rate x round trip is larger.
+        window: ByteCount = ByteCount::mib(1), Size(ByteCount::kib(64)..=GIB);
+        /// Bytes in flight to one peer at first, before any acknowledgement.
+        initial_window: ByteCount = ByteCount::kib(256), Size(ByteCount::kib(16)..=GIB);
+        /// Bytes of a message that may be sent before its receiver is ready; with a grant_window,
+        /// bytes of all messages to one rank.
+        unscheduled: ByteCount = ByteCount::kib(256), Size(ByteCount::new(1)..=GIB);
+        /// Bytes that all peers together may have in flight to one rank; set it where many peers
+        /// send to one rank and its link drops packets.
+        grant_window: GrantWindow = GrantWindow::Unlimited,
+            or("unlimited", Size(ByteCount::kib(16)..=GIB));
+        /// Paths per peer: UDP source ports over which packets are sprayed.
+        entropies: u8 = 8, whole(1..=64);
+        /// Packets in a row over one path; fewer spread better, more cost less processor time.
+        spray_burst: u16 = 46, whole(1..=64);
+        /// Quiet time after which missing segments count as lost.
+        gap: Span = Span::from_millis(1), Time(Span::from_micros(10)..=Span::from_millis(1_000));
+        /// Queueing delay above which the window shrinks.
+        delay_target: Span = Span::from_millis(10),
+            Time(Span::from_micros(10)..=Span::from_millis(10_000));
+        /// A peer that owes an answer and is silent for this long counts as dead.
+        peer_timeout: Span = Span::from_millis(8_000),
+            Time(Span::from_millis(100)..=Span::from_millis(3_600_000));
+        /// Whether packets that are not encrypted carry a CRC-32.
+        checksum: Checksum = Checksum::On, ON_OFF;
+    }
+
+    /// Protection from loss.
+    [loss] pub struct LossKeys {
+        /// Smaller messages are always lossless.
+        min_message: ByteCount = ByteCount::kib(16), Size(ByteCount::new(0)..=GIB);
+        /// Share of a message's segments, those of largest magnitude, that must arrive.
+        protected_share: Share = share(0.1), AnyShare;
+        /// Share of the layers, counted from the back, that must arrive.
+        protected_back_layers: Share = share(0.1), AnyShare;
+        /// Share of a step's bytes that may be missing; "auto" adds no bound to those of its
+        /// messages.
+        step_tolerance: Option<Share> = None, or("auto", AnyShare);
+        /// Tolerances of groups of layers, front layers first; the layers are cut into groups of
+        /// equal count. An empty list is `tolerance` for all layers.
+        layer_tolerances: Vec<Share> = Vec::new(), List {
+            entry: AnyShare,
+            count: 0..=16,
+            allowed: "up to 16 shares such as [\"5%\", 0.01]",
+        };
+        /// Caps the tolerance in a job's first step and after each step with a change of phase;
+        /// "auto" is no cap.
+        tight_tolerance: Option<Share> = None, or("auto", AnyShare);
+        /// Change of the gradients' norm from step to step, as a share of the earlier norm, that
+        /// counts as a change of phase.
+        // DBLP, arXiv 2605.01989, after Accordion, MLSys 2021.
+        tight_change: Share = share(0.5), AnyShare;
+        /// Spreads the values of each segment over many, so that a lost one takes a little from
+        /// each; for gradients of which a few elements matter most.
+        transform: GradientTransform = GradientTransform::None, one_of();
+    }
+
     /// Classes and their DSCPs.
-    pub priority: PriorityKeys,
-    /// Choice of algorithms.
-    pub collectives: CollectivesKeys,
-    /// Who may watch.
-    pub metrics: MetricsKeys,
-    /// What is remembered of operations.
-    pub trace: TraceKeys,
-    /// Loss and disorder made on purpose, for tests and demos.
-    pub faults: FaultKeys,
-}
+    [priority] pub struct PriorityKeys {
+        /// DSCP of each class, highest first; the first is for control packets.
+        // CS5 for control, then AF41, AF31, AF21, AF11, CS1 and best effort.
+        dscps: Vec<Dscp> = [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(), List {
+            entry: DSCP,
+            count: 2..=8,
+            allowed: "2 to 8 numbers from 0 to 63, in brackets",
+        };
+        /// DSCP of each data class's droppable packets, for switches that cannot tell them by ECN.
+        droppable_dscps: Vec<Dscp> = Vec::new(), List {
+            entry: DSCP,
+            count: 0..=8,
+            allowed: "0 to 8 numbers from 0 to 63, in brackets",
+        };
+        /// Whether packets of other programs share the last class with layers, or have it alone,
+        /// below all layers.
+        untagged: UntaggedTraffic = UntaggedTraffic::Shares, one_of();
+    }
 
-/// What stands in for elements that did not arrive.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum HoleFilling {
-    /// The sum of those that arrived, scaled up by world size over contributors: unbiased.
-    Rescale,
-    /// Zero.
-    Zero,
-    /// The element of the same tensor in the step before.
-    Previous,
-    /// Zero now; the sender adds what was missing to the next step: delayed, not lost.
-    ErrorFeedback,
-}
+    /// Choice and schedule of collectives.
+    [collectives] pub struct CollectivesKeys {
+        /// Algorithm of all-reduce and reduce-scatter; `gradwire perf tune` measures which is
+        /// fastest.
+        algorithm: ReduceAlgorithm = ReduceAlgorithm::Auto, one_of();
+        /// Algorithm that "auto" takes up to a number of ranks and a size; the first entry that
+        /// matches counts.
+        table: Vec<AlgorithmChoice> = Vec::new(), List {
+            entry: CHOICE,
+            count: ANY_COUNT,
+            allowed: "entries such as [\"4 256KiB direct\"]: most ranks from 2, most bytes, and an \
+                      algorithm other than \"auto\"",
+        };
+        /// Bytes of a tensor that are reduced at a time.
+        chunk: ByteCount = ByteCount::mib(4), Size(CHUNKS);
+        /// Which gradients leave first: those of front layers, or those that are ready first.
+        order: SendOrder = SendOrder::Layers, one_of();
+        /// Bytes of gradients of a rank that are in flight at once, so that later ones of front
+        /// layers can overtake; 0 is no bound.
+        credit: ByteCount = ByteCount::new(0), Size(ByteCount::new(0)..=GIB);
+        /// Trials by which the first steps under DDP's hook find chunk and credit; 0 is off.
+        tuning: u16 = 0, whole(0..=1000);
+    }
 
-/// Largest IP packet that a path carries.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mtu {
-    /// The least of the interfaces between the ranks.
-    Auto,
-    /// This many bytes, IP and UDP headers included.
-    Bytes(u32),
-}
+    /// Export of counters.
+    [metrics] pub struct MetricsKeys {
+        /// TCP port of a host's first rank for Prometheus and `gradwire top`, the next rank's is
+        /// one more; 0 is off.
+        port: u16 = 0, whole(0..=65_535);
+        /// Who may ask for metrics: processes of the same host, or everybody who reaches it.
+        bind: MetricsAccess = MetricsAccess::Loopback, one_of();
+    }
 
-/// What all peers together may have on their way to one rank.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum GrantWindow {
-    /// Any amount: only each sender's own window bounds it.
-    Unlimited,
-    /// This many bytes; the receiver grants messages in turn.
-    Bytes(ByteCount),
-}
+    /// The flight recorder.
+    [trace] pub struct TraceKeys {
+        /// Latest operations that the flight recorder of a rank keeps; 0 is off.
+        entries: u32 = 1_000, whole(0..=1_000_000);
+    }
 
-/// Which packets are dropped on purpose.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DropFrom {
-    /// Any.
-    All,
-    /// DATA that switches may drop early, because it may be missing: sent as not-ECT.
-    Droppable,
-}
-
-/// Whether packets carry a CRC-32.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Checksum {
-    /// Header and payload are covered.
-    On,
-    /// Only what the network checks is checked.
-    Off,
-}
-
-/// What carries packets between ranks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum WireChoice {
-    /// Shared memory between ranks of one host, UDP between hosts.
-    Auto,
-    /// UDP, also between ranks of one host.
-    Udp,
-    /// UDP by io_uring, also between ranks of one host.
-    Uring,
-    /// Shared memory; all ranks are on one host.
-    SharedMemory,
-    /// Unreliable datagrams of an RDMA device, also between ranks of one host.
-    Rdma,
-}
-
-/// What a rank's driver does while it has nothing to do.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum IdleMode {
-    /// Looks for packets all the time: a core per rank.
-    Busy,
-    /// Looks for some microseconds, then sleeps until a packet comes.
-    Adaptive,
-    /// Sleeps at once.
-    Block,
-}
-
-/// How packets are protected from whoever can reach the network.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PacketSecurity {
-    /// Every packet is encrypted and authenticated, AES-128-GCM.
-    Aead,
-    /// Not at all: whoever reaches the network can read, forge and replay packets.
-    None,
-}
-
-impl PacketSecurity {
-    /// Bytes that stand behind the payload of every packet.
-    pub const fn tag_bytes(self) -> u32 {
-        match self {
-            Self::Aead => TAG_BYTES as u32,
-            Self::None => 0,
-        }
+    /// Loss and disorder made on purpose, for tests and demonstrations. Shares are of the packets
+    /// that arrive at a rank.
+    [faults] pub struct FaultKeys {
+        /// Seed of all draws; the same seed gives the same faults.
+        seed: u64 = 0, whole(0..=i64::MAX as u64);
+        /// Share of packets that are dropped.
+        drop: Share = Share::NONE, AnyShare;
+        /// Which packets are dropped: any, or only those that switches may drop early.
+        drop_from: DropFrom = DropFrom::All, one_of();
+        /// Mean length of a run of dropped packets.
+        burst: f64 = 1.0, Number(1.0..=1000.0);
+        /// Share of packets that arrive twice.
+        duplicate: Share = Share::NONE, AnyShare;
+        /// Share of packets that later ones overtake.
+        reorder: Share = Share::NONE, AnyShare;
+        /// Time by which every packet is late.
+        delay: Span = Span::ZERO, Time(Span::ZERO..=Span::from_millis(10_000));
+        /// Share of packets with a flipped bit.
+        corrupt: Share = Share::NONE, AnyShare;
+        /// Pairs of ranks, from and to, between which no packet arrives.
+        one_way: Vec<(Rank, Rank)> = Vec::new(), List {
+            entry: PAIR,
+            count: ANY_COUNT,
+            allowed: "pairs of ranks such as [\"0->1\"]",
+        };
     }
 }
 
-/// How an all-reduce or a reduce-scatter is done.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ReduceAlgorithm {
-    /// Direct where loss is tolerated, else by size and world.
-    Auto,
-    /// Each rank sends each shard straight to its owner.
-    Direct,
-    /// Around the ring of ranks; lossless.
-    Ring,
-    /// In pairs of ranks at halved, then doubled distances; lossless. A reduce-scatter is done as
-    /// by [`ReduceAlgorithm::Auto`].
-    HalvingDoubling,
-    /// Within each host, then between hosts, then within each host again. A reduce-scatter, and a
-    /// group without ranks that share a host or on one host only, is done as by
-    /// [`ReduceAlgorithm::Auto`].
-    Hierarchical,
-}
-
-/// An entry of `collectives.table`: the algorithm of all groups and tensors up to a size, for jobs
-/// that leave the algorithm open. Written as `"4 256KiB direct"`; see [`notation::choice`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AlgorithmChoice {
-    /// The most ranks of a group; at least 2.
-    pub world: u16,
-    /// The longest tensor.
-    pub bytes: ByteCount,
-    /// What is taken; not [`ReduceAlgorithm::Auto`].
-    pub algorithm: ReduceAlgorithm,
-}
-
-/// Sockets, windows and timers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TransportKeys {
-    /// What carries packets.
-    pub wire: WireChoice,
-    /// The RDMA devices of every host, which its ranks take in turn; none: whichever has the
-    /// rank's address.
-    pub rdma_device: Vec<String>,
-    /// Which GID of its device a rank uses; `None`: one of RoCE v2 with the rank's address.
-    pub rdma_gid: Option<u8>,
-    /// What a driver does without work.
-    pub idle: IdleMode,
-    /// Largest IP packet.
-    pub mtu: Mtu,
-    /// Most bytes in flight to one peer.
-    pub window: ByteCount,
-    /// Bytes in flight to one peer at first.
-    pub initial_window: ByteCount,
-    /// Bytes of a message that may be sent before its receiver has posted it.
-    pub unscheduled: ByteCount,
-    /// Bytes that all peers together may have on their way to one rank.
-    pub grant_window: GrantWindow,
-    /// Paths per peer: UDP source ports.
-    pub entropies: u8,
-    /// Packets sent in a row over one path.
-    pub spray_burst: u16,
-    /// Quiet time after which missing segments count as lost.
-    pub gap: Span,
-    /// Queueing delay above which the window shrinks.
-    pub delay_target: Span,
-    /// A peer that owes an answer and is silent for this long is lost.
-    pub peer_timeout: Span,
-    /// Whether packets carry a CRC-32.
-    pub checksum: Checksum,
-}
-
-/// What is protected from loss.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LossKeys {
-    /// Smaller messages are always lossless.
-    pub min_message: ByteCount,
-    /// Share of a message's segments, those of largest magnitude, that must arrive.
-    pub protected_share: Share,
-    /// Share of the layers, counted from the back, that must arrive.
-    pub protected_back_layers: Share,
-    /// Share of a step's bytes that may be missing; `None` adds no bound to the messages' own.
-    pub step_tolerance: Option<Share>,
-    /// Tolerances of groups of layers, the front first: the layers are cut into as many groups of
-    /// equal count. Empty: [`Job::tolerance`] for all. At most 16.
-    pub layer_tolerances: Vec<Share>,
-    /// What caps the tolerance of every message in a job's first step and in each step after one in
-    /// which the gradients changed by [`LossKeys::tight_change`]; `None`: nothing does.
-    pub tight_tolerance: Option<Share>,
-    /// How much the norm of the summed gradients differs from the step before, as a share of that,
-    /// when training is in another phase (DBLP, arXiv 2605.01989, after Accordion, MLSys 2021).
-    pub tight_change: Share,
-    /// What contributions to a sum that may lose go through.
-    pub transform: GradientTransform,
-}
-
-/// What contributions to a sum go through, so that a lost segment is not a hole of its own.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum GradientTransform {
-    /// Nothing: a lost segment is a contribution that is missing there.
-    None,
-    /// A randomised Hadamard transform over groups of segments, undone where the sum is finished
-    /// (as in OptiReduce, NSDI 2025): a lost segment takes a little from each of its group.
-    Hadamard,
-}
-
-/// Classes and their DSCPs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PriorityKeys {
-    /// DSCP of each class, highest first; index 0 is the class of control packets.
-    pub dscps: Vec<Dscp>,
-    /// DSCP of each data class's droppable packets; empty: that of their class.
-    pub droppable_dscps: Vec<Dscp>,
-    /// Whether the last class is left to packets of other programs.
-    pub untagged: UntaggedTraffic,
-}
-
-/// Choice of algorithms.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CollectivesKeys {
-    /// How an all-reduce or a reduce-scatter is done.
-    pub algorithm: ReduceAlgorithm,
-    /// What [`ReduceAlgorithm::Auto`] takes where no loss is tolerated: the first entry that
-    /// matches and can be done, else its own rule.
-    pub table: Vec<AlgorithmChoice>,
-    /// Bytes of a tensor that are reduced at a time.
-    pub chunk: ByteCount,
-    /// Trials by which a job finds its chunk and its credit in its first steps; 0: none.
-    pub tuning: u16,
-    /// Which gradients leave first.
-    pub order: SendOrder,
-    /// Bytes of a rank's gradient messages that are on their way at once; zero: any number.
-    pub credit: ByteCount,
-}
-
-/// Where ranks tell what they have counted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MetricsKeys {
-    /// TCP port of a host's first rank, the next rank's is one more; 0: nowhere.
-    pub port: u16,
-    /// Who may ask.
-    pub bind: MetricsAccess,
-}
-
-/// What a rank remembers of its operations.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TraceKeys {
-    /// How many it remembers, the last ones; 0: none.
-    pub entries: u32,
-}
-
-/// Who may ask a rank what it has counted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum MetricsAccess {
-    /// Processes of the same host.
-    Loopback,
-    /// Whoever reaches the host.
-    Any,
-}
-
-/// Loss and disorder made on purpose; every share is of the packets that arrive at a rank.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FaultKeys {
-    /// Seed of all draws.
-    pub seed: u64,
-    /// Packets dropped.
-    pub drop: Share,
-    /// Of which packets they are.
-    pub drop_from: DropFrom,
-    /// Mean length of a run of dropped packets.
-    pub burst: f64,
-    /// Packets that arrive twice.
-    pub duplicate: Share,
-    /// Packets that arrive after later ones.
-    pub reorder: Share,
-    /// Time by which every packet is late.
-    pub delay: Span,
-    /// Packets of which a bit is flipped.
-    pub corrupt: Share,
-    /// Pairs (from, to) between which nothing arrives.
-    pub one_way: Vec<(Rank, Rank)>,
+fn share(value: f64) -> Share {
+    Share::new(value).expect("defaults lie between 0 and 1")
 }
 
 impl FaultKeys {
-    /// Whether there are any.
+    /// Whether any fault is asked for.
     pub fn any(&self) -> bool {
         let shares = [self.drop, self.duplicate, self.reorder, self.corrupt];
         let harmless = shares.iter().all(|share| share.is_none());
@@ -322,43 +227,19 @@ impl FaultKeys {
     }
 }
 
-/// Why a `job.toml` is refused.
+/// Why a job is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum JobError {
-    /// The text is not TOML.
-    #[error("line {line}: {message}")]
-    Syntax {
-        /// Line of the text, from 1.
-        line: usize,
-        /// What the parser says.
-        message: String,
-    },
-    /// No such key.
-    #[error("unknown key `{key}` in {table}{}; known keys are {known}", nearest_text(.nearest))]
-    UnknownKey {
-        /// The key as written.
-        key: String,
-        /// `[table]` that it stands in, or "the root table".
-        table: String,
-        /// The known key that is spelt most alike, if any is.
-        nearest: Option<String>,
-        /// All keys of the table.
-        known: String,
-    },
-    /// A value of the wrong kind or outside its range.
-    #[error("{key} = {given}: allowed are {allowed}")]
-    Value {
-        /// Dotted key.
-        key: String,
-        /// The value as written.
-        given: String,
-        /// What may be written.
-        allowed: String,
-    },
-    /// Two values that exclude each other.
+    /// A line of a `job.toml` is wrong.
+    #[error(transparent)]
+    File(#[from] TomlError),
+    /// A single value is wrong, as an option gave it.
+    #[error(transparent)]
+    Value(#[from] TomlProblem),
+    /// Two values exclude each other.
     #[error("{key} = {given} contradicts {other_key} = {other}: {rule}")]
     Conflict {
-        /// Dotted key.
+        /// The key, with its table in front.
         key: &'static str,
         /// Its value.
         given: String,
@@ -366,32 +247,35 @@ pub enum JobError {
         other_key: &'static str,
         /// That key's value.
         other: String,
-        /// What must hold.
+        /// The rule that is broken.
         rule: &'static str,
     },
 }
 
-fn nearest_text(nearest: &Option<String>) -> String {
-    nearest
-        .as_ref()
-        .map_or_else(String::new, |key| format!(" (did you mean `{key}`?)"))
+/// The name, sentence and allowed values of each key.
+pub fn describe() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+    KEYS.iter()
+        .map(|key| (key.name, key.sentence, (key.allowed)()))
 }
 
 impl Job {
     /// Reads a job. Keys that are not written have the values of [`Job::default`].
     ///
     /// # Errors
-    /// [`JobError`] names the first thing that is wrong, and what would be right.
+    /// [`JobError`] names the first wrong line, and what would be right there.
     pub fn from_toml(text: &str) -> Result<Self, JobError> {
-        let table = text
-            .parse::<toml::Table>()
-            .map_err(|error| JobError::Syntax {
-                line: error.span().map_or(1, |span| line_of(text, span.start)),
-                message: error.message().replace('\n', ", "),
-            })?;
         let mut job = Self::default();
-        keys::read(&mut job, &table)?;
+        keys::read(&mut job, text)?;
         job.checked()
+    }
+
+    /// Puts one value under a key, `transport.gap` for example: as TOML where `text` is TOML, else
+    /// as a string. [`Job::checked`] tells whether it agrees with the other values.
+    ///
+    /// # Errors
+    /// [`JobError::Value`] names the known keys, or the allowed values.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), JobError> {
+        Ok(keys::set(self, key, text)?)
     }
 
     /// The job, if its values agree with each other; for jobs that were changed after reading.
@@ -399,38 +283,80 @@ impl Job {
     /// # Errors
     /// [`JobError::Conflict`] names both values.
     pub fn checked(self) -> Result<Self, JobError> {
-        keys::check_together(&self)?;
+        let (transport, priority) = (&self.transport, &self.priority);
+        let (dscps, droppable) = (&priority.dscps, &priority.droppable_dscps);
+        let paired = droppable.is_empty() || droppable.len() == dscps.len() - 1;
+        let (window, dscps_key) = ("transport.window", "priority.dscps");
+        let rules = [
+            (
+                transport.initial_window <= transport.window,
+                ("transport.initial_window", window),
+                "the first must not be larger",
+            ),
+            (
+                transport.unscheduled <= transport.window,
+                ("transport.unscheduled", window),
+                "the first must not be larger",
+            ),
+            (
+                !dscps[1..].contains(&dscps[0]),
+                (dscps_key, dscps_key),
+                "control packets need a DSCP of their own, the first of the list",
+            ),
+            (
+                priority.untagged == UntaggedTraffic::Shares || dscps.len() >= 3,
+                ("priority.untagged", dscps_key),
+                "three are needed: for control packets, for layers, for others",
+            ),
+            (
+                paired && !droppable.iter().any(|dscp| dscps.contains(dscp)),
+                ("priority.droppable_dscps", dscps_key),
+                "write one for each class but the first, each different from those",
+            ),
+        ];
+        let broken = rules.into_iter().find(|(holds, ..)| !holds);
+        broken.map_or(Ok(()), |(_, (key, other_key), rule)| {
+            let [given, other] = [key, other_key].map(|key| self.shown(key));
+            Err(JobError::Conflict {
+                key,
+                given,
+                other_key,
+                other,
+                rule,
+            })
+        })?;
         Ok(self)
+    }
+
+    /// A value in the notation of `job.toml`.
+    fn shown(&self, name: &str) -> String {
+        let key = KEYS.iter().find(|key| key.name == name);
+        (key.expect("rules are about known keys").show)(self)
     }
 
     /// All values under their dotted keys, in the notation of `job.toml`.
     pub fn flat(&self) -> BTreeMap<String, String> {
-        keys::KEYS
-            .iter()
+        KEYS.iter()
             .map(|key| (key.name.to_owned(), (key.show)(self)))
             .collect()
     }
 
-    /// The job as a `job.toml` that says everything.
+    /// The job as a `job.toml` with every key.
     pub fn to_toml(&self) -> String {
-        keys::write(self, |_| String::new())
+        keys::write(self, |_| "")
     }
 
-    /// Like [`Job::to_toml`], with `# default` behind every value that is the default.
+    /// Like [`Job::to_toml`], with `# default` behind every default value.
     pub fn to_annotated_toml(&self) -> String {
         let default = Self::default();
-        keys::write(self, |key| {
-            let same = (key.show)(self) == (key.show)(&default);
-            if same {
-                "  # default".to_owned()
-            } else {
-                String::new()
-            }
+        keys::write(self, |key| match (key.show)(self) == (key.show)(&default) {
+            true => "  # default",
+            false => "",
         })
     }
 
-    /// The most that may be missing of any gradient message: of one whose layers are known, its
-    /// layers' tolerances say how much of that.
+    /// The largest share that may be missing of any gradient message. The tolerances of a
+    /// message's layers, where they are known, say how much of that it may use.
     pub fn greatest_tolerance(&self) -> Share {
         let layers = self.loss.layer_tolerances.iter().copied();
         layers.fold(self.tolerance, Share::max)
@@ -478,110 +404,10 @@ impl Job {
     }
 }
 
-fn line_of(text: &str, byte: usize) -> usize {
-    1 + text
-        .bytes()
-        .take(byte)
-        .filter(|&byte| byte == b'\n')
-        .count()
-}
-
-impl Default for Job {
-    fn default() -> Self {
-        Self {
-            name: "job".to_owned(),
-            tolerance: Share::NONE,
-            holes: HoleFilling::Rescale,
-            security: PacketSecurity::Aead,
-            transport: TransportKeys::default(),
-            loss: LossKeys::default(),
-            priority: PriorityKeys::default(),
-            collectives: CollectivesKeys {
-                algorithm: ReduceAlgorithm::Auto,
-                table: Vec::new(),
-                chunk: ByteCount::mib(4),
-                tuning: 0,
-                order: SendOrder::Layers,
-                credit: ByteCount::new(0),
-            },
-            metrics: MetricsKeys {
-                port: 0,
-                bind: MetricsAccess::Loopback,
-            },
-            trace: TraceKeys { entries: 1_000 },
-            faults: FaultKeys::default(),
-        }
-    }
-}
-
-impl Default for TransportKeys {
-    fn default() -> Self {
-        Self {
-            wire: WireChoice::Auto,
-            rdma_device: Vec::new(),
-            rdma_gid: None,
-            idle: IdleMode::Adaptive,
-            mtu: Mtu::Auto,
-            window: ByteCount::mib(1),
-            initial_window: ByteCount::kib(256),
-            unscheduled: ByteCount::kib(256),
-            grant_window: GrantWindow::Unlimited,
-            entropies: 8,
-            spray_burst: 46,
-            gap: Span::from_millis(1),
-            delay_target: Span::from_millis(10),
-            peer_timeout: Span::from_millis(8_000),
-            checksum: Checksum::On,
-        }
-    }
-}
-
-impl Default for LossKeys {
-    fn default() -> Self {
-        let tenth = Share::new(0.1).expect("a tenth lies between 0 and 1");
-        Self {
-            min_message: ByteCount::kib(16),
-            protected_share: tenth,
-            protected_back_layers: tenth,
-            step_tolerance: None,
-            layer_tolerances: Vec::new(),
-            tight_tolerance: None,
-            tight_change: Share::new(0.5).expect("a half lies between 0 and 1"),
-            transform: GradientTransform::None,
-        }
-    }
-}
-
-impl Default for PriorityKeys {
-    /// CS5 for control, then AF41, AF31, AF21, AF11, CS1 and best effort.
-    fn default() -> Self {
-        Self {
-            dscps: [40, 34, 26, 18, 10, 8, 0].map(Dscp).to_vec(),
-            droppable_dscps: Vec::new(),
-            untagged: UntaggedTraffic::Shares,
-        }
-    }
-}
-
-impl Default for FaultKeys {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            drop: Share::NONE,
-            drop_from: DropFrom::All,
-            burst: 1.0,
-            duplicate: Share::NONE,
-            reorder: Share::NONE,
-            delay: Span::ZERO,
-            corrupt: Share::NONE,
-            one_way: Vec::new(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use strum::VariantNames;
 
     use super::*;
 
@@ -625,9 +451,11 @@ mod tests {
 
     #[test]
     fn a_tolerance_above_one_names_the_allowed_range() {
-        let expected = "tolerance = 1.5: allowed are 0 to 1, or \"0%\" to \"100%\"";
+        let expected = "line 1: tolerance = 1.5: allowed are 0 to 1, or \"0%\" to \"100%\"";
         assert_eq!(refusal("tolerance = 1.5"), expected);
-        assert!(refusal("tolerance = \"150%\"").starts_with("tolerance = \"150%\": allowed"));
+        assert!(
+            refusal("tolerance = \"150%\"").starts_with("line 1: tolerance = \"150%\": allowed")
+        );
     }
 
     #[test]
@@ -637,7 +465,10 @@ mod tests {
         let allowed = "allowed are up to 16 shares such as [\"5%\", 0.01]";
         assert!(message.ends_with(allowed), "{message}");
         let message = refusal("[loss]\nlayer_tolerances = [2]");
-        assert_eq!(message, format!("loss.layer_tolerances = [2]: {allowed}"));
+        assert_eq!(
+            message,
+            format!("line 2: loss.layer_tolerances = [2]: {allowed}")
+        );
         assert!(refusal("[loss]\nlayer_tolerances = 0.1").ends_with(allowed));
     }
 
@@ -645,7 +476,8 @@ mod tests {
     fn a_misspelt_key_names_its_table_and_the_known_keys() {
         let message = refusal("[transport]\nwindw = \"1MiB\"");
         assert!(message.starts_with(
-            "unknown key `windw` in [transport] (did you mean `window`?); known keys are wire, "
+            "line 2: unknown key `windw` in [transport] (did you mean `window`?); \
+             known keys are wire, "
         ));
         assert!(refusal("tolerence = 0").contains("the root table (did you mean `tolerance`?)"));
         assert!(refusal("[transprt]\n").contains("did you mean `transport`?"));
@@ -662,7 +494,7 @@ mod tests {
             "4 4KiB ring x",
         ] {
             let message = refusal(&format!("[collectives]\ntable = [\"{wrong}\"]"));
-            let start = format!("collectives.table = [\"{wrong}\"]: allowed are entries ");
+            let start = format!("line 2: collectives.table = [\"{wrong}\"]: allowed are entries ");
             assert!(message.starts_with(&start), "{message}");
             assert!(message.contains("\"4 256KiB direct\""), "{message}");
         }
@@ -687,8 +519,23 @@ mod tests {
 
     #[test]
     fn a_value_where_a_table_belongs_is_refused() {
-        assert_eq!(refusal("loss = 3"), "loss = 3: allowed are a table, [loss]");
-        assert!(refusal("[name]").starts_with("name = {}: allowed are"));
+        let message = "line 1: loss = 3: allowed are a table, [loss]";
+        assert_eq!(refusal("loss = 3"), message);
+        assert!(refusal("\n[name]").starts_with("line 2: name = [name]: allowed are"));
+    }
+
+    #[test]
+    fn a_value_of_an_option_is_refused_without_a_line() {
+        let mut job = Job::default();
+        job.set("transport.wire", "udp").expect("a known word");
+        job.set("transport.entropies", "4").expect("a number");
+        assert_eq!(job.transport.wire, WireChoice::Udp);
+        assert_eq!(job.transport.entropies, 4);
+        let mut said = |key, text| job.set(key, text).expect_err("wrong").to_string();
+        assert!(said("transport.wire", "tcp").starts_with("transport.wire = \"tcp\": allowed"));
+        assert!(said("transport.windw", "1").starts_with("unknown key `windw` in [transport] ("));
+        assert!(said("transprt.gap", "1").contains("did you mean `transport`?"));
+        assert!(said("transport", "1").starts_with("transport = 1: allowed are a table"));
     }
 
     #[test]
@@ -711,7 +558,7 @@ mod tests {
 
         #[test]
         fn arbitrary_values_never_panic(
-            key in 0..keys::KEYS.len(),
+            key in 0..KEYS.len(),
             value in prop_oneof![
                 any::<i64>().prop_map(|n| n.to_string()),
                 any::<f64>().prop_map(|n| format!("{n:?}").to_lowercase()),
@@ -720,7 +567,7 @@ mod tests {
                 Just("[\"1->2\", 3]".to_owned()),
             ],
         ) {
-            if let Ok(job) = Job::from_toml(&format!("{} = {value}", keys::KEYS[key].name)) {
+            if let Ok(job) = Job::from_toml(&format!("{} = {value}", KEYS[key].name)) {
                 prop_assert_eq!(Job::from_toml(&job.to_toml()), Ok(job));
             }
         }
@@ -742,7 +589,7 @@ mod tests {
             let choice = |(world, bytes, algorithm): (u16, u64, usize)| AlgorithmChoice {
                 world,
                 bytes: ByteCount::new(bytes),
-                algorithm: notation::ALGORITHMS[algorithm].1,
+                algorithm: ReduceAlgorithm::VARIANTS[algorithm].parse().expect("a name"),
             };
             job.collectives.table = choices.into_iter().map(choice).collect();
             job.faults.one_way = pairs.into_iter().map(|(a, b)| (Rank(a), Rank(b))).collect();

@@ -9,7 +9,6 @@
 use hdrhistogram::Histogram;
 
 use crate::budget::LossAccount;
-use crate::endpoint::EndpointCounters;
 use crate::machine::{Datagram, Ecn, Transmit};
 use crate::receiver::ReceiverCounters;
 use crate::sender::{SenderCounters, SentMessage};
@@ -173,6 +172,17 @@ pub enum PeerStanding {
     Silent,
     /// It was lost: nothing goes to it, nothing is taken from it.
     Failed,
+}
+
+/// Counts over all peers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct EndpointCounters {
+    /// What the senders did.
+    pub sender: SenderCounters,
+    /// What the receivers saw.
+    pub receiver: ReceiverCounters,
+    /// Packets of other jobs, epochs or ranks, and packets that contradict themselves.
+    pub foreign: u64,
 }
 
 /// What is known of one peer.

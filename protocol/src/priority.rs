@@ -11,6 +11,7 @@
 //! a PROBE rides where its message's data rides: what has not come by then is lost, and not late.
 
 use smallvec::SmallVec;
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::bitmap::Bitmap;
 use crate::machine::Ecn;
@@ -47,16 +48,19 @@ pub struct Policy {
 }
 
 /// Where packets ride that are of no layer: those of other programs, which have no DSCP of the job.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum UntaggedTraffic {
     /// In the last class, with the job's last layers.
+    #[strum(serialize = "share")]
     Shares,
     /// In the last class, which the job's layers leave to them.
     Below,
 }
 
 /// Which gradients leave first.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SendOrder {
     /// Those of front layers, in higher classes, too.
     Layers,

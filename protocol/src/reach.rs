@@ -5,11 +5,11 @@
 //! says; what carries the packets is the driver's.
 
 use crate::budget::Ledger;
-use crate::endpoint::EndpointSettings;
 use crate::grants::Grants;
 use crate::machine::RUN_SEGMENTS_MAX;
 use crate::receiver::RankResources;
 use crate::rtt::Rtt;
+use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Instant, Rank, Span};
 
 /// Runs of a window: so many that one is read while the next is written.

@@ -9,17 +9,18 @@
 //! that loses nothing, nothing is lost. Nor is what this host's own kernel dropped: while it may
 //! have made a hole, the hole is repaired.
 
+mod message;
+
 use std::collections::{BTreeSet, VecDeque};
 
+use self::message::{EchoStamp, ReceiveMessage, ReceiveStage, ReportDue};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
-use crate::endpoint::EndpointSettings;
-use crate::grants::{GrantTurn, Grants};
-use crate::incoming::{EchoStamp, GrantNeed, ReceiveMessage, ReceiveStage, ReportDue};
+use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
-use crate::priority::Urgency;
-use crate::segment::Segmentation;
-use crate::units::{Instant, MessageId, MessageKey, Rank, Share, Signature, Span, Step};
+use crate::message::{MessageOutline, ReceiveRequest};
+use crate::settings::EndpointSettings;
+use crate::units::{Instant, MessageId, MessageKey, Rank, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 /// An acknowledgement waits at most this long for more segments to report.
@@ -33,45 +34,6 @@ const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
 const STOPS_MAX: u32 = 12;
 /// Complete messages of one peer that are kept until CLOSE comes.
 const COMPLETE_KEPT: usize = 1024;
-
-/// A message to receive.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ReceiveRequest {
-    /// The key that its sender gives it.
-    pub key: MessageKey,
-    /// Of which kind its operation is.
-    pub signature: Signature,
-    /// The training step that it belongs to.
-    pub step: Step,
-    /// Its length in bytes.
-    pub bytes: u32,
-    /// The share that may be missing.
-    pub tolerance: Share,
-    /// How soon it is needed; `None` when that is not known.
-    pub urgency: Option<Urgency>,
-}
-
-impl ReceiveRequest {
-    fn turn(&self) -> GrantTurn {
-        self.urgency.map(|urgency| (self.step, urgency))
-    }
-
-    fn outline(&self) -> MessageOutline {
-        MessageOutline {
-            bytes: self.bytes,
-            signature: self.signature,
-        }
-    }
-}
-
-/// What a message says of itself in every packet, and what both of its ends must agree on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MessageOutline {
-    /// Its length in bytes.
-    pub bytes: u32,
-    /// Of which kind its operation is.
-    pub signature: Signature,
-}
 
 /// Where a new segment's payload belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -679,15 +641,4 @@ pub struct RankResources<'a> {
     pub place: u32,
     /// How long nothing must have arrived before holes are accepted.
     pub gap: Span,
-}
-
-/// Whether a DATA header describes a segment of its message as this job cuts it.
-pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
-    let cut = Segmentation::new(header.message_bytes, segment_bytes);
-    let in_range = header.segments == cut.segments() && header.segment < header.segments;
-    let placed = header.kind == PacketKind::Probe
-        || (in_range
-            && header.offset == cut.offset(header.segment)
-            && u32::from(header.length) == cut.length(header.segment));
-    in_range && placed
 }

@@ -13,46 +13,28 @@
 //! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes: in the
 //! class of the message's data, so that the PROBE waits in queues as long as they do.
 
+mod message;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use self::message::{SegmentFlight, SendMessage, UnscheduledStart};
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
-use crate::endpoint::EndpointSettings;
 use crate::entropy::Spray;
 use crate::machine::{Ecn, SegmentRun};
-use crate::outgoing::{SegmentFlight, SendMessage, UnscheduledStart};
+use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
-use crate::units::{
-    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, Rank, Share, Signature, Span, Step,
-};
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
+use crate::settings::EndpointSettings;
+use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, MessageKey, Rank, Span};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_later};
 
 /// A probe's wait doubles with every unanswered one, up to this, and to so many of the job's gaps.
 const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 const GAPS_UNANSWERED: u64 = 32;
 /// Unanswered probes of one message after which the window starts over.
 const SILENT_PROBES: u32 = 3;
-
-/// A message to send.
-#[derive(Clone, Debug)]
-pub struct SendRequest {
-    /// Which receive it answers.
-    pub key: MessageKey,
-    /// Of which kind its operation is.
-    pub signature: Signature,
-    /// The training step that it belongs to.
-    pub step: Step,
-    /// Its length in bytes; may be zero.
-    pub bytes: u32,
-    /// The share that may be missing; [`Share::NONE`] for all that must arrive whole.
-    pub tolerance: Share,
-    /// How many ranks' values are summed in it.
-    pub contributors: u16,
-    /// Layers, magnitudes and protection of its segments.
-    pub tags: SegmentTags,
-}
 
 /// What ended at a sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -478,7 +460,9 @@ impl Sender {
         let Some(lane) = self.lanes.get_mut(usize::from(report.echo_class.0)) else {
             return false;
         };
-        let newer = lane.newest.is_none_or(|newest| after(report.echo, newest));
+        let newer = lane
+            .newest
+            .is_none_or(|newest| is_later(report.echo, newest));
         if newer {
             lane.newest = Some(report.echo);
         }
@@ -491,10 +475,10 @@ impl Sender {
         let sending = &mut self.messages[at];
         sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
-        let missing = missing_in_window(report, packet.bitmap, segments);
+        let missing = report.missing(packet.bitmap, segments);
         for segment in missing.iter_ones() {
             let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
-            if waits || after(sending.sent_at(segment), report.echo) {
+            if waits || is_later(sending.sent_at(segment), report.echo) {
                 continue;
             }
             self.in_flight -= sending.land(segment);
@@ -512,7 +496,7 @@ impl Sender {
         let micros = |span: Span| span.as_micros() as u32;
         let sooner = micros(rtt.reordering(gap));
         let waits = [sooner, sooner.max(micros(gap))];
-        let later = |a: u32, b: u32| if after(a, b) { a } else { b };
+        let later = |a: u32, b: u32| if is_later(a, b) { a } else { b };
         let (mut lost, mut newest) = (0, None);
         for lane in (0..self.lanes.len()).rev() {
             let of_lane = self.lanes[lane].newest;
@@ -537,7 +521,7 @@ impl Sender {
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
                 let horizon = horizons[usize::from(sending.may_miss(flight.segment))];
-                if !after(horizon, flight.sent_at) {
+                if !is_later(horizon, flight.sent_at) {
                     break;
                 }
                 self.in_flight -= sending.land(flight.segment);
@@ -584,11 +568,6 @@ pub struct ReportPacket<'a> {
     pub bitmap: &'a [u8],
 }
 
-/// Whether stamp `a` is later than stamp `b`, both of one wrapping clock.
-pub(crate) fn after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b) as i32 > 0
-}
-
 fn close_of(stop: &Header, now: Instant) -> Header {
     let sent_at = now.wire_micros();
     Header {
@@ -622,22 +601,4 @@ fn acknowledge(sending: &mut SendMessage, packet: &ReportPacket<'_>) -> (u64, u3
         take(first..first.saturating_add(run));
     });
     (bytes, segments)
-}
-
-/// The segments of a report's window that did not arrive.
-pub(crate) fn missing_in_window(report: &SegmentReport, encoded: &[u8], segments: u32) -> Bitmap {
-    let mut missing = Bitmap::new(segments);
-    let end = report.first.saturating_add(report.bits).min(segments);
-    let mut at = report.first.min(end);
-    bitmap::decode_runs(encoded, report.bits, |offset, run| {
-        let first = report.first.saturating_add(offset).min(end);
-        for segment in at..first {
-            missing.insert(segment);
-        }
-        at = first.saturating_add(run).min(end);
-    });
-    for segment in at..end {
-        missing.insert(segment);
-    }
-    missing
 }

@@ -36,10 +36,14 @@
 //! Which segments are acknowledged or missing is in [`crate::bitmap`]; when to send what is in
 //! [`crate::sender`] and [`crate::receiver`].
 
+mod report;
+
 use crate::units::{
     ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature,
     Step,
 };
+
+pub use report::{REPORT_BYTES, SegmentReport};
 
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
@@ -296,91 +300,9 @@ impl Header {
     }
 }
 
-/// What an ACK, BITMAP or STOP says of a message, before its bitmap.
-///
-/// ```text
-///     0  echo            u32, `sent at` of the newest DATA or PROBE, echoed
-///     4  held            u32, microseconds from the arrival of that packet to this report
-///     8  ce              u32, DATA packets of the message that arrived with CE, so far
-///    12  received        u32, distinct segments of the message that arrived, so far
-///    16  granted         u32, segments that may be sent, counted in sending order
-///    20  ce entropies    u64, bit e: since the last report a packet on entropy e had CE
-///    28  cumulative      u32, every segment before this one arrived
-///    32  first           u32, segment of the bitmap's first bit
-///    36  bits            u32, length of the bitmap in bits
-///    40  echo class      u32, traffic class of the packet whose `sent at` is echoed
-///    44  bitmap          of the segments that arrived; see crate::bitmap
-/// ```
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct SegmentReport {
-    /// `sent at` of the newest DATA or PROBE packet of the message.
-    pub echo: u32,
-    /// Microseconds from that packet's arrival to this report.
-    pub held: u32,
-    /// DATA packets of the message that arrived with CE, so far.
-    pub ce: u32,
-    /// Distinct segments of the message that arrived, so far.
-    pub received: u32,
-    /// How many segments, counted in sending order, the receiver is ready to take.
-    pub granted: u32,
-    /// Bit e is set when a packet on entropy e had CE since the last report.
-    pub ce_entropies: u64,
-    /// Every segment before this one arrived.
-    pub cumulative: u32,
-    /// The segment that the bitmap's first bit stands for.
-    pub first: u32,
-    /// Length of the bitmap in bits.
-    pub bits: u32,
-    /// Traffic class of the packet whose `sent at` is echoed: packets of different classes overtake
-    /// each other in every queue.
-    pub echo_class: Class,
-}
-
-/// Bytes of a [`SegmentReport`] before its bitmap.
-pub const REPORT_BYTES: usize = 44;
-
-impl SegmentReport {
-    /// Appends the report to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.encoded());
-    }
-
-    /// The report as it travels.
-    pub fn encoded(&self) -> [u8; REPORT_BYTES] {
-        let mut bytes = [0; REPORT_BYTES];
-        put32(&mut bytes, 0, self.echo);
-        put32(&mut bytes, 4, self.held);
-        put32(&mut bytes, 8, self.ce);
-        put32(&mut bytes, 12, self.received);
-        put32(&mut bytes, 16, self.granted);
-        put32(&mut bytes, 20, self.ce_entropies as u32);
-        put32(&mut bytes, 24, (self.ce_entropies >> 32) as u32);
-        put32(&mut bytes, 28, self.cumulative);
-        put32(&mut bytes, 32, self.first);
-        put32(&mut bytes, 36, self.bits);
-        put32(&mut bytes, 40, u32::from(self.echo_class.0));
-        bytes
-    }
-
-    /// Reads a report and gives back the encoded bitmap that follows it; `None` when it is cut
-    /// short or names a class that no packet can have.
-    pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
-        let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
-        let echo_class = Class(u8::try_from(get32(bytes, 40)).ok()?);
-        let report = Self {
-            echo: get32(bytes, 0),
-            held: get32(bytes, 4),
-            ce: get32(bytes, 8),
-            received: get32(bytes, 12),
-            granted: get32(bytes, 16),
-            ce_entropies: u64::from(get32(bytes, 20)) | u64::from(get32(bytes, 24)) << 32,
-            cumulative: get32(bytes, 28),
-            first: get32(bytes, 32),
-            bits: get32(bytes, 36),
-            echo_class,
-        };
-        Some((report, bitmap))
-    }
+/// Whether time stamp `a` is later than `b`, both of one wrapping clock.
+pub(crate) fn is_later(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 > 0
 }
 
 fn put16(out: &mut [u8], at: usize, value: u16) {
@@ -491,27 +413,5 @@ mod tests {
             Header::decode(&packet),
             Err(DecodeError::Segment { .. })
         ));
-    }
-
-    #[test]
-    fn a_report_survives_the_wire() {
-        let report = SegmentReport {
-            echo: 1,
-            ce_entropies: 1 << 40,
-            first: 5,
-            echo_class: Class(3),
-            ..SegmentReport::default()
-        };
-        let mut bytes = Vec::new();
-        report.encode(&mut bytes);
-        bytes.push(42);
-        assert_eq!(SegmentReport::decode(&bytes), Some((report, &[42][..])));
-        assert_eq!(SegmentReport::decode(&bytes[..REPORT_BYTES - 1]), None);
-        bytes[41] = 1;
-        assert_eq!(
-            SegmentReport::decode(&bytes),
-            None,
-            "class 259 does not exist"
-        );
     }
 }

@@ -4,12 +4,12 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::{Bitmap, decode_runs};
-use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };

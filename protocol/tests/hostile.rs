@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };

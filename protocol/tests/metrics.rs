@@ -1,13 +1,13 @@
 //! What an endpoint counts by peer and class, and that it does so only when told.
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::metrics::{ClassCounters, PeerStanding};
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Class, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };

@@ -84,7 +84,7 @@ impl Watch {
 /// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
 /// first free port is taken.
 pub(crate) fn open(
-    keys: MetricsKeys,
+    keys: &MetricsKeys,
     local_rank: Option<u16>,
     watch: &Arc<Watch>,
 ) -> Option<HttpServer> {

@@ -9,8 +9,9 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Hole, Residual};
 use gradwire_collectives::operation::{Operation, OperationOutcome};
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
@@ -20,7 +21,7 @@ use gradwire_transport::driver::{self, DriverLink, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{Life, Neighbours, Terms};
+use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
 use gradwire_tuning::surface::Point;
 
 use crate::counters::Counters;
@@ -114,8 +115,8 @@ impl LocalRank {
         let job = fitted(job, control.roster());
         let identity = identity_of(&control, world_size);
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
-        let names = neighbours.as_mut().map(Neighbours::take_names);
-        let lives = neighbours.as_mut().map(Neighbours::take_lives);
+        let names = neighbours.as_mut().map(HostNeighbours::take_names);
+        let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
         let endpoint = endpoint_of(&job, identity, terms.as_ref());
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
@@ -142,7 +143,7 @@ impl LocalRank {
         let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
         drop(names);
         let watch = Watch::new(subject, &inbox);
-        let watched_at = metrics::open(job.metrics, local_rank, &watch);
+        let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
             schedule: Mutex::new(Tuner::own_point(&job)),
@@ -406,7 +407,7 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
 }
 
 /// Tells the driver of ranks that share memory with this one and whose processes end.
-fn vigil_over(lives: Vec<(Rank, Life)>, inbox: &Arc<Inbox>) -> Vigil {
+fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<Inbox>) -> Vigil {
     let told = Arc::clone(inbox);
     Vigil::over(lives, move |rank| {
         let reason = "its process has ended".to_owned();
@@ -428,16 +429,16 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
 
 /// What carries packets to the others, of whom some may share memory and the rest are reached by
 /// `wires`.
-fn wire_of(terms: Option<&Terms>, world_size: u16, wires: &'static str) -> &'static str {
+fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
-    match terms.into_iter().flat_map(Terms::others).count() {
+    match terms.into_iter().flat_map(MemoryTerms::others).count() {
         0 => wires,
         near if near == others => "shm",
         _ => "shm+udp",
     }
 }
 
-fn endpoint_of(job: &Job, identity: Identity, terms: Option<&Terms>) -> Endpoint {
+fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> Endpoint {
     let seed = u64::from(identity.job.0) << 16 | u64::from(identity.rank.0);
     let endpoint = Endpoint::new(identity, job, seed);
     let mut endpoint = match terms {

@@ -1,14 +1,19 @@
-//! Linux: queueing disciplines, by the program `tc` of iproute2.
+//! Linux: queueing disciplines, which the program `tc` of iproute2 configures.
 //!
-//! Start here: `form` says which disciplines stand where, `limits` what Linux can do,
-//! `render` writes a plan as a shell script. `script` and `export` read scripts and what tc
-//! shows into `state`, which `check` compares with a plan, `change` changes and `counts`
-//! counts. `program` is what marks and drops where the kernel has no `red`; `object` is the
-//! file that tc loads it from.
+//! Start here.
+//!
+//! - `form` names the disciplines and where each stands; `limits` states what Linux can do.
+//! - `render` writes a plan as a shell script.
+//! - `script` reads such scripts, and `export` reads the output of tc, both into `state`.
+//! - `check` compares a state with a plan, `change` leads from one to the other and back, `counts`
+//!   reads its counters.
+//! - `program` is the eBPF program that marks and drops where the kernel has no `red`. `assembler`
+//!   encodes it; `object` and `btf` make the file from which tc loads it.
 
+mod assembler;
+mod btf;
 mod change;
 mod check;
-mod code;
 mod counts;
 mod export;
 mod form;
@@ -19,9 +24,9 @@ mod render;
 mod script;
 mod state;
 
-use export::Counters;
-use form::Form;
-use state::Switch;
+use export::ExportCounters;
+use form::LinuxForm;
+use state::TcState;
 
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
@@ -35,12 +40,12 @@ use crate::reading::{ReadError, Reading};
 #[derive(Debug)]
 pub struct Linux;
 
-/// A script on ports of which nothing else is known, or an export.
-fn understood(text: &str) -> Result<(Switch, Vec<Finding>), ReadError> {
+/// Reads a script, as run on fresh ports, or an export.
+fn understood(text: &str) -> Result<(TcState, Vec<Finding>), ReadError> {
     if !text.lines().any(|line| line.contains("tc qdisc ")) {
         return Ok((export::read(text)?, Vec::new()));
     }
-    let mut switch = Switch::default();
+    let mut switch = TcState::default();
     let findings = script::run(&mut switch, text);
     Ok((switch, findings))
 }
@@ -49,13 +54,13 @@ impl Linux {
     /// The shell command that exports configuration and counters of a plan's ports. The folder of
     /// bpffs is in its variable `BPFFS`, where the target is `linux:bpf`.
     pub fn export_command(plan: &Plan) -> String {
-        export::command(plan, Counters::With)
+        export::command(plan, ExportCounters::With)
     }
 }
 
 impl Dialect for Linux {
     fn limits(&self, version: &str) -> Limits {
-        limits::limits(Form::of_version(version))
+        limits::limits(LinuxForm::of_version(version))
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -99,7 +104,7 @@ impl Dialect for Linux {
             look(
                 format!(
                     "{{ {}; }} >before.txt",
-                    export::command(plan, Counters::Without)
+                    export::command(plan, ExportCounters::Without)
                 ),
                 "an export, as root: keep it, `gradwire switch diff` and `undo` read it",
             ),
@@ -119,11 +124,13 @@ impl Dialect for Linux {
     fn looks(&self, plan: &Plan) -> Vec<Look> {
         let port = plan.site.ports.first().map_or("PORT", |port| &port.name);
         let port = render::quoted(port);
-        let form = Form::of(plan);
+        let form = LinuxForm::of(plan);
         let marks = match form {
-            Form::Host => "packets of each class; no drops",
-            Form::Bpf => "packets of each class; drops where a queue was full",
-            Form::Switch | Form::Lab => "per queue `marked` and `early`; `pdrop` means full",
+            LinuxForm::Host => "packets of each class; no drops",
+            LinuxForm::Bpf => "packets of each class; drops where a queue was full",
+            LinuxForm::Switch | LinuxForm::Lab => {
+                "per queue `marked` and `early`; `pdrop` means full"
+            }
         };
         let look = |command: String, expect: &str| Look {
             command,
@@ -133,7 +140,7 @@ impl Dialect for Linux {
             look(
                 format!(
                     "{{ {}; }} >counters.txt",
-                    export::command(plan, Counters::With)
+                    export::command(plan, ExportCounters::With)
                 ),
                 "what `gradwire switch verify --counters` and `check` read",
             ),

@@ -1,5 +1,5 @@
-//! Linux: scripts of tc are what the plan says, and exports of a kernel are read, changed and put
-//! back. What kernels make of it is shown by tests of the command.
+//! Linux: scripts of tc follow the plan; exports of a kernel are read, changed and restored. Tests of
+//! the command show how kernels take them.
 
 mod mistakes;
 mod plans;
@@ -16,7 +16,7 @@ use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
 use properties::{findings, hold, hold_over, plan_of, target};
 
-/// Ports as kernels make them, one with an HTB of somebody, one that no plan has.
+/// Ports as kernels make them, one with a foreign HTB, and one that no plan has.
 const RUNNING: &str = include_str!("exports/linux.txt");
 const FORMS: [&str; 4] = ["linux:switch", "linux:lab", "linux:bpf", "linux:host"];
 
@@ -28,19 +28,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
     #[test]
-    fn any_plan_reads_back_changes_only_itself_and_is_undone(drawn in drawn()) {
+    fn plans_read_back_and_are_undone(drawn in drawn()) {
         for form in FORMS {
             hold(&drawn.plan(target(form)), RUNNING);
         }
     }
 
     #[test]
-    fn a_plan_takes_the_place_of_another_and_gives_it_back(
+    fn plans_replace_each_other_and_are_undone(
         first in drawn(),
         second in drawn(),
         forms in (0_usize..4, 0_usize..4),
     ) {
-        // A program cannot be written again from an export: another fact.
+        // No export contains a program, so it could not be restored: another test.
         let forms = [forms.0, forms.1].map(|form| if form == 2 { 1 } else { form });
         let [first, second] = [(first, forms[0]), (second, forms[1])]
             .map(|(drawn, form)| drawn.plan(target(FORMS[form])));
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn a_port_whose_discipline_could_not_be_put_back_is_left_alone() {
+fn ports_that_cannot_be_restored_are_refused() {
     let mut plan = plan_of(target("linux:switch"), 7);
     plan.site.ports[1].name = "mgmt0".to_owned();
     let refused = linux()
@@ -83,7 +83,7 @@ fn a_port_whose_discipline_could_not_be_put_back_is_left_alone() {
 }
 
 #[test]
-fn a_running_program_is_not_replaced_since_an_export_does_not_have_it() {
+fn running_programs_cannot_be_restored() {
     let [first, second] = [3, 7].map(|classes| plan_of(target("linux:bpf"), classes));
     let change = linux().change(&first, RUNNING).expect("default ports");
     let between = linux().apply(RUNNING, &change.forward).expect("it fits");
@@ -97,7 +97,7 @@ fn a_running_program_is_not_replaced_since_an_export_does_not_have_it() {
 }
 
 #[test]
-fn texts_of_another_form_are_refused_with_their_line() {
+fn foreign_texts_are_refused_with_their_line() {
     let plan = plan_of(target("linux"), 7);
     let refusal = |text: &str| {
         let refused = linux().read(&plan, text).expect_err("no export");
@@ -274,13 +274,13 @@ const BPF: [Broken; 9] = [
 ];
 
 #[test]
-fn broken_scripts_are_each_named() {
+fn mistakes_in_scripts_are_found() {
     all_are_found(&plan_of(target("linux:switch"), 7), &SWITCH);
     all_are_found(&plan_of(target("linux:bpf"), 7), &BPF);
 }
 
 #[test]
-fn broken_exports_are_each_named() {
+fn mistakes_in_exports_are_found() {
     let plan = plan_of(target("linux:switch"), 7);
     let change = linux().change(&plan, RUNNING).expect("default ports");
     let export = linux().apply(RUNNING, &change.forward).expect("it fits");
@@ -326,7 +326,7 @@ fn broken_exports_are_each_named() {
 }
 
 #[test]
-fn filters_that_are_asked_for_by_their_parent_have_none_in_what_tc_says() {
+fn filters_without_parent_stand_below_htb() {
     let plan = plan_of(target("linux:lab"), 7);
     let change = linux().change(&plan, RUNNING).expect("default ports");
     let export = linux().apply(RUNNING, &change.forward).expect("it fits");
@@ -335,7 +335,7 @@ fn filters_that_are_asked_for_by_their_parent_have_none_in_what_tc_says() {
 }
 
 #[test]
-fn names_of_ports_are_quoted_and_end_no_line() {
+fn port_names_are_quoted() {
     let mut plan = plan_of(target("linux:bpf"), 3);
     plan.site.ports.truncate(1);
     plan.site.ports[0].name = "a'b;c".to_owned();
@@ -350,7 +350,7 @@ fn names_of_ports_are_quoted_and_end_no_line() {
 }
 
 #[test]
-fn a_sending_host_marks_and_drops_nothing_early() {
+fn sending_hosts_neither_mark_nor_drop_early() {
     let plan = plan_of(target("linux:host"), 7);
     let text = linux().render(&plan);
     assert!(
@@ -361,7 +361,7 @@ fn a_sending_host_marks_and_drops_nothing_early() {
 }
 
 #[test]
-fn red_follows_the_queue_and_the_bandwidth_is_one_that_tc_takes() {
+fn red_is_a_step_with_valid_bandwidth() {
     let text = linux().render(&plan_of(target("linux"), 7));
     // 100G and 400G x 14 us; 34.4 Gb/s is the most that 32 bits of bytes per second hold.
     for gbps in [100, 400] {
@@ -384,7 +384,7 @@ fn queue_of(plan: &Plan, text: &str, queue: u8) -> Option<QueueCount> {
 }
 
 #[test]
-fn counters_of_red_and_of_the_program_are_read() {
+fn counters_of_red_and_program_are_read() {
     let count = |queue, sent, marked, early, full| QueueCount {
         port: "swp0".to_owned(),
         queue,

@@ -8,13 +8,13 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::Bitmap;
-use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Rate, Share, Signature, Span,
     Step,

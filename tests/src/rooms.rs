@@ -99,8 +99,7 @@ fn paths(
 fn branches(tokens: &[Token], base: ModulePath, found: &mut Vec<ModulePath>) -> usize {
     let mut path = base;
     let mut at = 0;
-    loop {
-        let Some(token) = tokens.get(at) else { break };
+    while let Some(token) = tokens.get(at) {
         if token.text == "{" {
             at += 1;
             while tokens.get(at).is_some_and(|token| token.text != "}") {

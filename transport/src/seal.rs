@@ -12,9 +12,9 @@ mod window;
 
 use std::ops::Range;
 
-use gradwire_protocol::endpoint::Identity;
 use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Payload, Transmit};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::Rank;
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, TAG_BYTES};
 

@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{IdleMode, Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };

@@ -6,11 +6,12 @@ mod members;
 use std::net::UdpSocket;
 
 use gradwire_protocol::bitmap::Bitmap;
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Checksum, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::machine::{Ecn, Machine, Payload};
+use gradwire_protocol::message::SendRequest;
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };

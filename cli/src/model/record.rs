@@ -7,14 +7,15 @@
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
+use gradwire_lab::files;
+use gradwire_report::numbers::count;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{load, millis, totals};
-use crate::arguments::ModelRecord;
+use super::options::ModelRecord;
+use super::{millis, totals};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::sim::run::count;
 
 /// What the recorder tells at its end.
 #[derive(Deserialize)]
@@ -40,7 +41,7 @@ pub(super) fn record(options: &ModelRecord) -> Result<(), Failure> {
         Told::Failed { error } => return Err(Failure::Check(error)),
     };
     let out = options.out.display().to_string();
-    let model = load(&out)?;
+    let model = files::model(&out)?;
     if options.json {
         let mut object = totals(&model);
         object["steps"] = json!(steps);

@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Layering, Measured};
 use super::options;
-use super::place::Place;
-use super::rounds::{median, slowest};
 use super::table::{Format, gigabytes, rounded};
-use super::{
-    ELEMENT_BYTES, check_ranks, job_on, messages, passed, progress_bar, security, verdict,
-};
+use super::{check_ranks, job_on, passed, progress_bar, security};
 use crate::exit::Failure;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Layering, Measured};
+use gradwire_lab::crew::rounds::{median, slowest};
+use gradwire_lab::crew::{ELEMENT_BYTES, messages, verdict};
 
 /// Longest that all buckets together may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -28,7 +26,7 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
     check_ranks(options.ranks)?;
     let job = job_on(&options.ground)?;
     let bytes = bucket_bytes(options)?;
-    let place = Place::new(&options.ground, options.ranks)?;
+    let place = options.ground.place(options.ranks)?;
     let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
     let progress = progress_bar(options.rounds as usize);
     let mut order = |layering| {

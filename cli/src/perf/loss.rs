@@ -6,18 +6,18 @@ use gradwire_protocol::job::notation::show_share;
 use gradwire_protocol::units::Share;
 use serde_json::{Map, Value, json};
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Measured, Round};
-use super::options::{Comparison, Loss, Rival};
-use super::place::{Lab, Place};
-use super::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use super::options::{Comparison, Loss};
 use super::table::{Format, gigabytes, ratio_json, rounded};
-use super::{
-    job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, rival, security,
-    verdict,
-};
+use super::{job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, security};
 use crate::exit::Failure;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Measured, Round};
+use gradwire_lab::crew::place::{Lab, Place};
+use gradwire_lab::crew::rival::{self, Rival};
+use gradwire_lab::crew::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use gradwire_lab::crew::verdict;
+use gradwire_lab::error::LabError;
 
 /// The tolerance that is measured when the job has none.
 const TOLERANCE: f64 = 0.1;
@@ -30,7 +30,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     let bytes = one_size(options.ranks, options.bytes)?;
     let jobs = Jobs::new(options)?;
     let rounds = options.comparison.rounds.unwrap_or(5);
-    let place = Place::new(&options.ground, options.ranks)?;
+    let place = options.ground.place(options.ranks)?;
     let mut gloo = gloo(&options.comparison, options.ranks, &place)?;
     let mut free = Crew::of_ranks(options.ranks, &jobs.free, &place)?;
     let mut report = Report {
@@ -135,7 +135,7 @@ fn gloo<'a>(
     ranks: u16,
     place: &'a Place,
 ) -> Result<Option<Gloo<'a>>, Failure> {
-    if comparison.against.contains(&Rival::Openmpi) {
+    if comparison.rivals().contains(&Rival::Openmpi) {
         let text = "--against openmpi: its shared memory loses nothing; compare with gloo";
         return Err(Failure::Usage(text.to_owned()));
     }
@@ -147,12 +147,17 @@ fn gloo<'a>(
                     that this run has made";
         return Err(Failure::Usage(text.to_owned()));
     };
-    let crew = rival::crew(Rival::Gloo, comparison, (Kind::AllReduce, ranks), place)?;
+    let crew = rival::crew(
+        Rival::Gloo,
+        &comparison.python(),
+        (Kind::AllReduce, ranks),
+        place,
+    )?;
     Ok(Some(Gloo { crew, lab }))
 }
 
 impl Gloo<'_> {
-    fn round(&mut self, round: &Round, drop: Share) -> Result<Vec<Measured>, Failure> {
+    fn round(&mut self, round: &Round, drop: Share) -> Result<Vec<Measured>, LabError> {
         self.lab.disturb(drop)?;
         let measured = self.crew.round(round, ROUND_PATIENCE)?;
         self.lab.calm()?;

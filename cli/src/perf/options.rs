@@ -7,7 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use gradwire_protocol::units::{ByteCount, Share};
 
 use super::table::Format;
-use crate::arguments::{JobOptions, share, size};
+use crate::environment::Environment;
+use crate::exit::Failure;
+use crate::job::options::JobOptions;
+use crate::values::{share, size};
+use gradwire_lab::crew::place::Place;
+use gradwire_lab::crew::rival::Rival;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -185,6 +190,15 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// Where the ranks are.
+    ///
+    /// # Errors
+    /// [`Failure`] when namespaces cannot be made, or there are not as many addresses as ranks.
+    pub fn place(&self, ranks: u16) -> Result<Place, Failure> {
+        let link_mtu = self.netns.then_some(self.link_mtu);
+        Ok(Place::new(&self.bind, link_mtu, ranks)?)
+    }
+
     /// For whom rows are printed.
     pub fn format(&self) -> Format {
         if self.json {
@@ -201,7 +215,7 @@ impl Ground {
 pub struct Comparison {
     /// Measure other libraries too, in alternation, and print the ratios.
     #[arg(long, value_delimiter = ',', value_name = "LIBRARIES")]
-    pub against: Vec<Rival>,
+    pub against: Vec<Library>,
     /// Rounds in which all take turns; 1 without --against, else 5.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "COUNT")]
     pub rounds: Option<u32>,
@@ -211,6 +225,20 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// The libraries that are measured too.
+    pub fn rivals(&self) -> Vec<Rival> {
+        let rivals = self.against.iter().map(|library| match library {
+            Library::Gloo => Rival::Gloo,
+            Library::Openmpi => Rival::Openmpi,
+        });
+        rivals.collect()
+    }
+
+    /// The Python that runs Gloo's ranks.
+    pub fn python(&self) -> PathBuf {
+        Environment::read().python(self.python.as_deref())
+    }
+
     /// How many rounds there are.
     pub fn rounds(&self) -> u32 {
         self.rounds
@@ -220,7 +248,7 @@ impl Comparison {
 
 /// A library to compare with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Rival {
+pub enum Library {
     /// Gloo, as PyTorch brings it.
     Gloo,
     /// Open MPI, which uses shared memory between ranks of one host; all-reduce only.

@@ -5,15 +5,15 @@ use std::time::Duration;
 use gradwire_protocol::units::ByteCount;
 use serde_json::json;
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Measured, Round};
 use super::options::Soak;
-use super::place::Place;
-use super::rounds::{median, slowest};
 use super::table::{Format, rounded};
-use super::{job_on, one_size, passed, progress_bar, security, verdict};
+use super::{job_on, one_size, passed, progress_bar, security};
 use crate::exit::Failure;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Measured, Round};
+use gradwire_lab::crew::rounds::{median, slowest};
+use gradwire_lab::crew::verdict;
 
 /// The count is done in so many parts, with a sample of memory after each.
 const PARTS: u32 = 20;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub fn run(options: &Soak) -> Result<(), Failure> {
     let bytes = one_size(options.ranks, options.bytes)?;
     let job = job_on(&options.ground)?;
-    let place = Place::new(&options.ground, options.ranks)?;
+    let place = options.ground.place(options.ranks)?;
     let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
     let report = Report {
         format: options.ground.format(),

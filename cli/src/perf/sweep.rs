@@ -4,15 +4,18 @@
 use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Measured, Round};
-use super::options::{Comparison, Rival, Sweep};
-use super::place::Place;
-use super::rounds::{Plan, ROUND_PATIENCE};
+use super::options::{Comparison, Sweep};
 use super::table::{Backend, Row, Subject, Table};
-use super::{job_on, passed, progress_bar, refuse_spinning, rival, security, sizes, verdict};
+use super::{job_on, passed, progress_bar, refuse_spinning, security, sizes};
 use crate::exit::Failure;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Measured, Round};
+use gradwire_lab::crew::place::Place;
+use gradwire_lab::crew::rival::{self, Rival};
+use gradwire_lab::crew::rounds::{Plan, ROUND_PATIENCE};
+use gradwire_lab::crew::verdict;
+use gradwire_lab::error::LabError;
 
 /// Measures one collective.
 ///
@@ -25,7 +28,7 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
     if !comparison.against.is_empty() {
         refuse_spinning(&job)?;
     }
-    let place = Place::new(ground, options.ranks)?;
+    let place = ground.place(options.ranks)?;
     let mut field = Field::new((kind, options.ranks), &job, (comparison, &place))?;
     let subject = Subject {
         kind,
@@ -52,7 +55,7 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
             field.round(at, round, &job)
         })?;
         wrong.extend(verdict::faults(kind, bytes, &series[0], &job));
-        for (rival, series) in comparison.against.iter().zip(&series[1..]) {
+        for (rival, series) in comparison.rivals().iter().zip(&series[1..]) {
             wrong.extend(verdict::faults_of_rival(rival.name(), bytes, series));
         }
         progress.suspend(|| table.print(Row { bytes, series }));
@@ -78,12 +81,18 @@ impl<'a> Field<'a> {
         (comparison, place): (&Comparison, &'a Place),
     ) -> Result<Self, Failure> {
         let mut crews = vec![Crew::of_ranks(ranks, job, place)?];
-        for rival in &comparison.against {
-            crews.push(rival::crew(*rival, comparison, (kind, ranks), place)?);
+        let rivals = comparison.rivals();
+        for rival in &rivals {
+            crews.push(rival::crew(
+                *rival,
+                &comparison.python(),
+                (kind, ranks),
+                place,
+            )?);
         }
         Ok(Self {
             crews,
-            rivals: comparison.against.clone(),
+            rivals,
             place,
         })
     }
@@ -102,7 +111,7 @@ impl<'a> Field<'a> {
     }
 
     /// Where the kernel drops this contestant's packets, if it does.
-    fn lab(&self, at: usize, job: &Job) -> Option<&super::place::Lab> {
+    fn lab(&self, at: usize, job: &Job) -> Option<&gradwire_lab::crew::place::Lab> {
         let is_gloo = at > 0 && self.rivals[at - 1] == Rival::Gloo;
         match self.place {
             Place::Lab(lab) if is_gloo && !job.faults.drop.is_none() => Some(lab),
@@ -131,7 +140,7 @@ impl<'a> Field<'a> {
         remarks
     }
 
-    fn round(&mut self, at: usize, round: &Round, job: &Job) -> Result<Vec<Measured>, Failure> {
+    fn round(&mut self, at: usize, round: &Round, job: &Job) -> Result<Vec<Measured>, LabError> {
         if let Some(lab) = self.lab(at, job) {
             lab.disturb(job.faults.drop)?;
         }
@@ -143,6 +152,6 @@ impl<'a> Field<'a> {
     }
 
     fn end(self) -> Result<(), Failure> {
-        self.crews.into_iter().try_for_each(Crew::end)
+        Ok(self.crews.into_iter().try_for_each(Crew::end)?)
     }
 }

@@ -4,10 +4,10 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
 use serde_json::{Map, Value, json};
 
-use super::ELEMENT_BYTES;
-use super::kind::Kind;
-use super::messages::Measured;
-use super::rounds::{Ratio, Series};
+use gradwire_lab::crew::ELEMENT_BYTES;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::messages::Measured;
+use gradwire_lab::crew::rounds::{Ratio, Series};
 
 /// Who did a row.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -9,15 +9,16 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, Item};
 
-use super::kind::Kind;
-use super::launcher::Crew;
 use super::options::Tune;
-use super::place::Place;
-use super::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
 use super::table::{Format, rounded};
-use super::{job_on, passed, progress_bar, refuse_spinning, sizes, verdict};
+use super::{job_on, passed, progress_bar, refuse_spinning, sizes};
 use crate::exit::Failure;
-use crate::job::document;
+use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use gradwire_lab::crew::verdict;
+use gradwire_lab::error::LabError;
+use gradwire_lab::job_file::document;
 
 /// What is measured, the simplest first. Ranks of one host have no second level for a hierarchy.
 const ALGORITHMS: [(&str, ReduceAlgorithm); 3] = [
@@ -69,7 +70,7 @@ pub fn run(options: &Tune) -> Result<(), Failure> {
     Ok(())
 }
 
-fn finish(progress: &ProgressBar, tuning: Tuning) -> Result<(), Failure> {
+fn finish(progress: &ProgressBar, tuning: Tuning) -> Result<(), LabError> {
     progress.finish_and_clear();
     tuning.crews.into_iter().try_for_each(Crew::end)
 }
@@ -83,7 +84,7 @@ struct Tuning {
 
 impl Tuning {
     fn new(options: &Tune, world: u16, job: &Job) -> Result<Self, Failure> {
-        let place = Place::new(&options.ground, world)?;
+        let place = options.ground.place(world)?;
         let crew = |(_, algorithm): &(&str, ReduceAlgorithm)| {
             let mut job = job.clone();
             job.collectives.algorithm = *algorithm;
@@ -244,7 +245,7 @@ fn entries(lines: &[Line]) -> Vec<String> {
     entries
 }
 
-fn write(path: &Path, mut document: DocumentMut, entries: &[String]) -> Result<(), Failure> {
+fn write(path: &Path, mut document: DocumentMut, entries: &[String]) -> Result<(), LabError> {
     set_table(&mut document, entries);
     document::save(path, &document)
 }
@@ -288,8 +289,8 @@ fn tell(format: Format, entries: &[String], out: Option<&Path>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::messages::Measured;
     use super::*;
+    use gradwire_lab::crew::messages::Measured;
 
     fn series(rounds: &[f64]) -> Series {
         let round = |time: &f64| {

@@ -1,40 +1,29 @@
 //! `gradwire sim sweep`: every combination of a plan is run once, on all cores, and what is
 //! finished is never run again.
 //!
-//! Start here:
 //! - [`options`]: what can be typed, what a plan looks like, what is written.
-//! - [`plan`]: what a plan says, and on which line.
-//! - [`cells`]: which cells follow from it, and their ids; [`inputs`]: the files that they name.
-//! - [`crew`]: processes that run them; [`worker`]: one of those.
-//! - [`record`]: what is known of a cell that has run; [`folder`]: where that is kept.
-//! - [`parquet`]: results as columns. [`slurm`]: a sweep as a job array.
 //!
-//! What is not here: Ray, which `python/gradwire/sweep.py` drives with the same workers.
+//! What is not here: plans, cells and the processes that run them (`gradwire_lab::sweep`), and Ray,
+//! which `python/gradwire/sweep.py` drives with the same workers.
 
-pub mod cells;
-pub mod crew;
-pub mod folder;
-pub mod inputs;
 pub mod options;
-pub mod parquet;
-pub mod plan;
-pub mod record;
-pub mod slurm;
-pub mod worker;
 
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::run::json;
-use crate::exit::Failure;
-use cells::Cell;
-use folder::Folder;
+use gradwire_lab::error::LabError;
+use gradwire_lab::sweep::cells::{self, Cell};
+use gradwire_lab::sweep::folder::Folder;
+use gradwire_lab::sweep::plan::Plan;
+use gradwire_lab::sweep::record::Record;
+use gradwire_lab::sweep::worker::{self, Order};
+use gradwire_lab::sweep::{crew, parquet, slurm};
+use gradwire_report::json;
+
+use crate::exit::{Exit, Failure};
 use options::{Format, Part, Sweep};
-use plan::Plan;
-use record::Record;
-use worker::Order;
 
 /// Cells that a message names at most.
 const NAMED_MOST: usize = 4;
@@ -46,7 +35,9 @@ const NAMED_MOST: usize = 4;
 /// at the end, when cells have failed.
 pub fn run(options: &Sweep) -> Result<(), Failure> {
     let Some(path) = &options.plan else {
-        return worker::run();
+        let record = worker::run(Exit::PeerLost as u8)?;
+        println!("{}", json::line(&record));
+        return Ok(());
     };
     let path = absolute(path)?;
     let folder = match &options.out {
@@ -133,10 +124,10 @@ fn one(cells: &[Cell], id: &str, folder: Option<&Folder>) -> Result<(), Failure>
     crew::run(&[cell], 1, &|record| match folder {
         Some(folder) => folder.keep(&record),
         None => {
-            println!("{}", json(&record));
+            println!("{}", json::line(&record));
             record
                 .error
-                .map_or(Ok(()), |error| Err(Failure::Check(error)))
+                .map_or(Ok(()), |error| Err(LabError::Check(error)))
         }
     })?;
     folder.map_or(Ok(()), |folder| verdict(&[cell], folder))
@@ -157,7 +148,7 @@ fn run_missing(cells: &[&Cell], folder: &Folder, options: &Sweep) -> Result<(), 
         Ok(())
     });
     progress.finish_and_clear();
-    ran
+    Ok(ran?)
 }
 
 fn cores() -> usize {

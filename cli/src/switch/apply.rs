@@ -17,7 +17,7 @@ use self::kept::{Folder, Kept};
 use self::options::{Apply, Wanted};
 use super::site::Origin;
 use crate::exit::Failure;
-use crate::netns;
+use gradwire_lab::netns;
 
 /// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
@@ -49,7 +49,7 @@ pub fn run(options: &Apply) -> Result<(), Failure> {
 }
 
 fn failure(message: String) -> Failure {
-    netns::failure("switch apply", message)
+    netns::failure("switch apply", message).into()
 }
 
 /// What a kernel has of what is needed.
@@ -261,7 +261,7 @@ fn set_up(room: &File, kept: &Kept) -> Result<(), Failure> {
         lines.push(format!("link set {BRIDGE} up"));
     }
     lines.push("link set lo up".to_owned());
-    ip(&lines)
+    Ok(ip(&lines)?)
 }
 
 fn has(room: &File, interface: &str) -> Result<bool, Failure> {

@@ -1,14 +1,15 @@
 //! `gradwire switch diff` and `undo`: what is loaded into a switch that runs, and what takes it
 //! back.
 
-use gradwire_switch_config::dialect::{Change, Look};
+use gradwire_switch_config::change::ConfigChange;
+use gradwire_switch_config::dialect::Look;
 use gradwire_switch_config::plan::Plan;
 use serde_json::{Value, json};
 
 use super::options::Running;
 use super::site::Origin;
 use crate::exit::Failure;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// Prints what must change.
 ///
@@ -50,7 +51,7 @@ pub fn undo(options: &Running) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load(options: &Running) -> Result<(Origin<'_>, Plan, Change), Failure> {
+fn load(options: &Running) -> Result<(Origin<'_>, Plan, ConfigChange), Failure> {
     let origin = Origin::load(&options.plan)?;
     let plan = origin.plan()?;
     let text = files::text(&options.running)?;

@@ -7,7 +7,7 @@ use super::options::Running;
 use super::schema::{self, Validation};
 use super::site::Origin;
 use crate::exit::Failure;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// Runs the command.
 ///

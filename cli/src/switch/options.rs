@@ -7,7 +7,7 @@ use gradwire_protocol::units::{ByteCount, Dscp, Span};
 
 use super::apply;
 use super::probe::options::{self as probe, Probe};
-use crate::arguments::{size, span};
+use crate::values::{size, span};
 
 const RENDER_EXAMPLES: &str = "\
 Examples:

@@ -14,16 +14,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use gradwire_lab::job_file;
 use gradwire_netsim::transports::open_loop::{Departures, Stream, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Class, Rate};
 use gradwire_switch_config::counters::Verdict;
-use gradwire_transport::probe::{Client, Passages, Tagging};
+use gradwire_transport::probe::{Passages, ProbeClient, Tagging};
 
 use crate::doctor;
 use crate::exit::Failure;
-use crate::job;
 use options::Probe;
 use print::Report;
 
@@ -62,7 +62,7 @@ pub fn run(options: &Probe) -> Result<(), Failure> {
     }
     let job = match options.job.as_str() {
         "default" => Job::default(),
-        path => job::read(Path::new(path))?,
+        path => job_file::read(Path::new(path))?,
     };
     let tags = tags(&job, options)?;
     let mut report = Report {
@@ -160,7 +160,7 @@ fn measure(options: &Probe, tags: &[Tagged]) -> Result<Passages, Failure> {
     };
     let server = doctor::address(peer)?;
     let classes: Vec<u8> = tags.iter().map(Tagged::byte).collect();
-    let client = Client::connect_in(server, options.bind, classes[0]);
+    let client = ProbeClient::connect_in(server, options.bind, classes[0]);
     let mut client = client.map_err(|error| failed(Box::new(error)))?;
     let tagging = Tagging {
         classes: &classes,

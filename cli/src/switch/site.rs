@@ -4,6 +4,7 @@ use std::path::Path;
 
 use gradwire_fabric::fitting;
 use gradwire_fabric::topology::{Device, Fabric};
+use gradwire_lab::job_file;
 use gradwire_protocol::job::Job;
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::plan::{Plan, Port, Site};
@@ -12,8 +13,7 @@ use gradwire_switch_config::target::Target;
 
 use super::options::PlanOptions;
 use crate::exit::Failure;
-use crate::job;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// A job on a fabric, for switches of a platform.
 pub struct Origin<'a> {
@@ -35,7 +35,7 @@ impl<'a> Origin<'a> {
         let target = target(&options.platform)?;
         let job = match options.job.as_str() {
             "default" => Job::default(),
-            path => job::read(Path::new(path))?,
+            path => job_file::read(Path::new(path))?,
         };
         let fabric = files::fabric(&options.fabric)?;
         let mut policy = fitting::policy_of_job(&job, &fabric);

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::options::Verify;
 use super::site::Origin;
 use crate::exit::Failure;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// Runs the command.
 ///

@@ -3,37 +3,33 @@
 //!
 //! Start here:
 //! - [`run`]: asks `gradwire_tuning` for the next trial, runs it, keeps it, and tells the result.
-//! - [`trial`]: one trial; [`metric`]: the metric in what the script prints.
-//! - [`journal`]: finished trials, from which a search goes on.
-//! - [`evidence`]: the result and what it rests on, in the job file; [`told`]: on the terminal;
-//!   [`page`]: as a picture.
+//! - [`told`]: what is told on the terminal.
+//!
+//! What is not here: trials, their journal, and what the result rests on
+//! (`gradwire_lab::tune::loss`).
 
-pub mod evidence;
-pub mod journal;
-pub mod metric;
 pub mod options;
-pub mod page;
 pub mod told;
-pub mod trial;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gradwire_lab::job_file::{self, document};
+use gradwire_lab::output::WholeFile;
+use gradwire_lab::tune::loss::evidence::{self, Evidence};
+use gradwire_lab::tune::loss::journal::{Heading, Journal};
+use gradwire_lab::tune::loss::trial::Bench;
+use gradwire_lab::tune::loss::{evidence::of, page};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
-use gradwire_tuning::tolerance::judge::{Better, Goal, Looks, Verdict};
+use gradwire_tuning::tolerance::judge::{Goal, Looks, Verdict};
 use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
 use gradwire_tuning::tolerance::{Setting, Trial};
 
 use crate::environment::Environment;
 use crate::exit::Failure;
-use crate::job::{self, document};
-use crate::sim::output::WholeFile;
-use evidence::Evidence;
-use journal::{Heading, Journal};
 use options::Loss;
 use told::Teller;
-use trial::Bench;
 
 /// Runs the search and tells what was found.
 ///
@@ -56,8 +52,9 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     };
     let teller = Teller::new(options, &journal);
     let finding = find(&search, &bench, (&mut journal, &teller))?;
+    let question = options.question();
     let evidence = Evidence {
-        options,
+        question: &question,
         finding: &finding,
         records: journal.records(),
     };
@@ -96,13 +93,9 @@ fn search_of(options: &Loss) -> Result<Search, Failure> {
             },
         },
     };
-    let better = match options.lower_is_better {
-        true => Better::Lower,
-        false => Better::Higher,
-    };
     Ok(Search {
         goal: Goal {
-            better,
+            better: options.better(),
             margin: options.margin,
         },
         subject,
@@ -124,7 +117,7 @@ const PACKET: u32 = 1_500;
 /// The job in a file, if there is one, without what a trial sets.
 fn base(path: &Path) -> Result<Job, Failure> {
     let mut job = match path.exists() {
-        true => job::read(path)?,
+        true => job_file::read(path)?,
         false => Job::default(),
     };
     let default = Job::default();
@@ -182,7 +175,7 @@ fn find(
 fn name_of(number: usize, setting: &Setting, seed: u64) -> String {
     format!(
         "{number:03}-{}-seed{seed}",
-        told::of(setting).replace([' ', ','], "")
+        of(setting).replace([' ', ','], "")
     )
 }
 

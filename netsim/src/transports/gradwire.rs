@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{CONTROL, MessageShape, Policy};
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };

@@ -8,9 +8,10 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{
     Collective, Group, Layers, LossTerms, Operation, OperationId,
 };
-use gradwire_protocol::endpoint::{Endpoint, EndpointCounters};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
 
 use super::gradwire::{PROGRAMS, identity};

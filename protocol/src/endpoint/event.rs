@@ -1,7 +1,7 @@
 //! What an endpoint tells whoever gave it commands. When it tells what is decided elsewhere.
 
 use crate::bitmap::Bitmap;
-use crate::receiver::MessageOutline;
+use crate::message::MessageOutline;
 use crate::units::{MessageKey, Rank, Span};
 
 /// What happened, for whoever gave the commands.

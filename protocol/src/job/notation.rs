@@ -3,7 +3,7 @@
 //! Reading gives `None` for what is not in the notation; which values are allowed where, and the
 //! message that says so, is with the keys of a job or the options of the command.
 
-use super::{AlgorithmChoice, ReduceAlgorithm};
+use super::values::{AlgorithmChoice, ReduceAlgorithm};
 use crate::units::{ByteCount, Rank, Share, Span};
 
 /// Reads a size: bytes (`4096`), or with a unit of powers of 1,024 (`4K`, `64KiB`, `1.5M`, `1G`).
@@ -77,25 +77,15 @@ pub fn show_pair((from, to): (Rank, Rank)) -> String {
     format!("{from}->{to}")
 }
 
-/// The names of algorithms.
-pub const ALGORITHMS: &[(&str, ReduceAlgorithm)] = &[
-    ("auto", ReduceAlgorithm::Auto),
-    ("direct", ReduceAlgorithm::Direct),
-    ("ring", ReduceAlgorithm::Ring),
-    ("halving-doubling", ReduceAlgorithm::HalvingDoubling),
-    ("hierarchical", ReduceAlgorithm::Hierarchical),
-];
-
 /// Reads an entry of `collectives.table`: the most ranks, the most bytes, the algorithm
 /// (`4 256KiB direct`).
 pub fn choice(text: &str) -> Option<AlgorithmChoice> {
     let mut words = text.split_whitespace();
     let (world, bytes, name) = (words.next()?, words.next()?, words.next()?);
-    let (_, algorithm) = ALGORITHMS.iter().find(|(known, _)| *known == name)?;
     let choice = AlgorithmChoice {
         world: world.parse().ok()?,
         bytes: size(bytes)?,
-        algorithm: *algorithm,
+        algorithm: name.parse().ok()?,
     };
     let is_one = words.next().is_none() && choice.world >= 2;
     (is_one && choice.algorithm != ReduceAlgorithm::Auto).then_some(choice)
@@ -103,9 +93,7 @@ pub fn choice(text: &str) -> Option<AlgorithmChoice> {
 
 /// Writes an entry of `collectives.table` so that [`choice`] reads it back.
 pub fn show_choice(choice: AlgorithmChoice) -> String {
-    let named = |(_, algorithm): &&(&str, ReduceAlgorithm)| *algorithm == choice.algorithm;
-    let named = ALGORITHMS.iter().find(named);
-    let (name, _) = named.expect("every algorithm has a name");
+    let name: &str = choice.algorithm.into();
     format!("{} {} {name}", choice.world, show_size(choice.bytes))
 }
 

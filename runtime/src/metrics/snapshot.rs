@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_protocol::endpoint::Identity;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::metrics::{
     ClassCounters, EndpointMetrics, PeerMetrics, PeerStanding, TimeHistogram,
 };
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{Class, Span};
 use gradwire_transport::control::RosterPeer;
 use serde::{Deserialize, Serialize};

@@ -1,28 +1,28 @@
-//! From what a switch exports to a plan, and back.
+//! Commands that lead from an exported state to a plan, and back.
 //!
-//! A port is changed only when it can be put back: where the kernel's own discipline is at its
-//! root, or where what is there can be written again as commands that make the same. What was there
-//! stands in the inverse, line by line behind `#|`, for people to compare.
+//! - A port is changed only if it can be restored: either the kernel's own discipline is at its
+//!   root, or commands can rebuild exactly the configuration that it has.
+//! - The inverse also quotes the export of each port, line by line after `#|`, for people to
+//!   compare.
 
 use std::fmt::Write;
 
-use super::export::WHAT;
-
+use super::export::EXPORT_FORMAT;
 use super::render;
 use super::script::{self, HAD};
-use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, read_rate};
+use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, read_rate};
 use crate::change::ConfigChange;
 use crate::plan::{Plan, Port};
 use crate::reading::ReadError;
 
-/// What takes a switch from what it exports to the plan, and back.
+/// The scripts that lead from an exported state to the plan, and back.
 ///
 /// # Errors
-/// [`ReadError`] names a port that is not there, or that has what could not be put back.
-pub(super) fn change(plan: &Plan, running: &Switch) -> Result<ConfigChange, ReadError> {
+/// [`ReadError`] names a port that the export lacks, or whose configuration could not be restored.
+pub(super) fn change(plan: &Plan, running: &TcState) -> Result<ConfigChange, ReadError> {
     let mut forward = String::new();
     let mut inverse = String::new();
-    let mut wanted = Switch::default();
+    let mut wanted = TcState::default();
     script::run(&mut wanted, &render::script(plan));
     for (path, value) in &wanted.settings {
         let Some(now) = running.settings.get(path).filter(|now| *now != value) else {
@@ -63,19 +63,19 @@ pub(super) fn change(plan: &Plan, running: &Switch) -> Result<ConfigChange, Read
 
 fn refused(port: &Port, message: String) -> ReadError {
     ReadError {
-        what: WHAT,
+        what: EXPORT_FORMAT,
         line: None,
         message: format!("port {} {message}", port.name),
     }
 }
 
-/// The commands that put a port back.
-fn back(port: &Port, found: &PortState) -> Result<String, ReadError> {
+/// The commands that restore a port.
+fn back(port: &Port, found: &TcPort) -> Result<String, ReadError> {
     let name = render::quoted(&port.name);
     let mut text = format!("\ntc qdisc del dev {name} root 2>/dev/null || true\n");
     if let Some(root) = found.root() {
         let lines = commands(&name, found);
-        let mut again = Switch::default();
+        let mut again = TcState::default();
         script::run(&mut again, &lines);
         if !again
             .port(&port.name)
@@ -99,14 +99,15 @@ fn back(port: &Port, found: &PortState) -> Result<String, ReadError> {
     Ok(text)
 }
 
-/// What is there, as commands, as far as they can say it.
-fn commands(name: &str, port: &PortState) -> String {
+/// Commands that rebuild a port's configuration. What they cannot express is missing: the caller
+/// compares.
+fn commands(name: &str, port: &TcPort) -> String {
     let mut lines = Vec::new();
     let mut qdiscs: Vec<&Qdisc> = port.qdiscs.values().collect();
     qdiscs.retain(|qdisc| !qdisc.is_default() && !qdisc.is_ingress());
     let depth = |parent: &str| usize::from(parent != ROOT);
     qdiscs.sort_by_key(|qdisc| (depth(&qdisc.parent), qdisc.kind != "prio"));
-    let mut classes: Vec<(&String, &Class)> = port.classes.iter().collect();
+    let mut classes: Vec<(&String, &HtbClass)> = port.classes.iter().collect();
     classes.sort_by_key(|(_, class)| depth(&class.parent));
     for qdisc in qdiscs {
         let place = match qdisc.parent.as_str() {
@@ -162,8 +163,8 @@ fn options(qdisc: &Qdisc) -> String {
     text
 }
 
-fn class_line(name: &str, number: &str, class: &Class) -> Option<String> {
-    let Class {
+fn class_line(name: &str, number: &str, class: &HtbClass) -> Option<String> {
+    let HtbClass {
         parent,
         turn,
         rate,
@@ -188,14 +189,14 @@ fn class_line(name: &str, number: &str, class: &Class) -> Option<String> {
     ))
 }
 
-fn filter_line(name: &str, filter: &Filter) -> Option<String> {
-    let Filter {
+fn filter_line(name: &str, filter: &TcFilter) -> Option<String> {
+    let TcFilter {
         pref,
         parent,
         protocol,
         act,
     } = filter;
-    let Act::Bits {
+    let FilterAct::Bits {
         at,
         mask,
         value,
@@ -204,8 +205,8 @@ fn filter_line(name: &str, filter: &Filter) -> Option<String> {
     else {
         return None;
     };
-    // Only what our own filters look at: one field of a header.
-    let what = match (protocol.as_str(), at, mask) {
+    // Only the matches of our own filters can be written again: one field of a header.
+    let selector = match (protocol.as_str(), at, mask) {
         ("arp", 0, 0) => "u32 0 0".to_owned(),
         ("ip", 0, 0xfc_0000) => format!("ip dsfield {:#04x} 0xfc", value >> 16),
         ("ipv6", 0, 0xfc0_0000) => format!("ip6 priority {:#04x} 0xfc", value >> 20),
@@ -217,7 +218,7 @@ fn filter_line(name: &str, filter: &Filter) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "tc filter add dev {name} parent {parent} protocol {protocol} pref {pref} u32 match {what} \
-         flowid {class}"
+        "tc filter add dev {name} parent {parent} protocol {protocol} pref {pref} u32 \
+         match {selector} flowid {class}"
     ))
 }

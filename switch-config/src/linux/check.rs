@@ -1,25 +1,25 @@
-//! What the disciplines of a port say, platform apart.
+//! Reads the disciplines of a port into terms that all platforms share.
 
-use super::form::{BANDS, Form};
-use super::object::Object;
+use super::form::{BANDS, LinuxForm};
+use super::object::ObjectFile;
 use super::render::ASSURED_BPS;
-use super::state::{Act, Class, Filter, PortState, Qdisc, Switch, read_rate};
+use super::state::{FilterAct, HtbClass, Qdisc, TcFilter, TcPort, TcState, read_rate};
 use crate::lint::{Finding, Rule};
 use crate::plan::{Plan, PlanQueue, Port};
 use crate::policy::DSCPS;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 
-/// The fastest average that tc makes: W = 1/2.
+/// The exponent of the fastest average that tc configures: W = 1/2.
 const FASTEST: u64 = 1;
 
 /// Reads the ports of a plan.
-pub(super) fn reading(plan: &Plan, switch: &Switch, mut findings: Vec<Finding>) -> Reading {
+pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>) -> Reading {
     let mut reading = Reading::default();
     for port in &plan.site.ports {
         let Some(state) = switch.port(&port.name) else {
             continue;
         };
-        let check = Check {
+        let check = PortCheck {
             plan,
             port,
             state,
@@ -33,30 +33,30 @@ pub(super) fn reading(plan: &Plan, switch: &Switch, mut findings: Vec<Finding>) 
     reading
 }
 
-/// A port of the plan, and what is there.
-struct Check<'a> {
+/// A port of the plan, and its state on the switch.
+struct PortCheck<'a> {
     plan: &'a Plan,
     port: &'a Port,
-    state: &'a PortState,
-    switch: &'a Switch,
+    state: &'a TcPort,
+    switch: &'a TcState,
 }
 
-impl Check<'_> {
-    fn form(&self) -> Form {
-        Form::of(self.plan)
+impl PortCheck<'_> {
+    fn form(&self) -> LinuxForm {
+        LinuxForm::of(self.plan)
     }
 
     fn add(&self, findings: &mut Vec<Finding>, rule: Rule, text: String) {
         findings.push(Finding::new(rule, &self.port.name, text));
     }
 
-    /// The port; `None` where only the kernel's own discipline is there.
+    /// Reads the port. `None` if only the kernel's own discipline is there.
     fn port(&self, findings: &mut Vec<Finding>) -> Option<PortReading> {
         let root = self.state.root()?;
         let at = self.form().queues_at();
         let wanted = match self.form() {
-            Form::Bpf => "htb",
-            Form::Switch | Form::Lab | Form::Host => "prio",
+            LinuxForm::Bpf => "htb",
+            LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Host => "prio",
         };
         let Some(queues) = self
             .state
@@ -78,13 +78,13 @@ impl Check<'_> {
                 .queues
                 .insert(queue.number, self.queue(queue, queues, findings));
         }
-        if self.form() == Form::Bpf {
+        if self.form() == LinuxForm::Bpf {
             self.program(findings);
         }
         Some(found)
     }
 
-    /// The queue of a class; `None`, and a finding, where it is none of the form's.
+    /// The queue of a class; `None` if the form has no such class.
     fn queue_of_class(&self, class: &str) -> Option<u8> {
         (0..BANDS).find(|queue| self.form().class(*queue) == class)
     }
@@ -120,14 +120,15 @@ impl Check<'_> {
         }
     }
 
-    /// The class to which the first filter leads that matches the first word of a header.
+    /// The class to which packets go, given the first four bytes of their network header: the first
+    /// matching filter decides.
     fn class_of(&self, protocol: &str, word: u32) -> Option<&str> {
-        let of_dscp = |filter: &&Filter| {
+        let of_dscp = |filter: &&TcFilter| {
             filter.protocol == protocol && filter.parent == self.form().queues_at()
         };
         let mut filters = self.state.filters.iter().filter(of_dscp);
         filters.find_map(|filter| match &filter.act {
-            Act::Bits {
+            FilterAct::Bits {
                 at: 0,
                 mask,
                 value,
@@ -167,9 +168,9 @@ impl Check<'_> {
         }
     }
 
-    /// How HTB serves a class.
+    /// When HTB serves a class, compared with the others.
     fn turn(&self, class: &str, findings: &mut Vec<Finding>) -> Service {
-        let Some(Class {
+        let Some(HtbClass {
             parent,
             turn,
             rate,
@@ -202,10 +203,10 @@ impl Check<'_> {
         class: &str,
         findings: &mut Vec<Finding>,
     ) -> Option<Marking> {
-        if self.form() == Form::Bpf {
+        if self.form() == LinuxForm::Bpf {
             let profile = self.plan.profile(queue, self.port)?;
             let there = self.state.filters.iter();
-            let there = there.filter(|filter| matches!(filter.act, Act::Program { .. }));
+            let there = there.filter(|filter| matches!(filter.act, FilterAct::Program { .. }));
             return (there.count() > 0).then_some(Marking {
                 low: profile.threshold.low_bytes(),
                 high: profile.threshold.high_bytes(),
@@ -248,13 +249,13 @@ impl Check<'_> {
         })
     }
 
-    /// The program that marks and drops must be the plan's, whole, and come first.
+    /// The program that marks and drops must be the plan's, complete, and see every packet first.
     fn program(&self, findings: &mut Vec<Finding>) {
-        let wanted = Object::of_port(self.plan, self.port).name;
+        let wanted = ObjectFile::of_port(self.plan, self.port).name;
         let filters = &self.state.filters;
         let first = filters.first();
         for filter in filters {
-            let Act::Program { object, direct } = &filter.act else {
+            let FilterAct::Program { object, direct } = &filter.act else {
                 continue;
             };
             let mut add = |rule, text: String| self.add(findings, rule, text);

@@ -1,13 +1,13 @@
-//! Counters of an export: what each queue sent, marked and dropped.
+//! Counters of an export: how many packets each queue sent, marked and dropped.
 
-use super::form::{BANDS, Form};
+use super::form::{BANDS, LinuxForm};
 use super::program::{EARLY_AT, MARKED_AT};
-use super::state::{PortState, Qdisc, Switch};
+use super::state::{Qdisc, TcPort, TcState};
 use crate::counters::QueueCount;
 use crate::plan::{Plan, PlanQueue};
 
-/// The counters of the plan's ports; a queue of which nothing is said is left out.
-pub(super) fn counts(plan: &Plan, switch: &Switch) -> Vec<QueueCount> {
+/// The counters of the plan's ports. A queue without counters in the export is left out.
+pub(super) fn counts(plan: &Plan, switch: &TcState) -> Vec<QueueCount> {
     let mut counts = Vec::new();
     for port in &plan.site.ports {
         let Some(state) = switch.port(&port.name) else {
@@ -19,15 +19,17 @@ pub(super) fn counts(plan: &Plan, switch: &Switch) -> Vec<QueueCount> {
     counts
 }
 
-fn count(plan: &Plan, queue: &PlanQueue, state: &PortState) -> Option<QueueCount> {
-    let form = Form::of(plan);
+fn count(plan: &Plan, queue: &PlanQueue, state: &TcPort) -> Option<QueueCount> {
+    let form = LinuxForm::of(plan);
     let leaf = state.leaf(&form.class(queue.number))?;
     let counted = |name: &str| leaf.counts.get(name).copied();
     let band = usize::from(BANDS - 1 - queue.number);
     let numbers = |at: usize| state.numbers.get(at + band).copied();
     let (marked, early) = match form {
-        Form::Bpf => (numbers(MARKED_AT), numbers(EARLY_AT)),
-        Form::Switch | Form::Lab | Form::Host => (counted("marked"), counted("early")),
+        LinuxForm::Bpf => (numbers(MARKED_AT), numbers(EARLY_AT)),
+        LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Host => {
+            (counted("marked"), counted("early"))
+        }
     };
     Some(QueueCount {
         port: state.name.clone(),
@@ -39,7 +41,8 @@ fn count(plan: &Plan, queue: &PlanQueue, state: &PortState) -> Option<QueueCount
     })
 }
 
-/// Packets that found no room: RED counts those it drops early among all drops.
+/// Packets that found no room. RED counts its early drops among all drops, so its own counters
+/// of full queues are used instead.
 fn full(leaf: &Qdisc) -> Option<u64> {
     let counted = |name: &str| leaf.counts.get(name).copied();
     match leaf.kind.as_str() {

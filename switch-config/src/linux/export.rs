@@ -1,36 +1,40 @@
-//! What a Linux switch exports: `port NAME`, and behind it what tc and the kernel say of it.
+//! Exports of a Linux switch: a line `port NAME`, and after it the output of tc and the kernel.
 //!
-//! [`command`] writes it. Disciplines and filters are in JSON; classes are text, since tc has no
-//! JSON for them before iproute2 6.2; the numbers of a program are as bpffs shows them.
+//! [`command`] is the shell command that prints an export. Disciplines and filters are in JSON.
+//! Classes are text, since tc has no JSON for them before iproute2 6.2. The numbers of a program
+//! are as bpffs shows them. [`write()`] makes an export from a state.
 
-use std::collections::BTreeMap;
+mod write;
+
 use std::fmt::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::form::Form;
+use super::form::LinuxForm;
 use super::object::STATE_PATH;
 use super::render::{HASHING, quoted};
-use super::state::{Act, Class, Filter, PortState, Qdisc, ROOT, Switch, read_size};
+use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, read_size};
 use crate::plan::Plan;
 use crate::reading::ReadError;
 
-/// The discipline whose filters are asked for by name: tc then does not say where they stand.
-const ASKED: &str = "2:";
-/// What is expected where something else is.
-pub(super) const WHAT: &str = "export of tc";
+pub(super) use write::write;
 
-/// Whether counters are exported, too.
+/// The discipline whose filters the export command asks for by parent: tc then omits the parent.
+const ASKED: &str = "2:";
+/// The name of this format in errors.
+pub(super) const EXPORT_FORMAT: &str = "export of tc";
+
+/// Whether an export has counters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Counters {
+pub(super) enum ExportCounters {
     /// Configuration only.
     Without,
-    /// Both.
+    /// Configuration and counters.
     With,
 }
 
-/// The command that exports what the plan is about, to be typed on the switch.
-pub(super) fn command(plan: &Plan, counters: Counters) -> String {
+/// The command that exports the ports of a plan, for people to run on the switch.
+pub(super) fn command(plan: &Plan, counters: ExportCounters) -> String {
     let ports: Vec<String> = plan
         .site
         .ports
@@ -38,12 +42,12 @@ pub(super) fn command(plan: &Plan, counters: Counters) -> String {
         .map(|port| quoted(&port.name))
         .collect();
     let statistics = match counters {
-        Counters::Without => "",
-        Counters::With => "-s ",
+        ExportCounters::Without => "",
+        ExportCounters::With => "-s ",
     };
-    let more = match (Form::of(plan), counters) {
-        (Form::Lab, _) => format!(" tc -j filter show dev \"$p\" parent {ASKED};"),
-        (Form::Bpf, Counters::With) => {
+    let more = match (LinuxForm::of(plan), counters) {
+        (LinuxForm::Lab, _) => format!(" tc -j filter show dev \"$p\" parent {ASKED};"),
+        (LinuxForm::Bpf, ExportCounters::With) => {
             format!(" cat \"${{BPFFS:-/sys/fs/bpf}}/gradwire/$p/{STATE_PATH}\";")
         }
         _ => String::new(),
@@ -60,22 +64,22 @@ pub(super) fn command(plan: &Plan, counters: Counters) -> String {
 /// Reads an export.
 ///
 /// # Errors
-/// [`ReadError`] names the line that tc does not write.
-pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
-    let mut switch = Switch::default();
-    let mut current: Option<PortState> = None;
+/// [`ReadError`] names the first line that tc would not print.
+pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
+    let mut switch = TcState::default();
+    let mut current: Option<TcPort> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |message: &str| ReadError {
-            what: WHAT,
+            what: EXPORT_FORMAT,
             line: Some(number),
             message: message.to_owned(),
         };
         if let Some(name) = line.strip_prefix("port ") {
             finish(&mut switch, current.take())
                 .map_err(|name| wrong(&format!("port {name} is there twice")))?;
-            current = Some(PortState {
+            current = Some(TcPort {
                 name: name.trim().to_owned(),
-                ..PortState::default()
+                ..TcPort::default()
             });
         } else if let Some((path, value)) = setting(line) {
             switch.settings.insert(path.to_owned(), value.to_owned());
@@ -96,13 +100,13 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
     }
     let lines = text.lines().count();
     finish(&mut switch, current).map_err(|name| ReadError {
-        what: WHAT,
+        what: EXPORT_FORMAT,
         line: Some(lines),
         message: format!("port {name} is there twice"),
     })?;
     match switch.ports.is_empty() {
         true => Err(ReadError {
-            what: WHAT,
+            what: EXPORT_FORMAT,
             line: None,
             message: "it says nothing of any port; `gradwire switch verify` tells the command \
                       that exports"
@@ -112,9 +116,9 @@ pub(super) fn read(text: &str) -> Result<Switch, ReadError> {
     }
 }
 
-/// What `tc -j qdisc show` says of all devices in one list, each with its name. Counters can be
-/// read from it alone.
-fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
+/// Reads a line of `tc -j qdisc show` without device: all devices in one list, each with its name.
+/// It is enough for reading counters. Returns whether the line is one.
+fn add_of_devices(switch: &mut TcState, line: &str) -> bool {
     let Ok(objects) = serde_json::from_str::<Vec<Map<String, Value>>>(line) else {
         return false;
     };
@@ -127,7 +131,7 @@ fn add_of_devices(switch: &mut Switch, line: &str) -> bool {
     true
 }
 
-fn finish(switch: &mut Switch, port: Option<PortState>) -> Result<(), String> {
+fn finish(switch: &mut TcState, port: Option<TcPort>) -> Result<(), String> {
     let Some(port) = port else {
         return Ok(());
     };
@@ -146,7 +150,7 @@ fn setting(line: &str) -> Option<(&str, &str)> {
     path.starts_with("/proc/sys/").then(|| (path, value.trim()))
 }
 
-fn add_line(port: &mut PortState, line: &str) -> Result<(), String> {
+fn add_line(port: &mut TcPort, line: &str) -> Result<(), String> {
     let start = line.trim_start();
     let is_detail = start.len() < line.len() || start.is_empty();
     if is_detail || line.starts_with('#') || line.starts_with("port ") {
@@ -180,7 +184,7 @@ fn numbers_of(text: &str) -> Result<Vec<u64>, String> {
     numbers.map_err(|_| "the program's numbers are not numbers".to_owned())
 }
 
-fn add_objects(port: &mut PortState, line: &str) -> Result<(), String> {
+fn add_objects(port: &mut TcPort, line: &str) -> Result<(), String> {
     let values = serde_json::Deserializer::from_str(line).into_iter::<Vec<Map<String, Value>>>();
     for objects in values {
         let objects = objects.map_err(|error| format!("is no list of JSON objects: {error}"))?;
@@ -198,7 +202,7 @@ fn text_of<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     object.get(name).and_then(Value::as_str)
 }
 
-fn add_qdisc(port: &mut PortState, object: &Map<String, Value>) -> Result<(), String> {
+fn add_qdisc(port: &mut TcPort, object: &Map<String, Value>) -> Result<(), String> {
     let (Some(kind), Some(handle)) = (text_of(object, "kind"), text_of(object, "handle")) else {
         return Err("a queueing discipline has no kind or no handle".to_owned());
     };
@@ -224,7 +228,7 @@ fn add_qdisc(port: &mut PortState, object: &Map<String, Value>) -> Result<(), St
     Ok(())
 }
 
-/// A value of JSON as words: `7 7 7`, `true`, `0x12` without its `0x`.
+/// A value of JSON as words: `7 7 7`, `true`, and `0x12` as `12`.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim_start_matches("0x").to_owned(),
@@ -236,8 +240,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A filter; `None` for the lines that only head others.
-fn filter(object: &Map<String, Value>) -> Option<Filter> {
+/// A filter; `None` for objects that only head the filters after them.
+fn filter(object: &Map<String, Value>) -> Option<TcFilter> {
     let options = object.get("options")?.as_object()?;
     if options.contains_key("ht_divisor") {
         return None;
@@ -248,7 +252,7 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
     };
     let bits = || {
         let found = options.get("match")?;
-        Some(Act::Bits {
+        Some(FilterAct::Bits {
             at: found.get("off")?.as_i64()?,
             mask: number(found, "mask")?,
             value: number(found, "value")?,
@@ -257,7 +261,7 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
     };
     let program = || {
         let object = text_of(options, "bpf_name")?.split(':').next()?;
-        Some(Act::Program {
+        Some(FilterAct::Program {
             object: object.to_owned(),
             direct: options.get("direct-action") == Some(&Value::Bool(true)),
         })
@@ -268,16 +272,18 @@ fn filter(object: &Map<String, Value>) -> Option<Filter> {
         "bpf" => program(),
         _ => None,
     };
-    Some(Filter {
+    Some(TcFilter {
         pref: object.get("pref")?.as_u64()? as u32,
         parent: text_of(object, "parent").unwrap_or(ASKED).to_owned(),
         protocol: text_of(object, "protocol").unwrap_or_default().to_owned(),
-        act: act.unwrap_or_else(|| Act::Other(format!("{kind} {}", Value::from(options.clone())))),
+        act: act.unwrap_or_else(|| {
+            FilterAct::Other(format!("{kind} {}", Value::from(options.clone())))
+        }),
     })
 }
 
 /// `htb 1:11 parent 1:1 leaf 11: prio 0 rate 8Kbit ceil 10Gbit burst 1600b cburst 1600b`.
-fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
+fn add_class(port: &mut TcPort, text: &str) -> Result<(), String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (Some(kind), Some(number)) = (words.first(), words.get(1)) else {
         return Err("a class has no number".to_owned());
@@ -289,7 +295,7 @@ fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
         let at = words.iter().position(|word| *word == name)?;
         words.get(at + 1).map(|word| (*word).to_owned())
     };
-    let class = Class {
+    let class = HtbClass {
         parent: after("parent").unwrap_or_else(|| ROOT.to_owned()),
         turn: after("prio")
             .and_then(|turn| turn.parse().ok())
@@ -303,105 +309,4 @@ fn add_class(port: &mut PortState, text: &str) -> Result<(), String> {
     };
     port.classes.insert((*number).to_owned(), class);
     Ok(())
-}
-
-/// Writes an export: ports that commands have changed as tc would show them, others as they were.
-pub(super) fn write(switch: &Switch) -> String {
-    let mut text = String::new();
-    for port in &switch.ports {
-        match port.text.is_empty() {
-            true => text.push_str(&port_text(port)),
-            false => text.push_str(&port.text),
-        }
-    }
-    for (path, value) in &switch.settings {
-        let _ = writeln!(text, "{path}:{value}");
-    }
-    text
-}
-
-fn port_text(port: &PortState) -> String {
-    let qdiscs: Vec<Value> = port.qdiscs.values().map(qdisc_object).collect();
-    let mut text = format!("port {}\n{}\n", port.name, json!(qdiscs));
-    for (number, class) in &port.classes {
-        let Class {
-            parent,
-            turn,
-            rate,
-            ceil,
-            bursts: [burst, cburst],
-        } = class;
-        let place = match (parent.as_str(), port.leaf(number)) {
-            (ROOT, _) => "root".to_owned(),
-            (_, Some(leaf)) => format!("parent {parent} leaf {} prio {turn}", leaf.handle),
-            (_, None) => format!("parent {parent} prio {turn}"),
-        };
-        let _ = writeln!(
-            text,
-            "class htb {number} {place} rate {rate} ceil {ceil} burst {burst}b cburst {cburst}b"
-        );
-    }
-    let filters: Vec<Value> = port.filters.iter().map(filter_object).collect();
-    let _ = writeln!(text, "{}", json!(filters));
-    text
-}
-
-fn qdisc_object(qdisc: &Qdisc) -> Value {
-    let value = |name: &str, text: &str| match (name, text) {
-        (_, "true") => json!(true),
-        (_, "false") => json!(false),
-        ("default", text) => json!(format!("0x{text}")),
-        ("priomap", text) => {
-            let bands: Vec<u64> = text
-                .split(' ')
-                .filter_map(|band| band.parse().ok())
-                .collect();
-            json!(bands)
-        }
-        (_, text) => text
-            .parse::<u64>()
-            .map_or_else(|_| json!(text), |number| json!(number)),
-    };
-    let options: BTreeMap<&String, Value> = qdisc
-        .options
-        .iter()
-        .map(|(name, text)| (name, value(name, text)))
-        .collect();
-    match qdisc.parent.as_str() {
-        ROOT => json!({
-            "kind": qdisc.kind, "handle": qdisc.handle, "root": true, "options": options,
-        }),
-        parent => json!({
-            "kind": qdisc.kind, "handle": qdisc.handle, "parent": parent, "options": options,
-        }),
-    }
-}
-
-fn filter_object(filter: &Filter) -> Value {
-    let Filter {
-        pref,
-        parent,
-        protocol,
-        act,
-    } = filter;
-    let (kind, options) = match act {
-        Act::Bits {
-            at,
-            mask,
-            value,
-            class,
-        } => {
-            let [value, mask] = [value, mask].map(|bits| format!("{bits:x}"));
-            (
-                "u32",
-                json!({"flowid": class, "match": {"value": value, "mask": mask, "off": at}}),
-            )
-        }
-        Act::Program { object, direct } => {
-            let name = format!("{object}:[classifier]");
-            ("bpf", json!({"bpf_name": name, "direct-action": direct}))
-        }
-        Act::Other(text) => ("", json!({"what": text})),
-    };
-    json!({"parent": parent, "protocol": protocol, "pref": pref, "kind": kind, "options": options})
 }

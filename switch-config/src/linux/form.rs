@@ -1,28 +1,28 @@
-//! The ways in which Linux does what a plan says: which queueing disciplines stand where.
+//! The forms of a plan on Linux: which queueing disciplines stand where.
 //!
-//! Class and handle numbers are hexadecimal, as in tc. The queue that a plan numbers `n` is always
-//! band or class `8 - n`, counted from the first to be served.
+//! Class and handle numbers are hexadecimal, as in tc. Queue `n` of a plan is always band or class
+//! `8 - n`: band 1 is served first.
 
 use crate::plan::{Plan, PlanQueue};
 
 /// Bands of a port; queue 7 is the first, queue 0 the last.
 pub(super) const BANDS: u8 = 8;
 
-/// Which queueing disciplines are used.
+/// Which queueing disciplines a port has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Form {
+pub(super) enum LinuxForm {
     /// `prio` at the root, `red` in data queues: ports that have a rate.
     Switch,
     /// The same below HTB, which makes the rate.
     Lab,
-    /// HTB with classes, an eBPF program for marks and drops.
+    /// HTB with one class per queue, and an eBPF program that marks and drops.
     Bpf,
-    /// `prio` at the root and nothing else: a sending host.
+    /// `prio` at the root and no `red`: a sending host.
     Host,
 }
 
-impl Form {
-    /// The form of a version of the target `linux`; all versions are known here.
+impl LinuxForm {
+    /// The form of a version of the target `linux`; [`crate::target`] admits no other version.
     pub(super) fn of_version(version: &str) -> Self {
         match version {
             "host" => Self::Host,
@@ -37,7 +37,7 @@ impl Form {
         Self::of_version(plan.target.version)
     }
 
-    /// Handle of the discipline whose classes are the queues.
+    /// The handle of the discipline whose classes are the queues.
     pub(super) fn queues_at(self) -> &'static str {
         match self {
             Self::Switch | Self::Bpf | Self::Host => "1:",
@@ -54,7 +54,7 @@ impl Form {
         }
     }
 
-    /// Handle of what keeps the packets of a queue.
+    /// The handle of the discipline that holds the packets of a queue.
     pub(super) fn leaf(queue: &PlanQueue) -> String {
         format!("1{}:", BANDS - queue.number)
     }

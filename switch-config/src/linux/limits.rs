@@ -1,6 +1,6 @@
 //! What Linux can do as a switch or a sending host, and where that is known from.
 
-use super::form::Form;
+use super::form::LinuxForm;
 use crate::limits::{Fact, Limits, NotEct, Thresholds, Unit};
 use crate::policy::Balance;
 
@@ -96,11 +96,11 @@ const HOST_REMARKS: &[Fact<&str>] = &[
     SWITCH_REMARKS[2],
 ];
 
-pub(super) fn limits(form: Form) -> Limits {
+pub(super) fn limits(form: LinuxForm) -> Limits {
     let not_ect = match form {
-        Form::Switch | Form::Lab => Fact::new(NotEct::DropsEarly, RED),
-        Form::Bpf => Fact::new(NotEct::DropsEarly, "our program; measured with Linux 6.18"),
-        Form::Host => Fact::new(NotEct::Kept, "a sender has no thresholds: ours"),
+        LinuxForm::Switch | LinuxForm::Lab => Fact::new(NotEct::DropsEarly, RED),
+        LinuxForm::Bpf => Fact::new(NotEct::DropsEarly, "our program; measured with Linux 6.18"),
+        LinuxForm::Host => Fact::new(NotEct::Kept, "a sender has no thresholds: ours"),
     };
     Limits {
         queues: QUEUES,
@@ -115,10 +115,10 @@ pub(super) fn limits(form: Form) -> Limits {
             "ip-sysctl: fib_multipath_hash_policy 1 hashes addresses and ports",
         ),
         remarks: match form {
-            Form::Switch => SWITCH_REMARKS,
-            Form::Lab => LAB_REMARKS,
-            Form::Bpf => BPF_REMARKS,
-            Form::Host => HOST_REMARKS,
+            LinuxForm::Switch => SWITCH_REMARKS,
+            LinuxForm::Lab => LAB_REMARKS,
+            LinuxForm::Bpf => BPF_REMARKS,
+            LinuxForm::Host => HOST_REMARKS,
         },
     }
 }

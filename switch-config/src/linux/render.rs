@@ -3,30 +3,30 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::form::{BANDS, Form};
-use super::object::{Object, STATE_PATH};
+use super::form::{BANDS, LinuxForm};
+use super::object::{ObjectFile, STATE_PATH};
 use crate::plan::{NoteKind, Plan, PlanQueue, Port, Profile};
 use gradwire_protocol::units::Rate;
 
-/// Settings by which the kernel hashes UDP ports over equal paths, for both families.
+/// Settings that make the kernel hash UDP ports over equal paths, in IPv4 and IPv6.
 pub(super) const HASHING: [&str; 2] = [
     "/proc/sys/net/ipv4/fib_multipath_hash_policy",
     "/proc/sys/net/ipv6/fib_multipath_hash_policy",
 ];
-/// The most that tc takes as `bandwidth` of red, where it keeps bytes per second in 32 bits.
+/// The largest `bandwidth` of red: tc keeps bytes per second in 32 bits.
 const BANDWIDTH_MOST_BPS: u64 = 8 * u32::MAX as u64;
 /// Packets that a sending host's queue keeps.
 const HOST_PACKETS: u32 = 10_000;
-/// Least burst of a class, in bytes: two packets of 1,500 and some.
+/// The least burst of a class in bytes: two packets of 1,500, and some.
 const BURST_LEAST: u64 = 4096;
-/// What a class of HTB always gets, in bits per second; there is none without a rate.
+/// The rate that each class of HTB always gets, in bits per second: HTB has no class without one.
 pub(super) const ASSURED_BPS: u64 = 8000;
 
 /// The whole script.
 pub(super) fn script(plan: &Plan) -> String {
-    let form = Form::of(plan);
+    let form = LinuxForm::of(plan);
     let mut text = header(plan);
-    if form != Form::Host {
+    if form != LinuxForm::Host {
         text.push_str("\n# Equal paths are chosen by addresses and UDP ports.\n");
         for path in HASHING {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
@@ -40,7 +40,7 @@ pub(super) fn script(plan: &Plan) -> String {
     text
 }
 
-/// The commands for one port, whatever it has.
+/// The commands for one port. They first remove the discipline that it has.
 pub(super) fn port(plan: &Plan, port: &Port) -> String {
     let name = quoted(&port.name);
     let mut text = format!("\n# {}, {}\n", one_line(&port.name), port.rate);
@@ -75,9 +75,10 @@ fn described(queue: &PlanQueue) -> String {
     format!("{}, DSCP {}", queue.name(), dscps.join(" "))
 }
 
-/// Where programs are pinned, and one object file for each that these ports need.
+/// Mounts bpffs, where programs keep their state, and writes the object files that these ports
+/// need.
 pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
-    if Form::of(plan) != Form::Bpf || ports.is_empty() {
+    if LinuxForm::of(plan) != LinuxForm::Bpf || ports.is_empty() {
         return String::new();
     }
     let mut text = format!(
@@ -88,8 +89,8 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
          objects=$(mktemp -d)\n\
          trap 'rm -r \"$objects\"' EXIT\n"
     );
-    let objects = ports.iter().map(|port| Object::of_port(plan, port));
-    let objects: BTreeMap<String, Object> = objects
+    let objects = ports.iter().map(|port| ObjectFile::of_port(plan, port));
+    let objects: BTreeMap<String, ObjectFile> = objects
         .map(|object| (object.name.clone(), object))
         .collect();
     for (name, object) in objects {
@@ -106,7 +107,7 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
 fn program(plan: &Plan, port: &Port) -> [String; 3] {
     let name = quoted(&port.name);
     let folder = format!("\"$BPFFS\"/gradwire/{name}");
-    let object = Object::of_port(plan, port).name;
+    let object = ObjectFile::of_port(plan, port).name;
     [
         format!("mkdir -p {folder}"),
         format!("rm -f {folder}/{STATE_PATH}"),
@@ -117,20 +118,20 @@ fn program(plan: &Plan, port: &Port) -> [String; 3] {
     ]
 }
 
-/// The commands for one port, in order, of a port that has the kernel's default discipline.
+/// The commands, in order, for a port that has the kernel's default discipline.
 fn lines(plan: &Plan, port: &Port) -> Vec<String> {
-    let form = Form::of(plan);
+    let form = LinuxForm::of(plan);
     let name = quoted(&port.name);
     let mut lines: Vec<String> = roots(plan)
         .into_iter()
         .map(|rest| format!("tc qdisc add dev {name} {rest}"))
         .collect();
-    if matches!(form, Form::Lab | Form::Bpf) {
+    if matches!(form, LinuxForm::Lab | LinuxForm::Bpf) {
         let class = link_class(port.rate);
         lines.insert(1, format!("tc class add dev {name} {class}"));
     }
     for queue in &plan.queues {
-        if form == Form::Bpf {
+        if form == LinuxForm::Bpf {
             let class = form.class(queue.number);
             let rest = queue_class(queue, port.rate);
             lines.push(format!(
@@ -140,11 +141,11 @@ fn lines(plan: &Plan, port: &Port) -> Vec<String> {
         lines.push(format!(
             "tc qdisc add dev {name} parent {} handle {} {}",
             form.class(queue.number),
-            Form::leaf(queue),
+            LinuxForm::leaf(queue),
             leaf(plan, queue, port)
         ));
     }
-    if form == Form::Bpf {
+    if form == LinuxForm::Bpf {
         lines.extend(program(plan, port));
     }
     let filters = filters(plan);
@@ -152,22 +153,22 @@ fn lines(plan: &Plan, port: &Port) -> Vec<String> {
     lines
 }
 
-/// What stands at the root, and below it what makes queues.
+/// The disciplines at the root and, if that has no bands itself, below it.
 fn roots(plan: &Plan) -> Vec<String> {
     let last = BANDS - 1;
     let bands = format!(
         "prio bands {BANDS} priomap{}",
         format!(" {last}").repeat(16)
     );
-    match Form::of(plan) {
-        Form::Switch | Form::Host => vec![format!("root handle 1: {bands}")],
-        Form::Lab => vec![
+    match LinuxForm::of(plan) {
+        LinuxForm::Switch | LinuxForm::Host => vec![format!("root handle 1: {bands}")],
+        LinuxForm::Lab => vec![
             "root handle 1: htb default 1".to_owned(),
             format!("parent 1:1 handle 2: {bands}"),
         ],
-        Form::Bpf => {
+        LinuxForm::Bpf => {
             let last = plan.queues.last().map_or(0, |queue| queue.number);
-            let class = Form::Bpf.class(last);
+            let class = LinuxForm::Bpf.class(last);
             vec![format!("root handle 1: htb default {}", &class[2..])]
         }
     }
@@ -179,7 +180,8 @@ fn link_class(rate: Rate) -> String {
     format!("parent 1: classid 1:1 htb quantum 1514 rate {bps}bit burst {burst} cburst {burst}")
 }
 
-/// What a link sends in a quarter of a millisecond: the kernel is not always there in time.
+/// A burst of a class: the bytes that the link sends in a quarter of a millisecond, since the
+/// kernel's timer may be late.
 fn burst(rate: Rate) -> u64 {
     (rate.as_bits_per_second() / 8 / 4000).max(BURST_LEAST)
 }
@@ -195,15 +197,15 @@ fn queue_class(queue: &PlanQueue, rate: Rate) -> String {
 
 fn leaf(plan: &Plan, queue: &PlanQueue, port: &Port) -> String {
     let limit = plan.site.buffer.port_bytes().get().min(u64::from(u32::MAX));
-    match (Form::of(plan), plan.profile(queue, port)) {
-        (Form::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
-        (Form::Switch | Form::Lab, Some(profile)) => red(profile, limit),
+    match (LinuxForm::of(plan), plan.profile(queue, port)) {
+        (LinuxForm::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
+        (LinuxForm::Switch | LinuxForm::Lab, Some(profile)) => red(profile, limit),
         _ => format!("bfifo limit {limit}"),
     }
 }
 
-/// RED as a step. With `avpkt 1` and `burst` = `min` tc computes W = 1/2, the fastest it has, and
-/// an average that a microsecond without packets brings to nothing.
+/// RED as a step. With `avpkt 1` and `burst` = `min`, tc computes W = 1/2, its fastest average,
+/// which falls to zero after a microsecond without packets.
 fn red(profile: &Profile, limit: u64) -> String {
     let (low, high) = (
         profile.threshold.low_bytes(),
@@ -216,9 +218,9 @@ fn red(profile: &Profile, limit: u64) -> String {
     )
 }
 
-/// Which packets go to which queue: all but the parent's device, `1: protocol ip …`.
+/// The filters that lead packets to queues, as arguments of tc after `parent`.
 fn filters(plan: &Plan) -> impl Iterator<Item = String> {
-    let form = Form::of(plan);
+    let form = LinuxForm::of(plan);
     let at = form.queues_at();
     let first = plan.queues.first().map_or(0, |queue| queue.number);
     let first = form.class(first);
@@ -246,7 +248,7 @@ fn filters(plan: &Plan) -> impl Iterator<Item = String> {
     urgent.into_iter().chain(ipv4).chain(ipv6)
 }
 
-/// A word of a shell command.
+/// A word of a shell command, quoted if it must be.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -255,7 +257,7 @@ pub(super) fn quoted(word: &str) -> String {
     }
 }
 
-/// Text of a comment: nothing in it can end the line.
+/// Text for a comment, without control characters, which could end its line.
 fn one_line(text: &str) -> String {
     let seen = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(seen).collect()

@@ -1,32 +1,33 @@
-//! What tc knows of ports, as far as plans go: what an export says, and what commands make of it.
+//! The state of tc on the ports, as far as plans are concerned: read from an export, and changed by
+//! commands.
 //!
-//! Numbers that the kernel makes up (reference counts, counters) are not here, so that what is
-//! equal here is the same configuration.
+//! [`TcPort::is_like`] compares configurations; it ignores counters and whatever the kernel rounds
+//! or makes up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that was read, in order of ports.
+/// The ports that were read, and settings of the kernel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Switch {
+pub(super) struct TcState {
     /// Ports, in the order in which they stand.
-    pub(super) ports: Vec<PortState>,
+    pub(super) ports: Vec<TcPort>,
     /// Settings of the kernel, by path.
     pub(super) settings: BTreeMap<String, String>,
-    /// Objects whose bytes are not those that their name says, or that are not there.
+    /// Object files of a script, by name: whether the bytes are those that the name stands for.
     pub(super) objects: BTreeMap<String, bool>,
 }
 
-impl Switch {
+impl TcState {
     /// The port of a name.
-    pub(super) fn port(&self, name: &str) -> Option<&PortState> {
+    pub(super) fn port(&self, name: &str) -> Option<&TcPort> {
         self.ports.iter().find(|port| port.name == name)
     }
 
-    /// The same, to be changed; made where there is none.
-    pub(super) fn port_mut(&mut self, name: &str) -> &mut PortState {
+    /// The port of a name, to be changed; added if it is not there.
+    pub(super) fn port_mut(&mut self, name: &str) -> &mut TcPort {
         let at = self.ports.iter().position(|port| port.name == name);
         let at = at.unwrap_or_else(|| {
-            self.ports.push(PortState::new(name));
+            self.ports.push(TcPort::new(name));
             self.ports.len() - 1
         });
         &mut self.ports[at]
@@ -35,22 +36,22 @@ impl Switch {
 
 /// One port.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct PortState {
+pub(super) struct TcPort {
     /// Its name.
     pub(super) name: String,
-    /// Queueing disciplines, by handle where they have one, else by parent.
+    /// Queueing disciplines by handle; those that the kernel made, by parent.
     pub(super) qdiscs: BTreeMap<String, Qdisc>,
     /// Classes of HTB, by their number.
-    pub(super) classes: BTreeMap<String, Class>,
+    pub(super) classes: BTreeMap<String, HtbClass>,
     /// Filters of the root and of `prio` below it.
-    pub(super) filters: BTreeSet<Filter>,
-    /// What the program has counted.
+    pub(super) filters: BTreeSet<TcFilter>,
+    /// The numbers of the program's state; empty if the export has none.
     pub(super) numbers: Vec<u64>,
-    /// The text of an export that says this; empty where commands have changed it.
+    /// The lines of the export about this port; empty once commands have changed the port.
     pub(super) text: String,
 }
 
-impl PortState {
+impl TcPort {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -58,18 +59,18 @@ impl PortState {
         }
     }
 
-    /// What stands at the root, where it is not the kernel's own.
+    /// The discipline at the root, unless it is the kernel's own.
     pub(super) fn root(&self) -> Option<&Qdisc> {
         let mut qdiscs = self.qdiscs.values();
         qdiscs.find(|qdisc| qdisc.parent == ROOT && !qdisc.is_default())
     }
 
-    /// What stands below a class.
+    /// The discipline below a class.
     pub(super) fn leaf(&self, class: &str) -> Option<&Qdisc> {
         self.qdiscs.values().find(|qdisc| qdisc.parent == class)
     }
 
-    /// Whether two ports are set up alike, whatever they are called and have counted.
+    /// Whether two ports are configured alike, apart from names and counters.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let tree = |port: &Self| -> Vec<(String, Qdisc)> {
             let qdiscs = port.qdiscs.iter();
@@ -77,7 +78,7 @@ impl PortState {
             ours.map(|(handle, qdisc)| (handle.clone(), qdisc.configured()))
                 .collect()
         };
-        let classes = |port: &Self| -> Vec<(String, Class)> {
+        let classes = |port: &Self| -> Vec<(String, HtbClass)> {
             let classes = port.classes.iter();
             let classes = classes.map(|(number, class)| (number.clone(), class.configured()));
             classes.collect()
@@ -87,7 +88,7 @@ impl PortState {
             && self.filters == other.filters
     }
 
-    /// Takes away what stands at the root and everything below it.
+    /// Removes the discipline at the root and everything below it.
     pub(super) fn clear(&mut self) {
         self.qdiscs.retain(|_, qdisc| qdisc.is_ingress());
         self.classes.clear();
@@ -109,13 +110,13 @@ pub(super) struct Qdisc {
     pub(super) handle: String,
     /// The class that it serves, or [`ROOT`].
     pub(super) parent: String,
-    /// Options, as an export names them.
+    /// Options by the names that an export gives them.
     pub(super) options: BTreeMap<String, String>,
-    /// Counters, where the export has them.
+    /// Counters, if the export has them.
     pub(super) counts: BTreeMap<String, u64>,
 }
 
-/// What a discipline is, of all that an export says of it.
+/// Options of each kind that make its configuration; an export shows more.
 const OPTIONS: [(&str, &[&str]); 5] = [
     ("prio", &["bands", "priomap"]),
     (
@@ -130,12 +131,12 @@ const OPTIONS: [(&str, &[&str]); 5] = [
 ];
 
 impl Qdisc {
-    /// Whether the kernel made it, and makes it again where nothing else is.
+    /// Whether the kernel made it, and makes it again as soon as no other is there.
     pub(super) fn is_default(&self) -> bool {
         self.handle == "0:"
     }
 
-    /// Whether it stands where packets come in, which is no matter of ours.
+    /// Whether it stands where packets come in, which plans do not touch.
     pub(super) fn is_ingress(&self) -> bool {
         self.handle == "ffff:"
     }
@@ -152,7 +153,7 @@ impl Qdisc {
             .is_some_and(|value| value == "true")
     }
 
-    /// Without counters, and with those options alone that can be set.
+    /// The configuration: without counters, and only with options that can be set.
     fn configured(&self) -> Self {
         let known = OPTIONS.iter().find(|(kind, _)| *kind == self.kind);
         let mut options = self.options.clone();
@@ -170,21 +171,21 @@ impl Qdisc {
 
 /// A class of HTB.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Class {
+pub(super) struct HtbClass {
     /// The class above it, or [`ROOT`].
     pub(super) parent: String,
-    /// When it is served: 0 first.
+    /// Its turn among the classes: 0 is served first.
     pub(super) turn: u8,
-    /// What it always gets, as tc shows it: `8Kbit`.
+    /// The rate that it always gets, as tc shows it: `8Kbit`.
     pub(super) rate: String,
-    /// What it gets at most.
+    /// The rate that it gets at most.
     pub(super) ceil: String,
-    /// What may be sent at once, of `rate` and of `ceil`, in bytes; the kernel rounds both.
+    /// Bursts of `rate` and of `ceil` in bytes; the kernel rounds both.
     pub(super) bursts: [u64; 2],
 }
 
-impl Class {
-    /// Without what the kernel rounds.
+impl HtbClass {
+    /// The configuration, without the bursts that the kernel rounds.
     fn configured(&self) -> Self {
         Self {
             bursts: [0; 2],
@@ -193,29 +194,29 @@ impl Class {
     }
 }
 
-/// A filter: which packets go where.
+/// A filter: it sends packets to a class, or to a program.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Filter {
-    /// The lower, the earlier.
+pub(super) struct TcFilter {
+    /// Its preference: the lowest is asked first.
     pub(super) pref: u32,
     /// The discipline at which it stands.
     pub(super) parent: String,
     /// `ip`, `ipv6`, `arp`, `all`.
     pub(super) protocol: String,
-    /// What it does.
-    pub(super) act: Act,
+    /// Match and action.
+    pub(super) act: FilterAct,
 }
 
-/// What a filter does.
+/// Match and action of a filter.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Act {
+pub(super) enum FilterAct {
     /// Packets with these bits at this offset of the network header go to a class.
     Bits {
         /// Offset in bytes, a multiple of four.
         at: i64,
-        /// Which bits.
+        /// The bits to compare, of the four bytes at that offset.
         mask: u32,
-        /// What they must be.
+        /// Their value.
         value: u32,
         /// The class.
         class: String,
@@ -224,14 +225,15 @@ pub(super) enum Act {
     Program {
         /// Name of its object file.
         object: String,
-        /// Whether what it returns is what becomes of the packet.
+        /// Whether its return value decides over the packet (`direct-action`).
         direct: bool,
     },
-    /// Something else, of another.
+    /// A filter of another kind, which gradwire does not write.
     Other(String),
 }
 
-/// A rate as tc shows it: in the largest unit below which it has no digits, or four of them.
+/// A rate as tc shows it. It divides by 1,000 as long as no digits are lost, and a rate of
+/// 1,000,000 or more in any case.
 pub(super) fn shown_rate(bits_per_second: u64) -> String {
     let mut rate = bits_per_second;
     let mut units = ["", "K", "M", "G", "T"].into_iter();

@@ -8,8 +8,9 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{
     Collective, Completion, Group, Layers, LossTerms, Operation, OperationOutcome, SubmitError,
 };
-use gradwire_protocol::endpoint::{Endpoint, Identity};
+use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{HoleFilling, Job, Mtu, PacketSecurity};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Instant, JobId, Rank, Share, Span, Step};
 use gradwire_testnet::link::Profile;
 use gradwire_testnet::network::{Ended, Network};

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use gradwire_protocol::budget::LossAccount;
-use gradwire_protocol::endpoint::{Endpoint, EndpointCounters, EndpointEvent, Identity};
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity, TransportKeys, WireChoice};
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::priority::MessageShape;
-use gradwire_protocol::receiver::ReceiveRequest;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::sender::SendRequest;
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };

@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 use gradwire_protocol::units::{Dscp, Span};
 
-use crate::arguments::span;
 use crate::switch::options::{PlanOptions, dscp};
+use crate::values::span;
 
 /// Behind the help of the command.
 pub const EXAMPLES: &str = "\

@@ -6,8 +6,8 @@ use clap::{ArgGroup, Args};
 use gradwire_fabric::settings;
 use gradwire_protocol::units::{Rate, Share, Span};
 
-use crate::arguments::{share, span};
 use crate::doctor::print::Form;
+use crate::values::{share, span};
 
 /// Behind the help of the command.
 pub const EXAMPLES: &str = "\

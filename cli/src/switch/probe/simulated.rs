@@ -10,7 +10,7 @@ use gradwire_protocol::units::Span;
 use gradwire_transport::probe::{Passage, Passages};
 
 use crate::exit::Failure;
-use crate::sim::files;
+use gradwire_lab::files;
 
 /// Sends traffic from the first host of a fabric to the last; `rtt` is what thresholds are made
 /// for, the fabric's own without it.

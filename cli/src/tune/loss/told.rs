@@ -7,10 +7,10 @@ use gradwire_tuning::tolerance::Setting;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::evidence::Evidence;
-use super::journal::{Journal, Record};
 use super::options::Loss;
-use super::trial::percent;
+use gradwire_lab::tune::loss::evidence::{self, Evidence, number_text, of};
+use gradwire_lab::tune::loss::journal::{Journal, Record};
+use gradwire_lab::tune::loss::trial::percent;
 
 /// Tells of a search as the options want it.
 #[derive(Debug)]
@@ -140,32 +140,12 @@ fn row(number: u64, record: &Record) -> String {
     }
 }
 
-/// A value of a metric, with as many digits as a row has room for.
-pub fn number_text(value: f64) -> String {
-    let digits = match value.abs() {
-        large if large >= 1e5 => 0,
-        large if large >= 10.0 => 3,
-        _ => 5,
-    };
-    format!("{value:.digits$}")
-}
-
-/// A setting in a few letters.
-pub fn of(setting: &Setting) -> String {
-    let groups = setting.groups.iter();
-    let groups: Vec<String> = groups
-        .map(|share| format!("{}%", percent(*share)))
-        .collect();
-    let tight = setting.tight.map(|share| format!("/{}%", percent(share)));
-    format!("{}{}", groups.join(", "), tight.unwrap_or_default())
-}
-
 fn summary(evidence: &Evidence<'_>, job: Option<&Path>, page: &Path) -> Value {
     let finding = evidence.finding;
     let cells = finding.cells.iter().map(|cell| {
         json!({
             "setting": cell.setting,
-            "verdict": super::evidence::verdict(cell.judgement.verdict),
+            "verdict": evidence::verdict(cell.judgement.verdict),
             "trials": cell.judgement.trials,
             "worse_by": cell.judgement.worse_by,
             "at_most": cell.judgement.at_most,
@@ -176,11 +156,11 @@ fn summary(evidence: &Evidence<'_>, job: Option<&Path>, page: &Path) -> Value {
     json!({ "summary": {
         "found": finding.found,
         "complete": finding.is_complete,
-        "metric": evidence.options.metric,
+        "metric": evidence.question.metric,
         "baseline": evidence.baseline().0,
         "baseline_deviation": evidence.baseline().1,
         "margin": finding.margin,
-        "confidence": evidence.options.confidence,
+        "confidence": evidence.question.confidence,
         "trials": evidence.records.len(),
         "settings": cells.collect::<Vec<_>>(),
         "written_to": job.map(shown),

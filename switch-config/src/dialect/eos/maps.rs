@@ -88,7 +88,7 @@ fn spread_line(line: ConfigNode) -> Vec<ConfigNode> {
 fn prefix(line: &ConfigNode) -> (&'static str, ConfigNode) {
     let mut words = ["no ", "default "].into_iter();
     let found = words.find_map(|word| Some((word, line.text().strip_prefix(word)?)));
-    let (word, text) = found.unwrap_or(("", line.text()));
+    let (word, text) = found.unwrap_or_else(|| ("", line.text()));
     (word, ConfigNode::leaf(text))
 }
 

@@ -153,9 +153,11 @@ pub(super) fn clear_overrides(wanted: &mut IndentedText, running: &IndentedText)
         if port.after("interface").is_none() {
             continue;
         }
-        let bare = found
-            .facts()
-            .map(|line| line.text().strip_prefix("no ").unwrap_or(line.text()));
+        let bare = found.facts().map(|line| {
+            line.text()
+                .strip_prefix("no ")
+                .unwrap_or_else(|| line.text())
+        });
         let overrides = bare.filter(|bare| {
             let line = ConfigNode::leaf(*bare);
             OVERRIDES.iter().any(|words| line.after(words).is_some())

@@ -1,5 +1,5 @@
-//! The program on an interpreter of a few instructions, beside a model of what it should do. That
-//! the kernel accepts and runs it is shown by tests of the command.
+//! Runs the program on a small interpreter, and compares it with a model of strict queues. Tests of
+//! the command show that the kernel accepts and runs it.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
@@ -11,21 +11,21 @@ use crate::plan::Site;
 use crate::policy::{Buffer, QosPolicy};
 use crate::target::Target;
 
-/// Where the stack ends, and where packet and state begin, for pointers of the program.
+/// Addresses that the program sees: the end of its stack, the packet and the state.
 const STACK_END: u64 = 0x1_0000_0200;
 const PACKET_AT: u64 = 0x2_0000_0000;
 const STATE_AT: u64 = 0x3_0000_0000;
 
 /// A packet as the program sees it.
 #[derive(Clone, Debug)]
-struct Packet {
+struct TestPacket {
     at_ns: u64,
     bytes: u32,
     ethernet: u16,
     header: [u8; 8],
 }
 
-impl Packet {
+impl TestPacket {
     fn ipv4(at_ns: u64, bytes: u32, dscp: u8, ecn: u8) -> Self {
         let header = [0x45, dscp << 2 | ecn, 0, 0, 0, 0, 0, 0];
         Self {
@@ -47,16 +47,16 @@ impl Packet {
     }
 }
 
-/// What became of a packet.
+/// The outcome for a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Fate {
+enum PacketFate {
     Passed,
     Marked,
     Dropped,
 }
 
-/// A machine for the program of a port.
-struct Machine {
+/// An interpreter for the program of a port.
+struct Interpreter {
     code: Vec<u8>,
     registers: [u64; 11],
     stack: [u8; 512],
@@ -64,7 +64,7 @@ struct Machine {
     marked: bool,
 }
 
-impl Machine {
+impl Interpreter {
     fn new(plan: &Plan) -> Self {
         Self {
             code: of_port(plan, &plan.site.ports[0]).bytes,
@@ -80,7 +80,7 @@ impl Machine {
         u64::from_le_bytes(bytes.expect("eight bytes"))
     }
 
-    fn run(&mut self, packet: &Packet) -> Fate {
+    fn run(&mut self, packet: &TestPacket) -> PacketFate {
         self.registers = [0; 11];
         self.registers[1] = PACKET_AT;
         self.registers[10] = STACK_END;
@@ -92,9 +92,9 @@ impl Machine {
             match slot[0] {
                 0x95 => {
                     return match (self.registers[0] as i64, self.marked) {
-                        (-1, false) => Fate::Passed,
-                        (-1, true) => Fate::Marked,
-                        (2, _) => Fate::Dropped,
+                        (-1, false) => PacketFate::Passed,
+                        (-1, true) => PacketFate::Marked,
+                        (2, _) => PacketFate::Dropped,
                         other => panic!("returned {other:?}"),
                     };
                 }
@@ -118,8 +118,8 @@ impl Machine {
         panic!("the program does not end");
     }
 
-    /// An instruction that is no call; whether it jumps.
-    fn step(&mut self, slot: &[u8; 8], packet: &Packet) -> bool {
+    /// Runs an instruction that is no call. Returns whether it jumps.
+    fn step(&mut self, slot: &[u8; 8], packet: &TestPacket) -> bool {
         let [to, from] = [slot[1] & 15, slot[1] >> 4].map(usize::from);
         let offset = i16::from_le_bytes([slot[2], slot[3]]);
         let operand = match slot[0] & 8 {
@@ -137,7 +137,7 @@ impl Machine {
                     0x50 => left & operand,
                     0x70 => left >> operand,
                     0xb0 => operand,
-                    other => panic!("sum {other:#x}"),
+                    other => panic!("operation {other:#x}"),
                 };
             }
             code if code & 7 == 5 => {
@@ -147,7 +147,7 @@ impl Machine {
                     0x50 => left != operand,
                     0xa0 => left < operand,
                     0xb0 => left <= operand,
-                    other => panic!("test {other:#x}"),
+                    other => panic!("condition {other:#x}"),
                 };
             }
             code if code & 7 == 1 => {
@@ -163,7 +163,7 @@ impl Machine {
         false
     }
 
-    fn load(&self, address: u64, width: usize, packet: &Packet) -> u64 {
+    fn load(&self, address: u64, width: usize, packet: &TestPacket) -> u64 {
         let mut bytes = [0; 8];
         match address {
             PACKET_AT => bytes[..4].copy_from_slice(&packet.bytes.to_le_bytes()),
@@ -189,15 +189,15 @@ impl Machine {
         room[at..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    fn call(&mut self, slot: &[u8; 8], packet: &Packet) {
+    fn call(&mut self, slot: &[u8; 8], packet: &TestPacket) {
         let result = match number(slot) {
-            call::MAP_LOOKUP => STATE_AT,
-            call::NANOSECONDS => packet.at_ns,
-            call::SET_CE => {
+            kernel::MAP_LOOKUP_ELEM => STATE_AT,
+            kernel::KTIME_GET_NS => packet.at_ns,
+            kernel::SKB_ECN_SET_CE => {
                 self.marked = true;
                 1
             }
-            call::LOAD_BYTES => {
+            kernel::SKB_LOAD_BYTES_RELATIVE => {
                 let [_, offset, to, bytes, _] = [1, 2, 3, 4, 5].map(|at| self.registers[at]);
                 let found = &packet.header[offset as usize..][..bytes as usize];
                 self.store(to, found);
@@ -239,15 +239,15 @@ fn plan() -> Plan {
     Plan::new(target, &dialect.limits("bpf"), &policy, site).expect("it fits")
 }
 
-/// What the queues of a link of 80 ns a byte would do, first queue first.
+/// A model of strict queues on a link of 80 ns per byte, first queue first.
 #[derive(Default)]
-struct Model {
+struct QueueModel {
     depths_ns: [u64; 8],
     last_ns: u64,
 }
 
-impl Model {
-    fn fate(&mut self, packet: &Packet, band: usize, ecn: u8) -> Fate {
+impl QueueModel {
+    fn fate(&mut self, packet: &TestPacket, band: usize, ecn: u8) -> PacketFate {
         let mut sent = packet.at_ns - self.last_ns;
         self.last_ns = packet.at_ns;
         for depth in &mut self.depths_ns {
@@ -258,17 +258,21 @@ impl Model {
         let depth = &mut self.depths_ns[band];
         let deep = band >= 2 && *depth >= 125_000 * 80;
         if deep && ecn == 0 {
-            return Fate::Dropped;
+            return PacketFate::Dropped;
         }
         let after = *depth + u64::from(packet.bytes) * 80;
         if after <= 300_000 * 80 {
             *depth = after;
         }
-        if deep { Fate::Marked } else { Fate::Passed }
+        if deep {
+            PacketFate::Marked
+        } else {
+            PacketFate::Passed
+        }
     }
 }
 
-/// DSCPs of the default job and of others, and the bands to which they lead.
+/// DSCPs, of the default job and others, and their bands.
 const BANDS_OF: [(u8, usize); 10] = [
     (46, 0),
     (48, 0),
@@ -286,63 +290,63 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn every_packet_has_the_fate_that_strict_queues_with_thresholds_give_it(
+    fn packets_fare_as_in_the_model(
         packets in prop::collection::vec(
             (0_u64..60_000, 64_u32..1515, 0_usize..10, 0_u8..4, any::<bool>()),
             0..2000,
         ),
     ) {
-        let mut machine = Machine::new(&plan());
-        let mut model = Model::default();
+        let mut interpreter = Interpreter::new(&plan());
+        let mut model = QueueModel::default();
         let mut counts = [[0_u64; 3]; 8];
         let mut now = 0;
         for (gap, bytes, row, ecn, is_ipv4) in packets {
             now += gap;
             let (dscp, band) = BANDS_OF[row];
             let packet = match is_ipv4 {
-                true => Packet::ipv4(now, bytes, dscp, ecn),
-                false => Packet::ipv6(now, bytes, dscp, ecn),
+                true => TestPacket::ipv4(now, bytes, dscp, ecn),
+                false => TestPacket::ipv6(now, bytes, dscp, ecn),
             };
-            let fate = machine.run(&packet);
+            let fate = interpreter.run(&packet);
             prop_assert_eq!(fate, model.fate(&packet, band, ecn), "{:?}", packet);
             counts[band][fate as usize] += 1;
         }
         for (band, [passed, marked, dropped]) in counts.into_iter().enumerate() {
-            prop_assert_eq!(machine.number(PASSED_AT + band), passed + marked);
-            prop_assert_eq!(machine.number(MARKED_AT + band), marked);
-            prop_assert_eq!(machine.number(EARLY_AT + band), dropped);
+            prop_assert_eq!(interpreter.number(PASSED_AT + band), passed + marked);
+            prop_assert_eq!(interpreter.number(MARKED_AT + band), marked);
+            prop_assert_eq!(interpreter.number(EARLY_AT + band), dropped);
         }
     }
 }
 
 #[test]
-fn without_arp_and_neighbour_discovery_nothing_passes_so_they_go_first() {
-    let mut machine = Machine::new(&plan());
-    let arp = Packet {
+fn arp_and_neighbour_discovery_go_first() {
+    let mut interpreter = Interpreter::new(&plan());
+    let arp = TestPacket {
         ethernet: 0x0806,
-        ..Packet::ipv4(0, 60, 0, 0)
+        ..TestPacket::ipv4(0, 60, 0, 0)
     };
-    let mut solicitation = Packet::ipv6(0, 86, 0, 0);
+    let mut solicitation = TestPacket::ipv6(0, 86, 0, 0);
     solicitation.header[6..].copy_from_slice(&[58, 255]);
     for _ in 0..10_000 {
-        assert_eq!(machine.run(&arp), Fate::Passed);
-        assert_eq!(machine.run(&solicitation), Fate::Passed);
+        assert_eq!(interpreter.run(&arp), PacketFate::Passed);
+        assert_eq!(interpreter.run(&solicitation), PacketFate::Passed);
     }
-    assert_eq!(machine.number(PASSED_AT), 20_000);
+    assert_eq!(interpreter.number(PASSED_AT), 20_000);
 }
 
 #[test]
-fn a_port_that_was_idle_for_hours_has_empty_queues() {
-    let mut machine = Machine::new(&plan());
-    let fates = |machine: &mut Machine, at_ns: u64| -> Vec<Fate> {
-        let packet = Packet::ipv4(at_ns, 1500, 34, 0);
-        (0..100).map(|_| machine.run(&packet)).collect()
+fn queues_are_empty_after_long_idle_times() {
+    let mut interpreter = Interpreter::new(&plan());
+    let fates = |interpreter: &mut Interpreter, at_ns: u64| -> Vec<PacketFate> {
+        let packet = TestPacket::ipv4(at_ns, 1500, 34, 0);
+        (0..100).map(|_| interpreter.run(&packet)).collect()
     };
     let day = 86_400_000_000_000;
     for times in 1..4 {
-        let fates = fates(&mut machine, times * day);
+        let fates = fates(&mut interpreter, times * day);
         // 84 packets of 1,500 bytes are the first depth of 125,000 bytes or more.
-        assert_eq!(fates[83], Fate::Passed);
-        assert_eq!(fates[84], Fate::Dropped);
+        assert_eq!(fates[83], PacketFate::Passed);
+        assert_eq!(fates[84], PacketFate::Dropped);
     }
 }

@@ -215,11 +215,11 @@ impl NvuePatches {
             match &step.change {
                 NodeChange::Put(now) => {
                     add_leaves(section, now, &mut self.set);
-                    let path = [&section[..], &[now.name.clone()]].concat();
+                    let path = [&section[..], std::slice::from_ref(&now.name)].concat();
                     self.unset_back.push((path, String::new()));
                 }
                 NodeChange::Take(was) => {
-                    let path = [&section[..], &[was.name.clone()]].concat();
+                    let path = [&section[..], std::slice::from_ref(&was.name)].concat();
                     self.unset.push((path, String::new()));
                     add_leaves(section, was, &mut self.set_back);
                 }
@@ -242,7 +242,7 @@ impl NvuePatches {
 
 /// Adds a node that is a leaf, or every leaf below it.
 fn add_leaves(section: &[String], node: &ConfigNode, leaves: &mut Leaves) {
-    let path = [section, &[node.name.clone()]].concat();
+    let path = [section, std::slice::from_ref(&node.name)].concat();
     match raw_value(node) {
         Some(value) => leaves.push((path, value.to_owned())),
         None => leaves.extend(

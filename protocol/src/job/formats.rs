@@ -1,0 +1,297 @@
+//! How the values of keys are written in `job.toml`: one [`KeyFormat`] per kind of value, which
+//! also knows the allowed range.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use strum::VariantNames;
+use toml::Value;
+use toml::de::DeValue;
+
+use super::notation;
+use super::values::{AlgorithmChoice, Checksum};
+use crate::units::{ByteCount, Dscp, Rank, Share, Span};
+
+/// How the value of a key is written.
+pub(super) trait KeyFormat {
+    /// The type of the value.
+    type Value;
+    /// The value, if it is allowed.
+    fn read(&self, value: &DeValue<'_>) -> Option<Self::Value>;
+    /// The value as TOML.
+    fn show(&self, value: &Self::Value) -> String;
+    /// What may be written.
+    fn allowed(&self) -> String;
+}
+
+/// A string as TOML.
+pub(super) fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+fn integer(value: &DeValue<'_>) -> Option<i64> {
+    let number = value.as_integer()?;
+    i64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+fn float(value: &DeValue<'_>) -> Option<f64> {
+    match value.as_float() {
+        Some(number) => number.as_str().parse().ok(),
+        None => integer(value).map(|number| number as f64),
+    }
+}
+
+/// A share: a number from 0 to 1, or a percentage in quotes.
+pub(super) struct AnyShare;
+
+impl KeyFormat for AnyShare {
+    type Value = Share;
+    fn read(&self, value: &DeValue<'_>) -> Option<Share> {
+        match value.as_str() {
+            Some(text) => notation::share(text),
+            None => Share::new(float(value)?),
+        }
+    }
+    fn show(&self, value: &Share) -> String {
+        quoted(&notation::show_share(*value))
+    }
+    fn allowed(&self) -> String {
+        "0 to 1, or \"0%\" to \"100%\"".to_owned()
+    }
+}
+
+/// A size within a range.
+pub(super) struct Size(pub(super) RangeInclusive<ByteCount>);
+
+impl KeyFormat for Size {
+    type Value = ByteCount;
+    fn read(&self, value: &DeValue<'_>) -> Option<ByteCount> {
+        let size = match value.as_str() {
+            Some(text) => notation::size(text)?,
+            None => ByteCount::new(u64::try_from(integer(value)?).ok()?),
+        };
+        self.0.contains(&size).then_some(size)
+    }
+    fn show(&self, value: &ByteCount) -> String {
+        quoted(&notation::show_size(*value))
+    }
+    fn allowed(&self) -> String {
+        let (least, most) = (self.0.start(), self.0.end());
+        format!("\"{least}\" to \"{most}\", or a number of bytes")
+    }
+}
+
+/// A length of time within a range.
+pub(super) struct Time(pub(super) RangeInclusive<Span>);
+
+impl KeyFormat for Time {
+    type Value = Span;
+    fn read(&self, value: &DeValue<'_>) -> Option<Span> {
+        notation::span(value.as_str()?).filter(|span| self.0.contains(span))
+    }
+    fn show(&self, value: &Span) -> String {
+        quoted(&notation::show_span(*value))
+    }
+    fn allowed(&self) -> String {
+        let (least, most) = (&self.0.start(), &self.0.end());
+        let (least, most) = (notation::show_span(**least), notation::show_span(**most));
+        format!("\"{least}\" to \"{most}\", with a unit of s, ms, us or ns")
+    }
+}
+
+/// A whole number within a range.
+pub(super) struct Whole<T>(RangeInclusive<u64>, PhantomData<T>);
+
+pub(super) fn whole<T>(range: RangeInclusive<u64>) -> Whole<T> {
+    Whole(range, PhantomData)
+}
+
+impl<T: TryFrom<u64> + Display> KeyFormat for Whole<T> {
+    type Value = T;
+    fn read(&self, value: &DeValue<'_>) -> Option<T> {
+        let number = u64::try_from(integer(value)?).ok()?;
+        T::try_from(number)
+            .ok()
+            .filter(|_| self.0.contains(&number))
+    }
+    fn show(&self, value: &T) -> String {
+        value.to_string()
+    }
+    fn allowed(&self) -> String {
+        format!("whole numbers from {} to {}", self.0.start(), self.0.end())
+    }
+}
+
+/// A number within a range.
+pub(super) struct Number(pub(super) RangeInclusive<f64>);
+
+impl KeyFormat for Number {
+    type Value = f64;
+    fn read(&self, value: &DeValue<'_>) -> Option<f64> {
+        float(value).filter(|number| self.0.contains(number))
+    }
+    fn show(&self, value: &f64) -> String {
+        format!("{value:?}")
+    }
+    fn allowed(&self) -> String {
+        format!("numbers from {} to {}", self.0.start(), self.0.end())
+    }
+}
+
+/// One of the names of an enum's variants.
+pub(super) struct OneOf<T>(PhantomData<T>);
+
+pub(super) fn one_of<T>() -> OneOf<T> {
+    OneOf(PhantomData)
+}
+
+impl<T: FromStr + VariantNames + Copy + Into<&'static str>> KeyFormat for OneOf<T> {
+    type Value = T;
+    fn read(&self, value: &DeValue<'_>) -> Option<T> {
+        value.as_str()?.parse().ok()
+    }
+    fn show(&self, value: &T) -> String {
+        quoted((*value).into())
+    }
+    fn allowed(&self) -> String {
+        let names: Vec<String> = T::VARIANTS.iter().map(|name| quoted(name)).collect();
+        names.join(", ")
+    }
+}
+
+/// A word for the absence of a value, or a value.
+pub(super) struct Or<F, T>(&'static str, F, PhantomData<T>);
+
+pub(super) fn or<F, T>(word: &'static str, format: F) -> Or<F, T> {
+    Or(word, format, PhantomData)
+}
+
+impl<F: KeyFormat, T> KeyFormat for Or<F, T>
+where
+    T: From<Option<F::Value>> + Clone + Into<Option<F::Value>>,
+{
+    type Value = T;
+    fn read(&self, value: &DeValue<'_>) -> Option<T> {
+        let is_absent = value.as_str() == Some(self.0);
+        let value = if is_absent {
+            None
+        } else {
+            Some(self.1.read(value)?)
+        };
+        Some(T::from(value))
+    }
+    fn show(&self, value: &T) -> String {
+        let value: Option<F::Value> = value.clone().into();
+        value.map_or_else(|| quoted(self.0), |value| self.1.show(&value))
+    }
+    fn allowed(&self) -> String {
+        format!("\"{}\", {}", self.0, self.1.allowed())
+    }
+}
+
+/// A list with a range of lengths.
+pub(super) struct List<F> {
+    pub(super) entry: F,
+    pub(super) count: RangeInclusive<usize>,
+    pub(super) allowed: &'static str,
+}
+
+impl<F: KeyFormat> KeyFormat for List<F> {
+    type Value = Vec<F::Value>;
+    fn read(&self, value: &DeValue<'_>) -> Option<Vec<F::Value>> {
+        let list = value.as_array()?;
+        let entries = list.iter().map(|entry| self.entry.read(entry.get_ref()));
+        entries
+            .collect::<Option<Vec<_>>>()
+            .filter(|_| self.count.contains(&list.len()))
+    }
+    fn show(&self, value: &Vec<F::Value>) -> String {
+        let entries: Vec<String> = value.iter().map(|entry| self.entry.show(entry)).collect();
+        format!("[{}]", entries.join(", "))
+    }
+    fn allowed(&self) -> String {
+        self.allowed.to_owned()
+    }
+}
+
+/// A format that only one key has.
+pub(super) struct Single<T> {
+    read: fn(&DeValue<'_>) -> Option<T>,
+    show: fn(&T) -> String,
+    allowed: &'static str,
+}
+
+impl<T> KeyFormat for Single<T> {
+    type Value = T;
+    fn read(&self, value: &DeValue<'_>) -> Option<T> {
+        (self.read)(value)
+    }
+    fn show(&self, value: &T) -> String {
+        (self.show)(value)
+    }
+    fn allowed(&self) -> String {
+        self.allowed.to_owned()
+    }
+}
+
+/// A word of 1 to 64 plain characters.
+fn is_plain(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=64).contains(&word.len()) && word.chars().all(plain)
+}
+
+pub(super) const NAME: Single<String> = Single {
+    read: |value| {
+        let name = value.as_str().filter(|name| is_plain(name));
+        name.map(str::to_owned)
+    },
+    show: |name| quoted(name),
+    allowed: "1 to 64 letters, digits and -_. in quotes",
+};
+
+/// Names with commas between them; `"auto"` is the empty list.
+pub(super) const DEVICES: Single<Vec<String>> = Single {
+    read: |value| {
+        let text = value.as_str()?;
+        if text == "auto" {
+            return Some(Vec::new());
+        }
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        let are_names = names.iter().all(|name| is_plain(name) && name != "auto");
+        are_names.then_some(names)
+    },
+    show: |names| match names.as_slice() {
+        [] => quoted("auto"),
+        names => quoted(&names.join(",")),
+    },
+    allowed: "\"auto\", or names with commas between them",
+};
+
+pub(super) const ON_OFF: Single<Checksum> = Single {
+    read: |value| match value.as_bool()? {
+        true => Some(Checksum::On),
+        false => Some(Checksum::Off),
+    },
+    show: |checksum| (*checksum == Checksum::On).to_string(),
+    allowed: "true, false",
+};
+
+pub(super) const DSCP: Single<Dscp> = Single {
+    read: |value| whole::<u8>(0..=63).read(value).map(Dscp),
+    show: Dscp::to_string,
+    allowed: "whole numbers from 0 to 63",
+};
+
+pub(super) const CHOICE: Single<AlgorithmChoice> = Single {
+    read: |value| notation::choice(value.as_str()?),
+    show: |choice| quoted(&notation::show_choice(*choice)),
+    allowed: "a text such as \"4 256KiB direct\"",
+};
+
+pub(super) const PAIR: Single<(Rank, Rank)> = Single {
+    read: |value| notation::pair(value.as_str()?),
+    show: |pair| quoted(&notation::show_pair(*pair)),
+    allowed: "a text such as \"0->1\"",
+};

@@ -1,0 +1,189 @@
+//! The types of values that only jobs have. The names of an enum's variants in `job.toml` are
+//! derived from their names here.
+
+use strum::{EnumString, IntoStaticStr, VariantNames};
+
+use crate::units::ByteCount;
+use crate::wire::TAG_BYTES;
+
+/// The value that a receiver puts where elements did not arrive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum HoleFilling {
+    /// The sum of the contributions that arrived, times world size over their number: unbiased.
+    Rescale,
+    /// Zero.
+    Zero,
+    /// The element of the same tensor in the previous step.
+    Previous,
+    /// Zero now; the sender adds the missing values to the next step, so they are late, not lost.
+    ErrorFeedback,
+}
+
+/// The largest IP packet that a path carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mtu {
+    /// The smallest MTU of the interfaces between the ranks.
+    Auto,
+    /// This many bytes, IP and UDP headers included.
+    Bytes(u32),
+}
+
+impl From<Option<u32>> for Mtu {
+    fn from(bytes: Option<u32>) -> Self {
+        bytes.map_or(Self::Auto, Self::Bytes)
+    }
+}
+
+impl From<Mtu> for Option<u32> {
+    fn from(mtu: Mtu) -> Self {
+        match mtu {
+            Mtu::Auto => None,
+            Mtu::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
+/// The most that all peers together may have in flight to one rank.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GrantWindow {
+    /// No common bound: each sender obeys its own window only.
+    Unlimited,
+    /// This many bytes; the receiver grants messages in turn.
+    Bytes(ByteCount),
+}
+
+impl From<Option<ByteCount>> for GrantWindow {
+    fn from(bytes: Option<ByteCount>) -> Self {
+        bytes.map_or(Self::Unlimited, Self::Bytes)
+    }
+}
+
+impl From<GrantWindow> for Option<ByteCount> {
+    fn from(window: GrantWindow) -> Self {
+        match window {
+            GrantWindow::Unlimited => None,
+            GrantWindow::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
+/// The packets that faults on purpose may drop.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum DropFrom {
+    /// All packets.
+    All,
+    /// DATA that switches may drop early, because it may be missing: sent as not-ECT.
+    Droppable,
+}
+
+/// Whether packets carry a CRC-32.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Checksum {
+    /// It covers header and payload.
+    On,
+    /// Only the checksums of the network protect packets.
+    Off,
+}
+
+/// The means by which packets travel between ranks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum WireChoice {
+    /// Shared memory between ranks of one host, UDP between hosts.
+    Auto,
+    /// UDP, also between ranks of one host.
+    Udp,
+    /// UDP by io_uring, also between ranks of one host.
+    Uring,
+    /// Shared memory; all ranks must be on one host.
+    #[strum(serialize = "shm")]
+    SharedMemory,
+    /// Unreliable datagrams of an RDMA device, also between ranks of one host.
+    Rdma,
+}
+
+/// How a rank's driver waits while it has no work.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum IdleMode {
+    /// Looks for packets all the time: a core per rank.
+    Busy,
+    /// Looks for some microseconds, then sleeps until a packet comes.
+    Adaptive,
+    /// Sleeps at once.
+    Block,
+}
+
+/// Protection of packets against attackers who reach the network.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum PacketSecurity {
+    /// Every packet is encrypted and authenticated, AES-128-GCM.
+    Aead,
+    /// No protection: an attacker who reaches the network can read, forge and replay packets.
+    None,
+}
+
+impl PacketSecurity {
+    /// Bytes that follow the payload of every packet.
+    pub const fn tag_bytes(self) -> u32 {
+        match self {
+            Self::Aead => TAG_BYTES as u32,
+            Self::None => 0,
+        }
+    }
+}
+
+/// The algorithm of an all-reduce or a reduce-scatter.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum ReduceAlgorithm {
+    /// Direct where loss is tolerated, else chosen by size and world size.
+    Auto,
+    /// Each rank sends each shard straight to the rank that sums it.
+    Direct,
+    /// Around the ring of ranks; lossless.
+    Ring,
+    /// In pairs of ranks at halved, then doubled distances; lossless. A reduce-scatter is done as
+    /// by [`ReduceAlgorithm::Auto`].
+    HalvingDoubling,
+    /// Within each host, then between hosts, then within each host again. A reduce-scatter, and a
+    /// group without ranks that share a host or on one host only, is done as by
+    /// [`ReduceAlgorithm::Auto`].
+    Hierarchical,
+}
+
+/// An entry of `collectives.table`: the algorithm of all groups and tensors up to a size, for jobs
+/// that leave the algorithm open. Written as `"4 256KiB direct"`; see [`super::notation::choice`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AlgorithmChoice {
+    /// The most ranks of a group; at least 2.
+    pub world: u16,
+    /// The longest tensor.
+    pub bytes: ByteCount,
+    /// The algorithm; not [`ReduceAlgorithm::Auto`].
+    pub algorithm: ReduceAlgorithm,
+}
+
+/// A transform of contributions to a sum, so that a lost segment is not a hole of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum GradientTransform {
+    /// No transform: where a segment is lost, its contribution is missing.
+    None,
+    /// A randomised Hadamard transform over groups of segments, undone where the sum is finished
+    /// (as in OptiReduce, NSDI 2025): a lost segment takes a little from each of its group.
+    Hadamard,
+}
+
+/// The processes that may ask a rank for its metrics.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum MetricsAccess {
+    /// Processes of the same host.
+    Loopback,
+    /// Every process that reaches the host.
+    Any,
+}

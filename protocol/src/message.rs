@@ -1,0 +1,76 @@
+//! One message, as both of its ends are told of it: by their callers, and by every packet's header.
+
+use crate::grants::GrantTurn;
+use crate::priority::{SegmentTags, Urgency};
+use crate::segment::Segmentation;
+use crate::units::{MessageKey, Share, Signature, Step};
+use crate::wire::{Header, PacketKind};
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// Which receive it answers.
+    pub key: MessageKey,
+    /// Of which kind its operation is.
+    pub signature: Signature,
+    /// The training step that it belongs to.
+    pub step: Step,
+    /// Its length in bytes; may be zero.
+    pub bytes: u32,
+    /// The share that may be missing; [`Share::NONE`] for all that must arrive whole.
+    pub tolerance: Share,
+    /// How many ranks' values are summed in it.
+    pub contributors: u16,
+    /// Layers, magnitudes and protection of its segments.
+    pub tags: SegmentTags,
+}
+
+/// A message to receive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReceiveRequest {
+    /// The key that its sender gives it.
+    pub key: MessageKey,
+    /// Of which kind its operation is.
+    pub signature: Signature,
+    /// The training step that it belongs to.
+    pub step: Step,
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// The share that may be missing.
+    pub tolerance: Share,
+    /// How soon it is needed; `None` when that is not known.
+    pub urgency: Option<Urgency>,
+}
+
+impl ReceiveRequest {
+    pub(crate) fn turn(&self) -> GrantTurn {
+        self.urgency.map(|urgency| (self.step, urgency))
+    }
+
+    pub(crate) fn outline(&self) -> MessageOutline {
+        MessageOutline {
+            bytes: self.bytes,
+            signature: self.signature,
+        }
+    }
+}
+
+/// What a message says of itself in every packet, and what both of its ends must agree on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MessageOutline {
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// Of which kind its operation is.
+    pub signature: Signature,
+}
+
+/// Whether a DATA header describes a segment of its message as this job cuts it.
+pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
+    let cut = Segmentation::new(header.message_bytes, segment_bytes);
+    let in_range = header.segments == cut.segments() && header.segment < header.segments;
+    let placed = header.kind == PacketKind::Probe
+        || (in_range
+            && header.offset == cut.offset(header.segment)
+            && u32::from(header.length) == cut.length(header.segment));
+    in_range && placed
+}

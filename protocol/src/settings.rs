@@ -1,0 +1,97 @@
+//! What a job says to one rank, in the units of its machine.
+
+use crate::job::{GrantWindow, Job, Mtu};
+use crate::priority::Policy;
+use crate::segment;
+use crate::units::{ByteCount, JobId, Rank, Span};
+
+/// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
+const RUN_BYTES_MAX: u32 = 65_000;
+/// The IP packet size when nobody found out what the path carries.
+const MTU_DEFAULT: u32 = 1500;
+/// A window is acknowledged in this many parts.
+const ACKS_PER_WINDOW: u64 = 8;
+
+/// Who a rank is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// Its number.
+    pub rank: Rank,
+    /// How many ranks there are.
+    pub world_size: u16,
+    /// The job, drawn by rank 0.
+    pub job: JobId,
+    /// The membership epoch.
+    pub epoch: u16,
+}
+
+/// What a job says, in the units of the machine.
+#[derive(Clone, Debug)]
+pub struct EndpointSettings {
+    /// Who this rank is.
+    pub identity: Identity,
+    /// Payload bytes of a full packet.
+    pub segment_bytes: u32,
+    /// Most bytes in flight to one peer.
+    pub window: ByteCount,
+    /// Bytes in flight at the start.
+    pub initial_window: ByteCount,
+    /// Bytes of a message that may be sent before its receiver has posted it.
+    pub unscheduled: ByteCount,
+    /// Segments that all peers together may have on their way here; `None`: any number.
+    pub grant_segments: Option<u64>,
+    /// Most segments of one run.
+    pub run_segments: usize,
+    /// Paths to each peer.
+    pub entropies: u8,
+    /// Least gap after which holes are accepted.
+    pub gap: Span,
+    /// Round-trip time above the least that is no congestion.
+    pub delay_target: Span,
+    /// A peer that says nothing for this long, while it should, is silent.
+    pub peer_timeout: Span,
+    /// Classes, DSCPs and protection.
+    pub policy: Policy,
+}
+
+impl EndpointSettings {
+    pub(crate) fn new(identity: Identity, job: &Job) -> Self {
+        let mtu = match job.transport.mtu {
+            Mtu::Auto => MTU_DEFAULT,
+            Mtu::Bytes(bytes) => bytes,
+        };
+        let overhead = job.packet_overhead();
+        let segment_bytes = segment::segment_bytes(mtu, overhead);
+        let fitting = RUN_BYTES_MAX / (segment_bytes + overhead);
+        let run_segments = u32::from(job.transport.spray_burst).min(fitting).max(1);
+        Self {
+            identity,
+            segment_bytes,
+            window: job.transport.window,
+            initial_window: job.transport.initial_window,
+            unscheduled: job.transport.unscheduled,
+            grant_segments: match job.transport.grant_window {
+                GrantWindow::Unlimited => None,
+                GrantWindow::Bytes(bytes) => Some((bytes.get() / u64::from(segment_bytes)).max(2)),
+            },
+            run_segments: run_segments as usize,
+            entropies: job.transport.entropies,
+            gap: job.transport.gap,
+            delay_target: job.transport.delay_target,
+            peer_timeout: job.transport.peer_timeout,
+            policy: job.policy(),
+        }
+    }
+
+    /// Segments of a message that may be sent before its receiver has posted it.
+    pub fn unscheduled_segments(&self) -> u32 {
+        (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
+    }
+
+    /// Whether an acknowledgement of so many segments waits for no more: they fill a part of the
+    /// window but for less than a segment.
+    pub fn is_worth_an_ack(&self, segments: u32) -> bool {
+        let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
+        filled * ACKS_PER_WINDOW > self.window.get()
+    }
+}
