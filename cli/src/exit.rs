@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use gradwire_lab::error::LabError;
 use gradwire_protocol::job::JobError;
 use gradwire_runtime::metrics::PORTS;
 use gradwire_runtime::{EndError, JoinError, OpenError};
@@ -64,7 +65,7 @@ impl From<Exit> for ExitCode {
 
 /// Why a command failed, in one line.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CommandError {
     /// What was typed does not make sense.
     #[error("{0}")]
     Usage(String),
@@ -95,23 +96,6 @@ pub enum Failure {
         /// What is wrong, with its line where there is one.
         message: String,
     },
-    /// A simulation ended before everything that it carried.
-    #[error(
-        "{transport}: {} have not ended at {at_us:.3} simulated us: {remedy}",
-        unfinished(*flows, *tasks)
-    )]
-    Unfinished {
-        /// The transport.
-        transport: String,
-        /// Flows that did not end, of how many.
-        flows: (usize, usize),
-        /// Tasks that did not end, of how many.
-        tasks: (usize, usize),
-        /// Simulated time at the end, in microseconds.
-        at_us: f64,
-        /// Why, and what to do.
-        remedy: &'static str,
-    },
     /// The rank could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -121,6 +105,9 @@ pub enum Failure {
     /// An operation failed.
     #[error(transparent)]
     Operation(#[from] EndError),
+    /// An experiment failed.
+    #[error(transparent)]
+    Lab(#[from] LabError),
     /// A result was wrong.
     #[error("check failed: {0}")]
     Check(String),
@@ -160,26 +147,32 @@ pub enum Failure {
     },
 }
 
-fn unfinished(flows: (usize, usize), tasks: (usize, usize)) -> String {
-    let parts = [(flows, "flows"), (tasks, "tasks")].into_iter();
-    let parts = parts.filter(|((missing, _), _)| *missing > 0);
-    let parts = parts.map(|((missing, total), what)| format!("{missing} of {total} {what}"));
-    parts.collect::<Vec<_>>().join(" and ")
-}
-
-impl Failure {
+impl CommandError {
     /// The exit code for this failure.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Read { .. } | Self::Job { .. } | Self::Options(_) => Exit::Usage,
             Self::Input { .. } => Exit::Usage,
-            Self::Unfinished { .. } => Exit::CheckFailed,
             Self::Open(error) if error.is_usage() => Exit::Usage,
             Self::Open(_) | Self::System { .. } | Self::NoRank { .. } => Exit::Refused,
             Self::Join(_) => Exit::NotJoined,
             Self::Operation(_) => Exit::PeerLost,
             Self::Check(_) | Self::Problems(_) => Exit::CheckFailed,
             Self::Process { exit, .. } => *exit,
+            Self::Lab(error) => of_lab(error),
         }
+    }
+}
+
+fn of_lab(error: &LabError) -> Exit {
+    match error {
+        LabError::Usage(_) | LabError::Read { .. } | LabError::Job { .. } => Exit::Usage,
+        LabError::Options(_) | LabError::Input { .. } => Exit::Usage,
+        LabError::Unfinished { .. } | LabError::Check(_) => Exit::CheckFailed,
+        LabError::Open(error) if error.is_usage() => Exit::Usage,
+        LabError::Open(_) | LabError::Missing { .. } | LabError::System { .. } => Exit::Refused,
+        LabError::Join(_) => Exit::NotJoined,
+        LabError::Operation(_) => Exit::PeerLost,
+        LabError::Process { code, .. } => code.map_or(Exit::PeerLost, Exit::from_code),
     }
 }

@@ -1,22 +1,23 @@
 //! Jobs on the command line: read, changed by options, printed.
 
-pub(crate) mod document;
+pub mod options;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use gradwire_protocol::job::{Job, describe};
+use gradwire_lab::job_file;
+use gradwire_protocol::job::{Job, Mtu, describe};
 use serde_json::Map;
 
-use crate::arguments::JobCheck;
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::CommandError;
+use options::{JobCheck, JobOptions};
 
 /// `gradwire job check`: prints the resolved job.
 ///
 /// # Errors
-/// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
-pub fn check(arguments: &JobCheck) -> Result<(), Failure> {
-    let job = read(&arguments.path)?;
+/// [`CommandError::Job`] and [`CommandError::Read`] name what is wrong with the file.
+pub fn check(arguments: &JobCheck) -> Result<(), CommandError> {
+    let job = job_file::read(&arguments.path)?;
     if arguments.json {
         println!("{}", to_json(&job));
     } else {
@@ -44,44 +45,35 @@ pub fn keys() {
     }
 }
 
-/// The job in a file.
-///
-/// # Errors
-/// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
-pub fn read(path: &Path) -> Result<Job, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|source| Failure::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let wrong = |source| Failure::Job {
-        path: path.to_owned(),
-        source: Box::new(source),
-    };
-    Job::from_toml(&text).map_err(wrong)
-}
-
 /// The job in the file that was given or that `GRADWIRE_JOB` names; without any, the default job.
 ///
 /// # Errors
-/// As [`read`].
-pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
+/// As [`job_file::read`].
+pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, CommandError> {
     let path = path.cloned().or_else(|| Environment::read().job);
-    path.map_or_else(|| Ok(Job::default()), |path| read(&path))
+    path.map_or_else(|| Ok(Job::default()), |path| Ok(job_file::read(&path)?))
 }
 
-/// A job with other values under some keys.
+/// The job of a file, changed by the options.
 ///
 /// # Errors
-/// [`Failure::Options`] names what is allowed under a key.
-pub fn with_values<'a>(
-    mut job: Job,
-    values: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Job, Failure> {
-    let set = values
+/// [`CommandError`] when the file is wrong, or the job after the change.
+pub fn with_options(options: &JobOptions) -> Result<Job, CommandError> {
+    let mut job = given_or_default(options.job.as_ref())?;
+    job.tolerance = options.tolerance.unwrap_or(job.tolerance);
+    job.faults.drop = options.drop.unwrap_or(job.faults.drop);
+    job.faults.seed = options.seed.unwrap_or(job.faults.seed);
+    job.transport.mtu = options.mtu.map_or(job.transport.mtu, Mtu::Bytes);
+    let named = [
+        ("transport.wire", &options.wire),
+        ("security", &options.security),
+        ("transport.idle", &options.idle),
+        ("collectives.algorithm", &options.algorithm),
+    ];
+    let named = named
         .into_iter()
-        .try_for_each(|(key, text)| job.set(key, text));
-    let checked = set.and_then(|()| job.checked());
-    checked.map_err(|source| Failure::Options(Box::new(source)))
+        .filter_map(|(key, value)| Some((key, value.as_deref()?)));
+    Ok(job_file::with_values(job, named)?)
 }
 
 /// The resolved job by dotted keys; values in the notation of `job.toml`.

@@ -14,15 +14,15 @@
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
-//! - [`netns`]: network namespaces, in which `perf` and `switch apply` make small networks.
-//! - `printing`: what is printed, and that nobody may read it any more.
+//! - [`values`]: sizes, shares and times as they are typed.
 //!
-//! What is not here: how ranks work together (`gradwire-runtime` and below), and the simulator
+//! What is not here: how ranks work together (`gradwire-runtime` and below), experiments
+//! (`gradwire-lab`), how results are drawn and written (`gradwire-report`), and the simulator
 //! (`gradwire-netsim`).
 
-// First, so that its macros are those of all others.
-#[macro_use]
-mod printing;
+// Its macros stand for the standard ones: they end the program quietly when its reader has gone.
+#[macro_use(print, println, eprintln)]
+extern crate gradwire_report;
 
 pub mod arguments;
 pub mod doctor;
@@ -31,7 +31,6 @@ pub mod eval;
 pub mod exit;
 pub mod job;
 pub mod model;
-pub mod netns;
 pub mod perf;
 pub mod rank;
 pub mod sim;
@@ -39,16 +38,21 @@ pub mod switch;
 pub mod top;
 pub mod trace;
 pub mod tune;
+pub mod values;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Command, JobCommand, SimCommand, TraceCommand};
+use arguments::{Arguments, Command};
 use environment::Environment;
-use exit::{Exit, Failure};
+use exit::{CommandError, Exit};
+use gradwire_lab::crew::worker::{self, RankProcess};
+use gradwire_lab::tune::guard;
 use gradwire_runtime::log::{self, Level};
+use job::options::JobCommand;
+use trace::options::TraceCommand;
 
 /// Runs the command that was typed; errors go to standard error as one line.
 pub fn run() -> ExitCode {
@@ -76,15 +80,15 @@ pub fn run() -> ExitCode {
 }
 
 /// Without `GRADWIRE_LOG`, the commands themselves tell what people want to know.
-fn start_log() -> Result<(), Failure> {
+fn start_log() -> Result<(), CommandError> {
     let level = Environment::read()
         .log
         .map_or(Ok(Level::Warn), |level| level.parse());
-    log::start(level.map_err(|error| Failure::Usage(format!("GRADWIRE_LOG: {error}")))?);
+    log::start(level.map_err(|error| CommandError::Usage(format!("GRADWIRE_LOG: {error}")))?);
     Ok(())
 }
 
-fn execute(command: Command) -> Result<(), Failure> {
+fn execute(command: Command) -> Result<(), CommandError> {
     match command {
         Command::Job(JobCommand::Check(check)) => job::check(&check),
         Command::Job(JobCommand::Keys) => {
@@ -96,15 +100,27 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Top(top) => top::run(&top),
         Command::Trace(TraceCommand::Show(options)) => trace::show(&options),
-        Command::Sim(SimCommand::Run(run)) => sim::run::run(&run),
-        Command::Sim(SimCommand::Compare(compare)) => sim::compare::compare(&compare),
-        Command::Sim(SimCommand::Sweep(sweep)) => sim::sweep::run(&sweep),
-        Command::Sim(SimCommand::Report(report)) => sim::report::report(&report),
+        Command::Sim(command) => sim::run(&command),
         Command::Model(command) => model::run(&command),
         Command::Eval(command) => eval::run(&command),
         Command::Tune(command) => tune::run(&command),
         Command::Switch(command) => switch::run(&command),
-        Command::PerfRank => perf::worker::run(),
-        Command::TuneTrial(guard) => tune::guard::run(&guard),
+        Command::PerfRank => perf_rank(),
+        Command::TuneTrial(script) => Ok(guard::run(&script.command)?),
     }
+}
+
+/// A rank of `perf`: its launcher is told why it fails.
+fn perf_rank() -> Result<(), CommandError> {
+    let process = RankProcess {
+        trace_folder: Environment::read().trace,
+        orphaned: Exit::PeerLost as u8,
+    };
+    let Err(error) = process.run() else {
+        return Ok(());
+    };
+    let failure = CommandError::from(error);
+    let exit = failure.exit() as u8;
+    worker::tell_failure(failure.to_string(), exit);
+    std::process::exit(i32::from(exit))
 }

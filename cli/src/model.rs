@@ -3,20 +3,20 @@
 //! A model is one that the simulator knows by name, a user's table (`NAME.csv`), or what a file of
 //! another tool says: SimAI and ASTRA-sim (`NAME.txt`), Chakra (`NAME.et`, `NAME.json`).
 
+pub mod options;
 mod record;
 
 use std::ops::Range;
-use std::path::Path;
 
+use gradwire_lab::files;
 use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Span;
+use gradwire_report::numbers::{bytes, count};
 use gradwire_workloads::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
 use serde_json::{Value, json};
 
-use crate::arguments::{ModelCommand, ModelList, ModelShow};
-use crate::exit::Failure;
-use crate::sim::files;
-use crate::sim::run::{bytes, count};
+use crate::exit::CommandError;
+use options::{ModelCommand, ModelList, ModelShow};
 
 /// Gradients that a table has at each end before those between are left out.
 const ENDS: usize = 8;
@@ -24,8 +24,8 @@ const ENDS: usize = 8;
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure`] names the model or the line of a table that is wrong.
-pub fn run(command: &ModelCommand) -> Result<(), Failure> {
+/// [`CommandError`] names the model or the line of a table that is wrong.
+pub fn run(command: &ModelCommand) -> Result<(), CommandError> {
     match command {
         ModelCommand::List(options) => list(options),
         ModelCommand::Show(options) => show(options),
@@ -33,34 +33,7 @@ pub fn run(command: &ModelCommand) -> Result<(), Failure> {
     }
 }
 
-/// The model of a name, or of a file where `given` is the name of one.
-///
-/// # Errors
-/// [`Failure`] names the line of a file that is wrong, or the models that there are.
-pub fn load(given: &str) -> Result<Model, Failure> {
-    let wrong = |message: String| Failure::Input {
-        given: given.to_owned(),
-        message,
-    };
-    let path = Path::new(given);
-    if NAMES.contains(&given) {
-        return Model::named(given).map_err(|error| Failure::Usage(error.to_string()));
-    }
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("txt") => {
-            Model::from_layers(given, &files::text(path)?).map_err(|error| wrong(error.to_string()))
-        }
-        Some("et" | "json") => Model::from_chakra(given, &files::bytes(path)?)
-            .map_err(|error| wrong(error.to_string())),
-        ending if ending == Some("csv") || path.is_file() => {
-            let table = Model::from_csv(given, &files::text(path)?);
-            table.map_err(|error| wrong(error.to_string()))
-        }
-        _ => Model::named(given).map_err(|error| Failure::Usage(error.to_string())),
-    }
-}
-
-fn list(options: &ModelList) -> Result<(), Failure> {
+fn list(options: &ModelList) -> Result<(), CommandError> {
     let models = NAMES.map(|name| Model::named(name).expect("it is one of the names"));
     if options.json {
         let objects = models.iter().map(totals).collect();
@@ -87,8 +60,8 @@ fn list(options: &ModelList) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(options: &ModelShow) -> Result<(), Failure> {
-    let model = load(&options.model)?;
+fn show(options: &ModelShow) -> Result<(), CommandError> {
+    let model = files::model(&options.model)?;
     if options.json {
         println!("{}", object(&model));
         return Ok(());

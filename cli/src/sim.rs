@@ -1,34 +1,62 @@
 //! `gradwire sim`: simulated fabrics from the command line.
 //!
-//! Start here:
-//! - [`scenario`]: what is simulated: the options that all commands share, and how they become a
-//!   setup of the simulator; [`files`]: fabrics and workloads as they are given.
-//! - [`run`], [`compare`], [`sweep`], [`report`]: the commands.
-//! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
-//! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
-//! - [`svg`], [`plot`], [`chart`], [`timeline`], [`map`], [`html`], [`page`]: the pictures and the
-//!   page of a report.
-//! - [`output`]: files that are there whole or not at all.
+//! - [`options`]: what can be typed. [`sweep`]: `gradwire sim sweep`.
 //!
-//! What is not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
+//! What is not here: scenarios and their runs (`gradwire_lab::sim`), and the simulator
+//! (`gradwire-netsim`).
 
-pub mod chart;
-pub mod compare;
-pub mod cost;
-pub mod files;
-pub mod html;
-pub mod map;
-pub mod output;
-pub mod page;
-pub mod plot;
-pub mod progress;
-pub mod report;
-pub mod run;
-pub mod scenario;
-pub mod step;
-pub mod steps;
-pub mod summary;
-pub mod svg;
+pub mod options;
 pub mod sweep;
-pub mod timeline;
-pub mod training;
+
+use gradwire_lab::sim::compare::ComparisonPlan;
+use gradwire_lab::sim::{compare, report, run};
+use gradwire_report::json;
+
+use crate::exit::CommandError;
+use options::{SimCommand, SimCompare, SimReport, SimRun};
+
+/// Runs one of the commands.
+///
+/// # Errors
+/// [`CommandError`] when a scenario makes no sense, or when flows or tasks did not all end; what did is
+/// printed in that case.
+pub fn run(command: &SimCommand) -> Result<(), CommandError> {
+    match command {
+        SimCommand::Run(options) => once(options),
+        SimCommand::Compare(options) => compared(options),
+        SimCommand::Sweep(options) => sweep::run(options),
+        SimCommand::Report(options) => drawn(options),
+    }
+}
+
+fn once(options: &SimRun) -> Result<(), CommandError> {
+    let ran = run::run(&options.scenario.scenario())?;
+    if options.json {
+        println!("{}", json::line(&ran.summary));
+    } else {
+        print!("{}", ran.table());
+    }
+    Ok(ran.summary.unfinished()?)
+}
+
+fn compared(options: &SimCompare) -> Result<(), CommandError> {
+    let comparison = compare::compare(&ComparisonPlan {
+        scenario: options.scenario.scenario(),
+        transports: options.transports.clone(),
+        seeds: options.seeds,
+        parallel: options.parallel,
+    })?;
+    if options.json {
+        println!("{}", json::line(&comparison));
+    } else {
+        print!("{}", comparison.table());
+    }
+    Ok(comparison.unfinished()?)
+}
+
+fn drawn(options: &SimReport) -> Result<(), CommandError> {
+    let scenario = options.scenario.scenario();
+    let end = report::report(&scenario, &options.transports, &options.out)?;
+    println!("{}", options.out.display());
+    Ok(end?)
+}

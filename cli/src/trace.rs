@@ -4,20 +4,21 @@
 //! text. What a rank leaves is decided in `gradwire_runtime::trace`.
 
 pub mod files;
+pub mod options;
 pub mod page;
 pub mod report;
 
-use crate::arguments::TraceShow;
-use crate::exit::Failure;
-use report::Report;
+use crate::exit::CommandError;
+use options::TraceShow;
+use report::TraceReport;
 
 /// `gradwire trace show`.
 ///
 /// # Errors
-/// [`Failure::Read`] and [`Failure::Input`] name the file that cannot be used and why.
-pub fn show(options: &TraceShow) -> Result<(), Failure> {
+/// [`CommandError::Read`] and [`CommandError::Input`] name the file that cannot be used and why.
+pub fn show(options: &TraceShow) -> Result<(), CommandError> {
     let dumps = files::read(&options.files)?;
-    let report = Report::of(&dumps, usize::from(options.longest));
+    let report = TraceReport::of(&dumps, usize::from(options.longest));
     if options.json {
         let json = serde_json::to_string(&report).expect("plain data with names as keys");
         println!("{json}");

@@ -41,83 +41,22 @@
 
 mod explicit;
 mod faults;
-mod section;
 
-use toml::de::{DeTable, DeValue};
-
-use section::{Entry, Section};
+use gradwire_protocol::job::spanned::{self, TomlEntry, TomlError, TomlTable};
+use toml::de::DeValue;
 
 use crate::check::FabricError;
 use crate::policy::Buffer;
 use crate::settings::{self, LATENCY_ALLOWED, RATE_ALLOWED, SETTINGS, Settings};
 use crate::shape::{Shape, ShapeError};
-use crate::spelling::did_you_mean;
 use crate::topology::{Device, Fabric, Link};
 
 /// Why a `fabric.toml` is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FileError {
-    /// The text is not TOML.
-    #[error("line {line}: {message}")]
-    Syntax {
-        /// Line of the text, from 1.
-        line: usize,
-        /// What the parser says.
-        message: String,
-    },
-    /// No such key.
-    #[error(
-        "line {line}: unknown key `{key}` in {table}{}; known keys are {known}",
-        did_you_mean(.nearest.as_deref())
-    )]
-    UnknownKey {
-        /// Line of the text, from 1.
-        line: usize,
-        /// The key as written.
-        key: String,
-        /// The table that it stands in.
-        table: String,
-        /// The known key that is spelt most alike, if any is.
-        nearest: Option<String>,
-        /// All keys of the table.
-        known: String,
-    },
-    /// A value of the wrong kind or outside its range.
-    #[error("line {line}: {key} = {given}: allowed are {allowed}")]
-    Value {
-        /// Line of the text, from 1.
-        line: usize,
-        /// The key.
-        key: String,
-        /// The value as written.
-        given: String,
-        /// What may be written.
-        allowed: String,
-    },
-    /// A key that is not there.
-    #[error("line {line}: {table} has no `{key}`; {needed}")]
-    Missing {
-        /// Line of the table, from 1.
-        line: usize,
-        /// The table.
-        table: String,
-        /// The key.
-        key: &'static str,
-        /// What to add.
-        needed: &'static str,
-    },
-    /// Two keys that exclude each other.
-    #[error("line {line}: `{key}` cannot stand beside `{other}`: {rule}")]
-    Conflict {
-        /// Line of the text, from 1.
-        line: usize,
-        /// One key.
-        key: &'static str,
-        /// The other.
-        other: &'static str,
-        /// What to write instead.
-        rule: &'static str,
-    },
+    /// A line is not TOML, or has a wrong key or value.
+    #[error(transparent)]
+    Toml(#[from] TomlError),
     /// A shape that there is not.
     #[error("line {line}: {cause}")]
     Shape {
@@ -134,11 +73,8 @@ pub enum FileError {
 impl Fabric {
     /// The fabric of a `fabric.toml`.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let document = DeTable::parse(text).map_err(|error| FileError::Syntax {
-            line: section::line_of(text, error.span().map_or(0, |span| span.start)),
-            message: error.message().to_owned(),
-        })?;
-        let root = Section::root(text, document.get_ref());
+        let document = spanned::parse(text)?;
+        let root = TomlTable::root(text, &document);
         root.only(&keys())?;
         let mut fabric = match root.get("shape") {
             Some(shape) => shaped(&root, &shape)?,
@@ -153,7 +89,7 @@ impl Fabric {
     }
 }
 
-fn shaped(root: &Section<'_>, entry: &Entry<'_>) -> Result<Fabric, FileError> {
+fn shaped(root: &TomlTable<'_>, entry: &TomlEntry<'_>) -> Result<Fabric, FileError> {
     for key in ["switch", "link"] {
         root.refuse(key, "shape", "describe the fabric by one of them")?;
     }
@@ -191,7 +127,7 @@ fn keys() -> Vec<&'static str> {
     keys
 }
 
-fn read_settings(root: &Section<'_>, settings: &mut Settings) -> Result<(), FileError> {
+fn read_settings(root: &TomlTable<'_>, settings: &mut Settings) -> Result<(), TomlError> {
     for setting in &SETTINGS {
         let Some(entry) = root.get(setting.name) else {
             continue;
@@ -205,7 +141,7 @@ fn read_settings(root: &Section<'_>, settings: &mut Settings) -> Result<(), File
     Ok(())
 }
 
-fn buffer_table(entry: &Entry<'_>) -> Result<Buffer, FileError> {
+fn buffer_table(entry: &TomlEntry<'_>) -> Result<Buffer, TomlError> {
     let table = entry.table()?;
     let (key, make): (_, fn(_, _) -> _) = match table.get("port") {
         Some(_) => ("port", settings::divided_buffer),
@@ -226,10 +162,10 @@ type Notation<T> = (&'static str, fn(&str) -> Option<T>);
 /// Puts the value of each key into the links of the group that the key names.
 fn for_groups<T: Copy>(
     fabric: &mut Fabric,
-    table: &Section<'_>,
+    table: &TomlTable<'_>,
     (allowed, read): &Notation<T>,
     put: impl Fn(&mut Link, T),
-) -> Result<(), FileError> {
+) -> Result<(), TomlError> {
     let groups: Vec<[String; 2]> = fabric
         .links
         .iter()

@@ -27,11 +27,11 @@
 
 use std::collections::BTreeMap;
 
+use gradwire_protocol::job::spelling::{did_you_mean, nearest};
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
 use crate::policy::Buffer;
 use crate::settings::{HOSTS_MAX, LINKS_MAX, Settings};
-use crate::spelling::{did_you_mean, nearest};
 use crate::topology::Fabric;
 use crate::tree::{Tree, Wire};
 

@@ -25,6 +25,5 @@ pub mod policy;
 pub mod routing;
 pub mod settings;
 pub mod shape;
-mod spelling;
 pub mod topology;
 mod tree;

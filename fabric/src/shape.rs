@@ -19,11 +19,11 @@
 //! oversubscribes edge switches N : 1: each has K/2/N uplinks, and a pod as many aggregation
 //! switches, as htsim's `Oversubscribed`. The others are those of [`options`].
 
+use gradwire_protocol::job::spelling::{did_you_mean, nearest};
 use gradwire_protocol::units::Rate;
 
 use crate::graph::Graph;
 use crate::settings::{self, RATE_ALLOWED, SETTINGS, Settings};
-use crate::spelling::{did_you_mean, nearest};
 use crate::topology::{Device, Fabric};
 use crate::tree::{Tree, Wire};
 

@@ -22,13 +22,13 @@ mod device;
 mod error;
 mod header;
 mod library;
-mod memory;
-mod owned;
-mod receiving;
+pub(crate) mod memory;
+mod receive_ring;
 pub mod rehearsal;
-mod sending;
+mod send_queues;
 #[cfg(test)]
 mod tests;
+mod verbs_object;
 mod watch;
 
 use std::io;
@@ -42,19 +42,18 @@ use gradwire_protocol::machine::{Ecn, Transmit};
 use gradwire_protocol::units::{Rank, Span};
 
 use crate::address::Address;
-use crate::seal::Seal;
+use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{SocketCounters, SuperPacket};
 use crate::wake::{self, ReadableSockets, SocketPoller};
 use abi::HEADER_ROOM;
-use device::{Device, Wish};
+use device::{DeviceRequest, RdmaDevice};
 pub use error::RdmaError;
 use library::Library;
 use memory::GpuMemory;
-pub(crate) use memory::Region;
-use receiving::Receiving;
-use sending::Sending;
-use watch::Watch;
+use receive_ring::ReceiveRing;
+use send_queues::SendQueues;
+use watch::DeviceWatch;
 
 /// Which of the descriptors stands for packets; the other one tells of the device.
 const PACKETS: usize = 0;
@@ -64,12 +63,12 @@ const IP_AND_UDP_BYTES: u32 = 48;
 /// A rank's queue pairs.
 #[derive(Debug)]
 pub struct Rdma {
-    sending: Sending,
-    receiving: Receiving,
-    watch: Watch,
+    sending: SendQueues,
+    receiving: ReceiveRing,
+    watch: DeviceWatch,
     readiness: SocketPoller,
     addresses: Vec<Address>,
-    device: Device,
+    device: RdmaDevice,
 }
 
 /// What a rank's queue pairs did.
@@ -104,13 +103,13 @@ impl Rdma {
         transport: &TransportKeys,
         (address, rank): (IpAddr, Rank),
     ) -> Result<Self, RdmaError> {
-        let wish = Wish {
+        let wish = DeviceRequest {
             devices: &transport.rdma_device,
             gid: transport.rdma_gid,
             address,
             turn: usize::from(rank.0),
         };
-        let device = Device::find(library, &wish)?;
+        let device = RdmaDevice::find(library, &wish)?;
         let most = device.place.mtu;
         if let Mtu::Bytes(given) = transport.mtu
             && given > mtu_of(most)
@@ -121,10 +120,10 @@ impl Rdma {
                 most,
             });
         }
-        let receiving = Receiving::new(&device)?;
+        let receiving = ReceiveRing::new(&device)?;
         let paths = usize::from(transport.entropies);
-        let sending = Sending::new(&device, &receiving, (paths, queue_key()))?;
-        let watch = Watch::new(&device, transport.peer_timeout)?;
+        let sending = SendQueues::new(&device, &receiving, (paths, queue_key()))?;
+        let watch = DeviceWatch::new(&device, transport.peer_timeout)?;
         let descriptors = [receiving.descriptor(), watch.descriptor()];
         let readiness = SocketPoller::of(descriptors.into_iter());
         let readiness =
@@ -222,10 +221,11 @@ impl Rdma {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        (peer, seal): (&[Address], &mut Seal),
+        to: Destination<'_>,
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
-        let Address::QueuePair(to) = &peer[path % peer.len()] else {
+        let Destination { addresses, seal } = to;
+        let Address::QueuePair(to) = &addresses[path % addresses.len()] else {
             return Err(io::Error::other("a peer has no queue pair"));
         };
         let sent = self
@@ -289,13 +289,13 @@ pub fn try_gpu_memory(
     address: IpAddr,
     (fd, offset, bytes): (BorrowedFd<'_>, u64, usize),
 ) -> Result<u32, RdmaError> {
-    let wish = Wish {
+    let wish = DeviceRequest {
         devices: &transport.rdma_device,
         gid: transport.rdma_gid,
         address,
         turn: 0,
     };
-    let device = Device::find(library::loaded()?, &wish)?;
+    let device = RdmaDevice::find(library::loaded()?, &wish)?;
     let memory = GpuMemory::new(&device, fd, (offset, bytes))?;
     Ok(memory.key())
 }

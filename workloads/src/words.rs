@@ -1,5 +1,7 @@
 //! What all text forms share: numbered lines of words, and the known word spelt most alike.
 
+use gradwire_protocol::job::spelling;
+
 /// A line of a text.
 #[derive(Clone, Debug)]
 pub(super) struct Line<'a> {
@@ -22,32 +24,9 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// ` (did you mean …?)` with the word of `known` that is spelt most like `given`, or nothing when
-/// all of them differ in more than half of their letters.
+/// ` (did you mean …?)` with the word of `known` that is spelt most like `given`, if one is near.
 pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let distances = known.into_iter().map(|word| (distance(given, word), word));
-    let nearest = distances.min_by_key(|(distance, _)| *distance);
-    nearest
-        .filter(|(distance, word)| distance * 2 <= word.chars().count())
-        .map_or_else(String::new, |(_, word)| {
-            format!(" (did you mean `{word}`?)")
-        })
-}
-
-/// Letters to insert, drop or change to make one word of the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, &of_other) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != of_other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
+    spelling::did_you_mean(spelling::nearest(given, known))
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use gradwire_lab::eval::request::EvalRequest;
+use gradwire_lab::eval::tables::TABLES;
 
 /// Shown below the options.
 const EXAMPLES: &str = "\
@@ -45,7 +48,7 @@ pub struct Dlcp {
     #[arg(long)]
     pub quick: bool,
     /// Only this table; may be repeated.
-    #[arg(long, value_name = "TABLE", value_parser = super::tables::names())]
+    #[arg(long, value_name = "TABLE", value_parser = PossibleValuesParser::new(TABLES.map(|table| table.name)))]
     pub only: Vec<String>,
     /// Only list the cells, and whether they are finished.
     #[arg(long)]
@@ -65,4 +68,18 @@ pub struct Dlcp {
     /// The Python that has gradwire and PyTorch, for the tables of real training.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
+}
+
+impl Dlcp {
+    /// What is asked for.
+    pub fn request(&self) -> EvalRequest {
+        EvalRequest {
+            quick: self.quick,
+            only: self.only.clone(),
+            out: self.out.clone(),
+            plans: self.plans.clone(),
+            parallel: self.parallel,
+            python: self.python.clone(),
+        }
+    }
 }

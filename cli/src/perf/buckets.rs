@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Layering, Measured};
+use super::ground::{check_ranks, job_on, passed, progress_bar, security};
 use super::options;
-use super::place::Place;
-use super::rounds::{median, slowest};
-use super::table::{Format, gigabytes, rounded};
-use super::{
-    ELEMENT_BYTES, check_ranks, job_on, messages, passed, progress_bar, security, verdict,
-};
-use crate::exit::Failure;
+use super::table::{RowFormat, gigabytes, rounded};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Layering, Measured};
+use gradwire_lab::crew::rounds::{median, slowest};
+use gradwire_lab::crew::{ELEMENT_BYTES, messages, verdict};
 
 /// Longest that all buckets together may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -23,16 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Measures the order.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(options: &options::Buckets) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
     check_ranks(options.ranks)?;
     let job = job_on(&options.ground)?;
     let bytes = bucket_bytes(options)?;
-    let place = Place::new(&options.ground, options.ranks)?;
+    let place = options.ground.place(options.ranks)?;
     let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
     let progress = progress_bar(options.rounds as usize);
     let mut order = |layering| {
-        let buckets = messages::Buckets {
+        let buckets = messages::BucketsRound {
             count: options.buckets,
             bytes,
             layering,
@@ -47,7 +45,11 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
             (Layering::Unknown, &mut unknown),
         ] {
             let measured = order(layering)?;
-            wrong.extend(verdict::faults_of_round(Kind::AllReduce, &measured, &job));
+            wrong.extend(verdict::faults_of_round(
+                PerfCollective::AllReduce,
+                &measured,
+                &job,
+            ));
             rounds.push(measured);
         }
         progress.inc(1);
@@ -63,21 +65,21 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
         unknown: Order::of(&unknown),
     };
     match options.ground.format() {
-        Format::Text => report.text(),
-        Format::Json => report.json(),
+        RowFormat::Text => report.text(),
+        RowFormat::Json => report.json(),
     }
     crew.end()?;
     passed(wrong)
 }
 
-fn bucket_bytes(options: &options::Buckets) -> Result<u64, Failure> {
+fn bucket_bytes(options: &options::BucketsOptions) -> Result<u64, CommandError> {
     let (total, count) = (options.total, u64::from(options.buckets));
     let bytes = total.get() / count / ELEMENT_BYTES * ELEMENT_BYTES;
     if bytes == 0 || bytes > u64::from(u32::MAX) {
         let text = format!(
             "--total {total} in {count} buckets: allowed are 4 bytes to below 4GiB for each"
         );
-        return Err(Failure::Usage(text));
+        return Err(CommandError::Usage(text));
     }
     Ok(bytes)
 }

@@ -6,18 +6,20 @@ use gradwire_protocol::job::notation::show_share;
 use gradwire_protocol::units::Share;
 use serde_json::{Map, Value, json};
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Measured, Round};
-use super::options::{Comparison, Loss, Rival};
-use super::place::{Lab, Place};
-use super::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
-use super::table::{Format, gigabytes, ratio_json, rounded};
-use super::{
-    job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, rival, security,
-    verdict,
+use super::ground::{
+    job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, security,
 };
-use crate::exit::Failure;
+use super::options::{LossOptions, RivalOptions};
+use super::table::{RowFormat, gigabytes, ratio_json, rounded};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Measured, Round};
+use gradwire_lab::crew::place::{CrewPlace, Lab};
+use gradwire_lab::crew::rival::{self, Rival};
+use gradwire_lab::crew::rounds::{ROUND_PATIENCE, Ratio, RoundSeries, RoundsPlan};
+use gradwire_lab::crew::verdict;
+use gradwire_lab::error::LabError;
 
 /// The tolerance that is measured when the job has none.
 const TOLERANCE: f64 = 0.1;
@@ -25,12 +27,12 @@ const TOLERANCE: f64 = 0.1;
 /// Measures goodput under loss.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(options: &Loss) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     let bytes = one_size(options.ranks, options.bytes)?;
     let jobs = Jobs::new(options)?;
     let rounds = options.comparison.rounds.unwrap_or(5);
-    let place = Place::new(&options.ground, options.ranks)?;
+    let place = options.ground.place(options.ranks)?;
     let mut gloo = gloo(&options.comparison, options.ranks, &place)?;
     let mut free = Crew::of_ranks(options.ranks, &jobs.free, &place)?;
     let mut report = Report {
@@ -45,8 +47,8 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     };
     report.head();
     let progress = progress_bar(options.drops.len());
-    let plan = Plan {
-        kind: Kind::AllReduce,
+    let plan = RoundsPlan {
+        kind: PerfCollective::AllReduce,
         bytes,
         rounds,
         iterations: None,
@@ -68,7 +70,12 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
             (_, None) => unreachable!("without Gloo there are three contestants"),
         })?;
         for (job, series) in [&jobs.free, &lossless, &tolerant].into_iter().zip(&series) {
-            wrong.extend(verdict::faults(Kind::AllReduce, bytes, series, job));
+            wrong.extend(verdict::faults(
+                PerfCollective::AllReduce,
+                bytes,
+                series,
+                job,
+            ));
         }
         progress.suspend(|| report.print(*drop, jobs.tolerance, &series));
         progress.inc(1);
@@ -89,11 +96,11 @@ struct Jobs {
 }
 
 impl Jobs {
-    fn new(options: &Loss) -> Result<Self, Failure> {
+    fn new(options: &LossOptions) -> Result<Self, CommandError> {
         if let Some(drop) = options.ground.job.drop {
             let drop = show_share(drop);
             let text = format!("--drop {drop}: here it is --drops, with one share or several");
-            return Err(Failure::Usage(text));
+            return Err(CommandError::Usage(text));
         }
         let mut job = job_on(&options.ground)?;
         refuse_spinning(&job)?;
@@ -131,28 +138,33 @@ struct Gloo<'a> {
 }
 
 fn gloo<'a>(
-    comparison: &Comparison,
+    comparison: &RivalOptions,
     ranks: u16,
-    place: &'a Place,
-) -> Result<Option<Gloo<'a>>, Failure> {
-    if comparison.against.contains(&Rival::Openmpi) {
+    place: &'a CrewPlace,
+) -> Result<Option<Gloo<'a>>, CommandError> {
+    if comparison.rivals().contains(&Rival::Openmpi) {
         let text = "--against openmpi: its shared memory loses nothing; compare with gloo";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(CommandError::Usage(text.to_owned()));
     }
     if comparison.against.is_empty() {
         return Ok(None);
     }
-    let Place::Lab(lab) = place else {
+    let CrewPlace::Lab(lab) = place else {
         let text = "--against gloo needs --netns: the kernel drops packets of TCP only on links \
                     that this run has made";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(CommandError::Usage(text.to_owned()));
     };
-    let crew = rival::crew(Rival::Gloo, comparison, (Kind::AllReduce, ranks), place)?;
+    let crew = rival::crew(
+        Rival::Gloo,
+        &comparison.python(),
+        (PerfCollective::AllReduce, ranks),
+        place,
+    )?;
     Ok(Some(Gloo { crew, lab }))
 }
 
 impl Gloo<'_> {
-    fn round(&mut self, round: &Round, drop: Share) -> Result<Vec<Measured>, Failure> {
+    fn round(&mut self, round: &Round, drop: Share) -> Result<Vec<Measured>, LabError> {
         self.lab.disturb(drop)?;
         let measured = self.crew.round(round, ROUND_PATIENCE)?;
         self.lab.calm()?;
@@ -162,7 +174,7 @@ impl Gloo<'_> {
 
 /// Prints what was measured.
 struct Report {
-    format: Format,
+    format: RowFormat,
     bytes: u64,
     ranks: u16,
     rounds: u32,
@@ -177,13 +189,13 @@ struct Report {
 struct Line<'a> {
     backend: &'static str,
     tolerance: Share,
-    free: &'a Series,
-    lossy: &'a Series,
+    free: &'a RoundSeries,
+    lossy: &'a RoundSeries,
 }
 
 impl Report {
     fn head(&self) {
-        if self.format == Format::Json {
+        if self.format == RowFormat::Json {
             return;
         }
         let Self {
@@ -223,7 +235,7 @@ impl Report {
         );
     }
 
-    fn print(&mut self, drop: Share, tolerance: Share, series: &[Series]) {
+    fn print(&mut self, drop: Share, tolerance: Share, series: &[RoundSeries]) {
         let ours = |tolerance, lossy| Line {
             backend: "gradwire",
             tolerance,
@@ -241,8 +253,8 @@ impl Report {
         }
         for line in lines {
             match self.format {
-                Format::Text => println!("{}", self.text(drop, &line)),
-                Format::Json => println!("{}", self.json(drop, &line)),
+                RowFormat::Text => println!("{}", self.text(drop, &line)),
+                RowFormat::Json => println!("{}", self.json(drop, &line)),
             }
             let key = format!("{}, {}", line.backend, show_share(line.tolerance));
             let of_drop = self.shares.entry(show_share(drop));
@@ -252,7 +264,7 @@ impl Report {
     }
 
     fn finish(&self) {
-        if self.format == Format::Text {
+        if self.format == RowFormat::Text {
             println!("# gradwire: each receiver drops single packets, below what splits GRO");
             println!(
                 "# gloo: the kernel drops single packets where they arrive (tc, BPF); segmentation \
@@ -320,6 +332,6 @@ impl Report {
     }
 }
 
-fn sum(series: &Series, count: fn(&Measured) -> u64) -> u64 {
+fn sum(series: &RoundSeries, count: fn(&Measured) -> u64) -> u64 {
     series.parts().flatten().map(count).sum()
 }

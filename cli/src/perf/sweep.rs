@@ -4,30 +4,33 @@
 use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
 
-use super::kind::Kind;
-use super::launcher::Crew;
-use super::messages::{Measured, Round};
-use super::options::{Comparison, Rival, Sweep};
-use super::place::Place;
-use super::rounds::{Plan, ROUND_PATIENCE};
-use super::table::{Backend, Row, Subject, Table};
-use super::{job_on, passed, progress_bar, refuse_spinning, rival, security, sizes, verdict};
-use crate::exit::Failure;
+use super::ground::{job_on, passed, progress_bar, refuse_spinning, security, sizes};
+use super::options::{CollectiveOptions, RivalOptions};
+use super::table::{Backend, PerfSubject, PerfTable, SizeRow};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
+use gradwire_lab::crew::launcher::Crew;
+use gradwire_lab::crew::messages::{Measured, Round};
+use gradwire_lab::crew::place::CrewPlace;
+use gradwire_lab::crew::rival::{self, Rival};
+use gradwire_lab::crew::rounds::{ROUND_PATIENCE, RoundsPlan};
+use gradwire_lab::crew::verdict;
+use gradwire_lab::error::LabError;
 
 /// Measures one collective.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(kind: PerfCollective, options: &CollectiveOptions) -> Result<(), CommandError> {
     let (ground, comparison) = (&options.ground, &options.comparison);
     let job = job_on(ground)?;
     let sizes = sizes(kind, options.ranks, &options.sizes)?;
     if !comparison.against.is_empty() {
         refuse_spinning(&job)?;
     }
-    let place = Place::new(ground, options.ranks)?;
+    let place = ground.place(options.ranks)?;
     let mut field = Field::new((kind, options.ranks), &job, (comparison, &place))?;
-    let subject = Subject {
+    let subject = PerfSubject {
         kind,
         ranks: options.ranks,
         rounds: comparison.rounds(),
@@ -36,12 +39,12 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
         remarks: field.remarks(&job),
         job: job.clone(),
     };
-    let mut table = Table::new(subject, ground.format());
+    let mut table = PerfTable::new(subject, ground.format());
     let progress = progress_bar(sizes.len());
     let mut wrong = Vec::new();
     for bytes in sizes {
         progress.set_message(format!("{bytes} bytes"));
-        let plan = Plan {
+        let plan = RoundsPlan {
             kind,
             bytes,
             rounds: comparison.rounds(),
@@ -52,10 +55,10 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
             field.round(at, round, &job)
         })?;
         wrong.extend(verdict::faults(kind, bytes, &series[0], &job));
-        for (rival, series) in comparison.against.iter().zip(&series[1..]) {
+        for (rival, series) in comparison.rivals().iter().zip(&series[1..]) {
             wrong.extend(verdict::faults_of_rival(rival.name(), bytes, series));
         }
-        progress.suspend(|| table.print(Row { bytes, series }));
+        progress.suspend(|| table.print(SizeRow { bytes, series }));
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -68,22 +71,28 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
 struct Field<'a> {
     crews: Vec<Crew>,
     rivals: Vec<Rival>,
-    place: &'a Place,
+    place: &'a CrewPlace,
 }
 
 impl<'a> Field<'a> {
     fn new(
-        (kind, ranks): (Kind, u16),
+        (kind, ranks): (PerfCollective, u16),
         job: &Job,
-        (comparison, place): (&Comparison, &'a Place),
-    ) -> Result<Self, Failure> {
+        (comparison, place): (&RivalOptions, &'a CrewPlace),
+    ) -> Result<Self, CommandError> {
         let mut crews = vec![Crew::of_ranks(ranks, job, place)?];
-        for rival in &comparison.against {
-            crews.push(rival::crew(*rival, comparison, (kind, ranks), place)?);
+        let rivals = comparison.rivals();
+        for rival in &rivals {
+            crews.push(rival::crew(
+                *rival,
+                &comparison.python(),
+                (kind, ranks),
+                place,
+            )?);
         }
         Ok(Self {
             crews,
-            rivals: comparison.against.clone(),
+            rivals,
             place,
         })
     }
@@ -102,10 +111,10 @@ impl<'a> Field<'a> {
     }
 
     /// Where the kernel drops this contestant's packets, if it does.
-    fn lab(&self, at: usize, job: &Job) -> Option<&super::place::Lab> {
+    fn lab(&self, at: usize, job: &Job) -> Option<&gradwire_lab::crew::place::Lab> {
         let is_gloo = at > 0 && self.rivals[at - 1] == Rival::Gloo;
         match self.place {
-            Place::Lab(lab) if is_gloo && !job.faults.drop.is_none() => Some(lab),
+            CrewPlace::Lab(lab) if is_gloo && !job.faults.drop.is_none() => Some(lab),
             _ => None,
         }
     }
@@ -116,11 +125,11 @@ impl<'a> Field<'a> {
         let mut remarks = Vec::new();
         if with_gloo && !job.faults.drop.is_none() {
             remarks.push(match self.place {
-                Place::Lab(_) => format!(
+                CrewPlace::Lab(_) => format!(
                     "gloo: the kernel drops {dropped} of its packets where they arrive (tc, BPF), \
                      with segmentation offload off on its links meanwhile"
                 ),
-                Place::Host | Place::Addresses(_) => {
+                CrewPlace::Host | CrewPlace::Addresses(_) => {
                     "gloo: none of its packets are dropped, that takes --netns".to_owned()
                 }
             });
@@ -131,7 +140,7 @@ impl<'a> Field<'a> {
         remarks
     }
 
-    fn round(&mut self, at: usize, round: &Round, job: &Job) -> Result<Vec<Measured>, Failure> {
+    fn round(&mut self, at: usize, round: &Round, job: &Job) -> Result<Vec<Measured>, LabError> {
         if let Some(lab) = self.lab(at, job) {
             lab.disturb(job.faults.drop)?;
         }
@@ -142,7 +151,7 @@ impl<'a> Field<'a> {
         Ok(measured)
     }
 
-    fn end(self) -> Result<(), Failure> {
-        self.crews.into_iter().try_for_each(Crew::end)
+    fn end(self) -> Result<(), CommandError> {
+        Ok(self.crews.into_iter().try_for_each(Crew::end)?)
     }
 }

@@ -1,9 +1,11 @@
-//! Whether the ranks of a group call the same operations: every message says of which kind its
-//! operation is, and which number it has in its group.
+//! Finds out whether the ranks of a group call the same operations.
 //!
-//! A message that was posted is compared by the endpoint. What it has not posted is compared here:
-//! with the operation that runs under that number and expects no such message; with the one that
-//! has run under it; or, when this rank has not come so far, with the one that it submits later.
+//! Every message carries the signature of its operation and the operation's number in its group. The
+//! endpoint compares messages that were posted. All others are compared here:
+//!
+//! - with the operation that runs under that number and expects no such message;
+//! - with the operation that has completed under that number;
+//! - or, if this rank has not come so far, with the operation that it submits later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,74 +14,40 @@ use gradwire_protocol::message::MessageOutline;
 use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
 use crate::operation::call::Call;
-use crate::operation::{CallMismatch, MessageLengths, Operation, OperationLabel};
+use crate::operation::{CallMismatch, MessageLengths, OperationLabel};
 use crate::plan::PARTS;
 
-/// Operations that are remembered after they have completed, of all groups together. A peer that
-/// is further behind has not heard of this rank for as long.
+/// Completed operations that are remembered, of all groups together. A peer that is further behind
+/// has not heard of this rank for as long.
 const COMPLETED_KEPT: usize = 1024;
 
-/// A call of this rank.
-#[derive(Clone, Debug)]
-struct KnownCall {
-    label: OperationLabel,
-    ranks: Arc<[Rank]>,
-}
-
-impl KnownCall {
-    fn of((operation, label): Called<'_>) -> Self {
-        let ranks = Arc::clone(&operation.group.ranks);
-        Self { label, ranks }
-    }
-
-    /// What differs from a message of `peer`: the signatures, or else the lengths, of which this
-    /// rank, `me`, expected this one, if it expected the message at all.
-    fn mismatch(
-        &self,
-        me: Rank,
-        peer: Rank,
-        theirs: MessageOutline,
-        expected: Option<u32>,
-    ) -> CallMismatch {
-        let call = self.label.call;
-        let alike = theirs.signature == call.signature();
-        let came = theirs.bytes;
-        CallMismatch {
-            rank: me,
-            ours: self.label,
-            peer,
-            theirs: match theirs.signature {
-                Signature::NONE => Some(call.opposite(me)),
-                signature => Call::read(signature, &self.ranks),
-            },
-            lengths: alike.then_some(MessageLengths { came, expected }),
-        }
-    }
-}
-
-/// A running operation, and its name.
-pub(crate) type Called<'a> = (&'a Operation, OperationLabel);
-
-/// A message of an operation that this rank has not submitted.
+/// A call of this rank, and the ranks of its group.
 #[derive(Clone, Copy, Debug)]
-struct EarlyMessage {
-    from: Rank,
-    key: MessageKey,
-    outline: MessageOutline,
+pub(crate) struct RankCall<'a> {
+    pub(crate) label: OperationLabel,
+    pub(crate) ranks: &'a Arc<[Rank]>,
 }
 
-/// What is known of the calls of this rank and of others.
+/// A message that no operation of this rank has posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnpostedMessage {
+    pub(crate) from: Rank,
+    pub(crate) key: MessageKey,
+    pub(crate) outline: MessageOutline,
+}
+
+/// The calls of this rank, and messages of calls that it has not made yet.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     me: Rank,
-    completed: VecDeque<KnownCall>,
+    completed: VecDeque<(OperationLabel, Arc<[Rank]>)>,
     /// The last call of each group.
     entered: BTreeMap<u16, OperationLabel>,
-    early: Vec<EarlyMessage>,
+    early: Vec<UnpostedMessage>,
 }
 
 impl Agreement {
-    /// Nothing was called yet.
+    /// The agreement of a rank that has called nothing yet.
     pub(crate) fn new(me: Rank) -> Self {
         Self {
             me,
@@ -89,95 +57,107 @@ impl Agreement {
         }
     }
 
-    /// What this rank has called last in a group.
+    /// The last call of this rank in a group.
     pub(crate) fn last(&self, group: u16) -> Option<OperationLabel> {
         self.entered.get(&group).copied()
     }
 
-    /// What has completed here under a number of a group, as far as that is remembered.
+    /// The call that has completed under a number of a group, if it is still remembered.
     pub(crate) fn completed(&self, group: u16, sequence: u32) -> Option<OperationLabel> {
-        self.known(group, sequence).map(|known| known.label)
+        self.remembered(group, sequence).map(|call| call.label)
     }
 
-    fn known(&self, group: u16, sequence: u32) -> Option<&KnownCall> {
-        let same =
-            |known: &&KnownCall| (known.label.group, known.label.sequence) == (group, sequence);
-        self.completed.iter().rev().find(same)
+    fn remembered(&self, group: u16, sequence: u32) -> Option<RankCall<'_>> {
+        let newest_first = self.completed.iter().rev();
+        let mut calls = newest_first.map(|&(label, ref ranks)| RankCall { label, ranks });
+        calls.find(|call| (call.label.group, call.label.sequence) == (group, sequence))
     }
 
-    /// This rank submits a collective. Tells what contradicts it of that which has come before;
-    /// `expects` says whether there is to be a message of a rank and a part.
+    /// This rank submits a collective, which expects the messages of which `expects` is true, by
+    /// sender and part. Returns how an earlier message contradicts it.
     pub(crate) fn enter(
         &mut self,
-        (operation, label): Called<'_>,
+        call: RankCall<'_>,
         expects: impl Fn(Rank, u16) -> bool,
     ) -> Option<CallMismatch> {
+        let label = call.label;
         self.entered.insert(label.group, label);
         if self.early.is_empty() {
             return None;
         }
-        let key = (label.group, label.sequence);
         let signature = label.call.signature();
         let mut wrong = None;
         self.early.retain(|early| {
             let (group, sequence, part) = early.key.parts();
-            let is_its = (group, sequence) == key;
+            let is_its = (group, sequence) == (label.group, label.sequence);
             if is_its && (early.outline.signature != signature || !expects(early.from, part)) {
                 wrong = Some(*early);
             }
             !is_its
         });
         let wrong = wrong?;
-        let ours = KnownCall::of((operation, label));
-        Some(ours.mismatch(self.me, wrong.from, wrong.outline, None))
+        Some(self.mismatch(call, wrong.from, wrong.outline, None))
     }
 
     /// A collective has completed here.
-    pub(crate) fn complete(&mut self, called: Called<'_>) {
+    pub(crate) fn complete(&mut self, call: RankCall<'_>) {
         if self.completed.len() == COMPLETED_KEPT {
             self.completed.pop_front();
         }
-        self.completed.push_back(KnownCall::of(called));
+        self.completed
+            .push_back((call.label, Arc::clone(call.ranks)));
     }
 
-    /// A message has come that was not posted. `running` is the operation with its key, if it runs:
-    /// then it was to have no such message. Tells what the message contradicts.
+    /// A message has come that was not posted. `running` is the operation with its key, if that
+    /// runs: it expects no such message then. Returns how the message contradicts a call.
     pub(crate) fn announce(
         &mut self,
-        (from, key): (Rank, MessageKey),
-        outline: MessageOutline,
-        running: Option<Called<'_>>,
+        message: UnpostedMessage,
+        running: Option<RankCall<'_>>,
     ) -> Option<CallMismatch> {
+        let UnpostedMessage { from, key, outline } = message;
         let (group, sequence, part) = key.parts();
         if part >= PARTS {
-            return None;
+            return None; // point-to-point: matched by count, not by call
         }
-        if let Some(called) = running {
-            let ours = KnownCall::of(called);
-            return Some(ours.mismatch(self.me, from, outline, None));
+        if let Some(call) = running {
+            return Some(self.mismatch(call, from, outline, None));
         }
-        let is_new = |label: &OperationLabel| label.sequence < sequence;
-        if !self.entered.get(&group).is_none_or(is_new)
-            && let Some(ours) = self.known(group, sequence)
+        let is_ahead = |last: &OperationLabel| last.sequence < sequence;
+        if !self.entered.get(&group).is_none_or(is_ahead)
+            && let Some(call) = self.remembered(group, sequence)
         {
-            return Some(ours.mismatch(self.me, from, outline, None));
+            return Some(self.mismatch(call, from, outline, None));
         }
-        self.early.push(EarlyMessage { from, key, outline });
+        self.early.push(message);
         None
     }
 
-    /// A message has come of which another was posted for an operation.
-    pub(crate) fn contradicts(
+    /// How a message of `from` differs from the one that a call of this rank posted, which has
+    /// `expected` bytes; `None` if it posted none. If the signatures are equal, the lengths differ.
+    pub(crate) fn mismatch(
         &self,
+        ours: RankCall<'_>,
         from: Rank,
-        called: Called<'_>,
-        (ours, theirs): (MessageOutline, MessageOutline),
+        theirs: MessageOutline,
+        expected: Option<u32>,
     ) -> CallMismatch {
-        let known = KnownCall::of(called);
-        known.mismatch(self.me, from, theirs, Some(ours.bytes))
+        let call = ours.label.call;
+        let alike = theirs.signature == call.signature();
+        let came = theirs.bytes;
+        CallMismatch {
+            rank: self.me,
+            ours: ours.label,
+            peer: from,
+            theirs: match theirs.signature {
+                Signature::NONE => Some(call.opposite(self.me)),
+                signature => Call::read(signature, ours.ranks),
+            },
+            lengths: alike.then_some(MessageLengths { came, expected }),
+        }
     }
 
-    /// Forgets what a lost rank sent.
+    /// Forgets the messages of a lost rank.
     pub(crate) fn forget(&mut self, from: Rank) {
         self.early.retain(|early| early.from != from);
     }

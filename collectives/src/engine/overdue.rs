@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use gradwire_protocol::units::Rank;
+use gradwire_protocol::units::{Instant, Rank};
 
 use crate::operation::{Collective, Operation, OperationId, OperationLabel};
 
@@ -61,21 +61,69 @@ pub const PENDING_TOLD: usize = 3;
 
 /// What a communicator does about a missed deadline.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum DeadlinePatience {
+pub(crate) enum DeadlineRule {
     /// It fails everything.
     #[default]
-    None,
-    /// It lets all ranks be asked.
-    Asks,
-    /// This operation waits for the verdict, and its owner may not know yet.
-    Asked(OperationId, InquiryNews),
+    Fail,
+    /// It reports the operation to its driver, which asks all ranks. No operation is overdue now.
+    Report,
+    /// As `Report`; this operation is overdue, and the driver does not know yet.
+    Due(OperationId),
+    /// As `Report`; the driver asks about this operation.
+    Asked(OperationId),
 }
 
-/// Whether who drives knows of an overdue operation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum InquiryNews {
-    Yes,
-    No,
+/// The earliest deadline of all operations, and the rule for missed ones.
+#[derive(Debug, Default)]
+pub(crate) struct DeadlineWatch {
+    next: Option<Instant>,
+    pub(crate) rule: DeadlineRule,
+}
+
+impl DeadlineWatch {
+    /// Takes the deadline of a new operation, if it has one.
+    pub(crate) fn add(&mut self, deadline: Option<Instant>) {
+        self.next = earlier(self.next, deadline);
+    }
+
+    /// Takes the deadlines of all operations, after one of them has ended.
+    pub(crate) fn reset(&mut self, deadlines: impl Iterator<Item = Instant>) {
+        self.next = deadlines.min();
+    }
+
+    /// Whether a deadline has passed.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.next.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// When a deadline passes; `None` while the driver asks about one that has.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        match self.rule {
+            DeadlineRule::Due(_) | DeadlineRule::Asked(_) => None,
+            DeadlineRule::Fail | DeadlineRule::Report => self.next,
+        }
+    }
+
+    /// The overdue operation that the driver does not know yet; it does now.
+    pub(crate) fn report(&mut self) -> Option<OperationId> {
+        let DeadlineRule::Due(id) = self.rule else {
+            return None;
+        };
+        self.rule = DeadlineRule::Asked(id);
+        Some(id)
+    }
+
+    /// An operation has ended: if it was overdue, no operation is now.
+    pub(crate) fn end(&mut self, id: OperationId) {
+        if matches!(self.rule, DeadlineRule::Due(due) | DeadlineRule::Asked(due) if due == id) {
+            self.rule = DeadlineRule::Report;
+        }
+    }
+}
+
+/// The earlier of two deadlines.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
 }
 
 impl OverdueOperation {

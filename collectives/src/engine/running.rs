@@ -1,86 +1,48 @@
-//! One operation on its way: executes its plan on its bytes.
+//! One operation on its way: runs its plan on its bytes.
 //!
-//! Segments land straight in the result buffer, copied or reduced from the packet they came in.
-//! What leaves is read from the buffers when a packet is made, with two exceptions: under error
-//! feedback a contribution is copied first, because what of it was lost is only known later; and
-//! where contributions are transformed, those of others are summed apart, as coefficients, and a
-//! copy is transformed of what is still needed as it is.
+//! - `progress` knows which gates are open and which messages are done.
+//! - `tensor_bytes` holds the bytes: where segments land, and what messages out carry.
+//! - `loss_rules` says what may be lost, `loss_record` what was.
+//!
+//! This file drives them: it posts messages, opens gates, and sends.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+mod loss_record;
+pub(crate) mod loss_rules;
+mod progress;
+mod tensor_bytes;
+
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
-use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
-use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags, Urgency};
+use gradwire_protocol::priority::{MessageShape, SegmentTags};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
-use crate::engine::agreement::Called;
-use crate::engine::departures::DepartureQueue;
-use crate::engine::memory::{SpareScratch, StepMemory};
+use crate::engine::agreement::RankCall;
+use crate::engine::memory::StepMemory;
+use crate::engine::parts::EngineParts;
 use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
-use crate::numbers::dtype::ReduceOp;
 use crate::numbers::hadamard::Mixing;
-use crate::numbers::holes::{Hole, HoleFilling, Residuals, Settlement, TensorShape};
-use crate::numbers::kernels::accumulate;
-use crate::operation::buffer::Buffer;
+use crate::numbers::holes::{HoleFilling, Residuals, TensorShape};
 use crate::operation::{
-    Collective, Completion, Operation, OperationError, OperationId, OperationLabel,
-    OperationOutcome, OperationProgress, TimedOut,
+    Completion, Operation, OperationError, OperationId, OperationLabel, OperationProgress, TimedOut,
 };
-use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::region::TensorRegion;
 use crate::plan::{
-    EARLY_BYTES_MAX, GateId, MessagePlan, PlanGate, PlannedReceive, Reliability, ScratchUse,
-    SegmentLanding,
+    EARLY_BYTES_MAX, GateId, MessagePlan, PlanGate, PlannedReceive, PlannedSend, Reliability,
+    ScratchUse, SegmentLanding,
 };
 
-/// What holds for an operation from its beginning on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OperationTerms {
-    /// Messages that are shorter are lossless.
-    pub(crate) min_lossy: usize,
-    /// Payload bytes of a full packet of the network.
-    pub(crate) segment_bytes: u32,
-    /// No message tolerates more.
-    pub(crate) cap: Share,
-    /// What contributions that may lose go through.
-    pub(crate) transform: GradientTransform,
-}
-
-/// What others contributed to a region, as coefficients: apart from the own contribution, which may
-/// not be there yet when the first of them comes.
-#[derive(Debug)]
-struct Coefficients {
-    mixing: Mixing,
-    /// Their sum; nothing until something has come.
-    sum: Vec<u8>,
-}
-
-/// What an operation works with and does not own.
-#[derive(Debug)]
-pub(crate) struct EngineParts<'a> {
-    pub(crate) now: Instant,
-    pub(crate) endpoint: &'a mut Endpoint,
-    pub(crate) memory: &'a mut StepMemory,
-    pub(crate) policy: &'a Policy,
-    pub(crate) departures: &'a mut DepartureQueue,
-}
-
-/// Where a message out stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum SendStage {
-    Waiting,
-    Started,
-    Sent,
-}
+use loss_record::LossRecord;
+use loss_rules::{LossLimits, LossRules};
+use progress::PlanProgress;
+use tensor_bytes::{RegionSum, TensorBytes};
 
 /// A submitted operation.
 #[derive(Debug)]
@@ -88,32 +50,14 @@ pub(crate) struct RunningOperation {
     pub(crate) id: OperationId,
     pub(crate) operation: Operation,
     pub(crate) label: OperationLabel,
-    plan: Arc<MessagePlan>,
-    scratch: Option<Buffer>,
-    contributors: u16,
     signature: Signature,
-    segment_bytes: u32,
-    /// The least length of a message that may lose; `None` when none may.
-    lossy_from: Option<usize>,
-    /// No message tolerates more in this step.
-    cap: Share,
-    /// What each gate still waits for.
-    waits: SmallVec<[usize; 8]>,
-    received: Bitmap,
-    stages: SmallVec<[SendStage; 16]>,
-    /// Messages in and out that are not done.
-    open: usize,
-    /// Missing contributions per segment, of gates that wait or finish.
-    holes: BTreeMap<GateId, Vec<u16>>,
-    /// Contributions as they were sent, by message out.
-    copies: BTreeMap<usize, Vec<u8>>,
-    /// By the gate that finishes their region.
-    coefficients: BTreeMap<GateId, Coefficients>,
+    plan: Arc<MessagePlan>,
+    rules: LossRules,
+    progress: PlanProgress,
+    bytes: TensorBytes,
+    losses: LossRecord,
     received_bytes: u64,
-    /// What was not received of messages that are no contributions to a sum.
-    unfilled: Vec<Hole>,
     begun: Instant,
-    outcome: OperationOutcome,
 }
 
 impl RunningOperation {
@@ -122,158 +66,92 @@ impl RunningOperation {
         id: OperationId,
         operation: Operation,
         plan: Arc<MessagePlan>,
-        terms: OperationTerms,
+        limits: LossLimits,
     ) -> Self {
-        let OperationTerms {
-            min_lossy,
-            segment_bytes,
-            cap,
-            transform,
-        } = terms;
-        let contributors = operation.group.ranks.len() as u16;
-        let lossy_from = operation.may_lose().then_some(min_lossy);
         let mut label = operation.label();
-        label.call.transform = transform;
+        label.call.transform = limits.transform;
         Self {
             id,
-            contributors,
             signature: label.call.signature(),
             label,
-            segment_bytes,
-            lossy_from,
-            cap,
-            waits: plan.gates.iter().map(|gate| gate.waits).collect(),
-            received: Bitmap::new(plan.inbounds.len() as u32),
-            stages: smallvec![SendStage::Waiting; plan.outbounds.len()],
-            open: plan.inbounds.len() + plan.outbounds.len(),
-            holes: BTreeMap::new(),
-            copies: BTreeMap::new(),
-            coefficients: BTreeMap::new(),
+            rules: LossRules::new(&operation, &plan, limits),
+            progress: PlanProgress::new(&plan),
+            bytes: TensorBytes::default(),
+            losses: LossRecord::new(operation.collective),
             received_bytes: 0,
-            unfilled: Vec::new(),
             begun: Instant::START,
-            outcome: OperationOutcome {
-                source: operation.collective.source(),
-                ..OperationOutcome::default()
-            },
             operation,
             plan,
-            scratch: None,
         }
     }
 
-    /// Posts everything that will come and sends what waits for nothing.
-    pub(crate) fn start(&mut self, stash: &mut EarlyStash, desk: &mut EngineParts<'_>) {
-        self.begun = desk.now;
-        self.copy_own(&mut desk.memory.spares);
-        for at in 0..self.plan.inbounds.len() {
-            let inbound = self.plan.inbounds[at];
-            let cut = cut(inbound.region, inbound.from, desk.endpoint);
-            self.outcome.expected_segments += u64::from(cut.segments());
-            let key = self.key(inbound.part);
-            self.expect_coefficients(&inbound);
-            let incoming = ReceiveRequest {
-                key,
-                signature: self.signature,
-                step: self.operation.step,
-                bytes: cut.bytes(),
-                tolerance: match (desk.endpoint.reach(inbound.from), inbound.reliability) {
-                    (Reach::Network, Reliability::Tolerant) => {
-                        let tolerance = self.tolerance(inbound.region, desk.policy);
-                        cut.usable(tolerance.min(self.cap))
-                    }
-                    _ => Share::NONE,
-                },
-                urgency: self.urgency(inbound.region, desk.policy),
-            };
-            if let Some(early) = stash.take(inbound.from, key) {
+    /// Posts all messages in and sends the messages out that wait for nothing.
+    pub(crate) fn start(&mut self, now: Instant, stash: &mut EarlyStash, parts: &mut EngineParts) {
+        self.begun = now;
+        let spares = &mut parts.memory.spares;
+        self.bytes.prepare(&mut self.operation, &self.plan, spares);
+        let plan = Arc::clone(&self.plan);
+        for (at, inbound) in plan.inbounds.iter().enumerate() {
+            self.expect_coefficients(inbound);
+            let request = self.post(inbound, parts);
+            if let Some(early) = stash.take(inbound.from, request.key) {
                 for (placement, payload) in early.segments() {
                     self.place(at, placement.offset, payload);
                 }
             }
-            desk.endpoint.expect(desk.now, inbound.from, incoming);
+            parts.endpoint.expect(now, inbound.from, request);
         }
-        for gate in 0..self.waits.len() {
-            if self.plan.gates[gate].waits == 0 {
-                self.open_gate(GateId(gate), desk);
-            }
-        }
-    }
-
-    /// Copies the own block from the input to its place in the result, and what belongs there to
-    /// the scratch.
-    fn copy_own(&mut self, spares: &mut SpareScratch) {
-        self.scratch = match self.plan.scratch {
-            ScratchUse::Unused => None,
-            ScratchUse::CopyOfInput => self.operation.input.as_ref().map(Buffer::duplicate),
-            ScratchUse::Slots { count, own } => {
-                Some(spares.slots_of(&self.operation.buffer, own, count))
-            }
-        };
-        let Some((from, to)) = self.plan.copy else {
-            return;
-        };
-        let input = self.operation.input.as_ref().and_then(Buffer::bytes);
-        if let (Some(input), Some(buffer)) = (input, self.operation.buffer.bytes_mut()) {
-            let own = &input[from.offset..from.offset + from.bytes];
-            buffer[to.offset..to.offset + to.bytes].copy_from_slice(own);
+        for (gate, _) in plan
+            .gates
+            .iter()
+            .enumerate()
+            .filter(|(_, gate)| gate.waits == 0)
+        {
+            self.open_gate(GateId(gate), now, parts);
         }
     }
 
+    /// Lets contributions of a message in be summed as coefficients, if they are mixed.
     fn expect_coefficients(&mut self, inbound: &PlannedReceive) {
-        let mixing = self.mixing(inbound.region, inbound.reliability, inbound.part);
+        let key = self.key(inbound.part);
+        let (region, reliability) = (inbound.region, inbound.reliability);
+        let mixing = self.rules.mixing(&self.operation, region, reliability, key);
         if let (Some(mixing), SegmentLanding::Reduce) = (mixing, inbound.landing) {
-            let fresh = || Coefficients {
-                mixing,
-                sum: Vec::new(),
-            };
-            self.coefficients.entry(inbound.gate).or_insert_with(fresh);
+            self.bytes.expect_coefficients(inbound.gate, mixing);
         }
     }
 
-    /// How contributions to a region are transformed, if they are. The same on all ranks, whose
-    /// tags agree.
-    fn mixing(&self, region: TensorRegion, reliability: Reliability, part: u16) -> Option<Mixing> {
-        let is_long = self.lossy_from.is_some_and(|least| region.bytes >= least);
-        let is_mixed = self.label.call.transform == GradientTransform::Hadamard
-            && is_long
-            && reliability == Reliability::Tolerant;
-        is_mixed.then(|| Mixing {
-            dtype: self.operation.dtype,
-            segment_bytes: self.segment_bytes as usize,
-            seed: self.key(part).0,
-        })
+    /// What the endpoint needs to know of a message in.
+    fn post(&mut self, inbound: &PlannedReceive, parts: &EngineParts) -> ReceiveRequest {
+        let cut = parts.cut(inbound.region, inbound.from);
+        self.losses.expect(cut);
+        let reliability = match parts.endpoint.reach(inbound.from) {
+            Reach::Network => inbound.reliability,
+            Reach::Host => Reliability::Lossless,
+        };
+        let terms = self
+            .rules
+            .terms(&self.operation, inbound.region, reliability, &parts.policy);
+        ReceiveRequest {
+            key: self.key(inbound.part),
+            signature: self.signature,
+            step: self.operation.step,
+            bytes: cut.bytes(),
+            tolerance: cut.usable(terms.tolerance),
+            urgency: terms.urgency,
+        }
     }
 
     fn key(&self, part: u16) -> MessageKey {
         MessageKey::new(self.operation.group.id, self.operation.sequence, part)
     }
 
-    /// How much of a contribution to a region may be missing in steps that are not strict.
-    fn tolerance(&self, region: TensorRegion, policy: &Policy) -> Share {
-        if self.lossy_from.is_none_or(|least| region.bytes < least) {
-            return Share::NONE;
+    /// The call of this rank.
+    pub(crate) fn call(&self) -> RankCall<'_> {
+        RankCall {
+            label: self.label,
+            ranks: &self.operation.group.ranks,
         }
-        let (most, layers) = (self.operation.loss.tolerance, &self.operation.layers);
-        let offset = self.tensor_offset(region);
-        let within = layers.within(offset..offset + region.bytes);
-        policy.tolerance(most, within.map(|(_, layer)| layer), layers.count)
-    }
-
-    /// Where in the tensor that the layers are of a region begins.
-    fn tensor_offset(&self, region: TensorRegion) -> usize {
-        let block = match (self.operation.collective, self.plan.copy) {
-            (Collective::ReduceScatter, Some((own, _))) if region.place == TensorMemory::Buffer => {
-                own.offset
-            }
-            _ => 0,
-        };
-        block + region.offset
-    }
-
-    /// What was called.
-    pub(crate) fn called(&self) -> Called<'_> {
-        (&self.operation, self.label)
     }
 
     /// The number of the message in with this sender and part.
@@ -288,63 +166,20 @@ impl RunningOperation {
 
     /// Puts a segment where it belongs.
     pub(crate) fn place(&mut self, inbound: usize, offset: u32, payload: Payload<'_>) {
-        let PlannedReceive {
-            region,
-            landing,
-            gate,
-            ..
-        } = self.plan.inbounds[inbound];
-        let length = payload.len();
-        if offset as usize + length > region.bytes {
-            return; // of a message that is longer than posted, which the endpoint reports
+        let inbound = &self.plan.inbounds[inbound];
+        let (offset, length) = (offset as usize, payload.len());
+        if offset + length > inbound.region.bytes {
+            return; // the message is longer than posted, which the endpoint reports
         }
         self.received_bytes += length as u64;
-        let memory = match region.place {
-            TensorMemory::Scratch => self.scratch.as_mut(),
-            _ => Some(&mut self.operation.buffer),
-        };
-        let Some(memory) = memory.and_then(Buffer::bytes_mut) else {
-            return;
-        };
-        let bytes = payload
-            .bytes()
-            .expect("buffers of bytes are filled by drivers with bytes");
-        let memory = match self.coefficients.get_mut(&gate) {
-            Some(coefficients) if landing == SegmentLanding::Reduce => {
-                coefficients.sum.resize(region.bytes, 0);
-                &mut coefficients.sum
-            }
-            _ => &mut memory[region.offset..region.offset + region.bytes],
-        };
-        let target = &mut memory[offset as usize..offset as usize + length];
-        match landing {
-            SegmentLanding::Copy => target.copy_from_slice(bytes),
-            SegmentLanding::Reduce => {
-                accumulate(self.operation.dtype, self.operation.op, target, bytes);
-            }
-        }
+        self.bytes
+            .place(&mut self.operation, inbound, offset, payload);
     }
 
     /// The bytes of a message out.
     pub(crate) fn source(&self, outbound: usize) -> Payload<'_> {
-        if let Some(copy) = self.copies.get(&outbound) {
-            return Payload::Bytes(copy);
-        }
         let region = self.plan.outbounds[outbound].region;
-        match region.place {
-            TensorMemory::Buffer => self.operation.buffer.payload(region.offset, region.bytes),
-            TensorMemory::Input => {
-                let input = self.operation.input.as_ref();
-                let input = input.expect("validated with the plan");
-                input.payload(region.offset, region.bytes)
-            }
-            TensorMemory::Scratch => {
-                let scratch = self.scratch.as_ref();
-                let scratch = scratch.expect("made at the start, from the input");
-                scratch.payload(region.offset, region.bytes)
-            }
-            TensorMemory::Nothing => Payload::Bytes(&[]),
-        }
+        self.bytes.source(&self.operation, region, outbound)
     }
 
     /// A message in is complete, apart from its holes.
@@ -352,78 +187,60 @@ impl RunningOperation {
         &mut self,
         at: usize,
         holes: Option<&Bitmap>,
-        desk: &mut EngineParts<'_>,
+        now: Instant,
+        parts: &mut EngineParts,
     ) {
-        if !self.received.insert(at as u32) {
+        if !self.progress.receive(at) {
             return;
         }
         let inbound = self.plan.inbounds[at];
         if let Some(holes) = holes {
-            let cut = cut(inbound.region, inbound.from, desk.endpoint);
-            self.note_holes(&inbound, cut, holes);
+            let cut = parts.cut(inbound.region, inbound.from);
+            self.losses.note(&inbound, cut, holes);
         }
-        self.open -= 1;
-        if self.waits_no_more(inbound.gate) {
-            self.open_gate(inbound.gate, desk);
-        }
-    }
-
-    fn note_holes(&mut self, inbound: &PlannedReceive, cut: Segmentation, holes: &Bitmap) {
-        self.outcome.lost_segments += u64::from(holes.ones());
-        let segments = cut.segments() as usize;
-        let share = Share::new(f64::from(holes.ones()) / segments as f64).unwrap_or(Share::ALL);
-        self.outcome.max_lost_share = self.outcome.max_lost_share.max(share);
-        if inbound.landing == SegmentLanding::Copy {
-            let hole = |segment| Hole {
-                offset: inbound.region.offset + segment as usize * cut.segment_bytes() as usize,
-                bytes: cut.length(segment) as usize,
-            };
-            self.unfilled.extend(holes.iter_ones().map(hole));
-            return;
-        }
-        let missing = self.holes.entry(inbound.gate);
-        let missing = missing.or_insert_with(|| vec![0; segments]);
-        for segment in holes.iter_ones() {
-            missing[segment as usize] += inbound.contributors;
+        if self.progress.reach(inbound.gate) {
+            self.open_gate(inbound.gate, now, parts);
         }
     }
 
-    /// One thing less that a gate waits for; whether it opens now.
-    fn waits_no_more(&mut self, gate: GateId) -> bool {
-        self.waits[gate.0] -= 1;
-        self.waits[gate.0] == 0
-    }
-
-    /// A message out was received as far as it ever will be.
+    /// The receiver of a message out has all of it that it will ever have.
     pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>, memory: &mut StepMemory) {
-        if std::mem::replace(&mut self.stages[at], SendStage::Sent) == SendStage::Sent {
+        if !self.progress.finish_send(at) {
             return;
         }
-        self.open -= 1;
-        let copy = self.copies.remove(&at);
+        let copy = self.bytes.take_copy(at);
         let Some(missing) = missing else { return };
-        self.outcome.missed_segments += u64::from(missing.ones());
+        self.losses.miss(missing);
         let Some(copy) = copy else { return };
         if self.operation.loss.holes == HoleFilling::ErrorFeedback {
-            self.keep_residual(at, &copy, missing, memory);
+            self.keep_residual(
+                &self.plan.outbounds[at],
+                &copy,
+                missing,
+                &mut memory.residuals,
+            );
         }
     }
 
-    /// Keeps what was missing of a contribution, as values.
-    fn keep_residual(&self, at: usize, copy: &[u8], missing: &Bitmap, memory: &mut StepMemory) {
-        let outbound = self.plan.outbounds[at];
-        let (key, shape) = (self.operation.tensor_key, self.shape());
-        let segment_bytes = self.segment_bytes as usize;
+    /// Keeps the values of a contribution that were missing, for the next step.
+    fn keep_residual(
+        &self,
+        outbound: &PlannedSend,
+        copy: &[u8],
+        missing: &Bitmap,
+        residuals: &mut Residuals,
+    ) {
+        let segment_bytes = self.rules.segment_bytes();
         let range = |segment: u32| {
             let offset = segment as usize * segment_bytes;
             offset..copy.len().min(offset + segment_bytes)
         };
         let mut keep = |offset, values: &[u8]| {
-            let offset = outbound.region.offset + offset;
-            memory.residuals.keep(key, shape, offset, values);
+            let (key, offset) = (self.operation.tensor_key, outbound.region.offset + offset);
+            residuals.keep(key, self.shape(), offset, values);
         };
         let missing = missing.iter_ones().map(range);
-        let Some(mixing) = self.mixing(outbound.region, outbound.reliability, outbound.part) else {
+        let Some(mixing) = self.mixing_of(outbound) else {
             return missing.for_each(|lost| keep(lost.start, &copy[lost]));
         };
         let mut values = vec![0; copy.len()];
@@ -434,26 +251,38 @@ impl RunningOperation {
         keep(0, &values);
     }
 
-    /// Whether every message in and out is done, or all that is left can go on without this.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.open == 0 || self.ends_early()
+    /// How a message out is mixed, or `None` if it is not.
+    fn mixing_of(&self, outbound: &PlannedSend) -> Option<Mixing> {
+        let (region, reliability) = (outbound.region, outbound.reliability);
+        let key = self.key(outbound.part);
+        self.rules.mixing(&self.operation, region, reliability, key)
     }
 
-    /// Whether everything has come and what is still on its way out is short: then copies of it
-    /// serve those who wait for it, and nobody waits here until they have said that they got it.
-    /// A rank cannot run ahead of one that it needs a message from in the next operation.
-    fn ends_early(&self) -> bool {
-        let plan = &self.plan;
-        let all_came =
-            !plan.inbounds.is_empty() && self.received.ones() as usize == plan.inbounds.len();
-        if !all_came || self.lossy_from.is_some() || plan.outbound_bytes > EARLY_BYTES_MAX {
-            return false;
+    fn shape(&self) -> TensorShape {
+        TensorShape {
+            dtype: self.operation.dtype,
+            bytes: self.operation.tensor_bytes(),
         }
-        !self.operation.collective.is_point_to_point()
-            && self.stages.iter().all(|&stage| stage != SendStage::Waiting)
     }
 
-    fn open_gate(&mut self, gate: GateId, desk: &mut EngineParts<'_>) {
+    /// Whether every message in and out is done, or the rest can go on without this operation.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.progress.is_finished() || self.ends_early()
+    }
+
+    /// Whether everything has come and little is still on its way out. Then copies of it serve the
+    /// ranks that wait for it, and this rank need not wait until they have confirmed it. A rank
+    /// cannot run ahead of one that it needs a message from in the next operation.
+    fn ends_early(&self) -> bool {
+        self.progress.has_received_all()
+            && !self.rules.may_lose()
+            && self.plan.outbound_bytes <= EARLY_BYTES_MAX
+            && !self.operation.collective.is_point_to_point()
+            && self.progress.has_started_all()
+    }
+
+    /// Opens a gate, and every gate behind it that waited for this one only.
+    fn open_gate(&mut self, gate: GateId, now: Instant, parts: &mut EngineParts) {
         let plan = Arc::clone(&self.plan);
         let mut opening: SmallVec<[GateId; 4]> = smallvec![gate];
         while let Some(gate) = opening.pop() {
@@ -464,177 +293,125 @@ impl RunningOperation {
                 ..
             } = &plan.gates[gate.0];
             if let Some(region) = finish {
-                self.reduce_slots();
-                self.finish(gate, *region, desk);
+                self.bytes.reduce_slots(&mut self.operation, &plan);
+                self.finish(gate, *region, parts);
             }
             for &at in opens {
-                self.ready(at, desk);
+                self.ready(at, now, parts);
             }
             for &next in next {
-                if self.waits_no_more(next) {
+                if self.progress.reach(next) {
                     opening.push(next);
                 }
             }
         }
     }
 
-    /// Reduces the slots of the scratch into the result buffer, where there are slots.
-    fn reduce_slots(&mut self) {
-        let slots = self.scratch.as_ref().and_then(Buffer::bytes);
-        let ScratchUse::Slots { count, .. } = self.plan.scratch else {
-            return;
+    /// Turns the sum in the region of a gate into the result.
+    fn finish(&mut self, gate: GateId, region: TensorRegion, parts: &mut EngineParts) {
+        // Also kept in a step without loss: the next step may lose the same segments.
+        let keeps_result = self.operation.loss.holes == HoleFilling::Previous && {
+            let usual = self
+                .rules
+                .usual_tolerance(&self.operation, region, &parts.policy);
+            !usual.is_none()
         };
-        let Operation {
-            buffer, dtype, op, ..
-        } = &mut self.operation;
-        if let (Some(slots), Some(buffer)) = (slots, buffer.bytes_mut()) {
-            let mut slots = slots.chunks(buffer.len()).take(count);
-            buffer.copy_from_slice(slots.next().expect("a slot for each of two ranks or more"));
-            for slot in slots {
-                accumulate(*dtype, *op, buffer, slot);
-            }
-        }
-    }
-
-    /// Turns the sum in a region into the result.
-    fn finish(&mut self, gate: GateId, region: TensorRegion, desk: &mut EngineParts<'_>) {
-        let memory = &mut *desk.memory;
-        let missing = self.holes.remove(&gate);
-        let keeps = self.operation.loss.holes == HoleFilling::Previous
-            && !self.tolerance(region, desk.policy).is_none();
-        let operation = &mut self.operation;
-        let Some(buffer) = operation.buffer.bytes_mut() else {
-            return;
-        };
-        let sum = &mut buffer[region.offset..region.offset + region.bytes];
-        let key = operation.tensor_key;
-        let previous = memory.previous.get(key, region.offset, region.bytes);
-        let mut previous = previous.filter(|_| keeps).map(Cow::Borrowed);
-        let coefficients = self.coefficients.remove(&gate);
-        if let Some(Coefficients {
-            mixing,
-            sum: others,
-        }) = &coefficients
-        {
-            mixing.mix(sum);
-            if !others.is_empty() {
-                accumulate(operation.dtype, ReduceOp::Sum, sum, others);
-            }
-            if let (Some(previous), Some(_)) = (&mut previous, &missing) {
-                mixing.mix(previous.to_mut());
-            }
-        }
-        let settlement = Settlement {
-            dtype: operation.dtype,
-            op: operation.op,
-            rule: operation.loss.holes,
-            contributors: self.contributors,
-            segment_bytes: self.segment_bytes as usize,
+        let missing = self.losses.take_missing(gate);
+        let sum = RegionSum {
+            gate,
+            region,
+            segment_bytes: self.rules.segment_bytes(),
             missing: missing.as_deref(),
-            previous: previous.as_deref(),
+            previous: keeps_result.then_some(&mut parts.memory.previous),
         };
-        settlement.settle(sum);
-        if let Some(Coefficients { mixing, .. }) = coefficients {
-            mixing.unmix(sum);
-        }
-        if keeps {
-            memory.previous.keep(key, region.offset, sum);
-        }
+        self.bytes.settle(&mut self.operation, sum);
     }
 
-    /// A message out may be sent: when its turn comes, if its layers are known.
-    fn ready(&mut self, at: usize, desk: &mut EngineParts<'_>) {
+    /// A message out may be sent: now, or when the scheduler lets it go if its layers are known.
+    fn ready(&mut self, at: usize, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbounds[at];
-        let urgency = match desk.endpoint.reach(outbound.to) {
-            Reach::Network => self.urgency(outbound.region, desk.policy),
-            Reach::Host => None,
+        if parts.endpoint.reach(outbound.to) == Reach::Host {
+            // Memory is not a bottleneck that messages compete for, and loses nothing.
+            return self.send(at, Share::NONE, now, parts);
+        }
+        let (region, reliability) = (outbound.region, outbound.reliability);
+        let terms = self
+            .rules
+            .terms(&self.operation, region, reliability, &parts.policy);
+        let Some(urgency) = terms.urgency else {
+            return self.send(at, terms.tolerance, now, parts);
         };
-        let Some(urgency) = urgency else {
-            self.send(at, desk);
-            return;
-        };
-        let post = ReadyMessage {
+        self.progress.make_ready(at, terms.tolerance);
+        let message = ReadyMessage {
             step: self.operation.step,
             urgency,
-            bytes: ByteCount::new(u64::from(outbound.region.message_bytes())),
+            bytes: ByteCount::new(u64::from(region.message_bytes())),
         };
         let key = self.key(outbound.part);
-        desk.departures.post(post, outbound.to, key);
+        parts.departures.post(message, outbound.to, key);
     }
 
-    /// How soon a message is needed; `None` when its layers are not known.
-    fn urgency(&self, region: TensorRegion, policy: &Policy) -> Option<Urgency> {
-        let layers = &self.operation.layers;
-        let of_region = layers.within(region.offset..region.offset + region.bytes);
-        policy.urgency(of_region.map(|(_, layer)| layer), layers.count)
-    }
-
-    /// Sends a message out whose turn has come, unless it was sent.
-    pub(crate) fn depart(&mut self, at: usize, desk: &mut EngineParts<'_>) {
-        if self.stages[at] == SendStage::Waiting {
-            self.send(at, desk);
+    /// Sends a message out that the scheduler lets go, unless it was sent.
+    pub(crate) fn depart(&mut self, at: usize, now: Instant, parts: &mut EngineParts) {
+        if let Some(tolerance) = self.progress.ready(at) {
+            self.send(at, tolerance, now, parts);
         }
     }
 
-    fn send(&mut self, at: usize, desk: &mut EngineParts<'_>) {
+    fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbounds[at];
-        let tolerance = match (desk.endpoint.reach(outbound.to), outbound.reliability) {
-            (Reach::Network, Reliability::Tolerant) => {
-                self.tolerance(outbound.region, desk.policy).min(self.cap)
-            }
-            _ => Share::NONE,
-        };
         if !tolerance.is_none() && self.operation.loss.holes == HoleFilling::ErrorFeedback {
-            self.copy_with_residual(at, &mut desk.memory.residuals);
+            self.copy_with_residual(at, &mut parts.memory.residuals);
         }
-        self.mix_contribution(at);
-        let cut = cut(outbound.region, outbound.to, desk.endpoint);
+        if let Some(mixing) = self.mixing_of(&outbound) {
+            self.bytes
+                .mix(&mut self.operation, outbound.region, at, mixing);
+        }
+        let cut = parts.cut(outbound.region, outbound.to);
         let tolerance = cut.usable(tolerance);
-        self.stages[at] = SendStage::Started;
-        self.outcome.sent_segments += u64::from(cut.segments());
-        let shape = MessageShape {
-            segments: cut.segments(),
-            layer_count: self.operation.layers.count,
-        };
-        let spans = self.segment_spans(outbound.region, cut.segment_bytes());
-        let tags = if tolerance.is_none() {
-            desk.policy.lossless(shape, &spans)
-        } else {
-            self.lossy_tags(at, shape, &spans, desk)
-        };
-        let outgoing = SendRequest {
+        self.progress.start_send(at);
+        self.losses.send(cut);
+        let request = SendRequest {
             key: self.key(outbound.part),
             signature: self.signature,
             step: self.operation.step,
             bytes: cut.bytes(),
             tolerance,
             contributors: outbound.contributors,
-            tags,
+            tags: self.tags(at, cut, tolerance, parts),
         };
-        desk.endpoint.send(desk.now, outbound.to, outgoing);
+        parts.endpoint.send(now, outbound.to, request);
     }
 
-    fn lossy_tags(
+    /// The tags of a message's segments.
+    fn tags(
         &self,
         at: usize,
-        shape: MessageShape,
-        spans: &[(u32, Layer)],
-        desk: &mut EngineParts<'_>,
+        cut: Segmentation,
+        tolerance: Share,
+        parts: &mut EngineParts,
     ) -> SegmentTags {
-        let offset = self.plan.outbounds[at].region.offset;
-        let message = (self.operation.tensor_key, offset);
-        let source = self.source(at).bytes();
-        let magnitudes = source.map(|values| {
-            let segment_bytes = self.segment_bytes as usize;
-            desk.memory
-                .means
-                .update(message, self.operation.dtype, values, segment_bytes)
+        let region = self.plan.outbounds[at].region;
+        let shape = MessageShape {
+            segments: cut.segments(),
+            layer_count: self.operation.layers.count,
+        };
+        let spans = self.segment_spans(region, cut.segment_bytes());
+        if tolerance.is_none() {
+            return parts.policy.lossless(shape, &spans);
+        }
+        let message = (self.operation.tensor_key, region.offset);
+        let magnitudes = self.source(at).bytes().map(|values| {
+            let (dtype, segment_bytes) = (self.operation.dtype, self.rules.segment_bytes());
+            let means = &mut parts.memory.means;
+            means.update(message, dtype, values, segment_bytes)
         });
-        desk.policy
-            .lossy(shape, spans, magnitudes.unwrap_or_default())
+        let magnitudes = magnitudes.unwrap_or_default();
+        parts.policy.lossy(shape, &spans, magnitudes)
     }
 
-    /// Keeps a contribution as it is sent, with what of it was lost a step ago.
+    /// Keeps a copy of a contribution as it is sent: with the values of it that were lost a step
+    /// ago.
     fn copy_with_residual(&mut self, at: usize, residuals: &mut Residuals) {
         let Some(bytes) = self.source(at).bytes() else {
             return;
@@ -642,36 +419,7 @@ impl RunningOperation {
         let mut copy = bytes.to_vec();
         let offset = self.plan.outbounds[at].region.offset;
         residuals.add_to(self.operation.tensor_key, self.shape(), offset, &mut copy);
-        self.copies.insert(at, copy);
-    }
-
-    /// Transforms a contribution that is sent next, where contributions are transformed: in its
-    /// place where the result comes to later anyway, else in a copy.
-    fn mix_contribution(&mut self, at: usize) {
-        let outbound = self.plan.outbounds[at];
-        let region = outbound.region;
-        let Some(mixing) = self.mixing(region, outbound.reliability, outbound.part) else {
-            return;
-        };
-        if let Some(copy) = self.copies.get_mut(&at) {
-            return mixing.mix(copy);
-        }
-        let is_overwritten = self.operation.collective == Collective::AllReduce
-            && region.place == TensorMemory::Buffer;
-        if is_overwritten && let Some(buffer) = self.operation.buffer.bytes_mut() {
-            return mixing.mix(&mut buffer[region.offset..region.offset + region.bytes]);
-        }
-        if let Some(mut copy) = self.source(at).bytes().map(<[u8]>::to_vec) {
-            mixing.mix(&mut copy);
-            self.copies.insert(at, copy);
-        }
-    }
-
-    fn shape(&self) -> TensorShape {
-        TensorShape {
-            dtype: self.operation.dtype,
-            bytes: self.operation.tensor_bytes(),
-        }
+        self.bytes.keep_copy(at, copy);
     }
 
     /// The layers of a message's segments: each has the layer of its first byte.
@@ -680,9 +428,8 @@ impl RunningOperation {
         region: TensorRegion,
         segment_bytes: u32,
     ) -> SmallVec<[(u32, Layer); 4]> {
-        let bytes = region.offset..region.offset + region.bytes;
         let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
-        for (start, layer) in self.operation.layers.within(bytes) {
+        for (start, layer) in self.operation.layers.within(region.range()) {
             let offset = start.saturating_sub(region.offset);
             let segment = offset.div_ceil(segment_bytes as usize) as u32;
             match segments.last_mut() {
@@ -693,7 +440,8 @@ impl RunningOperation {
         segments
     }
 
-    /// That the operation ran out of time, and what it was waiting for.
+    /// The error of an operation that ran out of time; `verdict` says where the other ranks are, if
+    /// they were asked.
     pub(crate) fn timed_out(&self, now: Instant, verdict: Option<String>) -> OperationError {
         let deadline = self.operation.deadline.unwrap_or(now);
         OperationError::TimedOut(Box::new(TimedOut {
@@ -704,35 +452,32 @@ impl RunningOperation {
         }))
     }
 
-    /// What it still needs.
+    /// The ranks and bytes that the operation still needs.
     pub(crate) fn progress(&self) -> OperationProgress {
-        let missing = self.received.iter_zeros();
-        let missing = missing.map(|at| self.plan.inbounds[at as usize].from);
-        let outbounds = self.plan.outbounds.iter().zip(&self.stages);
-        let unheard = outbounds.filter(|(_, stage)| **stage == SendStage::Started);
-        let mut waits_for: Vec<u16> = missing.map(|rank| rank.0).collect();
-        waits_for.extend(unheard.map(|(outbound, _)| outbound.to.0));
+        let (inbounds, outbounds) = (&self.plan.inbounds, &self.plan.outbounds);
+        let missing = self.progress.missing().map(|at| inbounds[at].from.0);
+        let unconfirmed = self.progress.on_their_way().map(|at| outbounds[at].to.0);
+        let mut waits_for: Vec<u16> = missing.chain(unconfirmed).collect();
         waits_for.sort_unstable();
         waits_for.dedup();
-        let inbounds = self.plan.inbounds.iter();
+        let bytes = |inbound: &PlannedReceive| inbound.region.bytes as u64;
         OperationProgress {
             waits_for,
             received: self.received_bytes,
-            expected: inbounds.map(|inbound| inbound.region.bytes as u64).sum(),
+            expected: inbounds.iter().map(bytes).sum(),
         }
     }
 
-    /// Copies of the messages that others still count on, when the operation ends early.
+    /// Copies of the messages that others still wait for, when the operation ends before they do.
     pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, MessageKey), Vec<u8>)> {
-        let started = (0..self.stages.len()).filter(|&at| self.stages[at] == SendStage::Started);
-        started.filter_map(|at| {
+        self.progress.on_their_way().filter_map(|at| {
             let bytes = self.source(at).bytes()?.to_vec();
             let outbound = &self.plan.outbounds[at];
             Some(((outbound.to, self.key(outbound.part)), bytes))
         })
     }
 
-    /// The end.
+    /// Ends the operation.
     pub(crate) fn into_completion(
         self,
         result: Result<(), OperationError>,
@@ -742,25 +487,19 @@ impl RunningOperation {
         if result.is_ok() {
             memory.phases.note(&self.operation);
         }
-        if let (ScratchUse::Slots { .. }, Some(slots)) = (self.plan.scratch, self.scratch) {
+        let scratch = self.bytes.into_scratch();
+        if let (ScratchUse::Slots { .. }, Some(slots)) = (self.plan.scratch, scratch) {
             memory.spares.keep(slots);
         }
+        let (outcome, holes) = self.losses.into_outcome();
         let Operation { buffer, input, .. } = self.operation;
-        let result = result.map(|()| self.outcome);
-        let mut holes = self.unfilled;
-        holes.sort_unstable_by_key(|hole| hole.offset);
         Completion {
             id: self.id,
             buffer,
             input,
             holes,
-            result,
+            result: result.map(|()| outcome),
             unfinished,
         }
     }
-}
-
-/// How a message to or from a rank is cut.
-fn cut(region: TensorRegion, peer: Rank, endpoint: &Endpoint) -> Segmentation {
-    Segmentation::new(region.message_bytes(), endpoint.segment_bytes_to(peer))
 }

@@ -135,7 +135,8 @@ impl OperationTable {
     pub(crate) fn counterpart(
         &self,
         key: MessageKey,
-        (peer, side): (Rank, QuestionSide),
+        peer: Rank,
+        side: QuestionSide,
     ) -> Option<&Operation> {
         let lane = match side {
             QuestionSide::Member => TagLane::Collective,

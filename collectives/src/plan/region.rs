@@ -1,5 +1,7 @@
 //! Ranges of an operation's memory: what a message carries, and where it lands.
 
+use std::ops::Range;
+
 /// Which memory of an operation is meant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TensorMemory {
@@ -59,6 +61,11 @@ impl TensorRegion {
     /// The region, or the empty message if nothing is in it.
     pub(crate) fn or_nothing(self) -> Self {
         if self.bytes == 0 { Self::NOTHING } else { self }
+    }
+
+    /// Its bytes in the memory that it is a part of.
+    pub(crate) fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.bytes
     }
 
     /// Length of the region as a message.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::section::{Entry, Section};
-use super::{FileError, read_settings};
+use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
+
+use super::read_settings;
 use crate::graph::Graph;
 use crate::settings::{self, HOSTS_MAX, LATENCY_ALLOWED, LOSS_ALLOWED, RATE_ALLOWED, Settings};
 use crate::topology::{Device, Fabric, Link, Switch};
 
-pub(super) fn read(root: &Section<'_>) -> Result<Fabric, FileError> {
+pub(super) fn read(root: &TomlTable<'_>) -> Result<Fabric, TomlError> {
     let needed = "write shape = \"fat-tree:k=8@100G\", or [[switch]] and [[link]] tables";
     root.required("link", needed)?;
     for key in ["oversubscription", "rates", "latencies"] {
@@ -45,7 +46,7 @@ pub(super) fn read(root: &Section<'_>) -> Result<Fabric, FileError> {
     Ok(settings.fabric("fabric.toml".to_owned(), graph))
 }
 
-fn read_switches(tables: &[Section<'_>]) -> Result<Vec<Switch>, FileError> {
+fn read_switches(tables: &[TomlTable<'_>]) -> Result<Vec<Switch>, TomlError> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut names = BTreeSet::new();
     for table in tables {
@@ -61,7 +62,7 @@ fn read_switches(tables: &[Section<'_>]) -> Result<Vec<Switch>, FileError> {
     Ok(switches)
 }
 
-fn read_link(table: &Section<'_>, names: &Names, settings: &Settings) -> Result<Link, FileError> {
+fn read_link(table: &TomlTable<'_>, names: &Names, settings: &Settings) -> Result<Link, TomlError> {
     table.only(&["ends", "rate", "latency", "loss"])?;
     let ends = table.required("ends", "write ends = [\"host 0\", \"leaf 0\"]")?;
     let [low, high] = &ends.list()[..] else {
@@ -102,7 +103,7 @@ impl Names {
         switch.or_else(|| host(name).map(Device::Host))
     }
 
-    fn device(&self, entry: &Entry<'_>) -> Result<Device, FileError> {
+    fn device(&self, entry: &TomlEntry<'_>) -> Result<Device, TomlError> {
         entry.read("`host 0` and so on, and names of a [[switch]]", |name| {
             self.find(name)
         })

@@ -1,16 +1,15 @@
 //! `[[fault]]`: links that are not there, are slow, lose packets, or come and go.
 
 use gradwire_protocol::job::notation;
+use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
 use gradwire_protocol::units::{Instant, Span};
 
-use super::FileError;
 use super::explicit::Names;
-use super::section::{Entry, Section};
 use crate::settings::{self, LOSS_ALLOWED, RATE_ALLOWED};
 use crate::topology::{Change, Device, Fabric, LinkState};
 
 /// Does to the fabric what its faults say, in their order.
-pub(super) fn apply(root: &Section<'_>, fabric: &mut Fabric) -> Result<(), FileError> {
+pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), TomlError> {
     let names = Names::of(&fabric.switches);
     let mut failed = vec![false; fabric.links.len()];
     for table in root.tables("fault")? {
@@ -66,7 +65,11 @@ pub(super) fn apply(root: &Section<'_>, fabric: &mut Fabric) -> Result<(), FileE
 const KINDS: &str = "failed, degraded, gray, flap";
 
 /// The links that a fault is about.
-fn affected(fabric: &Fabric, names: &Names, entry: &Entry<'_>) -> Result<Vec<usize>, FileError> {
+fn affected(
+    fabric: &Fabric,
+    names: &Names,
+    entry: &TomlEntry<'_>,
+) -> Result<Vec<usize>, TomlError> {
     let allowed = "`host 5`, or two names with ` - ` between them, such as `edge 0.0 - agg 0.1`";
     let ends = entry.read(allowed, |text| match text.split_once(" - ") {
         Some((low, high)) => {
@@ -121,12 +124,12 @@ fn around(fabric: &Fabric, device: Device) -> String {
 const NAMES_MAX: usize = 16;
 
 /// When the links of a flap go down and come up again.
-fn flaps(table: &Section<'_>) -> Result<Vec<(Instant, LinkState)>, FileError> {
-    let times = |entry: &Entry<'_>| {
+fn flaps(table: &TomlTable<'_>) -> Result<Vec<(Instant, LinkState)>, TomlError> {
+    let times = |entry: &TomlEntry<'_>| {
         let list = entry.list().into_iter();
         let read = |text: &str| notation::span(text);
         let times = list.map(|entry| entry.read("times such as \"5ms\"", read));
-        times.collect::<Result<Vec<Span>, FileError>>()
+        times.collect::<Result<Vec<Span>, TomlError>>()
     };
     let down = table.required("down_at", "write down_at = \"5ms\"")?;
     let up = table.get("up_at");

@@ -178,7 +178,7 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
         ),
         (
             shaped("buffer = { port = \"1MiB\", alpha = 0 }"),
-            "line 2: alpha = 0: allowed are 0.001 to 1000",
+            "line 2: buffer.alpha = 0: allowed are 0.001 to 1000",
         ),
         (
             shaped("buffer = \"1MiB/port*0\""),

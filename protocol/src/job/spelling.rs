@@ -3,9 +3,9 @@
 /// Letters of a word that are compared; no known word is longer.
 const LETTERS_MAX: usize = 64;
 
-/// The known word that is spelt most like `given`; `None` if more than one letter, and one for
-/// each four letters of the known word, would have to change. Of equally near words the first in
-/// the alphabet.
+/// The known word that is spelt most like `given`; of equally near ones the first in the alphabet.
+/// `None` if more than half of its letters would have to change, or more than one and one for each
+/// four letters.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A key of a hostile file may be megabytes long, and the distance takes quadratic time.
     let given: String = given.chars().take(LETTERS_MAX).collect();
@@ -13,7 +13,10 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
         .into_iter()
         .map(|known| (strsim::levenshtein(&given, known), known))
         .min()
-        .filter(|(distance, known)| *distance <= 1 + known.chars().count() / 4)
+        .filter(|(distance, known)| {
+            let letters = known.chars().count();
+            *distance <= (1 + letters / 4).min(letters / 2)
+        })
         .map(|(_, known)| known)
 }
 
@@ -32,6 +35,7 @@ mod tests {
         assert_eq!(nearest("fattree", known), Some("fat-tree"));
         assert_eq!(nearest("rails", known), Some("rail"));
         assert_eq!(nearest("dragonfly", known), None);
+        assert_eq!(nearest("x", ["k", "b"]), None);
         assert_eq!(nearest(&"rail".repeat(1 << 20), known), None);
     }
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gradwire_lab::tune::loss::evidence::LossQuestion;
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::Span;
-use gradwire_tuning::tolerance::judge::Margin;
+use gradwire_tuning::tolerance::judge::{Better, Margin};
 
-use crate::arguments::span;
+use crate::values::span;
 
 /// Help behind the options.
 pub const LOSS_EXAMPLES: &str = "\
@@ -35,7 +36,7 @@ trial takes longer than --timeout.";
 
 /// Options of `gradwire tune loss`.
 #[derive(Args, Clone, Debug)]
-pub struct Loss {
+pub struct TuneLossOptions {
     /// The training script, as it is started without this command.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -119,6 +120,28 @@ pub struct Loss {
     /// Print JSON objects instead of the table: one a trial, and a last one with the result.
     #[arg(long)]
     pub json: bool,
+}
+
+impl TuneLossOptions {
+    /// What is asked of the script.
+    pub fn question(&self) -> LossQuestion {
+        LossQuestion {
+            command: self.command.clone(),
+            metric: self.metric.clone(),
+            better: self.better(),
+            margin: self.margin,
+            confidence: self.confidence,
+            check: self.check,
+        }
+    }
+
+    /// Which values of the metric are better.
+    pub fn better(&self) -> Better {
+        match self.lower_is_better {
+            true => Better::Lower,
+            false => Better::Higher,
+        }
+    }
 }
 
 fn margin(text: &str) -> Result<Margin, String> {

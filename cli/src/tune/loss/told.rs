@@ -7,15 +7,15 @@ use gradwire_tuning::tolerance::Setting;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::evidence::Evidence;
-use super::journal::{Journal, Record};
-use super::options::Loss;
-use super::trial::percent;
+use super::options::TuneLossOptions;
+use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, number_text, of};
+use gradwire_lab::tune::loss::journal::{Journal, TrialRecord};
+use gradwire_lab::tune::loss::trial::percent;
 
 /// Tells of a search as the options want it.
 #[derive(Debug)]
 pub struct Teller<'a> {
-    options: &'a Loss,
+    options: &'a TuneLossOptions,
     bar: ProgressBar,
     /// Trials that were there before.
     before: usize,
@@ -23,7 +23,7 @@ pub struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     /// Tells what will be done at most, and what has been done.
-    pub fn new(options: &'a Loss, journal: &Journal) -> Self {
+    pub fn new(options: &'a TuneLossOptions, journal: &Journal) -> Self {
         let style = "{bar:30} {pos} of about {len} trials  {elapsed} gone  {msg}";
         let style = ProgressStyle::with_template(style);
         let style = style.expect("the template is constant and well-formed");
@@ -59,7 +59,7 @@ impl<'a> Teller<'a> {
     }
 
     /// A trial begins; about so many are still to come, this one with them.
-    pub fn begin(&self, (setting, seed): (&Setting, u64), remaining: usize, done: &[Record]) {
+    pub fn begin(&self, (setting, seed): (&Setting, u64), remaining: usize, done: &[TrialRecord]) {
         let left = match mean_seconds(done) {
             None => "about an unknown time left".to_owned(),
             Some(each) => {
@@ -80,7 +80,7 @@ impl<'a> Teller<'a> {
     }
 
     /// A trial has ended.
-    pub fn done(&self, record: &Record) {
+    pub fn done(&self, record: &TrialRecord) {
         let number = self.bar.position() + 1;
         self.bar.suspend(|| match self.options.json {
             true => println!("{}", json!(record)),
@@ -95,7 +95,7 @@ impl<'a> Teller<'a> {
     }
 
     /// What was found, and the job file that it was written to.
-    pub fn found(&self, evidence: &Evidence<'_>, job: Option<&Path>) {
+    pub fn found(&self, evidence: &SearchEvidence<'_>, job: Option<&Path>) {
         let page = self.options.out.join("report.html");
         if self.options.json {
             println!("{}", summary(evidence, job, &page));
@@ -114,12 +114,12 @@ impl<'a> Teller<'a> {
     }
 }
 
-fn mean_seconds(done: &[Record]) -> Option<f64> {
+fn mean_seconds(done: &[TrialRecord]) -> Option<f64> {
     let sum: f64 = done.iter().map(|record| record.seconds).sum();
     (!done.is_empty()).then(|| sum / done.len() as f64)
 }
 
-fn row(number: u64, record: &Record) -> String {
+fn row(number: u64, record: &TrialRecord) -> String {
     let trial = &record.trial;
     let losses = match (trial.setting.is_lossless(), record.burst > 1.0) {
         (true, _) => "none",
@@ -140,32 +140,12 @@ fn row(number: u64, record: &Record) -> String {
     }
 }
 
-/// A value of a metric, with as many digits as a row has room for.
-pub fn number_text(value: f64) -> String {
-    let digits = match value.abs() {
-        large if large >= 1e5 => 0,
-        large if large >= 10.0 => 3,
-        _ => 5,
-    };
-    format!("{value:.digits$}")
-}
-
-/// A setting in a few letters.
-pub fn of(setting: &Setting) -> String {
-    let groups = setting.groups.iter();
-    let groups: Vec<String> = groups
-        .map(|share| format!("{}%", percent(*share)))
-        .collect();
-    let tight = setting.tight.map(|share| format!("/{}%", percent(share)));
-    format!("{}{}", groups.join(", "), tight.unwrap_or_default())
-}
-
-fn summary(evidence: &Evidence<'_>, job: Option<&Path>, page: &Path) -> Value {
+fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Value {
     let finding = evidence.finding;
     let cells = finding.cells.iter().map(|cell| {
         json!({
             "setting": cell.setting,
-            "verdict": super::evidence::verdict(cell.judgement.verdict),
+            "verdict": evidence::verdict(cell.judgement.verdict),
             "trials": cell.judgement.trials,
             "worse_by": cell.judgement.worse_by,
             "at_most": cell.judgement.at_most,
@@ -176,11 +156,11 @@ fn summary(evidence: &Evidence<'_>, job: Option<&Path>, page: &Path) -> Value {
     json!({ "summary": {
         "found": finding.found,
         "complete": finding.is_complete,
-        "metric": evidence.options.metric,
+        "metric": evidence.question.metric,
         "baseline": evidence.baseline().0,
         "baseline_deviation": evidence.baseline().1,
         "margin": finding.margin,
-        "confidence": evidence.options.confidence,
+        "confidence": evidence.question.confidence,
         "trials": evidence.records.len(),
         "settings": cells.collect::<Vec<_>>(),
         "written_to": job.map(shown),

@@ -7,7 +7,8 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
 use gradwire_tuning::surface::{Axis, TRIALS};
 
-use crate::sim::scenario::Scenario;
+use crate::sim::options::ScenarioOptions;
+use gradwire_lab::tune::schedule::{Extent, ScheduleQuestion};
 
 /// Shown below the options.
 pub const SCHEDULE_EXAMPLES: &str = "\
@@ -33,10 +34,10 @@ step at `best` takes longer than at `grid_best`.";
 
 /// Options of `gradwire tune schedule`.
 #[derive(Args, Clone, Debug)]
-pub struct Schedule {
+pub struct ScheduleOptions {
     /// What is simulated.
     #[command(flatten)]
-    pub scenario: Scenario,
+    pub scenario: ScenarioOptions,
     /// Trials at most.
     #[arg(long, default_value_t = TRIALS as u16, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -60,6 +61,23 @@ pub struct Schedule {
     /// Print one object of JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+impl ScheduleOptions {
+    /// What is asked for.
+    pub fn question(&self) -> ScheduleQuestion {
+        ScheduleQuestion {
+            scenario: self.scenario.scenario(),
+            trials: self.trials,
+            chunk: self.chunk,
+            credit: self.credit,
+            extent: match self.grid {
+                true => Extent::Grid,
+                false => Extent::Search,
+            },
+            parallel: self.parallel,
+        }
+    }
 }
 
 /// Most sizes of an axis.

@@ -1,0 +1,62 @@
+//! The options of `gradwire job`, and those that other commands share to choose a job. Doc comments
+//! on options are the help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gradwire_protocol::units::Share;
+
+use crate::values::share;
+
+/// What can be done with job files.
+#[derive(Debug, Subcommand)]
+pub enum JobCommand {
+    /// Check a job file and print the job it resolves to.
+    #[command(after_help = "Example:\n  gradwire job check job.toml --json")]
+    Check(JobCheck),
+    /// List every key of a job file: what it is for, what may be written, its default.
+    Keys,
+}
+
+/// Options of `gradwire job check`.
+#[derive(Args, Debug)]
+pub struct JobCheck {
+    /// The job file.
+    pub path: PathBuf,
+    /// Print one JSON object of dotted keys instead of TOML.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options that choose and change a job.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Job")]
+pub struct JobOptions {
+    /// The job file; without it, GRADWIRE_JOB, else the default job.
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+    /// Share of a message that may be missing, such as 2% or 0.02.
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    pub tolerance: Option<Share>,
+    /// Share of packets to drop on purpose, such as 1% or 0.01.
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    pub drop: Option<Share>,
+    /// Seed of what is dropped.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    /// Largest IP packet in bytes.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(576..=65_535), value_name = "BYTES")]
+    pub mtu: Option<u32>,
+    /// What carries packets: auto, udp, uring, shm or rdma.
+    #[arg(long, value_name = "WIRE")]
+    pub wire: Option<String>,
+    /// Protection of packets: aead or none.
+    #[arg(long, value_name = "SECURITY")]
+    pub security: Option<String>,
+    /// What a rank does while it waits: busy, adaptive or block.
+    #[arg(long, value_name = "POLICY")]
+    pub idle: Option<String>,
+    /// How all-reduces are done: auto, direct, ring, halving-doubling or hierarchical.
+    #[arg(long, value_name = "NAME")]
+    pub algorithm: Option<String>,
+}

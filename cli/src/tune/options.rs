@@ -1,0 +1,25 @@
+//! The options of `gradwire tune`. Doc comments on options are the help text.
+
+use clap::{Args, Subcommand};
+
+use super::loss::options::{LOSS_EXAMPLES, TuneLossOptions};
+use super::schedule::options::{SCHEDULE_EXAMPLES, ScheduleOptions};
+
+/// What can be tuned.
+#[derive(Debug, Subcommand)]
+pub enum TuneCommand {
+    /// Find the chunk and the credit with which simulated training steps are fastest.
+    #[command(after_help = SCHEDULE_EXAMPLES)]
+    Schedule(ScheduleOptions),
+    /// Find the largest tolerance that a training script's own metric bears.
+    #[command(after_help = LOSS_EXAMPLES)]
+    Loss(TuneLossOptions),
+}
+
+/// A script that is tried in a process of its own.
+#[derive(Args, Debug)]
+pub struct TrialScript {
+    /// The script: a program and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}

@@ -1,0 +1,138 @@
+//! Hands each packet and each event of the endpoint to the operation that it belongs to.
+
+use gradwire_protocol::endpoint::EndpointEvent;
+use gradwire_protocol::machine::Payload;
+use gradwire_protocol::receiver::{Placement, Posting};
+use gradwire_protocol::units::Instant;
+
+use crate::engine::agreement::UnpostedMessage;
+use crate::engine::communicator::Communicator;
+use crate::engine::parts::EngineParts;
+use crate::engine::running::RunningOperation;
+use crate::engine::stash::EarlyStash;
+use crate::engine::table::RunningMessage;
+use crate::operation::OperationError;
+
+impl Communicator {
+    /// Puts a segment into its operation's memory, or keeps it until its message is posted.
+    pub(super) fn place(&mut self, placement: Placement, payload: Payload<'_>) {
+        if placement.posting == Posting::Early {
+            self.stash.keep(placement, payload);
+            return;
+        }
+        let Some(found) = self.table.find_in(placement.from, placement.key) else {
+            return; // its operation has failed
+        };
+        if let Some(running) = self.table.get_mut(found.slot) {
+            running.place(found.message, placement.offset, payload);
+        }
+    }
+
+    pub(super) fn take_events(&mut self, now: Instant) {
+        while let Some(event) = self.parts.endpoint.poll_event() {
+            self.take_event(now, event);
+        }
+    }
+
+    fn take_event(&mut self, now: Instant, event: EndpointEvent) {
+        match event {
+            EndpointEvent::Announced { from, key, outline } => {
+                self.matching.announce(from, key);
+                self.start_matched(now);
+                self.take_announced(UnpostedMessage { from, key, outline });
+            }
+            EndpointEvent::Received { from, key, holes } => {
+                let Some(RunningMessage { slot, message }) = self.table.find_in(from, key) else {
+                    return;
+                };
+                self.advance(now, slot, |running, _, parts| {
+                    running.on_received(message, holes.as_ref(), now, parts);
+                });
+            }
+            EndpointEvent::StandsStill { to, key } => {
+                self.parts.departures.finished(to, key);
+                self.let_go(now);
+            }
+            EndpointEvent::Sent { to, key, missing } => {
+                self.parts.departures.finished(to, key);
+                let Some(RunningMessage { slot, message }) = self.table.find_out(to, key) else {
+                    self.promised.remove(&(to, key));
+                    self.let_go(now);
+                    return;
+                };
+                self.advance(now, slot, |running, _, parts| {
+                    running.on_sent(message, missing.as_ref(), &mut parts.memory);
+                });
+            }
+            EndpointEvent::Mismatch {
+                from,
+                key,
+                ours,
+                theirs,
+            } => {
+                let Some(RunningMessage { slot, .. }) = self.table.find_in(from, key) else {
+                    return;
+                };
+                let Some(running) = self.table.get(slot) else {
+                    return;
+                };
+                let (call, expected) = (running.call(), Some(ours.bytes));
+                let mismatch = self.agreement.mismatch(call, from, theirs, expected);
+                self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
+            }
+            EndpointEvent::PeerSilent { rank, silent } => {
+                self.fail_peer(rank, &format!("it answered nothing for {silent}"));
+            }
+        }
+    }
+
+    /// Takes a message that has come before any operation posted it.
+    fn take_announced(&mut self, message: UnpostedMessage) {
+        if self.table.find_in(message.from, message.key).is_some() {
+            return;
+        }
+        let (slot, running) = self.table.collective(message.key).unzip();
+        let running = running.map(RunningOperation::call);
+        let Some(mismatch) = self.agreement.announce(message, running) else {
+            return;
+        };
+        match slot {
+            Some(slot) => self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch))),
+            None => self.abort(&mismatch.to_string()),
+        }
+    }
+
+    /// Lets something happen to a running operation, and ends it if that completes it.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        happen: impl FnOnce(&mut RunningOperation, &mut EarlyStash, &mut EngineParts),
+    ) {
+        let Some(running) = self.table.get_mut(slot) else {
+            return;
+        };
+        happen(running, &mut self.stash, &mut self.parts);
+        if running.is_complete() {
+            self.end(slot, Ok(()));
+        }
+        self.let_go(now);
+    }
+
+    /// Sends the messages that the scheduler lets go.
+    pub(super) fn let_go(&mut self, now: Instant) {
+        while let Some((to, key)) = self.parts.departures.next() {
+            let found = self.table.find_out(to, key);
+            let running = found.and_then(|found| self.table.get_mut(found.slot));
+            let (Some(found), Some(running)) = (found, running) else {
+                // Its operation has failed.
+                self.parts.departures.finished(to, key);
+                continue;
+            };
+            running.depart(found.message, now, &mut self.parts);
+            if running.is_complete() {
+                self.end(found.slot, Ok(()));
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How much of each message may be lost, how soon it is needed, and how its values are mixed.
+//!
+//! The rules are fixed when the operation is submitted, from the job, the operation and the step.
+//! [`LossRules::terms`] is asked once per message.
+
+use gradwire_protocol::job::GradientTransform;
+use gradwire_protocol::priority::{Policy, Urgency};
+use gradwire_protocol::units::{MessageKey, Share};
+
+use crate::numbers::hadamard::Mixing;
+use crate::operation::{Collective, Operation};
+use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::{MessagePlan, Reliability};
+
+/// The limits of an operation, from its job and its step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LossLimits {
+    /// Messages shorter than this many bytes are lossless.
+    pub(crate) min_lossy: usize,
+    /// Payload bytes of a full packet of the network.
+    pub(crate) segment_bytes: u32,
+    /// No message of this step tolerates more.
+    pub(crate) cap: Share,
+    /// How contributions that may lose segments are transformed.
+    pub(crate) transform: GradientTransform,
+}
+
+/// How one message is sent or received.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageTerms {
+    /// Share of the message that may be missing in this step.
+    pub(super) tolerance: Share,
+    /// How soon it is needed; `None` if its layers are not known.
+    pub(super) urgency: Option<Urgency>,
+}
+
+/// The loss rules of one operation.
+#[derive(Debug)]
+pub(super) struct LossRules {
+    limits: LossLimits,
+    may_lose: bool,
+    /// Where the result buffer begins in the tensor that the layers describe, in bytes.
+    buffer_offset: usize,
+}
+
+impl LossRules {
+    pub(super) fn new(operation: &Operation, plan: &MessagePlan, limits: LossLimits) -> Self {
+        let buffer_offset = match (operation.collective, plan.copy) {
+            // Layers describe the input; the result buffer is one block of it.
+            (Collective::ReduceScatter, Some((own_block, _))) => own_block.offset,
+            _ => 0,
+        };
+        Self {
+            limits,
+            may_lose: operation.may_lose(),
+            buffer_offset,
+        }
+    }
+
+    /// Whether any message of the operation may lose segments.
+    pub(super) fn may_lose(&self) -> bool {
+        self.may_lose
+    }
+
+    /// Payload bytes of a full packet of the network.
+    pub(super) fn segment_bytes(&self) -> usize {
+        self.limits.segment_bytes as usize
+    }
+
+    /// The terms of the message that carries a region.
+    pub(super) fn terms(
+        &self,
+        operation: &Operation,
+        region: TensorRegion,
+        reliability: Reliability,
+        policy: &Policy,
+    ) -> MessageTerms {
+        let layers = &operation.layers;
+        let of_region = layers.within(region.offset..region.offset + region.bytes);
+        MessageTerms {
+            tolerance: match reliability {
+                Reliability::Lossless => Share::NONE,
+                Reliability::Tolerant => {
+                    let tolerance = self.usual_tolerance(operation, region, policy);
+                    tolerance.min(self.limits.cap)
+                }
+            },
+            urgency: policy.urgency(of_region.map(|(_, layer)| layer), layers.count),
+        }
+    }
+
+    /// Share of a contribution to a region that may be missing in a step without a cap.
+    pub(super) fn usual_tolerance(
+        &self,
+        operation: &Operation,
+        region: TensorRegion,
+        policy: &Policy,
+    ) -> Share {
+        if !self.is_long(region) {
+            return Share::NONE;
+        }
+        let offset = match region.place {
+            TensorMemory::Buffer => self.buffer_offset + region.offset,
+            _ => region.offset,
+        };
+        let layers = &operation.layers;
+        let within = layers.within(offset..offset + region.bytes);
+        let within = within.map(|(_, layer)| layer);
+        policy.tolerance(operation.loss.tolerance, within, layers.count)
+    }
+
+    /// How contributions to a region are mixed, or `None` if they are not. Message keys are equal
+    /// on both sides, so all ranks mix with the same signs.
+    pub(super) fn mixing(
+        &self,
+        operation: &Operation,
+        region: TensorRegion,
+        reliability: Reliability,
+        key: MessageKey,
+    ) -> Option<Mixing> {
+        let is_mixed = self.limits.transform == GradientTransform::Hadamard
+            && self.is_long(region)
+            && reliability == Reliability::Tolerant;
+        is_mixed.then(|| Mixing {
+            dtype: operation.dtype,
+            segment_bytes: self.segment_bytes(),
+            seed: key.0,
+        })
+    }
+
+    /// Whether a message with this region is long enough to lose segments.
+    fn is_long(&self, region: TensorRegion) -> bool {
+        self.may_lose && region.bytes >= self.limits.min_lossy
+    }
+}

@@ -1,0 +1,109 @@
+//! How far a plan has run on this rank: gates that wait, messages received, messages sent.
+
+use smallvec::{SmallVec, smallvec};
+
+use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::units::Share;
+
+use crate::plan::{GateId, MessagePlan};
+
+/// The stages of a message out, in their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SendStage {
+    /// Its gate is closed.
+    Waiting,
+    /// Its gate is open; the scheduler holds it. It will tolerate this share of loss.
+    Ready(Share),
+    /// The endpoint sends it.
+    Started,
+    /// The receiver has all of it that it will ever have.
+    Sent,
+}
+
+/// The state of a plan's gates and messages.
+#[derive(Debug)]
+pub(super) struct PlanProgress {
+    /// Messages and gates that each gate still waits for.
+    waits: SmallVec<[usize; 8]>,
+    received: Bitmap,
+    sends: SmallVec<[SendStage; 16]>,
+    /// Messages in and out that are not done.
+    unfinished: usize,
+}
+
+impl PlanProgress {
+    pub(super) fn new(plan: &MessagePlan) -> Self {
+        Self {
+            waits: plan.gates.iter().map(|gate| gate.waits).collect(),
+            received: Bitmap::new(plan.inbounds.len() as u32),
+            sends: smallvec![SendStage::Waiting; plan.outbounds.len()],
+            unfinished: plan.inbounds.len() + plan.outbounds.len(),
+        }
+    }
+
+    /// Notes that a message in is complete. Returns false if it was already.
+    pub(super) fn receive(&mut self, inbound: usize) -> bool {
+        let is_new = self.received.insert(inbound as u32);
+        self.unfinished -= usize::from(is_new);
+        is_new
+    }
+
+    /// Notes that one of the things a gate waits for is there. Returns true if the gate opens now.
+    pub(super) fn reach(&mut self, gate: GateId) -> bool {
+        self.waits[gate.0] -= 1;
+        self.waits[gate.0] == 0
+    }
+
+    /// Notes that the scheduler holds a message out, which tolerates this share of loss.
+    pub(super) fn make_ready(&mut self, outbound: usize, tolerance: Share) {
+        self.sends[outbound] = SendStage::Ready(tolerance);
+    }
+
+    /// The tolerance of a message out that the scheduler holds; `None` if it holds none such.
+    pub(super) fn ready(&self, outbound: usize) -> Option<Share> {
+        match self.sends[outbound] {
+            SendStage::Ready(tolerance) => Some(tolerance),
+            _ => None,
+        }
+    }
+
+    /// Notes that the endpoint sends a message.
+    pub(super) fn start_send(&mut self, outbound: usize) {
+        self.sends[outbound] = SendStage::Started;
+    }
+
+    /// Notes that a message out has arrived. Returns false if it had already.
+    pub(super) fn finish_send(&mut self, outbound: usize) -> bool {
+        let stage = std::mem::replace(&mut self.sends[outbound], SendStage::Sent);
+        let is_new = stage != SendStage::Sent;
+        self.unfinished -= usize::from(is_new);
+        is_new
+    }
+
+    /// Whether every message in and out is done.
+    pub(super) fn is_finished(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// Whether there are messages in and all of them are complete.
+    pub(super) fn has_received_all(&self) -> bool {
+        !self.received.is_empty() && self.received.ones() == self.received.len()
+    }
+
+    /// Whether every message out has been given to the endpoint.
+    pub(super) fn has_started_all(&self) -> bool {
+        let started = |stage: &SendStage| matches!(stage, SendStage::Started | SendStage::Sent);
+        self.sends.iter().all(started)
+    }
+
+    /// The messages in that are not complete.
+    pub(super) fn missing(&self) -> impl Iterator<Item = usize> {
+        self.received.iter_zeros().map(|at| at as usize)
+    }
+
+    /// The messages out that are on their way.
+    pub(super) fn on_their_way(&self) -> impl Iterator<Item = usize> {
+        let sends = self.sends.iter().enumerate();
+        sends.filter_map(|(at, stage)| (*stage == SendStage::Started).then_some(at))
+    }
+}

@@ -1,0 +1,240 @@
+//! Bytes of a running operation: where segments land, and what messages out carry.
+//!
+//! 1. Segments land straight in the result buffer or the scratch, copied or reduced.
+//! 2. A message out is read from there when a packet is made, so nothing is copied, except:
+//!    - Under error feedback a contribution is copied first, because the receiver tells only later
+//!      which of its segments were lost.
+//!    - A contribution that is mixed is mixed in a copy if its values are still needed.
+//! 3. Where contributions are mixed, those of other ranks are summed apart, as coefficients: the own
+//!    contribution may not be there yet when the first of them comes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use gradwire_protocol::machine::Payload;
+
+use crate::engine::memory::SpareScratch;
+use crate::numbers::dtype::ReduceOp;
+use crate::numbers::hadamard::Mixing;
+use crate::numbers::holes::{PreviousResults, Settlement};
+use crate::numbers::kernels::accumulate;
+use crate::operation::buffer::Buffer;
+use crate::operation::{Collective, Operation};
+use crate::plan::region::{TensorMemory, TensorRegion};
+use crate::plan::{GateId, MessagePlan, PlannedReceive, ScratchUse, SegmentLanding};
+
+/// The sum of other ranks' contributions to one region, as coefficients.
+#[derive(Debug)]
+struct CoefficientSum {
+    mixing: Mixing,
+    /// Empty until the first segment comes.
+    sum: Vec<u8>,
+}
+
+/// A region of the result buffer whose contributions are all here or missing for good.
+#[derive(Debug)]
+pub(super) struct RegionSum<'a> {
+    pub(super) gate: GateId,
+    pub(super) region: TensorRegion,
+    pub(super) segment_bytes: usize,
+    /// Missing contributions per segment; `None` if none is missing.
+    pub(super) missing: Option<&'a [u16]>,
+    /// Where results of the last step are kept; `None` if they are not.
+    pub(super) previous: Option<&'a mut PreviousResults>,
+}
+
+/// The memory that an operation has besides its buffer and its input.
+#[derive(Debug, Default)]
+pub(super) struct TensorBytes {
+    scratch: Option<Buffer>,
+    /// Contributions as they were sent, by message out.
+    copies: BTreeMap<usize, Vec<u8>>,
+    /// By the gate that finishes the region.
+    coefficients: BTreeMap<GateId, CoefficientSum>,
+}
+
+impl TensorBytes {
+    /// Copies the own block from the input to its place in the result, and fills the scratch.
+    pub(super) fn prepare(
+        &mut self,
+        operation: &mut Operation,
+        plan: &MessagePlan,
+        spares: &mut SpareScratch,
+    ) {
+        self.scratch = match plan.scratch {
+            ScratchUse::Unused => None,
+            ScratchUse::CopyOfInput => operation.input.as_ref().map(Buffer::duplicate),
+            ScratchUse::Slots { count, own } => {
+                Some(spares.slots_of(&operation.buffer, own, count))
+            }
+        };
+        let Some((from, to)) = plan.copy else {
+            return;
+        };
+        let input = operation.input.as_ref().and_then(Buffer::bytes);
+        if let (Some(input), Some(buffer)) = (input, operation.buffer.bytes_mut()) {
+            buffer[to.range()].copy_from_slice(&input[from.range()]);
+        }
+    }
+
+    /// Lets contributions to the region of a gate be summed as coefficients.
+    pub(super) fn expect_coefficients(&mut self, gate: GateId, mixing: Mixing) {
+        let fresh = || CoefficientSum {
+            mixing,
+            sum: Vec::new(),
+        };
+        self.coefficients.entry(gate).or_insert_with(fresh);
+    }
+
+    /// Copies or reduces a segment to `offset` of its message.
+    pub(super) fn place(
+        &mut self,
+        operation: &mut Operation,
+        inbound: &PlannedReceive,
+        offset: usize,
+        payload: Payload<'_>,
+    ) {
+        let memory = match inbound.region.place {
+            TensorMemory::Scratch => self.scratch.as_mut(),
+            _ => Some(&mut operation.buffer),
+        };
+        let Some(memory) = memory.and_then(Buffer::bytes_mut) else {
+            return; // a simulated buffer has no bytes
+        };
+        let bytes = payload
+            .bytes()
+            .expect("buffers of bytes are filled by drivers with bytes");
+        let memory = match self.coefficients.get_mut(&inbound.gate) {
+            Some(coefficients) if inbound.landing == SegmentLanding::Reduce => {
+                coefficients.sum.resize(inbound.region.bytes, 0);
+                &mut coefficients.sum
+            }
+            _ => &mut memory[inbound.region.range()],
+        };
+        let target = &mut memory[offset..offset + bytes.len()];
+        match inbound.landing {
+            SegmentLanding::Copy => target.copy_from_slice(bytes),
+            SegmentLanding::Reduce => accumulate(operation.dtype, operation.op, target, bytes),
+        }
+    }
+
+    /// The bytes of message out number `outbound`, whose region this is.
+    pub(super) fn source<'a>(
+        &'a self,
+        operation: &'a Operation,
+        region: TensorRegion,
+        outbound: usize,
+    ) -> Payload<'a> {
+        if let Some(copy) = self.copies.get(&outbound) {
+            return Payload::Bytes(copy);
+        }
+        let memory = match region.place {
+            TensorMemory::Buffer => &operation.buffer,
+            TensorMemory::Input => operation.input.as_ref().expect("validated with the plan"),
+            TensorMemory::Scratch => {
+                let scratch = self.scratch.as_ref();
+                scratch.expect("made at the start, from the input")
+            }
+            TensorMemory::Nothing => return Payload::Bytes(&[]),
+        };
+        memory.payload(region.offset, region.bytes)
+    }
+
+    /// Keeps a contribution as it is sent.
+    pub(super) fn keep_copy(&mut self, outbound: usize, copy: Vec<u8>) {
+        self.copies.insert(outbound, copy);
+    }
+
+    /// The kept copy of a contribution that has been received; it is needed no more.
+    pub(super) fn take_copy(&mut self, outbound: usize) -> Option<Vec<u8>> {
+        self.copies.remove(&outbound)
+    }
+
+    /// Mixes a contribution that is sent next: in place if its place is overwritten by the result
+    /// anyway, else in a copy.
+    pub(super) fn mix(
+        &mut self,
+        operation: &mut Operation,
+        region: TensorRegion,
+        outbound: usize,
+        mixing: Mixing,
+    ) {
+        if let Some(copy) = self.copies.get_mut(&outbound) {
+            return mixing.mix(copy);
+        }
+        let is_overwritten =
+            operation.collective == Collective::AllReduce && region.place == TensorMemory::Buffer;
+        if is_overwritten && let Some(buffer) = operation.buffer.bytes_mut() {
+            return mixing.mix(&mut buffer[region.range()]);
+        }
+        let source = self.source(operation, region, outbound).bytes();
+        if let Some(mut copy) = source.map(<[u8]>::to_vec) {
+            mixing.mix(&mut copy);
+            self.copies.insert(outbound, copy);
+        }
+    }
+
+    /// Reduces the slots of the scratch into the result buffer, if the plan has slots.
+    pub(super) fn reduce_slots(&self, operation: &mut Operation, plan: &MessagePlan) {
+        let ScratchUse::Slots { count, .. } = plan.scratch else {
+            return;
+        };
+        let slots = self.scratch.as_ref().and_then(Buffer::bytes);
+        if let (Some(slots), Some(buffer)) = (slots, operation.buffer.bytes_mut()) {
+            let mut slots = slots.chunks(buffer.len()).take(count);
+            buffer.copy_from_slice(slots.next().expect("a slot for each of two ranks or more"));
+            for slot in slots {
+                accumulate(operation.dtype, operation.op, buffer, slot);
+            }
+        }
+    }
+
+    /// Turns a sum into the result: settles its holes, divides averages, and mixes back.
+    pub(super) fn settle(&mut self, operation: &mut Operation, sum: RegionSum<'_>) {
+        let region = sum.region;
+        let Some(buffer) = operation.buffer.bytes_mut() else {
+            return;
+        };
+        let bytes = &mut buffer[region.range()];
+        let key = operation.tensor_key;
+        let kept = sum.previous.as_deref();
+        let kept = kept.and_then(|kept| kept.get(key, region.offset, region.bytes));
+        let mut previous = kept.map(Cow::Borrowed);
+        let coefficients = self.coefficients.remove(&sum.gate);
+        if let Some(CoefficientSum {
+            mixing,
+            sum: others,
+        }) = &coefficients
+        {
+            mixing.mix(bytes);
+            if !others.is_empty() {
+                accumulate(operation.dtype, ReduceOp::Sum, bytes, others);
+            }
+            if let (Some(previous), Some(_)) = (&mut previous, sum.missing) {
+                // It stands in for missing coefficients, so it has to be coefficients too.
+                mixing.mix(previous.to_mut());
+            }
+        }
+        let settlement = Settlement {
+            dtype: operation.dtype,
+            op: operation.op,
+            rule: operation.loss.holes,
+            contributors: operation.group.ranks.len() as u16,
+            segment_bytes: sum.segment_bytes,
+            missing: sum.missing,
+            previous: previous.as_deref(),
+        };
+        settlement.settle(bytes);
+        if let Some(CoefficientSum { mixing, .. }) = coefficients {
+            mixing.unmix(bytes);
+        }
+        if let Some(previous) = sum.previous {
+            previous.keep(key, region.offset, bytes);
+        }
+    }
+
+    /// The scratch, to be used again.
+    pub(super) fn into_scratch(self) -> Option<Buffer> {
+        self.scratch
+    }
+}

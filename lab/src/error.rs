@@ -1,0 +1,103 @@
+//! Why an experiment failed.
+
+use std::path::PathBuf;
+
+use gradwire_protocol::job::JobError;
+use gradwire_runtime::{EndError, JoinError, OpenError};
+
+/// Why an experiment failed, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// What was asked for does not make sense.
+    #[error("{0}")]
+    Usage(String),
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The job is wrong.
+    #[error("{}: {source}", path.display())]
+    Job {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<JobError>,
+    },
+    /// The options change the job into one that contradicts itself.
+    #[error("the job with these options: {0}")]
+    Options(Box<JobError>),
+    /// A fabric or a workload is wrong.
+    #[error("{given}: {message}")]
+    Input {
+        /// The file, or the one-line form.
+        given: String,
+        /// What is wrong, with its line where there is one.
+        message: String,
+    },
+    /// A simulation ended before everything that it carried.
+    #[error(
+        "{transport}: {} have not ended at {at_us:.3} simulated us: {remedy}",
+        unfinished(*flows, *tasks)
+    )]
+    Unfinished {
+        /// The transport.
+        transport: String,
+        /// Flows that did not end, of how many.
+        flows: (usize, usize),
+        /// Tasks that did not end, of how many.
+        tasks: (usize, usize),
+        /// Simulated time at the end, in microseconds.
+        at_us: f64,
+        /// Why, and what to do.
+        remedy: &'static str,
+    },
+    /// The rank could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The ranks could not form a job.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// An operation failed.
+    #[error(transparent)]
+    Operation(#[from] EndError),
+    /// A result was wrong.
+    #[error("check failed: {0}")]
+    Check(String),
+    /// A process that was started has failed; the others were ended.
+    #[error("{who}: {message}")]
+    Process {
+        /// Which one.
+        who: String,
+        /// What it said, or how it ended.
+        message: String,
+        /// The exit code that it told, if it told one.
+        code: Option<u8>,
+    },
+    /// A program or a right that an experiment needs is missing.
+    #[error("{who}: {message}")]
+    Missing {
+        /// What needs it.
+        who: String,
+        /// What is missing, and how to get it.
+        message: String,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+fn unfinished(flows: (usize, usize), tasks: (usize, usize)) -> String {
+    let parts = [(flows, "flows"), (tasks, "tasks")].into_iter();
+    let parts = parts.filter(|((missing, _), _)| *missing > 0);
+    let parts = parts.map(|((missing, total), what)| format!("{missing} of {total} {what}"));
+    parts.collect::<Vec<_>>().join(" and ")
+}

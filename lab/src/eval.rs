@@ -1,0 +1,236 @@
+//! Whole evaluations, and their report.
+//!
+//! Start here:
+//! - [`request`]: what is asked for.
+//! - [`tables`]: which tables there are, and what each makes of its cells: its [`findings`].
+//! - [`plans`]: what is simulated, as plans of sweeps; [`work`]: running that.
+//! - [`evidence`]: what the cells brought; [`published`]: figures that stand beside ours.
+//! - [`training`]: tables of real training, which other commands run.
+//! - [`section`], [`report`], [`markdown`], [`page`]: what is said, and how it is written.
+//!
+//! What is not here: the simulator, sweeps ([`crate::sweep`]), and training (`gradwire.study` in
+//! Python).
+
+pub mod evidence;
+pub mod findings;
+pub mod markdown;
+pub mod page;
+pub mod plans;
+pub mod published;
+pub mod report;
+pub mod request;
+pub mod section;
+pub mod tables;
+pub mod training;
+pub mod work;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::error::LabError;
+use crate::sweep::cells::SweepCell;
+use crate::sweep::folder::SweepFolder;
+use evidence::TableEvidence;
+use plans::Written;
+use report::{EvalCost, EvalReport};
+use request::EvalRequest;
+use section::{Section, Source};
+use tables::{Content, EvalTable, TABLES};
+use work::{CellWork, ListForm};
+
+/// An evaluation that can be listed or run.
+#[derive(Debug)]
+pub struct Evaluation<'a> {
+    request: &'a EvalRequest,
+    folder: SweepFolder,
+    tables: Vec<&'static EvalTable>,
+    plans: Vec<Written>,
+    work: CellWork,
+    cores: usize,
+    began: Instant,
+}
+
+impl<'a> Evaluation<'a> {
+    /// The evaluation of some tables.
+    ///
+    /// # Errors
+    /// [`LabError`] when a plan cannot be read or is wrong.
+    pub fn new(request: &'a EvalRequest) -> Result<Self, LabError> {
+        let began = now();
+        let tables = TABLES.iter().filter(|table| is_chosen(table, request));
+        let tables: Vec<&EvalTable> = tables.collect();
+        let (mut work, mut plans) = (CellWork::default(), Vec::new());
+        for table in &tables {
+            plans.extend(plans_of(table, request)?);
+        }
+        for plan in &plans {
+            work.add(plan)?;
+        }
+        Ok(Self {
+            request,
+            folder: SweepFolder::at(request.out.clone()),
+            tables,
+            plans,
+            work,
+            cores: request.parallel.map_or_else(cores, usize::from),
+            began,
+        })
+    }
+
+    /// The cells, a line for each.
+    pub fn list(&self, form: ListForm) -> String {
+        self.work.list(&self.folder, form)
+    }
+
+    /// How many cells there are and how long they take, in words.
+    pub fn outlook(&self) -> String {
+        let (cells, cores) = (self.work.cells().count(), self.cores);
+        let minutes = self.work.seconds() / 60.0 / cores as f64;
+        format!(
+            "{cells} simulated cells, about {minutes:.0} min on {cores} cores when none is finished"
+        )
+    }
+
+    /// Where a file of the report is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
+
+    /// Runs what has not run yet and writes the report.
+    ///
+    /// # Errors
+    /// [`LabError`] when something cannot be started or written.
+    pub fn run(&mut self) -> Result<EvalReport, LabError> {
+        let folder = &self.folder;
+        for plan in &self.plans {
+            folder.write(&format!("plans/{}", plan.name), plan.text.as_bytes())?;
+        }
+        self.work.run(folder, self.cores)?;
+        let sections = self.tables.iter();
+        let sections = sections.map(|table| section(table, self.request, folder));
+        let sections = sections.collect::<Result<_, _>>()?;
+        let report = EvalReport {
+            title: "gradwire: DLCP's evaluation, and ByteScheduler's",
+            about: about(self.request),
+            version: env!("CARGO_PKG_VERSION"),
+            sections,
+            cost: EvalCost {
+                wall_s: now().duration_since(self.began).as_secs_f64(),
+                cores: self.cores,
+                ..cost(&self.work, folder)
+            },
+        };
+        report.write(folder)?;
+        Ok(report)
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the report states how long it took"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn is_chosen(table: &EvalTable, request: &EvalRequest) -> bool {
+    request.only.is_empty() || request.only.iter().any(|name| name == table.name)
+}
+
+fn plans_of(table: &EvalTable, request: &EvalRequest) -> Result<Vec<Written>, LabError> {
+    let plans = match table.content {
+        Content::Simulated(quick, _, _) if request.quick => quick,
+        Content::Simulated(_, whole, _) => whole,
+        Content::Trained(_) => &[],
+    };
+    let folder = request.plans.as_deref();
+    plans.iter().map(|plan| plan.read(folder)).collect()
+}
+
+fn section(
+    table: &EvalTable,
+    request: &EvalRequest,
+    folder: &SweepFolder,
+) -> Result<Section, LabError> {
+    let (found, source, mut commands, missing, written) = match table.content {
+        Content::Simulated(_, _, found) => {
+            let plans = plans_of(table, request)?;
+            let cells: Vec<SweepCell> = plans
+                .iter()
+                .map(Written::cells)
+                .collect::<Result<Vec<_>, _>>()?
+                .concat();
+            let evidence = TableEvidence::of(&cells, folder);
+            let sweeps = plans.iter().map(|plan| sweep(plan, request));
+            (
+                found(&evidence),
+                Source::Simulated,
+                sweeps.collect(),
+                evidence.missing,
+                None,
+            )
+        }
+        Content::Trained(study) => {
+            let trained = training::run(study, request, folder);
+            (
+                trained.found,
+                Source::Trained,
+                trained.commands,
+                trained.missing,
+                trained.written,
+            )
+        }
+    };
+    commands.insert(0, again(table, request));
+    Ok(Section {
+        name: table.name,
+        title: table.title,
+        source,
+        about: found.about,
+        grids: found.grids,
+        charts: found.charts,
+        goals: found.goals,
+        written,
+        commands,
+        missing,
+    })
+}
+
+/// The command that makes a table again.
+fn again(table: &EvalTable, request: &EvalRequest) -> String {
+    let quick = if request.quick { " --quick" } else { "" };
+    let (name, out) = (table.name, request.out.display());
+    format!("gradwire eval dlcp{quick} --only {name} --out {out}")
+}
+
+/// The sweep that has the same cells.
+fn sweep(plan: &Written, request: &EvalRequest) -> String {
+    let (name, out) = (plan.name, request.out.display());
+    format!("gradwire sim sweep {out}/plans/{name} --out {out}")
+}
+
+fn about(request: &EvalRequest) -> String {
+    let extent = match request.quick {
+        true => "The quick evaluation: few cells of each table, to see that all of it works. ",
+        false => "",
+    };
+    format!(
+        "{extent}Tables that are labelled \"simulated\" come from gradwire's simulator, which runs \
+         the protocol code that ships, packet by packet, on fabrics that nobody has built; those \
+         labelled \"real training\" come from PyTorch on this machine, over real sockets."
+    )
+}
+
+fn cost(work: &CellWork, folder: &SweepFolder) -> EvalCost {
+    let mut cost = EvalCost {
+        kept: work.kept,
+        ..EvalCost::default()
+    };
+    let records = work.cells().filter_map(|cell| folder.record(&cell.id));
+    records.for_each(|record| cost.add(&record));
+    cost
+}

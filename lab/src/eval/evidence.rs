@@ -1,0 +1,235 @@
+//! What the cells of a table brought, found by what they are.
+
+use std::collections::BTreeSet;
+
+use gradwire_workloads::workload::Workload;
+use serde_json::Value;
+
+use crate::sweep::cells::SweepCell;
+use crate::sweep::folder::SweepFolder;
+use crate::sweep::record::CellRecord;
+
+/// The runs of a table, in the order of its plans.
+#[derive(Debug)]
+pub struct TableEvidence {
+    runs: Vec<CellRun>,
+    /// Cells without a result, each with the reason.
+    pub missing: Vec<String>,
+}
+
+/// A cell that has run.
+#[derive(Clone, Debug)]
+pub struct CellRun {
+    /// What it is.
+    pub point: CellPoint,
+    /// Keys of the job that its plan sets.
+    set: Value,
+    result: Value,
+}
+
+/// What a cell of training steps is, apart from its seed.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct CellPoint {
+    /// The model.
+    pub model: String,
+    /// How gradients become sums.
+    pub exchange: GradientExchange,
+    /// The rate of hosts, as the plan writes it: `25G`.
+    pub rate: String,
+    /// What its links lose at random, as the plan writes it: `0.1%`; nothing where it does not say.
+    pub loss: String,
+    /// The name of its case in the plan.
+    pub case: String,
+}
+
+/// How gradients become sums.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum GradientExchange {
+    /// Through parameter servers.
+    Servers,
+    /// By all-reduces in a ring.
+    Ring,
+}
+
+impl GradientExchange {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Servers, Self::Ring];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Servers => "servers",
+            Self::Ring => "ring",
+        }
+    }
+}
+
+impl CellPoint {
+    /// What a cell is.
+    pub fn of(cell: &SweepCell) -> Self {
+        let (fabric, workload) = (&cell.scenario.fabric, &cell.scenario.workload);
+        let behind = fabric.split_once('@').map_or("", |(_, rest)| rest);
+        Self {
+            model: Workload::model_of(workload).unwrap_or_default().to_owned(),
+            exchange: match workload.contains(":ps=") {
+                true => GradientExchange::Servers,
+                false => GradientExchange::Ring,
+            },
+            rate: behind.split([',', '/']).next().unwrap_or("").to_owned(),
+            loss: behind
+                .split(',')
+                .find_map(|option| option.strip_prefix("loss="))
+                .unwrap_or("0%")
+                .to_owned(),
+            case: cell.case.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The same with another case.
+    #[must_use]
+    pub fn with_case(&self, case: &str) -> Self {
+        let case = case.to_owned();
+        Self {
+            case,
+            ..self.clone()
+        }
+    }
+}
+
+impl CellRun {
+    /// The number at a place of the result, such as `/training/0/iteration_us`.
+    pub fn number(&self, place: &str) -> Option<f64> {
+        self.result.pointer(place)?.as_f64()
+    }
+
+    /// The numbers of a list at a place of the result.
+    fn numbers(&self, place: &str) -> Vec<f64> {
+        let list = self.result.pointer(place).and_then(Value::as_array);
+        let numbers = list.into_iter().flatten();
+        numbers.filter_map(Value::as_f64).collect()
+    }
+
+    /// A key of the job as the plan sets it.
+    pub fn key(&self, key: &str) -> Option<&str> {
+        self.set[key].as_str()
+    }
+}
+
+impl TableEvidence {
+    /// What is known of cells in a folder.
+    pub fn of(cells: &[SweepCell], folder: &SweepFolder) -> Self {
+        let (mut runs, mut missing) = (Vec::new(), Vec::new());
+        for cell in cells {
+            match folder.record(&cell.id) {
+                Some(CellRecord {
+                    result: Some(result),
+                    scenario,
+                    error,
+                    ..
+                }) => {
+                    missing.extend(error.map(|error| format!("{}: {error}", cell.label)));
+                    runs.push(CellRun {
+                        point: CellPoint::of(cell),
+                        set: scenario["set"].clone(),
+                        result: Value::Object(result),
+                    });
+                }
+                Some(CellRecord { error, .. }) => {
+                    let reason = error.unwrap_or_else(|| "it has no result".to_owned());
+                    missing.push(format!("{}: {reason}", cell.label));
+                }
+                None => missing.push(format!("{}: has not run", cell.label)),
+            }
+        }
+        Self { runs, missing }
+    }
+
+    /// All runs.
+    pub fn runs(&self) -> &[CellRun] {
+        &self.runs
+    }
+
+    /// What there is apart from cases and seeds, in the order of the plans.
+    pub fn points(&self) -> Vec<CellPoint> {
+        let mut seen = BTreeSet::new();
+        let points = self.runs.iter().map(|run| run.point.with_case(""));
+        points.filter(|point| seen.insert(point.clone())).collect()
+    }
+
+    /// Names of the cases, in the order of the plans.
+    pub fn cases(&self) -> Vec<&str> {
+        let mut seen = BTreeSet::new();
+        let cases = self.runs.iter().map(|run| run.point.case.as_str());
+        cases.filter(|case| seen.insert(*case)).collect()
+    }
+
+    /// The mean over seeds of a number of a result.
+    pub fn mean(&self, point: &CellPoint, place: &str) -> Option<f64> {
+        let runs = self.runs.iter().filter(|run| run.point == *point);
+        let numbers: Vec<f64> = runs.filter_map(|run| run.number(place)).collect();
+        mean(&numbers)
+    }
+
+    /// The 99th percentile by nearest rank of all numbers of a list, over all seeds.
+    pub fn p99(&self, point: &CellPoint, place: &str) -> Option<f64> {
+        let runs = self.runs.iter().filter(|run| run.point == *point);
+        let mut numbers: Vec<f64> = runs.flat_map(|run| run.numbers(place)).collect();
+        numbers.sort_by(f64::total_cmp);
+        let rank = (numbers.len() * 99).div_ceil(100);
+        numbers.get(rank.checked_sub(1)?).copied()
+    }
+}
+
+/// The arithmetic mean; nothing of nothing.
+pub fn mean(numbers: &[f64]) -> Option<f64> {
+    let sum: f64 = numbers.iter().sum();
+    (!numbers.is_empty()).then(|| sum / numbers.len() as f64)
+}
+
+/// How much faster `time` is than `before`, in percents of speed: 100 where it takes half.
+pub fn faster(before: Option<f64>, time: Option<f64>) -> Option<f64> {
+    let (before, time) = (before?, time?);
+    (time > 0.0).then(|| (before / time - 1.0) * 100.0)
+}
+
+/// How much larger `value` is than `before`, in percents.
+pub fn larger(before: Option<f64>, value: Option<f64>) -> Option<f64> {
+    let (before, value) = (before?, value?);
+    (before > 0.0).then(|| (value / before - 1.0) * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::cells;
+    use crate::sweep::plan::SweepPlan;
+
+    #[test]
+    fn a_cell_is_known_by_model_exchange_rate_losses_and_case() {
+        let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%\"\n\
+                    workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
+        let plan = SweepPlan::from_toml(text).expect("it can be read");
+        let cells = cells::of(&plan).expect("its cells make sense");
+        let point = CellPoint::of(&cells[0]);
+        let known = (&*point.model, &*point.rate, &*point.loss);
+        assert_eq!(known, ("vgg16", "25G", "1%"));
+        assert_eq!(
+            (point.exchange, &*point.case),
+            (GradientExchange::Servers, "off")
+        );
+        let ring = cells[0].scenario.workload.replace("ps=4", "tensors");
+        let scenario = crate::sim::scenario::Scenario::new("single:4@10G", &ring);
+        let cell = SweepCell {
+            scenario,
+            ..cells[0].clone()
+        };
+        assert_eq!(CellPoint::of(&cell).exchange, GradientExchange::Ring);
+    }
+
+    #[test]
+    fn speed_is_compared_by_times() {
+        assert_eq!(faster(Some(2.0), Some(1.0)), Some(100.0));
+        assert_eq!(larger(Some(2.0), Some(1.0)), Some(-50.0));
+        assert_eq!(faster(None, Some(1.0)), None);
+    }
+}

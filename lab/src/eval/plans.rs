@@ -1,0 +1,157 @@
+//! The plans of the evaluation, as text that `gradwire sim sweep` reads too.
+
+use std::path::Path;
+
+use crate::error::LabError;
+use crate::files;
+use crate::sweep::cells::{self, SweepCell};
+use crate::sweep::plan;
+
+/// A plan that is part of this program.
+#[derive(Clone, Copy, Debug)]
+pub struct EvalPlan {
+    /// Its file's name.
+    pub name: &'static str,
+    /// What it says.
+    pub text: &'static str,
+    /// CPU seconds of one of its cells, about, on a core of 2024: how long is left is told by them.
+    pub cell_s: f64,
+}
+
+macro_rules! plan {
+    ($name:literal, $cell_s:literal) => {
+        EvalPlan {
+            name: $name,
+            text: include_str!(concat!("plans/", $name)),
+            cell_s: $cell_s,
+        }
+    };
+}
+
+/// All models in a ring at all rates, with a scheduler and without.
+pub const RING: EvalPlan = plan!("ring.toml", 2.0);
+/// The same with servers, without a scheduler.
+pub const SERVERS_OFF: EvalPlan = plan!("servers-off.toml", 2.0);
+/// The same with servers and a scheduler.
+pub const SERVERS_ON: EvalPlan = plan!("servers-on.toml", 2.0);
+/// The same with smaller parts.
+pub const SERVERS_ON_SMALL: EvalPlan = plan!("servers-on-small.toml", 3.0);
+/// Three models with servers at one rate, without a scheduler.
+pub const SERVERS_OFF_QUICK: EvalPlan = plan!("servers-off-quick.toml", 1.0);
+/// The same with a scheduler.
+pub const SERVERS_ON_QUICK: EvalPlan = plan!("servers-on-quick.toml", 1.0);
+/// The same with smaller parts.
+pub const SERVERS_ON_SMALL_QUICK: EvalPlan = plan!("servers-on-small-quick.toml", 1.5);
+/// Every chunk with every credit.
+pub const SEARCH: EvalPlan = plan!("search.toml", 0.6);
+/// A small grid.
+pub const SEARCH_QUICK: EvalPlan = plan!("search-quick.toml", 0.3);
+/// All models by all transports on 144 hosts, with servers.
+pub const FABRIC_SERVERS: EvalPlan = plan!("fabric-servers.toml", 8.0);
+/// The same in a ring.
+pub const FABRIC_RING: EvalPlan = plan!("fabric-ring.toml", 8.0);
+/// One model by all transports.
+pub const FABRIC_QUICK: EvalPlan = plan!("fabric-quick.toml", 3.0);
+/// One model by all transports, where links lose packets.
+pub const LOSSES: EvalPlan = plan!("losses.toml", 13.0);
+/// A few of these.
+pub const LOSSES_QUICK: EvalPlan = plan!("losses-quick.toml", 3.0);
+/// Part by part.
+pub const STEPS: EvalPlan = plan!("steps.toml", 8.0);
+/// Part by part, one model.
+pub const STEPS_QUICK: EvalPlan = plan!("steps-quick.toml", 3.0);
+
+/// A plan that is run: one of this program, or what somebody made of it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its file's name.
+    pub name: &'static str,
+    /// What it says.
+    pub text: String,
+    /// CPU seconds of one of its cells, about.
+    pub cell_s: f64,
+}
+
+impl EvalPlan {
+    /// The plan, or the file of its name in a folder where that has one.
+    ///
+    /// # Errors
+    /// [`LabError`] when the file is there and cannot be read.
+    pub fn read(&self, folder: Option<&Path>) -> Result<Written, LabError> {
+        let changed = folder.map(|folder| folder.join(self.name));
+        let text = match changed.filter(|path| path.exists()) {
+            Some(path) => files::text(&path)?,
+            None => self.text.to_owned(),
+        };
+        Ok(Written {
+            name: self.name,
+            text,
+            cell_s: self.cell_s,
+        })
+    }
+}
+
+impl Written {
+    /// Its cells.
+    ///
+    /// # Errors
+    /// [`LabError`] names the line that is wrong.
+    pub fn cells(&self) -> Result<Vec<SweepCell>, LabError> {
+        let wrong = |error| LabError::Usage(format!("the plan {}: {error}", self.name));
+        let plan = plan::SweepPlan::from_toml(&self.text).map_err(wrong)?;
+        cells::of(&plan).map_err(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{Content, TABLES};
+    use super::*;
+
+    fn all() -> impl Iterator<Item = EvalPlan> {
+        let plans = TABLES.iter().flat_map(|table| match table.content {
+            Content::Simulated(quick, whole, _) => [quick, whole].concat(),
+            Content::Trained(_) => Vec::new(),
+        });
+        plans.collect::<Vec<_>>().into_iter()
+    }
+
+    #[test]
+    fn every_plan_is_one_of_valid_cells() {
+        for plan in all() {
+            let written = plan::SweepPlan::from_toml(plan.text).expect(plan.name);
+            if let Err(error) = cells::check(&written) {
+                panic!("{}: {error}", plan.name);
+            }
+            let cells = plan.read(None).and_then(|plan| plan.cells());
+            let cells = cells.expect(plan.name);
+            assert!(!cells.is_empty(), "{} has cells", plan.name);
+            let named = cells.iter().all(|cell| cell.case.is_some());
+            assert!(named, "{}: the cases have names", plan.name);
+        }
+    }
+
+    #[test]
+    fn the_quick_evaluation_is_a_matter_of_minutes() {
+        let (mut quick_s, mut whole_s) = (0.0, 0.0);
+        for table in TABLES {
+            let Content::Simulated(quick, whole, _) = table.content else {
+                continue;
+            };
+            let seconds = |plans: &[EvalPlan]| -> f64 {
+                let cells = |plan: &EvalPlan| {
+                    let cells = plan.read(None).and_then(|plan| plan.cells());
+                    cells.expect(plan.name).len()
+                };
+                plans
+                    .iter()
+                    .map(|plan| plan.cell_s * cells(plan) as f64)
+                    .sum()
+            };
+            quick_s += seconds(quick);
+            whole_s += seconds(whole);
+        }
+        assert!(quick_s / 2.0 < 120.0, "{quick_s} s on one core");
+        assert!(whole_s / 2.0 < 40.0 * 60.0, "{whole_s} s on one core");
+    }
+}

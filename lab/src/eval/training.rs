@@ -1,0 +1,146 @@
+//! Tables of real training: the commands that train, and what they print at their ends.
+//!
+//! Those commands keep what is finished themselves, and go on where they were; here they are
+//! started, one after the other, since each uses all cores. Each prints JSON, the last line of
+//! which is its result.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use gradwire_report::eprintln;
+use serde_json::Value;
+
+use super::findings::TableFindings;
+use super::request::EvalRequest;
+use crate::sweep::folder::SweepFolder;
+
+/// What trains for a table.
+#[derive(Debug)]
+pub struct Study {
+    /// Its folder beside the report.
+    pub folder: &'static str,
+    /// What is run.
+    pub parts: fn(&EvalRequest, &Path) -> Vec<StudyPart>,
+    /// A file in that folder, in Markdown, that says what it found.
+    pub written: Option<&'static str>,
+    /// What the result of a part says was not run, if anything.
+    pub left: fn(&Value) -> Option<String>,
+    /// What is told when something of it cannot run.
+    pub remedy: &'static str,
+    /// What the results of its parts say.
+    pub found: fn(&[(String, Value)]) -> TableFindings,
+}
+
+/// One command of a study.
+#[derive(Clone, Debug)]
+pub struct StudyPart {
+    /// What it is called in the report.
+    pub name: String,
+    /// What is typed.
+    pub words: Vec<String>,
+    /// The exit code, beside 0, with which it has a result.
+    pub also: Option<i32>,
+}
+
+/// A study that was run, or why not.
+#[derive(Debug)]
+pub struct Trained {
+    /// What its results say; of those that there are.
+    pub found: TableFindings,
+    /// What was typed.
+    pub commands: Vec<String>,
+    /// What it could not do.
+    pub missing: Vec<String>,
+    /// What it wrote of itself, in Markdown.
+    pub written: Option<String>,
+}
+
+/// Runs a study to its end.
+pub fn run(study: &Study, options: &EvalRequest, folder: &SweepFolder) -> Trained {
+    let place = folder.path(study.folder);
+    let parts = (study.parts)(options, &place);
+    let (mut results, mut missing) = (Vec::new(), Vec::new());
+    for part in &parts {
+        match result(part, &place) {
+            Ok(value) => {
+                missing.extend((study.left)(&value));
+                results.push((part.name.clone(), value));
+            }
+            Err(reason) => {
+                missing.push(format!("{}: {reason}; {}", part.name, study.remedy));
+            }
+        }
+    }
+    let written = study.written.map(|name| place.join(name));
+    Trained {
+        found: (study.found)(&results),
+        commands: parts.iter().map(|part| typed(&part.words)).collect(),
+        missing,
+        written: written.and_then(|path| std::fs::read_to_string(path).ok()),
+    }
+}
+
+fn typed(words: &[String]) -> String {
+    let quoted = words.iter().map(|word| match word.contains(['{', ' ']) {
+        true => format!("'{word}'"),
+        false => word.clone(),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// Runs one part; what it tells on the way goes to the terminal. When this process is killed, the
+/// part is ended too.
+fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
+    std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
+    eprintln!("{}", typed(&part.words));
+    let mut guard = guarded(&part.words).map_err(|error| format!("its guard: {error}"))?;
+    // Held for as long as the part may run.
+    let leash = guard.stdin.take();
+    let output = guard.wait_with_output();
+    drop(leash);
+    let output = output.map_err(|error| format!("its guard: {error}"))?;
+    let is_result = output.status.success() || output.status.code() == part.also;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let last = printed.lines().rev().find_map(json);
+    match last {
+        Some(value) if is_result => Ok(value),
+        _ => Err(format!("{} ended with {}", part.words[0], output.status)),
+    }
+}
+
+fn guarded(words: &[String]) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["tune-trial", "--"])
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        // An interrupt from the terminal is for this process; the guard notices its end.
+        .process_group(0)
+        .spawn()
+}
+
+/// A line of JSON; Python writes numbers without end as words, which here are none.
+fn json(line: &str) -> Option<Value> {
+    let line = line
+        .replace("-Infinity", "null")
+        .replace("Infinity", "null");
+    let value = serde_json::from_str::<Value>(&line.replace("NaN", "null")).ok()?;
+    value.is_object().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_python_writes_of_no_number_is_read_as_none() {
+        let value = json(r#"{"steps": Infinity, "final": 0.5}"#).expect("it is an object");
+        assert_eq!(
+            (value["steps"].as_f64(), value["final"].as_f64()),
+            (None, Some(0.5))
+        );
+        assert!(json("12 of 24 trials").is_none());
+    }
+}

@@ -1,0 +1,112 @@
+//! What an evaluation has to run, in which order, and how long that takes still.
+//!
+//! Simulated cells are those of a sweep: a process each, as many at a time as there are cores, and
+//! a file for each that is finished. Each cell runs once, though several tables may need it.
+
+use std::collections::BTreeMap;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::plans::Written;
+use crate::error::LabError;
+use crate::sweep::cells::SweepCell;
+use crate::sweep::crew;
+use crate::sweep::folder::SweepFolder;
+
+/// Milliseconds of a second: the unit of the bar.
+const MILLIS: f64 = 1e3;
+
+/// The cells of some tables.
+#[derive(Debug, Default)]
+pub struct CellWork {
+    cells: Vec<(SweepCell, f64)>,
+    /// How many of them were finished before.
+    pub kept: usize,
+}
+
+/// How cells are listed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ListForm {
+    /// For people.
+    Words,
+    /// An object a line.
+    Json,
+}
+
+impl CellWork {
+    /// Adds the cells of a plan that are not there yet.
+    ///
+    /// # Errors
+    /// [`LabError`] where the plan is wrong.
+    pub fn add(&mut self, plan: &Written) -> Result<(), LabError> {
+        for cell in plan.cells()? {
+            if self.cells.iter().all(|(known, _)| known.id != cell.id) {
+                self.cells.push((cell, plan.cell_s));
+            }
+        }
+        Ok(())
+    }
+
+    /// The cells.
+    pub fn cells(&self) -> impl Iterator<Item = &SweepCell> {
+        self.cells.iter().map(|(cell, _)| cell)
+    }
+
+    /// Runs what has no result yet, `at_once` cells at a time, those that take longest first.
+    ///
+    /// # Errors
+    /// [`LabError`] when a process cannot be started or a record not be kept. A cell that fails is
+    /// no error here: its record says why.
+    pub fn run(&mut self, folder: &SweepFolder, at_once: usize) -> Result<(), LabError> {
+        let (finished, mut missing): (Vec<_>, Vec<_>) = self
+            .cells
+            .iter()
+            .partition(|(cell, _)| folder.is_finished(&cell.id));
+        self.kept = finished.len();
+        missing.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let seconds: BTreeMap<&str, f64> = missing
+            .iter()
+            .map(|(cell, seconds)| (cell.id.as_str(), *seconds))
+            .collect();
+        let progress = bar(seconds.values().sum(), missing.len());
+        let cells: Vec<&SweepCell> = missing.iter().map(|(cell, _)| cell).collect();
+        let ran = crew::run(&cells, at_once, &|record| {
+            folder.keep(&record)?;
+            let seconds = seconds.get(record.id.as_str()).copied();
+            progress.inc((seconds.unwrap_or(0.0) * MILLIS) as u64);
+            Ok(())
+        });
+        progress.finish_and_clear();
+        ran
+    }
+
+    /// CPU seconds that its cells take, about.
+    pub fn seconds(&self) -> f64 {
+        self.cells.iter().map(|(_, seconds)| seconds).sum()
+    }
+
+    /// One line a cell: its id, whether it is finished, what it is.
+    pub fn list(&self, folder: &SweepFolder, form: ListForm) -> String {
+        let lines = self.cells().map(|cell| {
+            let finished = folder.is_finished(&cell.id);
+            if form == ListForm::Json {
+                let listed = json!({ "id": cell.id, "label": cell.label, "finished": finished });
+                return format!("{listed}\n");
+            }
+            let state = if finished { "finished" } else { "to run" };
+            format!("{}  {state:<8}  {}\n", cell.id, cell.label)
+        });
+        lines.collect()
+    }
+}
+
+/// A bar over so many seconds of work.
+fn bar(seconds: f64, cells: usize) -> ProgressBar {
+    let style = "{bar:30} {msg}, {elapsed} gone, about {eta} left";
+    let style = ProgressStyle::with_template(style);
+    let style = style.expect("the template is constant and well-formed");
+    let bar = ProgressBar::new((seconds * MILLIS) as u64).with_style(style);
+    bar.set_message(format!("{cells} cells to run"));
+    bar
+}

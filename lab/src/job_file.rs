@@ -1,0 +1,40 @@
+//! Jobs in files: read, and changed key by key.
+
+pub mod document;
+
+use std::path::Path;
+
+use gradwire_protocol::job::Job;
+
+use crate::error::LabError;
+
+/// The job in a file.
+///
+/// # Errors
+/// [`LabError::Job`] and [`LabError::Read`] name what is wrong with the file.
+pub fn read(path: &Path) -> Result<Job, LabError> {
+    let text = std::fs::read_to_string(path).map_err(|source| LabError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let wrong = |source| LabError::Job {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    Job::from_toml(&text).map_err(wrong)
+}
+
+/// A job with other values under some keys.
+///
+/// # Errors
+/// [`LabError::Options`] names what is allowed under a key.
+pub fn with_values<'a>(
+    mut job: Job,
+    values: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Job, LabError> {
+    let set = values
+        .into_iter()
+        .try_for_each(|(key, text)| job.set(key, text));
+    let checked = set.and_then(|()| job.checked());
+    checked.map_err(|source| LabError::Options(Box::new(source)))
+}

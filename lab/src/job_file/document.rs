@@ -1,0 +1,58 @@
+//! A job file for changing: what somebody wrote around the changed keys stays.
+
+use std::path::Path;
+
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+
+use crate::error::LabError;
+
+/// A job file for changing, checked first; an empty one when there is none.
+///
+/// # Errors
+/// [`LabError`] when it cannot be read, or is no job.
+pub fn read(path: &Path) -> Result<DocumentMut, LabError> {
+    if !path.exists() {
+        return Ok(DocumentMut::new());
+    }
+    super::read(path)?;
+    let text = std::fs::read_to_string(path).map_err(|source| LabError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(text.parse().expect("it has just been read as TOML"))
+}
+
+/// Writes a job file that was changed.
+///
+/// # Errors
+/// [`LabError::System`].
+pub fn save(path: &Path, document: &DocumentMut) -> Result<(), LabError> {
+    std::fs::write(path, document.to_string()).map_err(|source| LabError::System {
+        what: format!("writing {}", path.display()),
+        source,
+    })
+}
+
+/// One of the tables of a job; an empty one is added where it has none.
+pub fn table<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn TableLike {
+    let table = document
+        .entry(name)
+        .or_insert_with(|| Item::Table(Table::new()));
+    table
+        .as_table_like_mut()
+        .expect("the job was read, so this is a table")
+}
+
+/// Sets a value; what stands around an old one stays.
+pub fn put(table: &mut dyn TableLike, key: &str, new: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = new;
+            *old.decor_mut() = decor;
+        }
+        None => {
+            table.insert(key, Item::Value(new));
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Simulated runs: what is run, its numbers, and its pictures.
+//!
+//! Start here:
+//! - [`scenario`]: what is simulated, and how that becomes a setup of the simulator.
+//! - [`mod@run`], [`compare`], [`report`]: one run; several transports and seeds; a page.
+//! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
+//! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
+//! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of a
+//!   report.
+//!
+//! What is not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
+
+pub mod chart;
+pub mod compare;
+pub mod cost;
+pub mod drawn;
+pub mod map;
+pub mod page;
+pub mod progress;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod step;
+pub mod steps;
+pub mod summary;
+pub mod timeline;
+pub mod training;

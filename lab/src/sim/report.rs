@@ -1,0 +1,77 @@
+//! Runs a scenario, with one transport or several, and draws what happened.
+
+use std::path::Path;
+
+use super::drawn::DrawnRun;
+use super::page::page;
+use super::progress::RunProgress;
+use super::scenario::Scenario;
+use crate::error::LabError;
+use crate::output::WholeFile;
+
+/// Runs the scenario with each of `transports`, or with its own where there are none, one after the
+/// other, and writes the report to `out`; the end says whether all flows and tasks have ended.
+///
+/// # Errors
+/// [`LabError`] when the scenario makes no sense or the file cannot be written: then there is no
+/// file. Or, within, when flows did not all end, which the report says too.
+pub fn report(
+    scenario: &Scenario,
+    transports: &[String],
+    out: &Path,
+) -> Result<Result<(), LabError>, LabError> {
+    let file = WholeFile::create(out)?;
+    let scenarios = scenarios(scenario, transports);
+    let progress = RunProgress::of_runs(scenarios.len());
+    let mut runs = Vec::new();
+    for scenario in scenarios {
+        let loaded = scenario.load()?;
+        let mut watch = progress.run(&scenario.transport, &loaded);
+        runs.push(DrawnRun::of(&scenario, loaded, &mut watch)?);
+        progress.done(runs.len());
+    }
+    progress.end();
+    file.keep(page(&runs, &command(scenario, transports, out)).as_bytes())?;
+    Ok(runs.iter().try_for_each(|run| run.summary.unfinished()))
+}
+
+fn scenarios(scenario: &Scenario, transports: &[String]) -> Vec<Scenario> {
+    if transports.is_empty() {
+        return vec![scenario.clone()];
+    }
+    let of_transport = |transport: &String| Scenario {
+        transport: transport.clone(),
+        ..scenario.clone()
+    };
+    transports.iter().map(of_transport).collect()
+}
+
+/// What makes this report again, as it would be typed.
+fn command(scenario: &Scenario, transports: &[String], out: &Path) -> String {
+    let mut words = vec!["gradwire".to_owned(), "sim".to_owned(), "report".to_owned()];
+    words.extend(scenario.words(transports));
+    words.push("--out".to_owned());
+    words.push(out.display().to_string());
+    let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    quoted.join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=:.,/@%+".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_with_blanks_are_quoted() {
+        assert_eq!(quoted("fat-tree:k=8@100G"), "fat-tree:k=8@100G");
+        assert_eq!(quoted("my fabric's.toml"), r"'my fabric'\''s.toml'");
+    }
+}

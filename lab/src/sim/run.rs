@@ -1,0 +1,245 @@
+//! One run, and its numbers as a table.
+
+use std::fmt::Write as _;
+
+use gradwire_netsim::results::outcome::Outcome;
+use gradwire_netsim::results::statistics::{self, PlacePair, micros};
+use gradwire_protocol::units::Span;
+use gradwire_report::numbers::{bytes, count};
+
+use super::progress::RunProgress;
+use super::scenario::{Loaded, Scenario};
+use super::summary::{ClassDrops, Figures, Summary};
+use crate::error::LabError;
+
+/// Names of tasks in a table at most.
+const NAMES_MAX: usize = 12;
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// The numbers of it.
+    pub summary: Summary,
+    places: Vec<PlacePair>,
+}
+
+/// Runs a scenario once.
+///
+/// # Errors
+/// [`LabError`] when the scenario makes no sense. A run that was stopped at its limit is no error
+/// here, but one of [`Summary::unfinished`].
+pub fn run(scenario: &Scenario) -> Result<Ran, LabError> {
+    let loaded = scenario.load()?;
+    let progress = RunProgress::of_runs(1);
+    let result = scenario.run(&loaded, &mut progress.run("", &loaded));
+    progress.end();
+    let (outcome, summary) = result?;
+    let places = places(&loaded, &outcome);
+    Ok(Ran { summary, places })
+}
+
+impl Ran {
+    /// The run as a table.
+    pub fn table(&self) -> String {
+        table(&self.summary, &self.places)
+    }
+}
+
+/// Links by place, from the first start to the last end.
+fn places(loaded: &Loaded, outcome: &Outcome) -> Vec<PlacePair> {
+    let over = statistics::makespan(&outcome.flows, &outcome.tasks);
+    statistics::by_places(&loaded.setup.fabric, &outcome.links, over)
+}
+
+fn table(summary: &Summary, places: &[PlacePair]) -> String {
+    let mut text = headline(summary);
+    text += &times(summary);
+    text += &tasks(summary);
+    for training in &summary.training {
+        text += &training.table();
+    }
+    text += &losses(summary);
+    text += &queues(places);
+    text += &cost(summary);
+    text
+}
+
+/// What was run, in words.
+pub fn subject(summary: &Summary) -> String {
+    let background = summary.background.as_ref();
+    let background = background.map_or_else(String::new, |text| format!(" beside {text}"));
+    format!("{}{background} on {}", summary.workload, summary.fabric)
+}
+
+fn headline(summary: &Summary) -> String {
+    let mut text = format!(
+        "# simulated: {}, {}, seed {}\n# {} hosts, {} flows",
+        subject(summary),
+        summary.transport,
+        summary.seed,
+        count(u64::from(summary.hosts)),
+        count(summary.flows as u64),
+    );
+    if let Some(tasks) = &summary.tasks {
+        text += &format!(", {} tasks", count(tasks.tasks as u64));
+    }
+    if summary.background_flows > 0 {
+        let flows = count(summary.background_flows as u64);
+        text += &format!(", {flows} flows of the background");
+    }
+    let job = summary
+        .job
+        .iter()
+        .map(|(key, value)| format!("{key} = {value}"));
+    let job: Vec<String> = job.collect();
+    if summary.transport == "gradwire" && !job.is_empty() {
+        text += &format!("\n# job: {}", job.join(", "));
+    }
+    text + "\n"
+}
+
+fn times(summary: &Summary) -> String {
+    let mut text = String::new();
+    if summary.flows > 0 {
+        text += &format!(
+            "\n{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+            "time", "mean", "p50", "p99", "p99.9", "max", "min"
+        );
+        text += &figures("  FCT us", summary.fct_us.as_ref());
+        text += &figures("  FCT acknowledged us", summary.fct_acked_us.as_ref());
+        text += &figures("  slowdown", summary.slowdown.as_ref());
+        if summary.finished < summary.flows {
+            let (ended, of) = (summary.finished as u64, summary.flows as u64);
+            text += &format!("  only {} of {} flows ended\n", count(ended), count(of));
+        }
+        let per_host = summary.goodput_per_receiver_gbps;
+        let row = format!(
+            "{:.3} Gb/s, {per_host:.3} each receiving host",
+            summary.goodput_gbps
+        );
+        text += &format!("  {:<20}{row:>12}\n", "goodput");
+    }
+    text += &format!("  {:<20}{:>12.3} us\n", "makespan", summary.makespan_us);
+    text
+}
+
+fn figures(name: &str, figures: Option<&Figures>) -> String {
+    let Some(one) = figures else {
+        return format!("{name:<22}{:>12}\n", "none");
+    };
+    let values = [one.mean, one.p50, one.p99, one.p999, one.max, one.min];
+    let values = values.map(|value| format!("{value:>12.3}"));
+    format!("{name:<22}{}\n", values.concat())
+}
+
+fn tasks(summary: &Summary) -> String {
+    let Some(tasks) = &summary.tasks else {
+        return String::new();
+    };
+    let mut text = format!(
+        "\n{:<42}{:>12}{:>12}{:>12}\n",
+        "tasks", "ended", "mean us", "max us"
+    );
+    for row in tasks.by_name.iter().take(NAMES_MAX) {
+        let name: String = row.name.chars().take(38).collect();
+        let (mean, max) = (row.mean_us, row.max_us);
+        writeln!(
+            text,
+            "  {name:<40}{:>12}{mean:>12.3}{max:>12.3}",
+            row.finished
+        )
+        .expect("text takes text");
+    }
+    if tasks.by_name.len() > NAMES_MAX {
+        let more = tasks.by_name.len() - NAMES_MAX;
+        text += &format!("  and {more} names more, see --json\n");
+    }
+    if tasks.finished < tasks.tasks {
+        let (ended, of) = (tasks.finished as u64, tasks.tasks as u64);
+        text += &format!("  only {} of {} tasks ended\n", count(ended), count(of));
+    }
+    text
+}
+
+fn losses(summary: &Summary) -> String {
+    let mut text = format!(
+        "\n{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+        "packets at ports", "queued", "early", "full", "trimmed", "marked"
+    );
+    let used = summary
+        .drops
+        .iter()
+        .filter(|row| row.queued + row.early + row.full > 0);
+    for row in used {
+        let ClassDrops {
+            class,
+            queued,
+            early,
+            full,
+            trimmed,
+            marked,
+        } = *row;
+        let values = [queued, early, full, trimmed, marked];
+        let values = values.map(|value| format!("{:>12}", count(value)));
+        text += &format!("  {:<20}{}\n", format!("class {class}"), values.concat());
+    }
+    for (name, value) in [
+        ("lost on links", summary.links_lost),
+        ("sent", summary.sent),
+        ("sent again", summary.retransmissions),
+        ("arrived twice", summary.duplicates),
+        ("lost in tolerance", summary.lost_within_tolerance),
+    ] {
+        text += &format!("  {name:<20}{:>12}\n", count(value));
+    }
+    text
+}
+
+fn queues(places: &[PlacePair]) -> String {
+    let mut text = format!(
+        "\n{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+        "links", "number", "used mean", "used max", "queue mean", "queue peak", "lost"
+    );
+    for pair in places {
+        text += &format!(
+            "  {:<20}{:>12}{:>11.1}%{:>11.1}%{:>12}{:>12}{:>12}\n",
+            pair.name,
+            count(pair.links as u64),
+            pair.utilisation_mean * 100.0,
+            pair.utilisation_max * 100.0,
+            bytes(pair.queue_mean as u64),
+            bytes(pair.queue_peak),
+            count(pair.lost),
+        );
+    }
+    let paused = places.iter().map(|pair| pair.paused_max).max();
+    if let Some(paused) = paused.filter(|paused| *paused > Span::ZERO) {
+        text += &format!("  {:<20}{:>12.3} us\n", "longest pause", micros(paused));
+    }
+    text
+}
+
+fn cost(summary: &Summary) -> String {
+    let hops = summary.data_packet_hops;
+    // The system counts CPU time in ticks; below a few of them a rate means nothing.
+    let rate = match summary.cpu_s {
+        cpu if cpu >= 0.02 => format!("{:.2} million", hops as f64 / cpu / 1e6),
+        _ => "too short to count".to_owned(),
+    };
+    let threads = match summary.threads {
+        1 => "1 thread".to_owned(),
+        several => format!("{several} threads"),
+    };
+    format!(
+        "\ncost\n  {} data packet-hops, {} packet-hops, {} events\n  {:.3} s user CPU, {:.3} s on \
+         the wall, {threads}, {} resident at most\n  {rate} data packet-hops per CPU second; \
+         digest {}\n",
+        count(hops),
+        count(summary.packet_hops),
+        count(summary.events),
+        summary.cpu_s,
+        summary.wall_s,
+        bytes(summary.peak_rss_bytes),
+        summary.digest,
+    )
+}

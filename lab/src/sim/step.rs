@@ -1,0 +1,293 @@
+//! A training step over time: computing and communication of each layer on one worker.
+
+use std::collections::BTreeMap;
+
+use gradwire_netsim::results::statistics::micros;
+use gradwire_protocol::units::Instant;
+use gradwire_workloads::training::StepEnds;
+use gradwire_workloads::workload::{CollectiveKind, Task, Work};
+
+use super::drawn::DrawnRun;
+use gradwire_report::svg::{Anchor, Drawing, Scale, number};
+
+/// Bars that are drawn; the longest, where there are more tasks.
+const BARS_MAX: usize = 4_000;
+const WIDTH: f64 = 1_140.0;
+const LEFT: f64 = 210.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 30.0;
+const FOOT: f64 = 44.0;
+/// Height of all rows together, and of one at most.
+const ROWS: f64 = 480.0;
+const ROW_MAX: f64 = 20.0;
+/// Pixels between the names of layers at least, and letters of a name at most.
+const NAMES_APART: f64 = 13.0;
+const LETTERS_MAX: usize = 30;
+
+/// What a bar stands for; later ones are drawn over earlier ones.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum What {
+    Sent,
+    Pulled,
+    Backward,
+    Forward,
+}
+
+const LEGEND: [(What, &str, &str); 4] = [
+    (What::Forward, "forward", "#16202b"),
+    (What::Backward, "backward", "#8b96a2"),
+    (What::Sent, "all-reduce or push", "#0072b2"),
+    (What::Pulled, "pull", "#e69f00"),
+];
+
+/// A task within the step.
+struct Bar<'a> {
+    what: What,
+    name: &'a str,
+    /// Layers from front to back that it belongs to: the first and the last.
+    layers: (usize, usize),
+    from: Instant,
+    to: Instant,
+}
+
+/// The step that is drawn.
+struct Step<'a> {
+    layers: &'a [String],
+    from: Instant,
+    to: Instant,
+    bars: Vec<Bar<'a>>,
+}
+
+/// The last step that a worker of the first job ended, on the one that was last; what it is, and
+/// its picture. `None` where no step ended.
+pub fn last(run: &DrawnRun) -> Option<(String, String)> {
+    let job = run.loaded.setup.workload.step_ends.first()?;
+    let ends = |host: u32| {
+        let outcomes = run
+            .outcome
+            .tasks
+            .iter()
+            .filter(move |task| task.host == host);
+        let ended = outcomes.filter_map(|task| Some((task.task, task.ended?)));
+        ended.collect::<BTreeMap<u32, Instant>>()
+    };
+    let of_worker = job.workers.iter().map(|worker| {
+        let ended = ends(worker.host);
+        let passes = worker.forward_ends.iter();
+        let passes: Vec<Instant> = passes.map_while(|task| ended.get(task).copied()).collect();
+        (worker.host, passes)
+    });
+    let of_worker: Vec<(u32, Vec<Instant>)> = of_worker.collect();
+    let number = of_worker.iter().map(|(_, passes)| passes.len()).min()?;
+    let number = number.checked_sub(1).filter(|number| *number > 0)?;
+    let (host, passes) = of_worker.iter().max_by_key(|(_, passes)| passes[number])?;
+    let (from, to) = (passes[number - 1], passes[number]);
+    let step = Step {
+        layers: &job.layers,
+        from,
+        to,
+        bars: bars(run, job, *host, (from, to)),
+    };
+    let told = format!(
+        "{}, step {number} of {}, host {host}: {:.1} us",
+        job.name,
+        job.steps,
+        micros(to.since(from))
+    );
+    Some((told, step.picture()))
+}
+
+fn bars<'a>(
+    run: &'a DrawnRun,
+    job: &'a StepEnds,
+    host: u32,
+    (from, to): (Instant, Instant),
+) -> Vec<Bar<'a>> {
+    let workload = &run.loaded.setup.workload;
+    let program = workload
+        .programs
+        .iter()
+        .find(|program| program.host == host);
+    let tasks = program.map_or(&[][..], |program| &program.tasks);
+    let outcomes = run.outcome.tasks.iter().filter(|task| task.host == host);
+    let bars = outcomes.filter_map(|outcome| {
+        let task = tasks.get(outcome.task as usize)?;
+        let (started, ended) = (outcome.started?, outcome.ended?);
+        (started < to && ended > from).then_some(())?;
+        let (what, layers) = kind(task, &job.layers)?;
+        Some(Bar {
+            what,
+            name: &task.name,
+            layers,
+            from: started.max(from),
+            to: ended.min(to),
+        })
+    });
+    let mut bars: Vec<Bar<'_>> = bars.collect();
+    bars.sort_by_key(|bar| std::cmp::Reverse(bar.to.since(bar.from)));
+    bars.truncate(BARS_MAX);
+    bars.sort_by_key(|bar| bar.what);
+    bars
+}
+
+/// What a task of a worker is, and the layers that it belongs to.
+fn kind(task: &Task, layers: &[String]) -> Option<(What, (usize, usize))> {
+    match &task.work {
+        Work::Collective { kind, layers, .. } => {
+            let what = match kind {
+                CollectiveKind::Broadcast { .. } => What::Pulled,
+                _ => What::Sent,
+            };
+            let places = layers.iter().map(|(_, layer)| usize::from(layer.0));
+            let first = places.clone().min()?;
+            Some((what, (first, places.max()?)))
+        }
+        Work::Compute { .. } => {
+            let (what, name) = match task.name.strip_prefix("forward ") {
+                Some(name) => (What::Forward, name),
+                None => (What::Backward, task.name.strip_prefix("backward ")?),
+            };
+            let place = layer_of(name, layers)?;
+            Some((what, (place, place)))
+        }
+        Work::Send { .. } | Work::Receive { .. } => None,
+    }
+}
+
+/// The layer of this name, or else the one with the longest name that a tensor's begins with.
+fn layer_of(name: &str, layers: &[String]) -> Option<usize> {
+    let within = |layer: &String| match name.strip_prefix(layer.as_str()) {
+        Some(rest) => rest.is_empty() || rest.starts_with('.'),
+        None => false,
+    };
+    let fitting = layers.iter().enumerate().filter(|(_, layer)| within(layer));
+    fitting
+        .max_by_key(|(_, layer)| layer.len())
+        .map(|(place, _)| place)
+}
+
+impl Step<'_> {
+    fn picture(&self) -> String {
+        let height = (ROWS / self.layers.len() as f64).min(ROW_MAX);
+        let foot = TOP + height * self.layers.len() as f64;
+        let mut drawing = Drawing::new(WIDTH, foot + FOOT);
+        let took = micros(self.to.since(self.from));
+        let time = Scale::linear((0.0, took), (LEFT, WIDTH - RIGHT));
+        self.legend(&mut drawing);
+        for tick in time.ticks(8) {
+            let at = time.at(tick);
+            drawing.line((at, TOP), (at, foot), r#"class="grid""#);
+            drawing.text((at, foot + 18.0), Anchor::Middle, "tick", &number(tick));
+        }
+        self.names(&mut drawing, height);
+        for bar in &self.bars {
+            self.draw(&mut drawing, &time, (height, bar));
+        }
+        let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
+        let title = "simulated time since the end of the forward pass, us";
+        drawing.text((middle, foot + 38.0), Anchor::Middle, "title", title);
+        drawing.element("computing and communication of each layer in one step")
+    }
+
+    fn legend(&self, drawing: &mut Drawing) {
+        let mut x = LEFT;
+        for (what, name, colour) in LEGEND {
+            if self.bars.iter().any(|bar| bar.what == what) {
+                let style = format!(r#"fill="{colour}" fill-opacity="0.85""#);
+                drawing.area((x, 6.0), (16.0, 9.0), &style, "");
+                drawing.text((x + 22.0, 15.0), Anchor::Start, "key", name);
+                x += 50.0 + name.len() as f64 * 7.2;
+            }
+        }
+    }
+
+    fn names(&self, drawing: &mut Drawing, height: f64) {
+        let every = (NAMES_APART / height).ceil().max(1.0) as usize;
+        for (place, name) in self.layers.iter().enumerate().step_by(every) {
+            let y = TOP + (place as f64 + 0.5) * height + 4.0;
+            let letters = name.chars().count();
+            let short = match letters > LETTERS_MAX {
+                true => {
+                    let end = name.chars().skip(letters - LETTERS_MAX + 1);
+                    format!("…{}", end.collect::<String>())
+                }
+                false => name.clone(),
+            };
+            drawing.text((LEFT - 10.0, y), Anchor::End, "tick", &short);
+        }
+    }
+
+    /// Computing stands over what is on its way at the same time.
+    fn draw(&self, drawing: &mut Drawing, time: &Scale, (height, bar): (f64, &Bar<'_>)) {
+        let at = |instant: Instant| time.at(micros(instant.since(self.from)));
+        let (from, to) = (at(bar.from), at(bar.to));
+        let (first, last) = bar.layers;
+        let rows = (last - first + 1) as f64;
+        let (opacity, within) = match bar.what {
+            What::Sent | What::Pulled => (0.45, 0.1),
+            What::Backward | What::Forward => (0.95, 0.2),
+        };
+        let colour = LEGEND.iter().find(|(what, _, _)| *what == bar.what);
+        let colour = colour.map_or("", |(_, _, colour)| colour);
+        let style = format!(r#"fill="{colour}" fill-opacity="{opacity}""#);
+        let took = micros(bar.to.since(bar.from));
+        let told = format!("{}: {took:.3} us", bar.name);
+        let corner = (from, TOP + (first as f64 + within) * height);
+        let size = ((to - from).max(0.5), (rows - 2.0 * within) * height);
+        drawing.area(corner, (size.0, size.1.max(0.8)), &style, &told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::scenario::Scenario;
+
+    fn drawn(workload: &str) -> (String, String) {
+        let scenario = Scenario::new("single:5@10G", workload);
+        let loaded = scenario.load().expect("both exist");
+        let run = DrawnRun::of(&scenario, loaded, &mut |_| {}).expect("they fit each other");
+        last(&run).expect("a step has ended")
+    }
+
+    #[test]
+    fn a_step_has_the_bars_of_one_worker_and_the_names_of_all_layers() {
+        let (told, picture) = drawn("step:alexnet:ps=1,scale=2000,steps=2");
+        assert!(told.contains("step 2 of 2, host "), "{told}");
+        for layer in ["features.0", "classifier.6"] {
+            assert!(picture.contains(&format!(">{layer}</text>")), "{picture}");
+            assert_eq!(picture.matches(&format!("forward {layer}:")).count(), 1);
+            assert_eq!(
+                picture
+                    .matches(&format!("backward {layer}.weight:"))
+                    .count(),
+                1
+            );
+            assert!(
+                picture.contains(&format!("<title>push {layer}.weight")),
+                "{picture}"
+            );
+            assert!(
+                picture.contains(&format!("<title>pull {layer}.weight")),
+                "{picture}"
+            );
+        }
+        assert!(picture.contains(">pull</text>"));
+    }
+
+    #[test]
+    fn a_bucket_covers_the_rows_of_its_layers() {
+        let (_, picture) = drawn("step:alexnet:ddp,scale=2000,steps=1");
+        assert!(picture.contains("<title>all-reduce bucket 0"), "{picture}");
+        assert!(!picture.contains(">pull</text>"));
+    }
+
+    #[test]
+    fn a_tensor_belongs_to_the_layer_with_the_longest_fitting_name() {
+        let layers = ["a", "a.b", "a.bc"].map(String::from);
+        assert_eq!(layer_of("a.bc", &layers), Some(2));
+        assert_eq!(layer_of("a.b.weight", &layers), Some(1));
+        assert_eq!(layer_of("a.weight", &layers), Some(0));
+        assert_eq!(layer_of("b.weight", &layers), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! The processes that run cells: as many at a time as asked for, one cell each.
+//!
+//! A process per cell keeps a cell that crashes, or that the system kills for its memory, from
+//! taking others with it, and makes its time and memory its own.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+
+use super::cells::SweepCell;
+use super::record::CellRecord;
+use super::worker::CellOrder;
+use crate::error::LabError;
+use gradwire_report::json;
+
+/// Runs cells, `at_once` at a time, and hands each record to `keep`, from several threads.
+///
+/// # Errors
+/// The first failure of `keep` or to start a process; cells that were begun still end.
+pub fn run(
+    cells: &[&SweepCell],
+    at_once: usize,
+    keep: &(dyn Fn(CellRecord) -> Result<(), LabError> + Sync),
+) -> Result<(), LabError> {
+    let program = std::env::current_exe().map_err(|source| LabError::System {
+        what: "cannot find this program".to_owned(),
+        source,
+    })?;
+    let waiting = Mutex::new(cells.iter());
+    let take = || {
+        waiting
+            .lock()
+            .expect("nobody panics while it is held")
+            .next()
+    };
+    let work = || {
+        while let Some(cell) = take() {
+            if let Err(failure) = record_of(&program, cell).and_then(keep) {
+                while take().is_some() {}
+                return Err(failure);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once.min(cells.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let ends = threads.into_iter().map(|thread| thread.join());
+        let ends: Vec<_> = ends.map(|end| end.expect("no worker panics")).collect();
+        ends.into_iter().collect()
+    })
+}
+
+fn record_of(program: &Path, cell: &SweepCell) -> Result<CellRecord, LabError> {
+    let output = output_of(program, cell).map_err(|source| LabError::System {
+        what: "cannot run a cell in a process of its own".to_owned(),
+        source,
+    })?;
+    let record = serde_json::from_slice::<CellRecord>(&output.stdout);
+    Ok(record.unwrap_or_else(|_| CellRecord::of_failure(&cell.id, &cell.scenario, death(&output))))
+}
+
+fn output_of(program: &Path, cell: &SweepCell) -> std::io::Result<Output> {
+    let mut process = Command::new(program)
+        .args(["sim", "sweep", "--told"])
+        .env_remove("GRADWIRE_JOB")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // Held until the process has ended: it ends early when its input is closed.
+    let mut input = process.stdin.take().expect("it was asked for");
+    let order = json::line(&CellOrder::new(&cell.id, &cell.scenario));
+    // A process that is gone before it listens is told about by its output.
+    let _ = writeln!(input, "{order}");
+    process.wait_with_output()
+}
+
+/// How a process ended that gave no record.
+fn death(output: &Output) -> String {
+    let how = match (output.status.code(), output.status.signal()) {
+        (Some(code), _) => format!("its process ended with exit code {code}"),
+        (None, Some(signal)) => format!("its process was ended by signal {signal}"),
+        (None, None) => "its process ended".to_owned(),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    if lines.is_empty() {
+        return how;
+    }
+    format!("{how}: {}", lines.join("; "))
+}

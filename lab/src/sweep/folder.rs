@@ -1,0 +1,67 @@
+//! The folder of a sweep: which files it has, and that each of them is whole or not there.
+
+use std::path::PathBuf;
+
+use super::record::CellRecord;
+use crate::error::LabError;
+use crate::output::WholeFile;
+use gradwire_report::json;
+
+/// Where the results of a sweep are.
+#[derive(Clone, Debug)]
+pub struct SweepFolder {
+    root: PathBuf,
+}
+
+impl SweepFolder {
+    /// The folder at a path, which need not be there yet.
+    pub fn at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Where a file of the sweep is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// What is known of a cell; `None` where its file is missing or not whole.
+    pub fn record(&self, id: &str) -> Option<CellRecord> {
+        let text = std::fs::read_to_string(self.path(&cell_name(id))).ok()?;
+        let record: CellRecord = serde_json::from_str(&text).ok()?;
+        (record.id == id).then_some(record)
+    }
+
+    /// Whether a cell has a result.
+    pub fn is_finished(&self, id: &str) -> bool {
+        self.record(id)
+            .is_some_and(|record| record.result.is_some())
+    }
+
+    /// Keeps what is known of a cell.
+    ///
+    /// # Errors
+    /// [`LabError::System`] when the file cannot be written.
+    pub fn keep(&self, record: &CellRecord) -> Result<(), LabError> {
+        let text = format!("{}\n", json::line(record));
+        self.write(&cell_name(&record.id), text.as_bytes())
+    }
+
+    /// Writes a file; a process that is killed leaves no part of it under its name.
+    ///
+    /// # Errors
+    /// [`LabError::System`] names the file.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+        let path = self.path(name);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|source| LabError::System {
+                what: format!("cannot make {}", folder.display()),
+                source,
+            })?;
+        }
+        WholeFile::create(&path)?.keep(bytes)
+    }
+}
+
+fn cell_name(id: &str) -> String {
+    format!("cells/{id}.json")
+}

@@ -1,0 +1,73 @@
+//! One cell in a process of its own: told over standard input, its record is to be printed.
+//!
+//! The process ends when its input does: no cell runs on for a sweep that is gone.
+
+use std::io::{BufRead, Read};
+
+use serde::{Deserialize, Serialize};
+
+use super::record::CellRecord;
+use crate::error::LabError;
+use crate::sim::scenario::Scenario;
+
+/// What is told, on one line.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct CellOrder {
+    /// The version of the sweep that tells it.
+    pub version: String,
+    /// The cell.
+    pub id: String,
+    /// What to run.
+    pub scenario: Scenario,
+}
+
+impl CellOrder {
+    /// The order to run a cell with this version.
+    pub fn new(id: &str, scenario: &Scenario) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            id: id.to_owned(),
+            scenario: scenario.clone(),
+        }
+    }
+}
+
+/// Runs the cell that is told; a cell that fails has a record too. When standard input ends before,
+/// this process ends with the exit code `orphaned`.
+///
+/// # Errors
+/// [`LabError::Usage`] when what is told is no order, or one of another version.
+pub fn run(orphaned: u8) -> Result<CellRecord, LabError> {
+    let mut line = String::new();
+    let told = std::io::stdin().lock().read_line(&mut line);
+    told.map_err(|source| LabError::System {
+        what: "standard input".to_owned(),
+        source,
+    })?;
+    let order: CellOrder = serde_json::from_str(&line)
+        .map_err(|error| LabError::Usage(format!("the cell told over standard input: {error}")))?;
+    if order.version != env!("CARGO_PKG_VERSION") {
+        return Err(LabError::Usage(format!(
+            "this is gradwire {} and the sweep is of {}: install the same version everywhere",
+            env!("CARGO_PKG_VERSION"),
+            order.version
+        )));
+    }
+    std::thread::spawn(move || end_with_input(orphaned));
+    Ok(record_of(&order))
+}
+
+fn record_of(order: &CellOrder) -> CellRecord {
+    let (id, scenario) = (&order.id, &order.scenario);
+    let loaded = scenario.load();
+    match loaded.and_then(|loaded| scenario.run(&loaded, &mut |_| {})) {
+        Ok((_, summary)) => CellRecord::of_run(id, scenario, &summary),
+        Err(failure) => CellRecord::of_failure(id, scenario, failure.to_string()),
+    }
+}
+
+fn end_with_input(orphaned: u8) {
+    // Whatever ends the input, an error too, whoever wanted the result is gone.
+    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+    std::process::exit(i32::from(orphaned));
+}

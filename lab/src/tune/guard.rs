@@ -1,0 +1,59 @@
+//! The process around a script that is tried.
+//!
+//! Whoever started it holds its standard input. When that ends, because the trial took too long or
+//! the starter was killed, the script's process group is ended: asked first, since `torchrun` then
+//! ends its ranks, and forced after a while. When the script has ended by itself, what it left in
+//! its group is ended too.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::error::LabError;
+
+/// How long a script may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Runs the script, a program and its arguments, to its end, and ends as it did.
+///
+/// # Errors
+/// [`LabError::System`] when it cannot be started.
+pub fn run(command: &[String]) -> Result<(), LabError> {
+    let (program, arguments) = command.split_first().expect("a script has a name");
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = child.map_err(|source| LabError::System {
+        what: format!("starting {program}"),
+        source,
+    })?;
+    let group = Pid::from_raw(i32::try_from(child.id()).expect("process numbers are positive"));
+    std::thread::spawn(move || end_when_told(group));
+    let status = child.wait().map_err(|source| LabError::System {
+        what: format!("waiting for {program}"),
+        source,
+    })?;
+    // Mostly there is nobody left, which is an error and no problem.
+    let _ = killpg(group, Signal::SIGKILL);
+    std::process::exit(code_of(status));
+}
+
+fn end_when_told(group: Pid) {
+    let mut nothing = Vec::new();
+    let _ = std::io::stdin().read_to_end(&mut nothing);
+    let _ = killpg(group, Signal::SIGTERM);
+    std::thread::sleep(GRACE);
+    let _ = killpg(group, Signal::SIGKILL);
+}
+
+/// As shells tell it.
+fn code_of(status: ExitStatus) -> i32 {
+    let by_signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(by_signal).unwrap_or(1)
+}

@@ -1,0 +1,300 @@
+//! What a search has found and what that rests on, in words, and in the job file.
+
+use std::path::Path;
+
+use gradwire_tuning::tolerance::Setting;
+use gradwire_tuning::tolerance::judge::{Better, Margin, Verdict, mean_and_deviation};
+use gradwire_tuning::tolerance::search::{Cell, Finding};
+use toml_edit::{Array, DocumentMut, Item};
+
+use super::journal::{Accepted, TrialRecord};
+use super::trial::percent;
+use crate::error::LabError;
+use crate::job_file::document;
+use crate::output::WholeFile;
+
+/// How lines of evidence begin in a job file: those are replaced, all other comments stay.
+const MARK: &str = "# tune loss: ";
+
+/// What is asked of a script.
+#[derive(Clone, Debug)]
+pub struct LossQuestion {
+    /// The script.
+    pub command: Vec<String>,
+    /// The name of the metric that it prints.
+    pub metric: String,
+    /// Which values of it are better.
+    pub better: Better,
+    /// How much worse it may become.
+    pub margin: Margin,
+    /// How sure a tolerance must be.
+    pub confidence: f64,
+    /// The only tolerance that is tested, if it is one.
+    pub check: Option<f64>,
+}
+
+/// A search that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchEvidence<'a> {
+    /// What was asked for.
+    pub question: &'a LossQuestion,
+    /// What was found.
+    pub finding: &'a Finding,
+    /// All trials.
+    pub records: &'a [TrialRecord],
+}
+
+impl SearchEvidence<'_> {
+    /// Mean and deviation of the metric without loss.
+    pub fn baseline(&self) -> (f64, f64) {
+        mean_and_deviation(&self.metrics(&Setting::lossless()))
+    }
+
+    /// The metric in all trials of a setting that have one.
+    pub fn metrics(&self, setting: &Setting) -> Vec<f64> {
+        let trials = self.of(setting);
+        trials.filter_map(|record| record.trial.metric).collect()
+    }
+
+    fn of(&self, setting: &Setting) -> impl Iterator<Item = &TrialRecord> {
+        let all = self.records.iter();
+        all.filter(move |record| record.trial.setting == *setting)
+    }
+
+    /// The share that was really lost in the trials of a setting.
+    pub fn lost(&self, setting: &Setting) -> f64 {
+        Accepted::sum(self.of(setting).map(|record| record.accepted)).share()
+    }
+
+    /// What was found, line by line.
+    pub fn lines(&self) -> Vec<String> {
+        let (mean, deviation) = self.baseline();
+        let (metric, finding) = (&self.question.metric, self.finding);
+        let margin = match self.question.margin {
+            Margin::Relative(share) => format!("{}% of it", percent(share)),
+            Margin::Absolute(_) => "as given".to_owned(),
+        };
+        let mut lines = vec![
+            format!(
+                "{} trials of: {}",
+                self.records.len(),
+                self.question.command.join(" ")
+            ),
+            format!(
+                "{metric} without loss {} (deviation {} over {} seeds); margin {} ({margin}), \
+                 confidence {}%",
+                number_text(mean),
+                number_text(deviation),
+                self.metrics(&Setting::lossless()).len(),
+                number_text(finding.margin),
+                percent(self.question.confidence)
+            ),
+        ];
+        lines.extend(finding.cells.iter().map(|cell| self.sentence(cell)));
+        lines.extend(self.warnings());
+        lines
+    }
+
+    /// One setting and what was seen of it.
+    pub fn sentence(&self, cell: &Cell) -> String {
+        let (judgement, setting) = (&cell.judgement, &cell.setting);
+        let worse = match judgement.worse_by.is_finite() {
+            true => format!("worse by {}", number_text(judgement.worse_by)),
+            false => {
+                let note = self.of(setting).find_map(|record| record.note.as_deref());
+                format!("no number ({})", note.unwrap_or("it was none"))
+            }
+        };
+        let bound = judgement
+            .at_most
+            .filter(|_| judgement.verdict != Verdict::Rejected);
+        let bound = bound.map(|bound| format!(", at most {}", number_text(bound)));
+        format!(
+            "{} {}: {} {worse}{} in {} trials, {}% really lost",
+            of(setting),
+            verdict(judgement.verdict),
+            self.question.metric,
+            bound.unwrap_or_default(),
+            judgement.trials,
+            percent(self.lost(setting))
+        )
+    }
+
+    /// What makes the result weaker than it looks.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let found = &self.finding.found;
+        if !self.finding.is_complete {
+            warnings.push("the trials ended before the search: more may be borne".to_owned());
+        }
+        let lost = self.lost(found);
+        if !found.is_lossless() && found.groups.len() == 1 && 3.0 * lost < found.largest() {
+            warnings.push(format!(
+                "only {}% was really lost of {}% allowed: the tolerance is shown for that share \
+                 only; messages may be too short for more",
+                percent(lost),
+                percent(found.largest())
+            ));
+        }
+        let baseline = self.metrics(&Setting::lossless());
+        if baseline.iter().all(|metric| *metric == baseline[0]) {
+            warnings.push(
+                "all trials without loss gave the same metric: the script may not use its seed, \
+                 {seed} or GRADWIRE_TRIAL_SEED"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+
+    /// The keys that were found and their values, as TOML.
+    pub fn values(&self) -> Vec<(&'static str, String)> {
+        let found = &self.finding.found;
+        let mut values = vec![("tolerance", share(found.least()).to_string())];
+        if found.groups.len() > 1 {
+            values.push(("loss.layer_tolerances", groups(found).to_string()));
+        }
+        values.extend(
+            found
+                .tight
+                .map(|tight| ("loss.tight_tolerance", share(tight).to_string())),
+        );
+        values
+    }
+}
+
+/// A value of a metric, with as many digits as a row has room for.
+pub fn number_text(value: f64) -> String {
+    let digits = match value.abs() {
+        large if large >= 1e5 => 0,
+        large if large >= 10.0 => 3,
+        _ => 5,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A setting in a few letters.
+pub fn of(setting: &Setting) -> String {
+    let groups = setting.groups.iter();
+    let groups: Vec<String> = groups
+        .map(|share| format!("{}%", percent(*share)))
+        .collect();
+    let tight = setting.tight.map(|share| format!("/{}%", percent(share)));
+    format!("{}{}", groups.join(", "), tight.unwrap_or_default())
+}
+
+/// A verdict in a word or two.
+pub fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Accepted => "accepted",
+        Verdict::Rejected => "rejected",
+        Verdict::NotShown => "not shown",
+        Verdict::Open => "open",
+    }
+}
+
+fn share(share: f64) -> toml_edit::Value {
+    format!("{}%", percent(share)).into()
+}
+
+fn groups(setting: &Setting) -> toml_edit::Value {
+    let shares = setting
+        .groups
+        .iter()
+        .map(|one| format!("{}%", percent(*one)));
+    shares.collect::<Array>().into()
+}
+
+/// Writes what was found into the job file, with its evidence as comments.
+///
+/// # Errors
+/// [`LabError::System`] when the file cannot be written.
+pub fn write(
+    path: &Path,
+    mut document: DocumentMut,
+    evidence: &SearchEvidence<'_>,
+) -> Result<(), LabError> {
+    set(&mut document, &evidence.finding.found, &evidence.lines());
+    WholeFile::create(path)?.keep(document.to_string().as_bytes())
+}
+
+/// Sets the keys and leaves everything else as it is, but for earlier evidence.
+fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
+    document::put(document.as_table_mut(), "tolerance", share(found.least()));
+    let mut key = document.key_mut("tolerance").expect("it has just been put");
+    let decor = key.leaf_decor_mut();
+    let before = decor.prefix().and_then(|prefix| prefix.as_str());
+    let kept = before.unwrap_or_default().split_inclusive('\n');
+    let kept: String = kept
+        .filter(|line| !line.trim_start().starts_with(MARK))
+        .collect();
+    let told: String = lines.iter().map(|line| format!("{MARK}{line}\n")).collect();
+    decor.set_prefix(format!("{kept}{told}"));
+    if found.groups.len() < 2 && found.tight.is_none() && !document.contains_key("loss") {
+        return;
+    }
+    let loss = document::table(document, "loss");
+    // What an earlier search has found for groups and phases does not belong to this one.
+    match found.groups.len() {
+        0 | 1 => loss.remove("layer_tolerances"),
+        _ => loss.insert("layer_tolerances", Item::Value(groups(found))),
+    };
+    match found.tight {
+        None => loss.remove("tight_tolerance"),
+        Some(tight) => loss.insert("tight_tolerance", Item::Value(share(tight))),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(text: &str, found: &Setting, lines: &[&str]) -> String {
+        let mut document: DocumentMut = text.parse().expect("TOML");
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        set(&mut document, found, &lines);
+        let text = document.to_string();
+        job_of(&text);
+        text
+    }
+
+    fn job_of(text: &str) {
+        let _: toml::Table = text.parse().expect("still TOML");
+    }
+
+    #[test]
+    fn comments_of_the_user_stay_and_earlier_evidence_goes() {
+        let text = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: old\n\
+                    tolerance = 0.01 # x\n\n[loss]\nmin_message = 0\n";
+        let expected = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: new\n# tune loss: 2\n\
+                        tolerance = \"3%\" # x\n\n[loss]\nmin_message = 0\n";
+        assert_eq!(
+            changed(text, &Setting::overall(0.03), &["new", "2"]),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_not_there_says_what_was_found_and_why() {
+        let found = Setting {
+            groups: vec![0.1, 0.02],
+            tight: Some(0.015),
+        };
+        let expected = "# tune loss: why\ntolerance = \"2%\"\n\n[loss]\n\
+                        layer_tolerances = [\"10%\", \"2%\"]\ntight_tolerance = \"1.5%\"\n";
+        let text = changed("", &found, &["why"]);
+        assert_eq!(text, expected);
+        let again = changed(&text, &Setting::overall(0.02), &["why"]);
+        assert!(
+            !again.contains("layer") && !again.contains("tight"),
+            "{again}"
+        );
+    }
+
+    #[test]
+    fn a_tolerance_is_put_before_the_tables_that_were_there() {
+        let text = "name = \"a\"\n\n[faults]\nseed = 3\n";
+        let expected = "name = \"a\"\n# tune loss: why\ntolerance = \"0%\"\n\n[faults]\nseed = 3\n";
+        assert_eq!(changed(text, &Setting::lossless(), &["why"]), expected);
+    }
+}

@@ -1,0 +1,280 @@
+//! The journal of a search: a first line that says what every trial runs, and a line per finished
+//! trial. It is only ever added to, so a search that was killed goes on behind its last whole line.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gradwire_tuning::tolerance::Trial;
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+
+/// The form of a journal. Another form has another number.
+const VERSION: u32 = 1;
+
+/// What all trials of a journal have in common: whatever changes their results.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Heading {
+    gradwire_tune_loss: u32,
+    /// The script.
+    pub command: Vec<String>,
+    /// The name of the metric.
+    pub metric: String,
+    /// The job without tolerance and faults.
+    pub job: String,
+}
+
+impl Heading {
+    /// The heading of a search.
+    pub fn new(command: &[String], metric: &str, job: String) -> Self {
+        Self {
+            gradwire_tune_loss: VERSION,
+            command: command.to_owned(),
+            metric: metric.to_owned(),
+            job,
+        }
+    }
+
+    /// The first of its fields in which another one differs.
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        let same = [
+            ("form", self.gradwire_tune_loss == other.gradwire_tune_loss),
+            ("command", self.command == other.command),
+            ("--metric", self.metric == other.metric),
+            ("job", self.job == other.job),
+        ];
+        same.into_iter()
+            .find(|(_, same)| !same)
+            .map(|(name, _)| name)
+    }
+}
+
+/// A finished trial.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TrialRecord {
+    /// What was tried, and the metric.
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// Share of packets that were dropped on purpose.
+    pub drop: f64,
+    /// Mean length of a run of them.
+    pub burst: f64,
+    /// What the ranks did without.
+    pub accepted: Accepted,
+    /// How long it took.
+    pub seconds: f64,
+    /// Why there is no metric, where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What all ranks together did without.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Accepted {
+    /// Ranks that told.
+    pub ranks: u32,
+    /// Bytes of messages that might lose some.
+    pub owed_bytes: u64,
+    /// Bytes of these that the tolerance allowed to be lost.
+    pub allowed_bytes: u64,
+    /// Bytes that were accepted as lost.
+    pub lost_bytes: u64,
+}
+
+impl Accepted {
+    /// The share of what might be lost that was.
+    pub fn share(&self) -> f64 {
+        self.lost_bytes as f64 / self.owed_bytes.max(1) as f64
+    }
+
+    /// The sum of several.
+    pub fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            ranks: sum.ranks + one.ranks,
+            owed_bytes: sum.owed_bytes + one.owed_bytes,
+            allowed_bytes: sum.allowed_bytes + one.allowed_bytes,
+            lost_bytes: sum.lost_bytes + one.lost_bytes,
+        })
+    }
+}
+
+/// A journal that is open.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    records: Vec<TrialRecord>,
+}
+
+impl Journal {
+    /// Opens the journal in a folder, or begins it.
+    ///
+    /// # Errors
+    /// [`LabError::Input`] when it is of another search or has been damaged, [`LabError::System`]
+    /// when it cannot be written.
+    pub fn open(folder: &Path, heading: &Heading) -> Result<Self, LabError> {
+        let path = folder.join("journal.jsonl");
+        let told = |source| LabError::System {
+            what: format!("cannot write {}", path.display()),
+            source,
+        };
+        std::fs::create_dir_all(folder).map_err(told)?;
+        let mut file = OpenOptions::new();
+        let mut file = file
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(told)?;
+        let text = std::fs::read_to_string(&path).map_err(|source| LabError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        // A line without an end was being written when the search was killed.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        if whole.len() < text.len() {
+            file.set_len(whole.len() as u64).map_err(told)?;
+        }
+        let records = read(whole, heading).map_err(|message| LabError::Input {
+            given: path.display().to_string(),
+            message,
+        })?;
+        if whole.is_empty() {
+            add(&mut file, &line(heading)).map_err(told)?;
+        }
+        Ok(Self {
+            path,
+            file,
+            records,
+        })
+    }
+
+    /// The trials that were done.
+    pub fn records(&self) -> &[TrialRecord] {
+        &self.records
+    }
+
+    /// Adds a trial; when this returns, it is on the disk.
+    ///
+    /// # Errors
+    /// [`LabError::System`] when it cannot be written.
+    pub fn add(&mut self, record: TrialRecord) -> Result<(), LabError> {
+        add(&mut self.file, &line(&record)).map_err(|source| LabError::System {
+            what: format!("cannot write {}", self.path.display()),
+            source,
+        })?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn line(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("plain data with names as keys");
+    format!("{json}\n")
+}
+
+fn add(file: &mut File, line: &str) -> std::io::Result<()> {
+    file.write_all(line.as_bytes())?;
+    file.sync_data()
+}
+
+fn read(text: &str, heading: &Heading) -> Result<Vec<TrialRecord>, String> {
+    let mut lines = text.lines().zip(1..);
+    let wrong = |number: i32, error: &dyn std::fmt::Display| {
+        format!("line {number}: {error}; give another folder with --out, or delete this file")
+    };
+    let Some((first, _)) = lines.next() else {
+        return Ok(Vec::new());
+    };
+    let written: Heading = serde_json::from_str(first).map_err(|error| wrong(1, &error))?;
+    if let Some(differs) = written.difference(heading) {
+        return Err(format!(
+            "it is of another search, whose {differs} differs: give another folder with --out, \
+             or delete this one"
+        ));
+    }
+    lines
+        .map(|(line, number)| serde_json::from_str(line).map_err(|error| wrong(number, &error)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_tuning::tolerance::Setting;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gradwire-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn heading(command: &str) -> Heading {
+        Heading::new(
+            &[command.to_owned()],
+            "accuracy",
+            "name = \"job\"".to_owned(),
+        )
+    }
+
+    fn record(seed: u64, metric: Option<f64>) -> TrialRecord {
+        let setting = Setting::overall(0.015);
+        TrialRecord {
+            trial: Trial {
+                setting,
+                seed,
+                metric,
+            },
+            drop: 0.02,
+            burst: 8.0,
+            accepted: Accepted::default(),
+            seconds: 1.5,
+            note: None,
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_and_a_torn_line_is_left_out() {
+        let folder = folder("journal-torn");
+        let mut journal = Journal::open(&folder, &heading("a")).expect("a new one");
+        let records = [record(1, Some(0.1 + 0.2)), record(2, None)];
+        for record in &records {
+            journal.add(record.clone()).expect("it is written");
+        }
+        let path = journal.path().to_owned();
+        drop(journal);
+        let whole = std::fs::read_to_string(&path).expect("it is there");
+        std::fs::write(&path, format!("{whole}{{\"setting\"")).expect("it is writable");
+        let mut journal = Journal::open(&folder, &heading("a")).expect("it goes on");
+        assert_eq!(journal.records(), records);
+        journal.add(record(3, Some(1.0))).expect("it is written");
+        drop(journal);
+        let journal = Journal::open(&folder, &heading("a")).expect("it goes on");
+        assert_eq!(journal.records().len(), 3);
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_journal_of_another_command_or_a_damaged_one_is_refused() {
+        let folder = folder("journal-other");
+        drop(Journal::open(&folder, &heading("a")).expect("a new one"));
+        let refused = Journal::open(&folder, &heading("b")).expect_err("another command");
+        assert!(
+            refused.to_string().contains("whose command differs"),
+            "{refused}"
+        );
+        let path = folder.join("journal.jsonl");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        std::fs::write(&path, format!("{text}nonsense\n")).expect("it is writable");
+        let refused = Journal::open(&folder, &heading("a")).expect_err("nonsense");
+        assert!(refused.to_string().contains("line 2: "), "{refused}");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}

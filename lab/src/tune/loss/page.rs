@@ -1,0 +1,317 @@
+//! The page of a search: the metric over the loss that was really accepted, seed by seed, with the
+//! margin, and the settings as a table.
+
+use gradwire_tuning::tolerance::Setting;
+use gradwire_tuning::tolerance::judge::{Better, Verdict, mean_and_deviation};
+use gradwire_tuning::tolerance::search::Cell;
+
+use super::evidence::{SearchEvidence, verdict};
+use super::evidence::{number_text, of};
+use super::journal::TrialRecord;
+use super::trial::percent;
+use gradwire_report::html::{cell, document, figure, heads, row, section, swatch};
+use gradwire_report::plot::{Plot, PlotAxis, across, dashed, stroke, upwards};
+use gradwire_report::svg::{Scale, escaped};
+
+/// Half of the page's width.
+const SIZE: (f64, f64) = (558.0, 340.0);
+/// Told apart by colour-blind people too (Okabe and Ito).
+const INDEPENDENT: &str = "#0072b2";
+const BURSTS: &str = "#d55e00";
+const MEAN: &str = "#16202b";
+const MARGIN: &str = "#b3152a";
+const FOUND: &str = "#009e73";
+const BASELINE: &str = "#8a94a0";
+
+const CURVE: &str = "Each disc is a trial, at the share of its droppable bytes that its ranks \
+    really did without; each dark mark the mean of a tolerance, with one standard deviation over \
+    seeds. Hollow marks were not accepted. On the right, what the seed alone does is taken out: \
+    trials are moved by how far the lossless trial of their seed is from the mean. Values outside \
+    of a picture lie at its edge.";
+const TABLE: &str = "Worse by: mean difference from the lossless trials of the same seeds; at \
+    most: its one-sided bound, as strict as looking after each trial asks for. Accepted is what \
+    has its bound within the margin. Several tolerances are those of groups of layers, the front \
+    first; behind a slash, that of steps after a change of the gradients.";
+
+/// The page of a search.
+pub fn page(evidence: &SearchEvidence<'_>) -> String {
+    let metric = escaped(&evidence.question.metric);
+    let found = found(evidence);
+    let mut body = format!("<h1>{}</h1>\n", escaped(&found));
+    for line in evidence.lines().iter().take(2) {
+        body += &format!("<p>{}</p>\n", escaped(line));
+    }
+    let pictures = figure("All trials", &curve(evidence, Level::OfEachSeed))
+        + &figure("Around the margin", &curve(evidence, Level::TakenOut));
+    let pair = format!("<div class=\"pair\">\n{pictures}</div>\n{}", legend());
+    body += &section(&format!("{metric} over what was lost"), CURVE, &pair);
+    body += &section("Tolerances", TABLE, &table(evidence));
+    body += &section(
+        "Trials",
+        "In the order in which they were done.",
+        &trials(evidence),
+    );
+    document(&found, &body)
+}
+
+fn found(evidence: &SearchEvidence<'_>) -> String {
+    let finding = evidence.finding;
+    match (evidence.question.check, finding.cells.first()) {
+        (Some(share), Some(cell)) => {
+            let verdict = verdict(cell.judgement.verdict);
+            format!("A tolerance of {}%: {verdict}", percent(share))
+        }
+        _ if finding.found.is_lossless() => "No tolerance was accepted".to_owned(),
+        _ => format!("Found tolerance: {}", of(&finding.found)),
+    }
+}
+
+/// What is drawn of what a seed does by itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Level {
+    /// All: the metric as it was.
+    OfEachSeed,
+    /// Nothing: differences from the lossless trial of the same seed, about the baseline's mean.
+    TakenOut,
+}
+
+impl Level {
+    /// The metric of a trial as it is drawn.
+    fn metric(self, evidence: &SearchEvidence<'_>, record: &TrialRecord) -> Option<f64> {
+        let metric = record.trial.metric?;
+        if self == Self::OfEachSeed {
+            return Some(metric);
+        }
+        let trials = evidence.records.iter().map(|record| &record.trial);
+        let mut lossless = trials.filter(|trial| trial.setting.is_lossless());
+        let lossless = lossless.find(|trial| trial.seed == record.trial.seed)?;
+        Some(evidence.baseline().0 + metric - lossless.metric?)
+    }
+}
+
+/// Values along the upright axis.
+type Range = (f64, f64);
+
+fn whole(evidence: &SearchEvidence<'_>) -> Range {
+    let metrics = evidence
+        .records
+        .iter()
+        .filter_map(|record| record.trial.metric);
+    let (mean, margin) = (evidence.baseline().0, evidence.finding.margin);
+    let range = metrics.fold((mean - margin, mean + margin), |(low, high), metric| {
+        (low.min(metric), high.max(metric))
+    });
+    let room = 0.04 * (range.1 - range.0);
+    (range.0 - room, range.1 + room)
+}
+
+fn near(evidence: &SearchEvidence<'_>) -> Range {
+    let (mean, reach) = (evidence.baseline().0, 3.0 * evidence.finding.margin);
+    (mean - reach, mean + reach)
+}
+
+/// Shares that were lost, in percent: the least and the most that are drawn.
+fn losses(evidence: &SearchEvidence<'_>) -> Range {
+    let shares = evidence
+        .records
+        .iter()
+        .map(|record| record.accepted.share());
+    let range = shares
+        .filter(|share| *share > 0.0)
+        .fold((1.0, 0.0), |range: Range, share| {
+            (range.0.min(share), range.1.max(share))
+        });
+    match range {
+        (low, high) if low <= high => (low * 70.0, high * 130.0),
+        _ => (0.0, 1.0),
+    }
+}
+
+fn curve(evidence: &SearchEvidence<'_>, level: Level) -> String {
+    let (low, high) = losses(evidence);
+    let range = match level {
+        Level::OfEachSeed => whole(evidence),
+        Level::TakenOut => near(evidence),
+    };
+    let mut plot = Plot::new(
+        SIZE,
+        PlotAxis {
+            title: "really lost, %",
+            scale: Scale::fitting((low, high), across(SIZE.0)),
+        },
+        PlotAxis {
+            title: &evidence.question.metric,
+            scale: Scale::linear(range, upwards(SIZE.1)),
+        },
+    );
+    let mean = evidence.baseline().0;
+    let allowed = match evidence.question.better {
+        Better::Lower => mean + evidence.finding.margin,
+        Better::Higher => mean - evidence.finding.margin,
+    };
+    plot.curve(&[(low, mean), (high, mean)], &dashed(BASELINE));
+    plot.curve(&[(low, allowed), (high, allowed)], &dashed(MARGIN));
+    let found = &evidence.finding.found;
+    if !found.is_lossless() {
+        let at = 100.0 * evidence.lost(found);
+        plot.curve(&[(at, range.0), (at, range.1)], &stroke(FOUND));
+    }
+    for record in evidence.records {
+        if let Some(metric) = level.metric(evidence, record) {
+            disc(&mut plot, record, (low, metric));
+        }
+    }
+    let mut means: Vec<(f64, f64)> = evidence
+        .finding
+        .cells
+        .iter()
+        .filter_map(|cell| mark(&mut plot, (evidence, level), cell))
+        .collect();
+    means.sort_by(|a, b| a.0.total_cmp(&b.0));
+    plot.curve(&means, &format!(r#"stroke="{MEAN}" stroke-width="1""#));
+    plot.drawing
+        .element("the metric of all trials over the loss that was accepted")
+}
+
+fn disc(plot: &mut Plot, record: &TrialRecord, (least, metric): (f64, f64)) {
+    let (lossless, lost) = (record.trial.setting.is_lossless(), record.accepted.share());
+    let colour = match (lossless, record.burst > 1.0) {
+        (true, _) => BASELINE,
+        (false, true) => BURSTS,
+        (false, false) => INDEPENDENT,
+    };
+    let told = format!(
+        "{}, seed {}: {}, {}% lost",
+        of(&record.trial.setting),
+        record.trial.seed,
+        number_text(metric),
+        percent(lost)
+    );
+    let at = plot.at((100.0 * lost).max(least), metric);
+    let style = format!(r#"fill="{colour}" fill-opacity="0.7""#);
+    plot.drawing.disc(at, 4.0, &style, &told);
+}
+
+/// The mean of a setting and its spread; gives where it is.
+fn mark(
+    plot: &mut Plot,
+    (evidence, level): (&SearchEvidence<'_>, Level),
+    cell: &Cell,
+) -> Option<(f64, f64)> {
+    let setting = &cell.setting;
+    let trials = evidence.records.iter();
+    let trials = trials.filter(|record| record.trial.setting == *setting);
+    let metrics: Vec<f64> = trials
+        .filter_map(|record| level.metric(evidence, record))
+        .collect();
+    if metrics.is_empty() {
+        return None;
+    }
+    let (mean, deviation) = mean_and_deviation(&metrics);
+    let lost = 100.0 * evidence.lost(setting);
+    plot.curve(
+        &[(lost, mean - deviation), (lost, mean + deviation)],
+        &stroke(MEAN),
+    );
+    let fill = match cell.judgement.verdict {
+        Verdict::Accepted => MEAN,
+        _ => "#fff",
+    };
+    let style = format!(r#"fill="{fill}" stroke="{MEAN}" stroke-width="1.5""#);
+    let told = format!("{}: {} in the mean", of(setting), number_text(mean));
+    let at = plot.at(lost, mean);
+    plot.drawing.disc(at, 5.0, &style, &told);
+    Some((lost, mean))
+}
+
+fn legend() -> String {
+    let names = [
+        (INDEPENDENT, "independent losses"),
+        (BURSTS, "bursts of 8"),
+        (BASELINE, "without loss; dashed: its mean"),
+        (MARGIN, "dashed: the margin"),
+        (FOUND, "found"),
+    ];
+    let names = names
+        .map(|(colour, name)| swatch(colour, name))
+        .join(" &emsp; ");
+    format!("<p>{names}</p>\n")
+}
+
+fn table(evidence: &SearchEvidence<'_>) -> String {
+    let mut text = heads(&[
+        "tolerance",
+        "verdict",
+        "trials",
+        "metric",
+        "deviation",
+        "worse by",
+        "at most",
+        "really lost, %",
+    ]);
+    let (mean, deviation) = evidence.baseline();
+    let lossless = evidence.metrics(&Setting::lossless()).len();
+    text += &row(&[
+        cell("0% (baseline)"),
+        cell(""),
+        cell(&lossless.to_string()),
+        cell(&number_text(mean)),
+        cell(&number_text(deviation)),
+        cell(""),
+        cell(&format!("margin {}", number_text(evidence.finding.margin))),
+        cell("0"),
+    ]);
+    for one in &evidence.finding.cells {
+        let metrics = evidence.metrics(&one.setting);
+        let (mean, deviation) = match metrics.is_empty() {
+            true => ("-".to_owned(), "-".to_owned()),
+            false => {
+                let (mean, deviation) = mean_and_deviation(&metrics);
+                (number_text(mean), number_text(deviation))
+            }
+        };
+        let judgement = &one.judgement;
+        text += &row(&[
+            cell(&of(&one.setting)),
+            cell(verdict(judgement.verdict)),
+            cell(&judgement.trials.to_string()),
+            cell(&mean),
+            cell(&deviation),
+            cell(&number_text(judgement.worse_by)),
+            cell(
+                &judgement
+                    .at_most
+                    .map_or_else(|| "-".to_owned(), number_text),
+            ),
+            cell(&percent(evidence.lost(&one.setting))),
+        ]);
+    }
+    format!("<table>\n{text}</table>\n")
+}
+
+fn trials(evidence: &SearchEvidence<'_>) -> String {
+    let mut text = heads(&[
+        "tolerance",
+        "seed",
+        "dropped, %",
+        "burst",
+        "really lost, %",
+        "metric",
+        "seconds",
+    ]);
+    for record in evidence.records {
+        let trial = &record.trial;
+        let metric = trial.metric.map(number_text);
+        let note = record.note.as_deref().map(escaped);
+        text += &row(&[
+            cell(&of(&trial.setting)),
+            cell(&trial.seed.to_string()),
+            cell(&percent(record.drop)),
+            cell(&format!("{}", record.burst)),
+            cell(&percent(record.accepted.share())),
+            cell(&metric.or(note).unwrap_or_default()),
+            cell(&format!("{:.1}", record.seconds)),
+        ]);
+    }
+    format!("<table>\n{text}</table>\n")
+}

@@ -1,0 +1,536 @@
+//! One trial: the script in a process of its own, with a job that loses packets on purpose, and
+//! what can be read of it afterwards.
+//!
+//! So that much of a tolerance is really used up, a little more is dropped than it allows. How much
+//! was accepted is read from what the ranks leave behind, never taken for granted.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use gradwire_protocol::job::Job;
+use gradwire_runtime::metrics::Snapshot;
+use gradwire_runtime::trace::COUNTS;
+use gradwire_tuning::tolerance::{Setting, Trial};
+use toml::{Table, Value};
+
+use super::journal::{Accepted, TrialRecord};
+use super::metric;
+use crate::error::LabError;
+
+/// Mean length of bursts, and how many times the tolerance is dropped, of what may be missing;
+/// about a quarter of a message is protected. Losses are not the same in every message, least in
+/// bursts: what one has lost beyond its tolerance is repaired, and no other may lose it.
+const INDEPENDENT: (f64, f64) = (1.0, 1.25);
+const BURSTS: (f64, f64) = (8.0, 1.5);
+/// More than this is never dropped: nothing would ever arrive.
+const DROP_MAX: f64 = 0.9;
+/// So many times as long as the slowest lossless trial may a lossy one take, and so long always.
+const SLOWER: f64 = 10.0;
+const PATIENCE_MIN: Duration = Duration::from_secs(30);
+/// How often one looks whether a script has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Last lines of standard error that are shown of a script that failed.
+const LINES: usize = 12;
+
+/// What all trials of a search have in common.
+#[derive(Debug)]
+pub struct TrialBench {
+    /// The job of the user, without tolerance and faults.
+    pub job: Job,
+    /// The script.
+    pub command: Vec<String>,
+    /// What it prints of itself.
+    pub metric: String,
+    /// The longest that it may take.
+    pub timeout: Duration,
+    /// Where folders of trials are made.
+    pub folder: PathBuf,
+}
+
+/// How a script ended.
+enum End {
+    Exited(ExitStatus),
+    TookTooLong,
+}
+
+impl TrialBench {
+    /// How long a lossy trial may take: what makes training much slower is not borne, whatever the
+    /// metric, and need not be waited for.
+    pub fn patience(&self, done: &[TrialRecord]) -> Duration {
+        let lossless = done.iter().filter(|one| one.trial.setting.is_lossless());
+        let slowest = lossless.map(|one| one.seconds).fold(0.0, f64::max);
+        let patience = Duration::from_secs_f64(SLOWER * slowest);
+        patience.max(PATIENCE_MIN).min(self.timeout)
+    }
+
+    /// Runs one trial in a folder of this name, which is emptied first; `patience` is for lossy
+    /// ones.
+    ///
+    /// # Errors
+    /// [`LabError`] when the script cannot be started, fails, prints no metric, or is not one whose
+    /// gradients could be lost.
+    pub fn run(
+        &self,
+        (setting, seed): (&Setting, u64),
+        name: &str,
+        patience: Duration,
+    ) -> Result<TrialRecord, LabError> {
+        let folder = self.folder.join(name);
+        let (burst, more) = losses(seed);
+        let drop = (setting.largest() * more).min(DROP_MAX);
+        let place = Place { folder, seed };
+        place.prepare(&job_text(&self.job, setting, (drop, burst, seed)))?;
+        let started = now();
+        let limit = match setting.is_lossless() {
+            true => self.timeout,
+            false => patience,
+        };
+        let end = self.script(&place, limit)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let (metric, note) = match end {
+            End::TookTooLong if setting.is_lossless() => return Err(self.too_long(&place)),
+            End::TookTooLong => (None, Some(self.given_up(limit))),
+            End::Exited(status) if status.success() => (Some(self.metric_of(&place)?), None),
+            End::Exited(status) => return Err(place.failed(status)),
+        };
+        let accepted = place.accepted();
+        if note.is_none() {
+            fits(setting, &accepted, &place)?;
+        }
+        let number = metric.filter(|metric| metric.is_finite());
+        if number.is_none() && setting.is_lossless() {
+            return Err(self.no_number(&place));
+        }
+        Ok(TrialRecord {
+            trial: Trial {
+                setting: setting.clone(),
+                seed,
+                metric: number,
+            },
+            drop,
+            burst,
+            accepted: accepted.sum,
+            seconds: (seconds * 1e3).round() / 1e3,
+            note: note.or_else(|| {
+                metric
+                    .filter(|_| number.is_none())
+                    .map(|m| format!("it was {m}"))
+            }),
+        })
+    }
+
+    fn given_up(&self, limit: Duration) -> String {
+        let seconds = limit.as_secs_f64();
+        match limit < self.timeout {
+            true => format!("given up after {seconds:.0} s: far slower than without loss"),
+            false => "it took longer than --timeout".to_owned(),
+        }
+    }
+
+    fn script(&self, place: &Place, limit: Duration) -> Result<End, LabError> {
+        let mut child = place.start(&self.command)?;
+        // Held for as long as the script may run.
+        let leash = child.stdin.take();
+        let started = now();
+        let waiting = |source| LabError::System {
+            what: "waiting for the script".to_owned(),
+            source,
+        };
+        while started.elapsed() < limit {
+            if let Some(status) = child.try_wait().map_err(waiting)? {
+                return Ok(End::Exited(status));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        drop(leash);
+        child.wait().map_err(waiting)?;
+        Ok(End::TookTooLong)
+    }
+
+    fn metric_of(&self, place: &Place) -> Result<f64, LabError> {
+        let path = place.folder.join("stdout.txt");
+        let bytes = std::fs::read(&path).map_err(|source| LabError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        let name = &self.metric;
+        metric::last(&String::from_utf8_lossy(&bytes), name).ok_or_else(|| {
+            LabError::Usage(format!(
+                "the script printed no line with the metric {name}, as {{\"{name}\": 0.97}} or \
+                 {name}=0.97: print it at the end of rank 0, or name another with --metric; what \
+                 it printed is in {}",
+                path.display()
+            ))
+        })
+    }
+
+    fn too_long(&self, place: &Place) -> LabError {
+        let message = format!(
+            "took longer than {} s without any loss: give more with --timeout, or make it \
+             shorter{}",
+            self.timeout.as_secs_f64(),
+            place.complaint()
+        );
+        script_failed(message)
+    }
+
+    fn no_number(&self, place: &Place) -> LabError {
+        let (name, seed) = (&self.metric, place.seed);
+        script_failed(format!(
+            "ended with a {name} that is no number, without any loss (seed {seed}): there is \
+             nothing to compare with"
+        ))
+    }
+}
+
+/// Mean length of bursts, and the factor by which losses exceed the tolerance.
+fn losses(seed: u64) -> (f64, f64) {
+    match seed.is_multiple_of(2) {
+        true => BURSTS,
+        false => INDEPENDENT,
+    }
+}
+
+/// The user's job with this setting and these losses: drop, burst, seed.
+pub fn job_text(job: &Job, setting: &Setting, (drop, burst, seed): (f64, f64, u64)) -> String {
+    let mut table: Table = job
+        .to_toml()
+        .parse()
+        .expect("a job writes what can be read");
+    table.insert("tolerance".to_owned(), Value::Float(setting.least()));
+    let mut put = |outer: &str, key: &str, value: Value| {
+        let inner = table[outer].as_table_mut();
+        let inner = inner.expect("a job has this table");
+        inner.insert(key.to_owned(), value);
+    };
+    put("faults", "drop", Value::Float(drop));
+    put("faults", "drop_from", Value::String("droppable".to_owned()));
+    put("faults", "burst", Value::Float(burst));
+    put("faults", "seed", Value::Integer(seed.cast_signed()));
+    if setting.groups.len() > 1 {
+        let groups = setting.groups.iter().copied().map(Value::Float);
+        put("loss", "layer_tolerances", Value::Array(groups.collect()));
+    }
+    if let Some(tight) = setting.tight {
+        put("loss", "tight_tolerance", Value::Float(tight));
+    }
+    table.to_string()
+}
+
+#[expect(clippy::disallowed_methods, reason = "scripts are timed")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn script_failed(message: String) -> LabError {
+    LabError::Process {
+        who: "the script".to_owned(),
+        message,
+        code: None,
+    }
+}
+
+/// Where one trial runs.
+struct Place {
+    folder: PathBuf,
+    seed: u64,
+}
+
+/// What the ranks of a trial did without.
+struct Told {
+    sum: Accepted,
+    /// The job's tolerance, as they know it.
+    tolerance: f64,
+}
+
+impl Place {
+    fn prepare(&self, job: &str) -> Result<(), LabError> {
+        let folder = &self.folder;
+        let cannot = |source| LabError::System {
+            what: format!("cannot make {}", folder.display()),
+            source,
+        };
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).map_err(cannot)?;
+        }
+        std::fs::create_dir_all(folder.join("ranks")).map_err(cannot)?;
+        std::fs::write(folder.join("job.toml"), job).map_err(cannot)
+    }
+
+    fn start(&self, command: &[String]) -> Result<Child, LabError> {
+        use std::os::unix::process::CommandExt;
+        let starting = |source| LabError::System {
+            what: format!("starting a trial in {}", self.folder.display()),
+            source,
+        };
+        let program = std::env::current_exe().map_err(starting)?;
+        let seed = self.seed.to_string();
+        let words = command.iter().map(|word| word.replace("{seed}", &seed));
+        let folder = self.folder.canonicalize().map_err(starting)?;
+        let output = |name| File::create(folder.join(name)).map_err(starting);
+        Command::new(program)
+            .args(["tune-trial", "--"])
+            .args(words)
+            .env("GRADWIRE_JOB", folder.join("job.toml"))
+            .env("GRADWIRE_TRACE", folder.join("ranks"))
+            .env("GRADWIRE_TRIAL_SEED", &seed)
+            .stdin(Stdio::piped())
+            .stdout(output("stdout.txt")?)
+            .stderr(output("stderr.txt")?)
+            // An interrupt from the terminal is for this process; the guard notices its end.
+            .process_group(0)
+            .spawn()
+            .map_err(starting)
+    }
+
+    fn failed(&self, status: ExitStatus) -> LabError {
+        let how = match status.code() {
+            Some(code) => format!("ended with exit code {code}"),
+            None => status.to_string(),
+        };
+        script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
+    }
+
+    /// The last lines of its standard error, behind the last one that names an error, or that
+    /// stands before what `torchrun` has to say about it, which is much.
+    fn complaint(&self) -> String {
+        let path = self.folder.join("stderr.txt");
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        if lines.is_empty() {
+            return "; it said nothing on standard error".to_owned();
+        }
+        let begin = lines.len().saturating_sub(LINES);
+        let named = lines[..begin].iter().rfind(|line| names_an_error(line));
+        let launcher = lines.iter().position(|line| is_of_launcher(line));
+        let before = launcher.and_then(|at| lines[..at.min(begin)].last());
+        let error = named.or(before);
+        let error = error.map(|line| format!("\n  {line}\n  ..."));
+        let last = lines[begin..].join("\n  ");
+        let path = path.display();
+        format!(
+            "; the end of {path}:{}\n  {last}",
+            error.unwrap_or_default()
+        )
+    }
+
+    /// What the ranks have left; of none where they left nothing.
+    fn accepted(&self) -> Told {
+        let all = counts(&self.folder.join("ranks"));
+        let one = |snapshot: &Snapshot| Accepted {
+            ranks: 1,
+            owed_bytes: snapshot.loss.owed_bytes,
+            allowed_bytes: snapshot.loss.allowed_bytes,
+            lost_bytes: snapshot.loss.lost_bytes,
+        };
+        Told {
+            sum: Accepted::sum(all.iter().map(one)),
+            tolerance: all
+                .iter()
+                .map(|snapshot| snapshot.tolerance)
+                .fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Whether a line is how Python ends a traceback, of a script rather than of its launcher.
+fn names_an_error(line: &str) -> bool {
+    let (name, message) = line.split_once(": ").unwrap_or((line, ""));
+    let named = name.ends_with("Error") || name.ends_with("Exception");
+    named && !name.contains(' ') && !message.trim().is_empty()
+}
+
+/// Whether a line is an error that PyTorch has logged: a letter, month and day.
+fn is_of_launcher(line: &str) -> bool {
+    let date = line.strip_prefix('E').and_then(|rest| rest.get(..5));
+    let number = date.and_then(|date| date.strip_suffix(' '));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn counts(folder: &Path) -> Vec<Snapshot> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of_ranks = entries.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(COUNTS) && name.ends_with(".json")
+    });
+    let texts = of_ranks.filter_map(|entry| std::fs::read(entry.path()).ok());
+    texts
+        .filter_map(|text| serde_json::from_slice(&text).ok())
+        .collect()
+}
+
+/// Whether the ranks ran the job that they were given, and could lose something.
+fn fits(setting: &Setting, told: &Told, place: &Place) -> Result<(), LabError> {
+    let wrong = |message: &str| Err(LabError::Usage(format!("the script {message}")));
+    let wanted = setting.largest();
+    let ranks = place.folder.join("ranks");
+    if told.sum.ranks == 0 {
+        let ranks = ranks.display();
+        return wrong(&format!(
+            "uses no rank of gradwire, or changes GRADWIRE_TRACE, or ended without its ranks \
+             leaving their job: none has left its counts in {ranks}. It must call \
+             init_process_group(\"gradwire\")"
+        ));
+    }
+    let of_job = setting.least();
+    if (told.tolerance - of_job).abs() > 1e-6 {
+        return wrong(&format!(
+            "does not run the job that GRADWIRE_JOB names: its ranks tolerated {}% instead of {}%",
+            percent(told.tolerance),
+            percent(of_job)
+        ));
+    }
+    if setting.is_lossless() {
+        return match told.sum.owed_bytes {
+            0 => Ok(()),
+            _ => wrong(
+                "sets a tolerance of its own: let it call gradwire.ddp.register(model) without \
+                 one, so that the job says it",
+            ),
+        };
+    }
+    if told.sum.owed_bytes == 0 {
+        return wrong(
+            "can lose nothing: no message had a tolerance. Its model must be registered with \
+             gradwire.ddp.register, have more than one layer, and messages above \
+             loss.min_message",
+        );
+    }
+    let allowed = told.sum.allowed_bytes as f64 / told.sum.owed_bytes as f64;
+    if allowed > wanted * 1.01 + 1e-6 {
+        return wrong(&format!(
+            "sets a tolerance of its own: its messages might lose {}% where the job says {}%",
+            percent(allowed),
+            percent(wanted)
+        ));
+    }
+    Ok(())
+}
+
+/// A share in percent, with as few digits as tell it.
+pub fn percent(share: f64) -> String {
+    let text = format!("{:.3}", share * 100.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::job::DropFrom;
+
+    use super::*;
+
+    #[test]
+    fn the_job_of_a_trial_says_what_is_tolerated_and_lost() {
+        let job = Job {
+            name: "mine".to_owned(),
+            ..Job::default()
+        };
+        let text = job_text(&job, &Setting::overall(0.02), (0.03, 8.0, 4));
+        let read = Job::from_toml(&text).expect("it can be read");
+        assert_eq!(read.name, "mine");
+        assert_eq!(read.tolerance.get(), 0.02);
+        let faults = &read.faults;
+        assert_eq!(
+            (faults.drop.get(), faults.burst, faults.seed),
+            (0.03, 8.0, 4)
+        );
+        assert_eq!(faults.drop_from, DropFrom::Droppable);
+        let groups = Setting {
+            groups: vec![0.1, 0.02],
+            tight: Some(0.01),
+        };
+        let text = job_text(&job, &groups, (0.125, 1.0, 1));
+        let read = Job::from_toml(&text).expect("it can be read");
+        assert_eq!(read.tolerance.get(), 0.02);
+        assert_eq!(read.loss.layer_tolerances.len(), 2);
+        assert_eq!(
+            read.loss.tight_tolerance.map(|share| share.get()),
+            Some(0.01)
+        );
+        let lossless = job_text(&job, &Setting::lossless(), (0.0, 1.0, 1));
+        let read = Job::from_toml(&lossless).expect("it can be read");
+        assert!(read.tolerance.is_none() && !read.faults.any());
+    }
+
+    #[test]
+    fn the_error_of_a_script_is_told_from_what_its_launcher_says() {
+        assert!(names_an_error("ValueError: no data"));
+        assert!(names_an_error(
+            "torch.distributed.DistBackendError: rank 1 was lost"
+        ));
+        for other in [
+            "  raise ValueError: x",
+            "ChildFailedError: ",
+            "step 3: Error",
+            "",
+        ] {
+            assert!(!names_an_error(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_launcher_logs_is_told_from_what_the_script_says() {
+        assert!(is_of_launcher("E1122 00:34:35.1 4106 torch/distributed"));
+        for other in [
+            "E112 a",
+            "Error",
+            "W1122 00:34",
+            "E11220",
+            "Ä1122 ",
+            "E112ä ",
+        ] {
+            assert!(!is_of_launcher(other), "{other}");
+        }
+    }
+
+    fn done(setting: Setting, seconds: f64) -> TrialRecord {
+        TrialRecord {
+            trial: Trial {
+                setting,
+                seed: 1,
+                metric: Some(0.9),
+            },
+            drop: 0.0,
+            burst: 1.0,
+            accepted: Accepted::default(),
+            seconds,
+            note: None,
+        }
+    }
+
+    #[test]
+    fn a_lossy_trial_may_take_ten_times_as_long_as_those_without_loss_and_never_beyond_the_timeout()
+    {
+        let bench = TrialBench {
+            job: Job::default(),
+            command: Vec::new(),
+            metric: "accuracy".to_owned(),
+            timeout: Duration::from_secs(300),
+            folder: PathBuf::new(),
+        };
+        let patience = |seconds| {
+            let lossless = done(Setting::lossless(), seconds);
+            let slow = done(Setting::overall(0.3), 1e4);
+            bench.patience(&[lossless, slow]).as_secs()
+        };
+        assert_eq!([0.5, 7.0, 40.0].map(patience), [30, 70, 300]);
+    }
+
+    #[test]
+    fn half_of_the_trials_lose_in_bursts() {
+        let bursts = (1..=6).filter(|seed| losses(*seed).0 > 1.0).count();
+        assert_eq!(bursts, 3);
+    }
+
+    #[test]
+    fn shares_are_told_in_percent() {
+        assert_eq!([0.0, 0.0015, 0.3].map(percent), ["0", "0.15", "30"]);
+    }
+}

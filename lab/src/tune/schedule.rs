@@ -1,0 +1,113 @@
+//! Chunk and credit of a job, found by simulated training steps.
+//!
+//! Start here:
+//! - [`trials`]: points as cells of a sweep, and what their runs say.
+//! - [`report`]: what was found, in words, for programs, and as keys of a job file.
+//!
+//! The first points depend on nothing and run on all cores at once, and so does a grid; behind
+//! them each point depends on what was seen before.
+
+pub mod report;
+pub mod trials;
+
+use std::collections::BTreeMap;
+
+use gradwire_tuning::surface::{Axes, Axis, Point, Search};
+
+use crate::error::LabError;
+use crate::sim::scenario::Scenario;
+use report::ScheduleReport;
+use trials::{PointRuns, PointTrial};
+
+/// What is searched, and how.
+#[derive(Clone, Debug)]
+pub struct ScheduleQuestion {
+    /// What is simulated.
+    pub scenario: Scenario,
+    /// Trials at most.
+    pub trials: u16,
+    /// Chunks to choose from; without it, as many as make sense.
+    pub chunk: Option<Axis>,
+    /// Credits to choose from.
+    pub credit: Axis,
+    /// Which points are run.
+    pub extent: Extent,
+    /// Runs at the same time; without it, one per core.
+    pub parallel: Option<u16>,
+}
+
+/// Which points are run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent {
+    /// Those that the search tries.
+    Search,
+    /// All of them.
+    Grid,
+}
+
+/// Finds chunk and credit.
+///
+/// # Errors
+/// [`LabError`] when the scenario is wrong or has no training steps, or when one of its runs does
+/// not end.
+pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
+    let runs = PointRuns::of(question)?;
+    let axes = runs.axes()?;
+    let search = Search::new(axes, usize::from(question.trials), question.scenario.seed);
+    let found = match question.extent {
+        Extent::Grid => on_grid(&runs, axes, search),
+        Extent::Search => step_by_step(&runs, search),
+    };
+    runs.end();
+    Ok(ScheduleReport::new(question, found?, runs.seconds()))
+}
+
+/// What was tried, in order, and all points where that was asked for.
+#[derive(Clone, Debug)]
+pub struct ScheduleTrials {
+    /// What the search tried.
+    pub trials: Vec<PointTrial>,
+    /// The whole grid, by rising chunk, then by rising credit.
+    pub grid: Vec<PointTrial>,
+}
+
+/// Runs every point once, and lets the search look into the results.
+fn on_grid(
+    runs: &PointRuns<'_>,
+    axes: Axes,
+    mut search: Search,
+) -> Result<ScheduleTrials, LabError> {
+    let points: Vec<Point> = axes.points().collect();
+    runs.announce(points.len());
+    let grid = runs.run(&points)?;
+    let times = grid.iter().map(|trial| (trial.point, trial.iteration_us));
+    let times: BTreeMap<Point, f64> = times.collect();
+    let mut trials = Vec::new();
+    while let Some(point) = search.propose() {
+        let iteration_us = times[&point];
+        search.tell(point, iteration_us);
+        trials.push(PointTrial {
+            point,
+            iteration_us,
+        });
+    }
+    Ok(ScheduleTrials { trials, grid })
+}
+
+fn step_by_step(runs: &PointRuns<'_>, mut search: Search) -> Result<ScheduleTrials, LabError> {
+    runs.announce(search.trials());
+    let mut trials = runs.run(&search.design())?;
+    for trial in &trials {
+        search.tell(trial.point, trial.iteration_us);
+    }
+    while let Some(point) = search.propose() {
+        for trial in runs.run(&[point])? {
+            search.tell(trial.point, trial.iteration_us);
+            trials.push(trial);
+        }
+    }
+    Ok(ScheduleTrials {
+        trials,
+        grid: Vec::new(),
+    })
+}

@@ -1,0 +1,252 @@
+//! Points as cells of a sweep: each is a process of its own, and a value is a mean step.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use gradwire_protocol::units::ByteCount;
+use gradwire_tuning::surface::{Axes, Axis, Point};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::ScheduleQuestion;
+use crate::error::LabError;
+use crate::sim::scenario::Scenario;
+use crate::sweep::cells::SweepCell;
+use crate::sweep::crew;
+use crate::sweep::record::CellRecord;
+
+/// A point that was run.
+#[derive(Clone, Copy, Debug)]
+pub struct PointTrial {
+    /// Chunk and credit.
+    pub point: Point,
+    /// Mean time of a training step.
+    pub iteration_us: f64,
+}
+
+/// What runs points, and shows how far that is.
+#[derive(Debug)]
+pub struct PointRuns<'a> {
+    question: &'a ScheduleQuestion,
+    scenario: Scenario,
+    shape: Shape,
+    progress: ProgressBar,
+}
+
+/// What of a workload decides about the sizes of its runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Shape {
+    /// By what the workload divides its model.
+    scale: u64,
+    exchange: Exchange,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Exchange {
+    /// The workload cuts tensors into parts, which collectives of two ranks leave whole.
+    Servers,
+    AllReduce,
+}
+
+/// The least that `collectives.chunk` may be.
+const CHUNK_LEAST: ByteCount = *gradwire_protocol::job::CHUNKS.start();
+/// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
+/// more than any bucket has.
+const CHUNKS: Axis = Axis {
+    smallest: ByteCount::kib(256),
+    steps: 8,
+};
+
+impl<'a> PointRuns<'a> {
+    /// Runs of the scenario that was typed.
+    ///
+    /// # Errors
+    /// [`LabError`] when it is wrong, has no training steps, or is not carried by gradwire.
+    pub fn of(question: &'a ScheduleQuestion) -> Result<Self, LabError> {
+        let scenario = question.scenario.clone();
+        let loaded = scenario.load()?;
+        if scenario.transport != "gradwire" {
+            let given = &scenario.transport;
+            return Err(LabError::Usage(format!(
+                "--transport {given}: chunk and credit are gradwire's; leave it out"
+            )));
+        }
+        if loaded.setup.workload.step_ends.is_empty() {
+            return Err(LabError::Input {
+                given: scenario.workload,
+                message:
+                    "it has no training steps; allowed is step:MODEL:HOW, see `gradwire model \
+                          list`"
+                        .to_owned(),
+            });
+        }
+        let style = "{bar:30} {pos}/{len} runs, {elapsed} gone, about {eta} left  {msg}";
+        let style = ProgressStyle::with_template(style);
+        let style = style.expect("the template is constant and well-formed");
+        let shape = Shape::of(&scenario.workload);
+        Ok(Self {
+            question,
+            shape,
+            scenario,
+            progress: ProgressBar::new(0).with_style(style),
+        })
+    }
+
+    /// What is searched.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`] when a chunk is less than a job may say, scaled.
+    pub fn axes(&self) -> Result<Axes, LabError> {
+        let least = self.shape.least_chunk();
+        let chunk = self.question.chunk.unwrap_or_else(|| Axis {
+            smallest: CHUNKS.smallest.max(least),
+            ..CHUNKS
+        });
+        if chunk.smallest < least {
+            return Err(LabError::Usage(format!(
+                "--chunk from {}: a run has {} times less, and collectives.chunk is at least \
+                 {CHUNK_LEAST}; allowed is from {least} on, or a workload of less scale",
+                chunk.smallest, self.shape.scale
+            )));
+        }
+        Ok(Axes {
+            chunk,
+            credit: self.question.credit,
+        })
+    }
+
+    /// So many runs there will be.
+    pub fn announce(&self, runs: usize) {
+        self.progress.set_length(runs as u64);
+        self.progress.enable_steady_tick(Duration::from_secs(1));
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.progress.finish_and_clear();
+    }
+
+    /// How long all took so far.
+    pub fn seconds(&self) -> f64 {
+        self.progress.elapsed().as_secs_f64()
+    }
+
+    /// Runs points, several at a time.
+    ///
+    /// # Errors
+    /// [`LabError`] of the first run that has no result.
+    pub fn run(&self, points: &[Point]) -> Result<Vec<PointTrial>, LabError> {
+        let cells: Vec<SweepCell> = points.iter().map(|point| self.cell(*point)).collect();
+        let cells: Vec<&SweepCell> = cells.iter().collect();
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let at_once = self.question.parallel.map_or_else(cores, usize::from);
+        let records: Mutex<Vec<CellRecord>> = Mutex::default();
+        crew::run(&cells, at_once, &|record| {
+            self.progress.inc(1);
+            let mut records = records.lock().expect("nobody panics while it is held");
+            records.push(record);
+            Ok(())
+        })?;
+        let records = records
+            .into_inner()
+            .expect("nobody panics while it is held");
+        let of_point = |point: &Point| {
+            let id = id(*point);
+            let record = records.iter().find(|record| record.id == id);
+            let record = record.expect("a crew keeps a record of every cell");
+            Ok(PointTrial {
+                point: *point,
+                iteration_us: iteration_us(record)?,
+            })
+        };
+        points.iter().map(of_point).collect()
+    }
+
+    fn cell(&self, point: Point) -> SweepCell {
+        let mut scenario = self.scenario.clone();
+        let scaled = |size: ByteCount| ByteCount::new((size.get() / self.shape.scale).max(1));
+        if self.shape.exchange == Exchange::Servers {
+            // What is written twice counts as it is written last.
+            scenario.workload += &format!(",part={}", point.chunk);
+        }
+        for (key, size) in [
+            ("collectives.chunk", scaled(point.chunk).max(CHUNK_LEAST)),
+            ("collectives.credit", scaled(point.credit)),
+        ] {
+            scenario.set.retain(|(set, _)| set != key);
+            scenario.set.push((key.to_owned(), size.to_string()));
+        }
+        SweepCell {
+            id: id(point),
+            label: id(point),
+            case: None,
+            scenario,
+            files: Vec::new(),
+        }
+    }
+}
+
+impl Shape {
+    /// The shape of training steps in one line.
+    fn of(workload: &str) -> Self {
+        let words = || workload.split([':', ',']);
+        let mut scales = words().filter_map(|word| word.strip_prefix("scale="));
+        let servers = words().any(|word| word.starts_with("ps="));
+        Self {
+            scale: scales.find_map(|scale| scale.parse().ok()).unwrap_or(1),
+            exchange: if servers {
+                Exchange::Servers
+            } else {
+                Exchange::AllReduce
+            },
+        }
+    }
+
+    fn least_chunk(self) -> ByteCount {
+        match self.exchange {
+            Exchange::Servers => CHUNK_LEAST,
+            Exchange::AllReduce => ByteCount::new(CHUNK_LEAST.get() * self.scale),
+        }
+    }
+}
+
+fn id(point: Point) -> String {
+    format!("chunk={} credit={}", point.chunk, point.credit)
+}
+
+fn iteration_us(record: &CellRecord) -> Result<f64, LabError> {
+    let lacks = |why: &str| LabError::Check(format!("the run with {}: {why}", record.id));
+    if let Some(error) = &record.error {
+        return Err(lacks(error));
+    }
+    let result = record.result.as_ref();
+    let jobs = result.and_then(|result| result.get("training")?.as_array());
+    let jobs = jobs.map_or(&[][..], Vec::as_slice);
+    let means = jobs.iter().map(|job| job["iteration_us"].as_f64());
+    let means: Option<Vec<f64>> = means.collect();
+    let sum = means.iter().flatten().sum::<f64>();
+    if sum > 0.0 {
+        Ok(sum / jobs.len() as f64)
+    } else {
+        Err(lacks("no training step has ended"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scale_and_exchange_of_a_workload_are_among_its_options() {
+        let shape = |workload: &str| {
+            let Shape { scale, exchange } = Shape::of(workload);
+            (scale, exchange)
+        };
+        let servers = Exchange::Servers;
+        assert_eq!(shape("step:vgg16:ps=8,scale=16"), (16, servers));
+        assert_eq!(shape("step:vgg16:ps=8"), (1, servers));
+        let all_reduce = Exchange::AllReduce;
+        assert_eq!(shape("step:mine.csv:ddp,scale=4,steps=2"), (4, all_reduce));
+        let least = Shape::of("step:vgg16:ddp,scale=16").least_chunk();
+        assert_eq!(least, ByteCount::mib(1));
+    }
+}

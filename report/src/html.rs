@@ -1,0 +1,59 @@
+//! The elements that a page is made of: one file that needs nothing beside it, no script, no font,
+//! no picture from elsewhere.
+//!
+//! Texts are HTML already; what comes from a user goes through [`escaped`] first. What a page says
+//! is decided by those who call.
+
+use super::svg::escaped;
+
+const STYLE: &str = include_str!("page.css");
+
+/// A whole page; `title` is plain text, `body` HTML.
+pub fn document(title: &str, body: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+    )
+}
+
+/// A heading, a paragraph, and what belongs to them.
+pub fn section(title: &str, text: &str, content: &str) -> String {
+    format!("<h2>{title}</h2>\n<p>{text}</p>\n{content}")
+}
+
+/// A row of a table.
+pub fn row(cells: &[String]) -> String {
+    format!("<tr>{}</tr>\n", cells.concat())
+}
+
+/// The row of a table that names its columns.
+pub fn heads(names: &[&str]) -> String {
+    let cells: Vec<String> = names
+        .iter()
+        .map(|name| format!("<th>{name}</th>"))
+        .collect();
+    row(&cells)
+}
+
+/// A cell of a table.
+pub fn cell(text: &str) -> String {
+    format!("<td>{text}</td>")
+}
+
+/// A name behind a spot of its colour.
+pub fn swatch(colour: &str, name: &str) -> String {
+    let name = escaped(name);
+    format!("<span class=\"swatch\" style=\"background:{colour}\"></span>{name}")
+}
+
+/// A picture below its caption, if it has one.
+pub fn figure(caption: &str, picture: &str) -> String {
+    let caption = match caption {
+        "" => String::new(),
+        caption => format!("<figcaption>{caption}</figcaption>"),
+    };
+    format!("<figure>{caption}{picture}</figure>\n")
+}

@@ -1,0 +1,15 @@
+//! What commands print and write, for people and for programs.
+//!
+//! Start here:
+//! - [`numbers`]: counts and bytes as people read them. [`json`]: values as lines for programs.
+//! - [`svg`]: shapes and scales; [`plot`]: axes and curves made of them; [`html`]: the page around.
+//! - [`printing`]: macros that print, and end the program when its reader has gone.
+//!
+//! What is not here: the command line, jobs, and anything that is simulated or measured.
+
+pub mod html;
+pub mod json;
+pub mod numbers;
+pub mod plot;
+pub mod printing;
+pub mod svg;

@@ -1,0 +1,67 @@
+//! What is printed, and what happens when nobody reads it any more, as behind `| head`.
+//!
+//! Rust's own macros panic then, since its programs ignore SIGPIPE; and to obey that signal would
+//! end this program wherever a process that it has started does not read its orders. So here are
+//! macros of the same names, which end the program quietly when its own output is closed.
+
+use std::fmt::Arguments;
+use std::io::{Error, ErrorKind, Write};
+
+/// The exit code when standard output cannot be written.
+pub const UNWRITABLE: i32 = 5;
+/// The exit code when nobody reads what is printed any more, as behind `| head`: what shells tell of
+/// a program that SIGPIPE has ended.
+pub const UNREAD: i32 = 141;
+
+/// Prints to standard output.
+#[macro_export]
+macro_rules! print {
+    ($($told:tt)*) => {
+        $crate::printing::to_output(format_args!($($told)*))
+    };
+}
+
+/// Prints a line to standard output.
+#[macro_export]
+macro_rules! println {
+    () => {
+        $crate::printing::to_output(format_args!("\n"))
+    };
+    ($($told:tt)*) => {
+        $crate::printing::to_output(format_args!("{}\n", format_args!($($told)*)))
+    };
+}
+
+/// Prints a line to standard error.
+#[macro_export]
+macro_rules! eprintln {
+    ($($told:tt)*) => {
+        $crate::printing::to_errors(format_args!("{}\n", format_args!($($told)*)))
+    };
+}
+
+/// Writes to standard output, or ends the program when that cannot be.
+pub fn to_output(told: Arguments<'_>) {
+    let Err(error) = std::io::stdout().lock().write_fmt(told) else {
+        return;
+    };
+    end_if_unread(&error);
+    // Half of a result with exit code 0 would be a wrong one.
+    to_errors(format_args!(
+        "error: cannot write standard output: {error}\n"
+    ));
+    std::process::exit(UNWRITABLE);
+}
+
+/// Writes to standard error, or ends the program when nobody reads that.
+pub fn to_errors(told: Arguments<'_>) {
+    if let Err(error) = std::io::stderr().lock().write_fmt(told) {
+        end_if_unread(&error);
+    }
+}
+
+fn end_if_unread(error: &Error) {
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(UNREAD);
+    }
+}

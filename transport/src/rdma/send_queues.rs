@@ -1,0 +1,386 @@
+//! The send side: one queue pair per path, a ring of places for each, and address handles.
+//!
+//! Packets are sealed right into places that the device reads. A run is one linked list and one
+//! doorbell. A completion is asked for every [`SIGNAL_EVERY`]th packet only; it says that all
+//! before it on the same queue pair are done. Short packets travel inside the request.
+#![expect(unsafe_code, reason = "requests are linked lists of C structures")]
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::net::Ipv6Addr;
+use std::os::fd::RawFd;
+
+use gradwire_protocol::machine::Transmit;
+
+use super::abi::{
+    AddressHandle, AddressVector, CHANGE_PLACE, CHANGE_SEND_NUMBER, CHANGE_STATE,
+    CompletionChannel, Cq, KIND_DATAGRAM, Qp, QpAttributes, QpOptions, SEND_INLINE, SEND_SIGNALLED,
+    STATES, ScatterEntry, SendWork, WorkCompletion,
+};
+use super::device::{LinkLayer, RdmaDevice, checked, nothing, shown};
+use super::error::RdmaError;
+use super::memory::RegisteredRegion;
+use super::receive_ring::{self, ReceiveRing};
+use super::verbs_object::VerbsObject;
+use crate::address::QueuePair;
+use crate::seal::Seal;
+
+/// Packets of one queue pair on their way at once, a power of two.
+const DEPTH: usize = 128;
+/// Which packets ask for a completion.
+const SIGNAL_EVERY: u64 = 32;
+/// The most packets of one list.
+const CHAIN: usize = 64;
+/// Packets up to this many bytes travel inside the request, where the provider allows.
+const INLINE_BYTES: u32 = 192;
+/// Hops that a packet may take.
+const HOPS: u8 = 64;
+/// Completions asked for at a time.
+const POLLED: usize = 16;
+
+/// A rank's queue pairs.
+#[derive(Debug)]
+pub(super) struct SendQueues {
+    handles: BTreeMap<HandleRoute, VerbsObject<AddressHandle>>,
+    paths: Vec<SendPath>,
+    cq: VerbsObject<Cq>,
+    channel: VerbsObject<CompletionChannel>,
+    memory: RegisteredRegion,
+    stride: usize,
+    ended: Vec<WorkCompletion>,
+    /// Room for a list.
+    requests: Vec<SendWork>,
+    parts: Vec<ScatterEntry>,
+    pub(super) tally: SendQueueCounters,
+}
+
+/// What the send side did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct SendQueueCounters {
+    /// Packets posted.
+    pub(super) packets: u64,
+    /// Lists posted.
+    pub(super) doorbells: u64,
+    /// Completions that came.
+    pub(super) completions: u64,
+    /// Packets that travelled inside their requests.
+    pub(super) inline: u64,
+}
+
+/// What an address handle is for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct HandleRoute {
+    gid: Ipv6Addr,
+    lid: u16,
+    traffic_class: u8,
+    level: u8,
+    path: u8,
+}
+
+/// A queue pair and its packets on their way.
+#[derive(Debug)]
+struct SendPath {
+    pair: VerbsObject<Qp>,
+    address: QueuePair,
+    inline_bytes: u32,
+    posted: u64,
+    done: u64,
+}
+
+impl SendPath {
+    fn room(&self) -> usize {
+        DEPTH - (self.posted - self.done) as usize
+    }
+}
+
+impl SendQueues {
+    /// Makes `count` queue pairs that take packets with `key` into `receiving`.
+    pub(super) fn new(
+        device: &RdmaDevice,
+        receiving: &ReceiveRing,
+        (count, key): (usize, u32),
+    ) -> Result<Self, RdmaError> {
+        let stride = (device.place.mtu as usize).next_multiple_of(64);
+        let memory = RegisteredRegion::new(device, count * DEPTH * stride)?;
+        let channel = receive_ring::channel(device)?;
+        let cq = receive_ring::completion_queue(device, count * DEPTH, &channel)?;
+        let make = |_| SendPath::new(device, (&cq, receiving), key);
+        let paths: Result<Vec<SendPath>, RdmaError> = (0..count).map(make).collect();
+        Ok(Self {
+            handles: BTreeMap::new(),
+            paths: paths?,
+            cq,
+            channel,
+            memory,
+            stride,
+            ended: Vec::with_capacity(POLLED),
+            requests: vec![SendWork::EMPTY; CHAIN],
+            parts: vec![ScatterEntry::NONE; CHAIN],
+            tally: SendQueueCounters::default(),
+        })
+    }
+
+    /// Where peers reach this rank, one address per path.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = QueuePair> {
+        self.paths.iter().map(|path| path.address)
+    }
+
+    /// Sends the packets of a run from `skip` on. Gives back how many of the run were posted,
+    /// `skip` included: fewer than all while the device has not sent what was posted before.
+    pub(super) fn send(
+        &mut self,
+        device: &RdmaDevice,
+        (transmit, skip): (&Transmit<'_>, usize),
+        (to, seal): (&QueuePair, &mut Seal),
+    ) -> Result<usize, RdmaError> {
+        let path = usize::from(transmit.entropy.0) % self.paths.len();
+        let route = HandleRoute {
+            gid: to.gid,
+            lid: to.lid,
+            traffic_class: transmit.dscp.0 << 2 | transmit.ecn as u8,
+            level: transmit.class.0.min(15),
+            path: path as u8,
+        };
+        let handle = self.handle(device, route)?;
+        let mut done = skip;
+        while done < transmit.packets() {
+            if self.paths[path].room() < CHAIN {
+                self.collect(device)?;
+            }
+            let left = transmit.packets() - done;
+            let count = left.min(CHAIN).min(self.paths[path].room());
+            if count == 0 {
+                break;
+            }
+            let run = done..done + count;
+            let posted = self.post(device, (path, handle, to), (transmit, run, seal))?;
+            done += posted;
+            if posted < count {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Seals packets into places and posts them as one list; how many the device took.
+    fn post(
+        &mut self,
+        device: &RdmaDevice,
+        (index, handle, to): (usize, *mut AddressHandle, &QueuePair),
+        (transmit, run, seal): (&Transmit<'_>, std::ops::Range<usize>, &mut Seal),
+    ) -> Result<usize, RdmaError> {
+        let count = run.len();
+        let key = self.memory.key();
+        let (requests, parts) = (&mut self.requests[..count], &mut self.parts[..count]);
+        let path = &mut self.paths[index];
+        for (at, packet) in run.enumerate() {
+            let number = path.posted + at as u64;
+            let place = index * DEPTH + number as usize % DEPTH;
+            let start = self.memory.region.place(place * self.stride, self.stride);
+            // SAFETY: the place is this path's, and what was posted from it before is done: no more
+            // than DEPTH packets are on their way.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.stride) };
+            let length = seal.stage_one(transmit, packet, bytes) as u32;
+            parts[at] = ScatterEntry {
+                address: start.as_ptr() as u64,
+                length,
+                key,
+            };
+            let inline = if length <= path.inline_bytes {
+                self.tally.inline += 1;
+                SEND_INLINE
+            } else {
+                0
+            };
+            let is_signalled = (number + 1).is_multiple_of(SIGNAL_EVERY);
+            requests[at] = SendWork {
+                id: (index as u64) << 48 | (number + 1) & 0xffff_ffff_ffff,
+                flags: inline | if is_signalled { SEND_SIGNALLED } else { 0 },
+                handle,
+                number: to.number,
+                queue_key: to.key,
+                ..SendWork::EMPTY
+            };
+        }
+        let mut failed = nothing();
+        link(requests, parts);
+        // SAFETY: the list ends after `count` requests, and all of it lives until the call returns;
+        // the places live as long as the queue pair.
+        let code = unsafe {
+            let pair = path.pair.raw();
+            ((*(*pair).device).post_send)(pair, requests.as_mut_ptr(), &raw mut failed)
+        };
+        let taken = match checked(code) {
+            Ok(()) => count,
+            Err(error) => {
+                let at = requests.iter().position(|one| std::ptr::eq(one, failed));
+                let full = error.raw_os_error() == Some(libc::ENOMEM);
+                match at.filter(|_| full) {
+                    Some(at) => at,
+                    None => return Err(receive_ring::gone(device, "posting packets", &error)),
+                }
+            }
+        };
+        path.posted += taken as u64;
+        self.tally.doorbells += 1;
+        self.tally.packets += taken as u64;
+        Ok(taken)
+    }
+
+    /// Notes what the device has sent.
+    pub(super) fn collect(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
+        loop {
+            self.ended.clear();
+            let polled = receive_ring::poll(&self.cq, &mut self.ended, POLLED);
+            let polled =
+                polled.map_err(|source| receive_ring::gone(device, "its send queue", &source))?;
+            for ended in &self.ended {
+                if ended.status != 0 {
+                    return Err(receive_ring::failed(device, "send", ended));
+                }
+                self.tally.completions += 1;
+                let path = &mut self.paths[(ended.id >> 48) as usize];
+                path.done = path.done.max(ended.id & 0xffff_ffff_ffff);
+            }
+            if polled < POLLED {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks for a notice when the device has sent something, and gives where it comes.
+    pub(super) fn arm(&self, device: &RdmaDevice) -> Result<RawFd, RdmaError> {
+        receive_ring::drain(device, &self.channel);
+        receive_ring::arm(&self.cq)
+            .map_err(|source| receive_ring::gone(device, "asking to be woken", &source))?;
+        Ok(receive_ring::descriptor(&self.channel))
+    }
+
+    fn handle(
+        &mut self,
+        device: &RdmaDevice,
+        route: HandleRoute,
+    ) -> Result<*mut AddressHandle, RdmaError> {
+        if let Some(handle) = self.handles.get(&route) {
+            return Ok(handle.raw());
+        }
+        let place = &device.place;
+        let mut way = AddressVector {
+            gid: route.gid.octets(),
+            flow_label: flow_label(self.paths[usize::from(route.path)].address.number, route),
+            own_gid: place.index,
+            hops: HOPS,
+            traffic_class: route.traffic_class,
+            lid: route.lid,
+            is_global: 1,
+            port: place.port,
+            ..AddressVector::default()
+        };
+        if place.link == LinkLayer::InfiniBand {
+            way.level = route.level;
+        }
+        // SAFETY: the domain lives, and the way until the call returns.
+        let handle = unsafe {
+            let raw = (device.library.make_handle)(device.domain(), &raw mut way);
+            VerbsObject::new(raw, device.library.end_handle)
+        };
+        let handle = handle.map_err(|source| RdmaError::NoWay {
+            device: device.name.clone(),
+            from: shown(place.gid),
+            to: shown(route.gid),
+            source,
+        })?;
+        let raw = handle.raw();
+        self.handles.insert(route, handle);
+        Ok(raw)
+    }
+}
+
+/// What switches see of a path besides its queue pair: a provider makes the UDP source port of it,
+/// its low 14 bits and its high 6 folded (rdma_flow_label_to_udp_sport of the kernel).
+fn flow_label(number: u32, route: HandleRoute) -> u32 {
+    let mixed = number.wrapping_mul(0x9e37_79b1) ^ u32::from(route.path).wrapping_mul(0x85eb_ca6b);
+    (mixed >> 12).max(1)
+}
+
+fn link(requests: &mut [SendWork], parts: &mut [ScatterEntry]) {
+    let mut next = nothing();
+    for (request, part) in requests.iter_mut().zip(parts).rev() {
+        request.parts = part;
+        request.next = next;
+        next = request;
+    }
+}
+
+impl SendPath {
+    fn new(
+        device: &RdmaDevice,
+        (cq, receiving): (&VerbsObject<Cq>, &ReceiveRing),
+        key: u32,
+    ) -> Result<Self, RdmaError> {
+        let (pair, inline_bytes) = make_pair(device, cq, receiving)?;
+        let change = QpAttributes {
+            partition: 0,
+            port: device.place.port,
+            queue_key: key,
+            ..QpAttributes::NONE
+        };
+        let wanted = [CHANGE_PLACE, 0, CHANGE_SEND_NUMBER];
+        for (state, parts) in STATES.into_iter().zip(wanted) {
+            let mut change = QpAttributes { state, ..change };
+            // SAFETY: the queue pair lives, and the change until the call returns.
+            let code = unsafe {
+                let parts: c_int = CHANGE_STATE | parts;
+                (device.library.change_qp)(pair.raw(), &raw mut change, parts)
+            };
+            checked(code).map_err(|source| device.failed("starting a queue pair", source))?;
+        }
+        // SAFETY: the queue pair lives, and its number does not change.
+        let number = unsafe { (*pair.raw()).number };
+        let address = QueuePair {
+            gid: device.place.gid,
+            number,
+            key,
+            lid: device.place.lid,
+        };
+        Ok(Self {
+            pair,
+            address,
+            inline_bytes,
+            posted: 0,
+            done: 0,
+        })
+    }
+}
+
+/// A queue pair that takes short packets inside requests, if the provider can.
+fn make_pair(
+    device: &RdmaDevice,
+    cq: &VerbsObject<Cq>,
+    receiving: &ReceiveRing,
+) -> Result<(VerbsObject<Qp>, u32), RdmaError> {
+    let (receive_cq, srq) = receiving.queues();
+    let make = |inline_bytes| {
+        let mut wish = QpOptions {
+            owner: nothing(),
+            send_cq: cq.raw(),
+            receive_cq,
+            srq,
+            send_depth: DEPTH as u32,
+            receive_depth: 0,
+            send_parts: 1,
+            receive_parts: 0,
+            inline_bytes,
+            kind: KIND_DATAGRAM,
+            signal_all: 0,
+        };
+        // SAFETY: all that the wish names lives longer than the queue pair; it is ours.
+        let pair = unsafe {
+            let raw = (device.library.make_qp)(device.domain(), &raw mut wish);
+            VerbsObject::new(raw, device.library.end_qp)
+        };
+        pair.map(|pair| (pair, inline_bytes))
+    };
+    let made = make(INLINE_BYTES).or_else(|_| make(0));
+    made.map_err(|source| device.failed("making a queue pair", source))
+}
