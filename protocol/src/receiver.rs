@@ -14,17 +14,17 @@
 //!    loss, and its sender has said ALL_SENT. The gap ends at once when the sender has named every
 //!    missing segment as lost.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the step's
-//!    ledger bears, protected segments not counted ([`HoleState`](holes::HoleState)). If more is
-//!    missing than that, it accepts as many as it may and requests the rest with BITMAP, whose
-//!    repairs no queue drops early. With the last of them the message is complete (rule 3).
+//!    ledger bears, protected segments not counted (`receiver/holes.rs`). If more is missing, it
+//!    requests the rest with BITMAP, whose repairs no queue drops early. With the last of them the
+//!    message is complete (rule 3).
 //! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is not
 //!    complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
 //!    ([`Ledger::blames_host`]): everything is requested.
-//! 8. A complete message says STOP, which names its holes, and says so again until CLOSE comes, or
-//!    for [`STOPS_MAX`] times.
+//! 8. A complete message says STOP, which names its holes, and says so again until CLOSE comes, a
+//!    limited number of times.
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
-//!    otherwise [a little later](report). A PROBE is answered with a report of the whole message.
+//!    otherwise a little later. A PROBE is answered with a report of the whole message.
 //!
 //! So a segment that is lost beyond the tolerance is requested with BITMAP and repaired by its sender
 //! (rule 5); one within the tolerance stays missing, and the collectives fill it as the job says
