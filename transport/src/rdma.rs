@@ -50,7 +50,6 @@ use abi::HEADER_ROOM;
 use device::{DeviceRequest, RdmaDevice};
 pub use error::RdmaError;
 use library::Library;
-pub(crate) use memory::DmaRegion;
 use memory::GpuMemory;
 use receive_ring::ReceiveRing;
 use send_queues::SendQueues;

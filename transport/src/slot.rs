@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::rdma::DmaRegion;
+use crate::dma_region::DmaRegion;
 use crate::udp::SLOT_BYTES;
 
 /// Memory with packets in it: a reader's own, or a part of what an RDMA device writes into. Whoever
