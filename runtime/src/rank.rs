@@ -136,7 +136,7 @@ impl LocalRank {
             caller_spin: pace.caller_spin,
         };
         let seat = Seat::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
-            .heard_by_others(control.voice());
+            .heard_by_others(control.sender());
         let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;

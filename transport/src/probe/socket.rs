@@ -76,8 +76,8 @@ impl ProbeSocket {
     /// Opens a socket whose packets are cut neither here nor on the way.
     pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = socket(address)?;
-        message::enlarge_buffers(socket.as_raw_fd(), BUFFER_BYTES);
-        message::ask_for_ancillary(socket.as_raw_fd(), address.ip())?;
+        message::enlarge_buffers(&socket, BUFFER_BYTES);
+        message::ask_for_ancillary(&socket, address.ip())?;
         set_fragmentation(&socket, address.ip(), Fragmentation::Forbidden)?;
         ask_for_reports(&socket, address.ip())?;
         socket.bind(&SockAddr::from(address))?;
