@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_transport::interface;
-use gradwire_transport::probe::{Server, ServerError, system};
+use gradwire_transport::probe::{ProbeServer, ProbeServerError, system};
 use serde_json::json;
 
 use crate::exit::Failure;
@@ -123,7 +123,7 @@ fn form(options: &Doctor) -> Form {
 /// # Errors
 /// [`Failure::System`] when the address or the port cannot be had.
 pub fn serve(address: SocketAddr, form: Form, command: &str) -> Result<(), Failure> {
-    let mut server = Server::bind(address).map_err(refused)?;
+    let mut server = ProbeServer::bind(address).map_err(refused)?;
     let listening = server.addresses()[0];
     let host = shown(listening.ip());
     let port = listening.port();
@@ -139,7 +139,7 @@ pub fn serve(address: SocketAddr, form: Form, command: &str) -> Result<(), Failu
 }
 
 /// As a failure of this command: an address or a port that cannot be had.
-pub fn refused(error: ServerError) -> Failure {
+pub fn refused(error: ProbeServerError) -> Failure {
     Failure::System {
         what: "gradwire doctor".to_owned(),
         source: std::io::Error::other(error),

@@ -9,7 +9,7 @@ use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{CertificateFiles, Certificates, JoinRole, Listener, Membership};
 use gradwire_transport::interface;
-use gradwire_transport::shm::Offer;
+use gradwire_transport::shm::MemoryOffer;
 use gradwire_transport::wires::Wires;
 
 use crate::error::{OpenError, RankJoinError};
@@ -47,7 +47,7 @@ pub struct OpenRank {
     pub(crate) world_size: u16,
     pub(crate) sockets: Wires,
     mtu: u32,
-    offer: Option<Offer>,
+    offer: Option<MemoryOffer>,
     pub(crate) local_rank: Option<u16>,
     pub(crate) trace_folder: Option<PathBuf>,
     listener: Option<Listener>,
@@ -84,7 +84,7 @@ impl OpenRank {
             (Mtu::Auto, Some(mtu)) => mtu,
             (Mtu::Auto, None) => interface::mtu(bind).map_err(OpenError::Mtu)?,
         };
-        let offer = shares_memory(&job).then(Offer::new).flatten();
+        let offer = shares_memory(&job).then(MemoryOffer::new).flatten();
         Ok(Self {
             job,
             rank,

@@ -19,7 +19,7 @@ use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{Life, Neighbours, Terms};
+use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
 use gradwire_tuning::surface::Point;
 
 use crate::counters::RankCounters;
@@ -91,8 +91,8 @@ impl LocalRank {
         let job = fitted(job, control.roster());
         let identity = identity_of(&control, world_size);
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
-        let names = neighbours.as_mut().map(Neighbours::take_names);
-        let lives = neighbours.as_mut().map(Neighbours::take_lives);
+        let names = neighbours.as_mut().map(HostNeighbours::take_names);
+        let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
         let endpoint = endpoint_of(&job, identity, terms.as_ref());
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
@@ -384,7 +384,7 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
 }
 
 /// Tells the driver of ranks that share memory with this one and whose processes end.
-fn vigil_over(lives: Vec<(Rank, Life)>, inbox: &Arc<DriverInbox>) -> ProcessVigil {
+fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<DriverInbox>) -> ProcessVigil {
     let told = Arc::clone(inbox);
     ProcessVigil::over(lives, move |rank| {
         let reason = "its process has ended".to_owned();
@@ -406,16 +406,16 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
 
 /// What carries packets to the others, of whom some may share memory and the rest are reached by
 /// `wires`.
-fn wire_of(terms: Option<&Terms>, world_size: u16, wires: &'static str) -> &'static str {
+fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
-    match terms.into_iter().flat_map(Terms::others).count() {
+    match terms.into_iter().flat_map(MemoryTerms::others).count() {
         0 => wires,
         near if near == others => "shm",
         _ => "shm+udp",
     }
 }
 
-fn endpoint_of(job: &Job, identity: Identity, terms: Option<&Terms>) -> Endpoint {
+fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> Endpoint {
     let seed = u64::from(identity.job.0) << 16 | u64::from(identity.rank.0);
     let endpoint = Endpoint::new(identity, job, seed);
     let mut endpoint = match terms {

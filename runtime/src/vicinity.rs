@@ -5,7 +5,7 @@ use std::time::Duration;
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
-use gradwire_transport::shm::{Neighbours, Offer, Terms};
+use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
 
 use crate::error::RankJoinError;
 
@@ -21,11 +21,11 @@ pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
     timeout: Duration,
-) -> Result<Option<(Terms, Neighbours)>, RankJoinError> {
+) -> Result<Option<(MemoryTerms, HostNeighbours)>, RankJoinError> {
     let offers = offers(control.roster());
-    let terms = Terms::of(&offers, control.rank());
+    let terms = MemoryTerms::of(&offers, control.rank());
     if job.transport.wire == WireChoice::SharedMemory {
-        let shared = terms.iter().flat_map(Terms::others).count() + 1;
+        let shared = terms.iter().flat_map(MemoryTerms::others).count() + 1;
         if shared < offers.len() {
             return Err(RankJoinError::NoMemory {
                 shared,
@@ -34,7 +34,7 @@ pub(crate) fn enter(
         }
     }
     let made = terms.map(|terms| {
-        let neighbours = Neighbours::new(&terms)?;
+        let neighbours = HostNeighbours::new(&terms)?;
         Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
@@ -86,7 +86,7 @@ fn ranks_of_host(roster: &[RosterPeer], rank: Rank) -> usize {
     roster.iter().filter(is_near).count()
 }
 
-fn offers(roster: &[RosterPeer]) -> Vec<(Rank, Option<Offer>)> {
+fn offers(roster: &[RosterPeer]) -> Vec<(Rank, Option<MemoryOffer>)> {
     let offers = roster.iter().map(|peer| (peer.rank, peer.memory.clone()));
     offers.collect()
 }

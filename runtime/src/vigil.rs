@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gradwire_protocol::units::Rank;
-use gradwire_transport::shm::Life;
+use gradwire_transport::shm::RankLife;
 
 /// Between two looks. What has ended at two of them has: a rank that leaves properly is heard of
 /// by then.
@@ -22,9 +22,12 @@ pub(crate) struct ProcessVigil {
 impl ProcessVigil {
     /// Calls `ended` once for every rank whose process has ended. Without a thread to do so, ranks
     /// are missed when they are silent.
-    pub(crate) fn over(lives: Vec<(Rank, Life)>, ended: impl Fn(Rank) + Send + 'static) -> Self {
+    pub(crate) fn over(
+        lives: Vec<(Rank, RankLife)>,
+        ended: impl Fn(Rank) + Send + 'static,
+    ) -> Self {
         let (stop, stopped) = channel();
-        let mut lives: Vec<(Rank, Life, u32)> = lives
+        let mut lives: Vec<(Rank, RankLife, u32)> = lives
             .into_iter()
             .map(|(rank, life)| (rank, life, 0))
             .collect();

@@ -31,7 +31,7 @@ use gradwire_protocol::wire::{HEADER_BYTES, Header};
 use crate::address::Address;
 use crate::faults::{FaultInjector, FaultVerdict};
 use crate::seal::{PacketRejection, Seal};
-use crate::shm::Neighbours;
+use crate::shm::HostNeighbours;
 use crate::slot::PacketSlot;
 use crate::udp::SuperPacket;
 use crate::wake::ThreadWaker;
@@ -73,7 +73,7 @@ pub struct DriverSetup {
     /// Faults on purpose, if any.
     pub faults: Option<FaultInjector>,
     /// The ranks that are reached through memory, if any.
-    pub neighbours: Option<Neighbours>,
+    pub neighbours: Option<HostNeighbours>,
     /// What is done without work.
     pub idle: IdleMode,
     /// How long a caller who waits looks for work at least before it sleeps, when it may sleep:
@@ -487,7 +487,7 @@ impl<M: Machine> DriverEngine<M> {
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
         self.publish();
-        let alarm = self.setup.neighbours.as_ref().map(Neighbours::alarm);
+        let alarm = self.setup.neighbours.as_ref().map(HostNeighbours::alarm);
         let pipe = alarm.as_ref().map(|alarm| alarm.descriptor());
         self.bell.sleep(self.setup.sockets.readiness(), pipe, most);
         if let Some(alarm) = alarm {

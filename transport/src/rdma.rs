@@ -23,12 +23,12 @@ mod error;
 mod header;
 mod library;
 mod memory;
-mod owned;
-mod receiving;
+mod receive_ring;
 pub mod rehearsal;
-mod sending;
+mod send_queues;
 #[cfg(test)]
 mod tests;
+mod verbs_object;
 mod watch;
 
 use std::io;
@@ -47,14 +47,14 @@ use crate::slot::PacketSlot;
 use crate::udp::{SocketCounters, SuperPacket};
 use crate::wake::{self, ReadableSockets, SocketPoller};
 use abi::HEADER_ROOM;
-use device::{Device, Wish};
+use device::{DeviceRequest, RdmaDevice};
 pub use error::RdmaError;
 use library::Library;
+pub(crate) use memory::DmaRegion;
 use memory::GpuMemory;
-pub(crate) use memory::Region;
-use receiving::Receiving;
-use sending::Sending;
-use watch::Watch;
+use receive_ring::ReceiveRing;
+use send_queues::SendQueues;
+use watch::DeviceWatch;
 
 /// Which of the descriptors stands for packets; the other one tells of the device.
 const PACKETS: usize = 0;
@@ -64,12 +64,12 @@ const IP_AND_UDP_BYTES: u32 = 48;
 /// A rank's queue pairs.
 #[derive(Debug)]
 pub struct Rdma {
-    sending: Sending,
-    receiving: Receiving,
-    watch: Watch,
+    sending: SendQueues,
+    receiving: ReceiveRing,
+    watch: DeviceWatch,
     readiness: SocketPoller,
     addresses: Vec<Address>,
-    device: Device,
+    device: RdmaDevice,
 }
 
 /// What a rank's queue pairs did.
@@ -104,13 +104,13 @@ impl Rdma {
         transport: &TransportKeys,
         (address, rank): (IpAddr, Rank),
     ) -> Result<Self, RdmaError> {
-        let wish = Wish {
+        let wish = DeviceRequest {
             devices: &transport.rdma_device,
             gid: transport.rdma_gid,
             address,
             turn: usize::from(rank.0),
         };
-        let device = Device::find(library, &wish)?;
+        let device = RdmaDevice::find(library, &wish)?;
         let most = device.place.mtu;
         if let Mtu::Bytes(given) = transport.mtu
             && given > mtu_of(most)
@@ -121,10 +121,10 @@ impl Rdma {
                 most,
             });
         }
-        let receiving = Receiving::new(&device)?;
+        let receiving = ReceiveRing::new(&device)?;
         let paths = usize::from(transport.entropies);
-        let sending = Sending::new(&device, &receiving, (paths, queue_key()))?;
-        let watch = Watch::new(&device, transport.peer_timeout)?;
+        let sending = SendQueues::new(&device, &receiving, (paths, queue_key()))?;
+        let watch = DeviceWatch::new(&device, transport.peer_timeout)?;
         let descriptors = [receiving.descriptor(), watch.descriptor()];
         let readiness = SocketPoller::of(descriptors.into_iter());
         let readiness =
@@ -289,13 +289,13 @@ pub fn try_gpu_memory(
     address: IpAddr,
     (fd, offset, bytes): (BorrowedFd<'_>, u64, usize),
 ) -> Result<u32, RdmaError> {
-    let wish = Wish {
+    let wish = DeviceRequest {
         devices: &transport.rdma_device,
         gid: transport.rdma_gid,
         address,
         turn: 0,
     };
-    let device = Device::find(library::loaded()?, &wish)?;
+    let device = RdmaDevice::find(library::loaded()?, &wish)?;
     let memory = GpuMemory::new(&device, fd, (offset, bytes))?;
     Ok(memory.key())
 }

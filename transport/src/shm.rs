@@ -9,8 +9,8 @@
 //! encryption: who can read this memory, the same user on the same host, can read the tensors too.
 //! The protocol above is the same; it finds that nothing is ever lost here.
 //!
-//! Start here: [`Offer`] is what a rank says of itself, [`Terms`] what follows from all offers,
-//! [`Neighbours`] what the driver uses.
+//! Start here: [`MemoryOffer`] is what a rank says of itself, [`MemoryTerms`] what follows from all offers,
+//! [`HostNeighbours`] what the driver uses.
 
 mod inbox;
 mod memory;
@@ -25,10 +25,10 @@ use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank};
 use serde::{Deserialize, Serialize};
 
-use inbox::{Alarm, Inbox, Outbox};
-pub use inbox::{Life, Names};
-pub use memory::Room;
-pub use ring::Packet;
+use inbox::{InboxBell, MemoryInbox, MemoryOutbox};
+pub use inbox::{InboxNames, RankLife};
+pub use memory::MemoryRoom;
+pub use ring::RingPacket;
 
 /// Where memory is shared.
 const FOLDER: &str = "/dev/shm";
@@ -42,7 +42,7 @@ const SEGMENT_BYTES: u32 = 16 << 10;
 
 /// What a rank offers to those of its host.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Offer {
+pub struct MemoryOffer {
     /// What memory this is: ranks with equal places can map each other's files. The running
     /// kernel, its mounted file system and the user.
     pub place: String,
@@ -52,7 +52,7 @@ pub struct Offer {
     pub free: u64,
 }
 
-impl Offer {
+impl MemoryOffer {
     /// This process's offer, under a name that nobody else has; `None` where memory cannot be
     /// shared.
     pub fn new() -> Option<Self> {
@@ -71,7 +71,7 @@ impl Offer {
 ///
 /// # Errors
 /// When there is no such place.
-pub fn room() -> io::Result<Room> {
+pub fn room() -> io::Result<MemoryRoom> {
     memory::room(Path::new(FOLDER))
 }
 
@@ -87,17 +87,17 @@ pub fn ring_bytes(free: u64, ranks: u64) -> Option<u64> {
 
 /// What the ranks of a host share, the same on each.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Terms {
+pub struct MemoryTerms {
     /// The ranks of this host in order, this one among them, and the names of their inboxes.
     ranks: Vec<(Rank, String)>,
     me: Rank,
     ring_bytes: u64,
 }
 
-impl Terms {
+impl MemoryTerms {
     /// What follows from the offers of all ranks, in the order of ranks; `None` when no other rank
     /// is at this place, or the memory there is too small for all.
-    pub fn of(offers: &[(Rank, Option<Offer>)], me: Rank) -> Option<Self> {
+    pub fn of(offers: &[(Rank, Option<MemoryOffer>)], me: Rank) -> Option<Self> {
         let offer = |wanted| {
             let found = offers.iter().find(|(rank, _)| *rank == wanted);
             found.and_then(|(_, offer)| offer.as_ref())
@@ -107,10 +107,10 @@ impl Terms {
             let offer = offer.as_ref().filter(|offer| offer.place == *place)?;
             Some((*rank, offer))
         });
-        let here: Vec<(Rank, &Offer)> = here.collect();
+        let here: Vec<(Rank, &MemoryOffer)> = here.collect();
         let free = here.iter().map(|(_, offer)| offer.free).min()?;
         let ring_bytes = ring_bytes(free, here.len() as u64)?;
-        let named = |(rank, offer): (Rank, &Offer)| (rank, offer.name.clone());
+        let named = |(rank, offer): (Rank, &MemoryOffer)| (rank, offer.name.clone());
         Some(Self {
             ranks: here.into_iter().map(named).collect(),
             me,
@@ -160,25 +160,25 @@ pub struct ShareError {
 
 /// A rank's ways to and from the ranks of its host.
 #[derive(Debug)]
-pub struct Neighbours {
-    inbox: Inbox,
+pub struct HostNeighbours {
+    inbox: MemoryInbox,
     /// By rank.
-    outboxes: Vec<Option<Outbox>>,
+    outboxes: Vec<Option<MemoryOutbox>>,
 }
 
-impl Neighbours {
-    /// Makes this rank's inbox. When all have made theirs, [`Neighbours::attach`].
+impl HostNeighbours {
+    /// Makes this rank's inbox. When all have made theirs, [`HostNeighbours::attach`].
     ///
     /// # Errors
     /// [`ShareError`] when the file cannot be made.
-    pub fn new(terms: &Terms) -> Result<Self, ShareError> {
+    pub fn new(terms: &MemoryTerms) -> Result<Self, ShareError> {
         let path = terms.path(terms.me);
         let failed = |source| ShareError {
             what: "make",
             path: path.clone(),
             source,
         };
-        let inbox = Inbox::new(&path, terms.others().count(), terms.ring_bytes);
+        let inbox = MemoryInbox::new(&path, terms.others().count(), terms.ring_bytes);
         Ok(Self {
             inbox: inbox.map_err(failed)?,
             outboxes: Vec::new(),
@@ -186,15 +186,15 @@ impl Neighbours {
     }
 
     /// Opens the inboxes of the others. When all have done so, nobody needs the
-    /// [names](Neighbours::take_names) any more.
+    /// [names](HostNeighbours::take_names) any more.
     ///
     /// # Errors
     /// [`ShareError`] when one cannot be opened.
-    pub fn attach(&mut self, terms: &Terms) -> Result<(), ShareError> {
+    pub fn attach(&mut self, terms: &MemoryTerms) -> Result<(), ShareError> {
         for to in terms.others() {
             let path = terms.path(to);
             let ring = (terms.ring_of(to, terms.me), terms.ring_bytes);
-            let outbox = Outbox::open(&path, ring).map_err(|source| ShareError {
+            let outbox = MemoryOutbox::open(&path, ring).map_err(|source| ShareError {
                 what: "open",
                 path,
                 source,
@@ -209,12 +209,12 @@ impl Neighbours {
 
     /// The names of this rank's files. Dropping them takes them away; the memory lasts as long as
     /// somebody uses it.
-    pub fn take_names(&mut self) -> Names {
+    pub fn take_names(&mut self) -> InboxNames {
         std::mem::take(&mut self.inbox.names)
     }
 
     /// The lives of the other ranks' processes, for who looks after them; once.
-    pub fn take_lives(&mut self) -> Vec<(Rank, Life)> {
+    pub fn take_lives(&mut self) -> Vec<(Rank, RankLife)> {
         let outboxes = (0..).map(Rank).zip(&mut self.outboxes);
         let lives =
             outboxes.filter_map(|(rank, outbox)| Some((rank, outbox.as_mut()?.life.take()?)));
@@ -235,8 +235,8 @@ impl Neighbours {
         outbox.send(transmit, skip)
     }
 
-    /// The oldest packet that has not been [released](Neighbours::release), of ring `index`.
-    pub fn peek(&mut self, index: usize) -> Option<Packet<'_>> {
+    /// The oldest packet that has not been [released](HostNeighbours::release), of ring `index`.
+    pub fn peek(&mut self, index: usize) -> Option<RingPacket<'_>> {
         self.inbox.rings[index].peek()
     }
 
@@ -256,7 +256,7 @@ impl Neighbours {
     }
 
     /// What ends this rank's sleep when a packet comes.
-    pub(crate) fn alarm(&self) -> &Alarm {
+    pub(crate) fn alarm(&self) -> &InboxBell {
         &self.inbox.alarm
     }
 }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::rdma::Region;
+use crate::rdma::DmaRegion;
 use crate::udp::SLOT_BYTES;
 
 /// Memory with packets in it: a reader's own, or a part of what an RDMA device writes into. Whoever
@@ -26,7 +26,7 @@ pub struct SlotLease {
     start: NonNull<u8>,
     bytes: usize,
     /// The memory lives as long as anything that points into it.
-    _region: Arc<Region>,
+    _region: Arc<DmaRegion>,
 }
 
 #[expect(
@@ -34,7 +34,7 @@ pub struct SlotLease {
     reason = "a lease is a pointer that no other lease shares"
 )]
 mod lending {
-    use super::{Arc, Deref, DerefMut, PacketSlot, Region, SlotLease, slice};
+    use super::{Arc, Deref, DerefMut, DmaRegion, PacketSlot, SlotLease, slice};
 
     // SAFETY: a lease is the only way to its bytes, wherever it goes.
     unsafe impl Send for SlotLease {}
@@ -45,7 +45,7 @@ mod lending {
         /// # Safety
         /// There is one lease of a place at most, and the device writes into it only while its
         /// holder does not look.
-        pub(crate) unsafe fn new(region: &Arc<Region>, index: u32, bytes: usize) -> Self {
+        pub(crate) unsafe fn new(region: &Arc<DmaRegion>, index: u32, bytes: usize) -> Self {
             Self {
                 index,
                 start: region.place(index as usize * bytes, bytes),

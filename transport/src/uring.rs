@@ -1,11 +1,11 @@
 //! The same UDP sockets by io_uring: sends and receives without a system call for each.
 //!
-//! One thread owns a [`Ring`] from its first verb on, and all work of the kernel for it happens
+//! One thread owns a [`UringSockets`] from its first verb on, and all work of the kernel for it happens
 //! while that thread is inside `io_uring_enter` (single issuer, deferred task running). Hence:
 //!
 //! - The kernel writes into slots only then. A filled slot changes hands with the caller's
 //!   empty one; no byte is copied for it.
-//! - What a send reads is read before [`Ring::send`] returns: a send never waits in the kernel
+//! - What a send reads is read before [`UringSockets::send`] returns: a send never waits in the kernel
 //!   (`MSG_DONTWAIT`), and its completion is awaited all the same. So packets may be gathered from
 //!   a tensor, and staging needs no pool.
 //! - What arrives while the thread sleeps stays in the sockets, which therefore are what it sleeps
@@ -33,7 +33,7 @@ use crate::message::{self, RING_PACKETS_AT, SendControl, SendPackets};
 use crate::seal::Seal;
 use crate::udp::{SLOT_BYTES, Sockets, SuperPacket};
 use crate::wake::{self, ReadableSockets};
-use queue::Queue;
+use queue::UringQueue;
 
 /// How long the probe's packet may take through loopback.
 const PROBE_PATIENCE: Span = Span::from_millis(100);
@@ -44,14 +44,14 @@ const DISABLED_PATH: &str = "/proc/sys/kernel/io_uring_disabled";
 
 /// What the kernel can do for a ring.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Features {
+pub struct UringFeatures {
     /// The kernel's release, as `uname -r` says it.
     pub kernel: String,
 }
 
 /// Why there is no ring.
 #[derive(Debug, thiserror::Error)]
-pub enum Unavailable {
+pub enum UringUnavailable {
     /// The kernel is older than deferred task running, or has some feature left out.
     #[error(
         "io_uring of kernel {kernel} cannot receive several packets by one request into a ring of \
@@ -113,34 +113,37 @@ pub enum Unavailable {
 /// millisecond where it does.
 ///
 /// # Errors
-/// [`Unavailable`] when it does not.
-pub fn probe() -> Result<Features, Unavailable> {
+/// [`UringUnavailable`] when it does not.
+pub fn probe() -> Result<UringFeatures, UringUnavailable> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let sockets = Sockets::open(loopback, 1).map_err(|error| Unavailable::Refused {
+    let sockets = Sockets::open(loopback, 1).map_err(|error| UringUnavailable::Refused {
         source: io::Error::other(error),
     })?;
-    let mut ring = Ring::over(sockets)?;
-    match ring.reaches_itself(b"gradwire").map_err(Unavailable::of)? {
-        true => Ok(Features { kernel: kernel() }),
-        false => Err(Unavailable::Silent),
+    let mut ring = UringSockets::over(sockets)?;
+    match ring
+        .reaches_itself(b"gradwire")
+        .map_err(UringUnavailable::of)?
+    {
+        true => Ok(UringFeatures { kernel: kernel() }),
+        false => Err(UringUnavailable::Silent),
     }
 }
 
 /// Sockets whose packets come and go by io_uring.
 #[derive(Debug)]
-pub struct Ring {
-    queue: Queue,
+pub struct UringSockets {
+    queue: UringQueue,
     sockets: Sockets,
 }
 
-impl Ring {
+impl UringSockets {
     /// A ring over open sockets. The thread that uses it first is the only one that may.
     ///
     /// # Errors
-    /// [`Unavailable`] when the kernel does not give one.
-    pub fn over(sockets: Sockets) -> Result<Self, Unavailable> {
+    /// [`UringUnavailable`] when the kernel does not give one.
+    pub fn over(sockets: Sockets) -> Result<Self, UringUnavailable> {
         let descriptors = (0..sockets.len()).map(|index| sockets.descriptor(Entropy(index as u8)));
-        let queue = Queue::new(descriptors.collect()).map_err(Unavailable::of)?;
+        let queue = UringQueue::new(descriptors.collect()).map_err(UringUnavailable::of)?;
         Ok(Self { queue, sockets })
     }
 
@@ -218,7 +221,7 @@ impl Ring {
     }
 }
 
-impl Unavailable {
+impl UringUnavailable {
     /// What a refusal of the kernel means here.
     fn of(source: io::Error) -> Self {
         let setting = std::fs::read_to_string(DISABLED_PATH).unwrap_or_default();
@@ -256,7 +259,7 @@ mod tests {
     fn every_refusal_says_what_to_do() {
         let said = |errno, setting| {
             let source = io::Error::from_raw_os_error(errno);
-            Unavailable::explained(source, setting).to_string()
+            UringUnavailable::explained(source, setting).to_string()
         };
         assert!(said(libc::EPERM, "2").contains("kernel.io_uring_disabled is 2"));
         assert!(said(libc::EPERM, "0").contains("seccomp profile"));

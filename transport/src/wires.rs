@@ -1,6 +1,6 @@
 //! By which of three ways a rank's packets reach the network.
 //!
-//! [`Sockets`] need nothing but sockets, and work in every container. A [`Ring`] asks io_uring for
+//! [`Sockets`] need nothing but sockets, and work in every container. A [`UringSockets`] asks io_uring for
 //! the same; the job has to want it, since container runtimes forbid it, only one thread may use
 //! it, and it saves system calls where GSO and GRO have left few: one for 64 KiB, whose copies cost
 //! a hundred times as much. [`Rdma`] goes past the kernel where a device can. The job has to want
@@ -19,7 +19,7 @@ use crate::rdma::{Rdma, RdmaError};
 use crate::seal::Seal;
 use crate::slot::PacketSlot;
 use crate::udp::{self, SocketCounters, Sockets, SuperPacket};
-use crate::uring::{Ring, Unavailable};
+use crate::uring::{UringSockets, UringUnavailable};
 use crate::wake::{self, ReadableSockets, SocketPoller};
 
 /// A rank's sockets and how they are used.
@@ -28,7 +28,7 @@ pub enum Wires {
     /// A system call for each send and receive.
     Sockets(Sockets),
     /// By io_uring.
-    Uring(Box<Ring>),
+    Uring(Box<UringSockets>),
     /// By queue pairs of an RDMA device.
     Rdma(Box<Rdma>),
 }
@@ -59,7 +59,7 @@ pub enum WiresError {
     Sockets(#[from] udp::SocketsError),
     /// The job wants io_uring, which does not work here.
     #[error("transport.wire is \"uring\": {0}")]
-    Uring(#[from] Unavailable),
+    Uring(#[from] UringUnavailable),
     /// The job wants RDMA, which does not work here.
     #[error("transport.wire is \"rdma\": {0}")]
     Rdma(#[from] RdmaError),
@@ -77,7 +77,7 @@ impl Wires {
     ) -> Result<Self, WiresError> {
         let sockets = || Sockets::open(address, transport.entropies);
         Ok(match transport.wire {
-            WireChoice::Uring => Self::Uring(Box::new(Ring::over(sockets()?)?)),
+            WireChoice::Uring => Self::Uring(Box::new(UringSockets::over(sockets()?)?)),
             WireChoice::Rdma => Self::Rdma(Box::new(Rdma::open(transport, address, rank)?)),
             WireChoice::Auto | WireChoice::Udp | WireChoice::SharedMemory => {
                 Self::Sockets(sockets()?)

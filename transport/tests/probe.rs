@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gradwire_transport::probe::{Client, ConnectError, Reach, SOCKETS, Server};
+use gradwire_transport::probe::{PathReach, ProbeClient, ProbeConnectError, ProbeServer, SOCKETS};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -24,7 +24,8 @@ struct Answering {
 
 impl Answering {
     fn start(address: IpAddr, report: &str) -> Self {
-        let mut server = Server::bind(SocketAddr::new(address, 0)).expect("loopback has ports");
+        let mut server =
+            ProbeServer::bind(SocketAddr::new(address, 0)).expect("loopback has ports");
         server.publish(report);
         let address = server.addresses()[0];
         let over = Arc::new(AtomicBool::new(false));
@@ -54,7 +55,7 @@ impl Drop for Answering {
 fn a_path_without_faults_has_none() {
     for address in [V4, V6] {
         let server = Answering::start(address, "");
-        let mut client = Client::connect(server.address, None).expect("it answers");
+        let mut client = ProbeClient::connect(server.address, None).expect("it answers");
         assert_eq!(client.local(), address);
         let trips = client.round_trips(50).expect("it answers");
         assert!(trips.least <= trips.median);
@@ -63,7 +64,7 @@ fn a_path_without_faults_has_none() {
             "one host has one clock"
         );
         let mtu = client.path_mtu(9_000);
-        let whole = Some(Reach {
+        let whole = Some(PathReach {
             bytes: 9_000,
             told: None,
         });
@@ -92,7 +93,7 @@ fn a_report_of_any_length_is_read_in_pieces() {
     for length in [0, 1, 1_159, 1_160, 1_161, 20_000] {
         let text: String = ('a'..='z').cycle().take(length).collect();
         let server = Answering::start(V4, &text);
-        let mut client = Client::connect(server.address, None).expect("it answers");
+        let mut client = ProbeClient::connect(server.address, None).expect("it answers");
         assert_eq!(client.report(), (length > 0).then_some(text));
     }
 }
@@ -129,9 +130,9 @@ fn a_port_where_nobody_listens_is_refused_not_silent() {
     let taken = UdpSocket::bind((V4, 0)).expect("loopback has ports");
     let address = taken.local_addr().expect("it is bound");
     drop(taken);
-    let refused = Client::connect(address, None).expect_err("nobody listens");
+    let refused = ProbeClient::connect(address, None).expect_err("nobody listens");
     assert!(
-        matches!(refused, ConnectError::Refused { code: 3, .. }),
+        matches!(refused, ProbeConnectError::Refused { code: 3, .. }),
         "{refused}"
     );
 }

@@ -7,24 +7,24 @@ use gradwire_protocol::units::{
     Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature, Step,
 };
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
-use gradwire_transport::shm::{Neighbours, Offer, Terms};
+use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const A: Rank = Rank(3);
 const B: Rank = Rank(5);
 
-fn offer() -> Offer {
-    Offer::new().expect("Linux has /dev/shm")
+fn offer() -> MemoryOffer {
+    MemoryOffer::new().expect("Linux has /dev/shm")
 }
 
 /// Two ranks that are attached to each other.
-fn pair() -> (Neighbours, Neighbours) {
+fn pair() -> (HostNeighbours, HostNeighbours) {
     let offers = [(A, Some(offer())), (Rank(4), None), (B, Some(offer()))];
-    let terms = [A, B].map(|me| Terms::of(&offers, me).expect("both are here"));
+    let terms = [A, B].map(|me| MemoryTerms::of(&offers, me).expect("both are here"));
     let mut both = terms
         .each_ref()
-        .map(|terms| Neighbours::new(terms).expect("there is room"));
+        .map(|terms| HostNeighbours::new(terms).expect("there is room"));
     for (neighbours, terms) in both.iter_mut().zip(&terms) {
         neighbours
             .attach(terms)
@@ -34,7 +34,7 @@ fn pair() -> (Neighbours, Neighbours) {
 }
 
 /// Sends one packet; tells whether there was room.
-fn send(neighbours: &mut Neighbours, number: u32, payload: &[u8]) -> bool {
+fn send(neighbours: &mut HostNeighbours, number: u32, payload: &[u8]) -> bool {
     let template = Header {
         kind: PacketKind::Ack,
         flags: Flags::NONE,
@@ -79,7 +79,7 @@ fn content(number: u32, length: usize) -> Vec<u8> {
 }
 
 /// Takes the next packet if there is one, and checks that it is the one with this number.
-fn took(neighbours: &mut Neighbours, number: u32) -> bool {
+fn took(neighbours: &mut HostNeighbours, number: u32) -> bool {
     let Some(packet) = neighbours.peek(0) else {
         return false;
     };
@@ -171,8 +171,8 @@ fn names_go_with_their_rank_or_before() {
         let name = offers[rank].1.as_ref().map(|offer| offer.name.clone());
         std::path::Path::new("/dev/shm").join(name.expect("it offers"))
     };
-    let terms = Terms::of(&offers, A).expect("both are here");
-    let mut neighbours = Neighbours::new(&terms).expect("there is room");
+    let terms = MemoryTerms::of(&offers, A).expect("both are here");
+    let mut neighbours = HostNeighbours::new(&terms).expect("there is room");
     assert!(path(0).exists() && path(0).with_extension("bell").exists());
     let missing = neighbours
         .attach(&terms)
@@ -183,30 +183,32 @@ fn names_go_with_their_rank_or_before() {
     );
     drop(neighbours.take_names());
     assert!(!path(0).exists() && !path(0).with_extension("bell").exists());
-    drop(Neighbours::new(&terms).expect("there is room"));
+    drop(HostNeighbours::new(&terms).expect("there is room"));
     assert!(!path(0).exists());
 }
 
 #[test]
 fn ranks_of_other_places_share_nothing() {
-    let elsewhere = Offer {
+    let elsewhere = MemoryOffer {
         place: "another kernel".to_owned(),
         ..offer()
     };
     let offers = [(A, Some(offer())), (B, Some(elsewhere)), (Rank(6), None)];
-    assert_eq!(Terms::of(&offers, A), None);
-    assert_eq!(Terms::of(&offers, Rank(6)), None);
+    assert_eq!(MemoryTerms::of(&offers, A), None);
+    assert_eq!(MemoryTerms::of(&offers, Rank(6)), None);
 }
 
 #[test]
 fn all_ranks_of_a_place_come_to_the_same_terms_and_small_places_to_none() {
     let with = |free| {
-        let here = |rank| (Rank(rank), Some(Offer { free, ..offer() }));
+        let here = |rank| (Rank(rank), Some(MemoryOffer { free, ..offer() }));
         [0, 1, 2, 3].map(here)
     };
     let window = |free| {
         let offers = with(free);
-        let near = |(me, _): &(Rank, Option<Offer>)| Some(Terms::of(&offers, *me)?.near().window);
+        let near = |(me, _): &(Rank, Option<MemoryOffer>)| {
+            Some(MemoryTerms::of(&offers, *me)?.near().window)
+        };
         let all: Vec<_> = offers.iter().map(near).collect();
         assert!(all.iter().all(|window| *window == all[0]));
         all[0].map(|window| window.get())

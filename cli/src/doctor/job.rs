@@ -12,7 +12,7 @@ use gradwire_runtime::{OpenError, RankJoinError};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, ControlPlane, JoinRole, Listener, Membership, RosterPeer};
 use gradwire_transport::interface;
-use gradwire_transport::probe::{Client, Server, system};
+use gradwire_transport::probe::{ProbeClient, ProbeServer, system};
 
 use super::finding::Finding;
 use super::options::Doctor;
@@ -130,7 +130,7 @@ fn server_of(peer: &RosterPeer) -> Option<SocketAddr> {
 
 /// What a rank has published, which it does within a turn of its server.
 fn told_by(peer: &RosterPeer, bind: IpAddr) -> Option<Report> {
-    let mut client = Client::connect(server_of(peer)?, Some(bind)).ok()?;
+    let mut client = ProbeClient::connect(server_of(peer)?, Some(bind)).ok()?;
     let report = (0..REPORT_TRIES).find_map(|_| {
         let report = client.report();
         if report.is_none() {
@@ -186,7 +186,7 @@ struct Answering {
 
 impl Answering {
     fn start(bind: IpAddr) -> Result<Self, Failure> {
-        let server = Server::bind(SocketAddr::new(bind, 0)).map_err(super::refused)?;
+        let server = ProbeServer::bind(SocketAddr::new(bind, 0)).map_err(super::refused)?;
         let addresses = server.addresses();
         let (reports, published) = mpsc::channel();
         let thread = std::thread::Builder::new().name("gradwire-probes".into());
@@ -220,7 +220,7 @@ impl Drop for Answering {
     }
 }
 
-fn answer(mut server: Server, published: &Receiver<String>) {
+fn answer(mut server: ProbeServer, published: &Receiver<String>) {
     loop {
         server.answer_for(TURN);
         match published.try_recv() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gradwire_protocol::job::WireChoice;
 use gradwire_protocol::units::ByteCount;
 use gradwire_transport::probe::system;
-use gradwire_transport::shm::{self, RING_MAX, Room};
-use gradwire_transport::uring::{self, Unavailable};
+use gradwire_transport::shm::{self, MemoryRoom, RING_MAX};
+use gradwire_transport::uring::{self, UringUnavailable};
 
 use super::finding::Finding;
 use super::host::Wanted;
@@ -33,7 +33,7 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     ]
 }
 
-fn shared_memory(room: io::Result<Room>, (ranks, wire): (u32, WireChoice)) -> Finding {
+fn shared_memory(room: io::Result<MemoryRoom>, (ranks, wire): (u32, WireChoice)) -> Finding {
     let check = "shared_memory";
     let udp = "ranks of this host talk over UDP: 40 instead of 90 Gb/s";
     if !matches!(wire, WireChoice::Auto | WireChoice::SharedMemory) {
@@ -87,15 +87,15 @@ fn shared_file() -> io::Result<()> {
     }
 }
 
-fn io_uring(refused: Option<Unavailable>) -> Finding {
+fn io_uring(refused: Option<UringUnavailable>) -> Finding {
     let check = "io_uring";
     let Some(error) = refused else {
         return Finding::ok(check, "allowed");
     };
     let mend = match error {
-        Unavailable::Disabled { .. } => "sysctl -w kernel.io_uring_disabled=0",
-        Unavailable::Memory { .. } => "ulimit -l unlimited",
-        Unavailable::TooOld { .. } => "uname -r  # io_uring is used from Linux 6.1 on",
+        UringUnavailable::Disabled { .. } => "sysctl -w kernel.io_uring_disabled=0",
+        UringUnavailable::Memory { .. } => "ulimit -l unlimited",
+        UringUnavailable::TooOld { .. } => "uname -r  # io_uring is used from Linux 6.1 on",
         _ => "docker run --security-opt seccomp=unconfined  # or a profile that allows io_uring",
     };
     Finding::ok(
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_shared_memory_of_a_container_is_enough_for_few_ranks() {
         let container = || {
-            Ok(Room {
+            Ok(MemoryRoom {
                 size: 64 << 20,
                 free: 64 << 20,
             })
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn io_uring_is_not_needed() {
         let source = io::Error::from_raw_os_error(1);
-        let forbidden = io_uring(Some(Unavailable::Filtered { source }));
+        let forbidden = io_uring(Some(UringUnavailable::Filtered { source }));
         assert_eq!(forbidden.state, State::Ok);
         assert!(forbidden.found.contains("not allowed"), "{forbidden:?}");
         assert!(mended(&forbidden).contains("io_uring"));

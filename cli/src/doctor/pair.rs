@@ -10,7 +10,7 @@ use gradwire_protocol::machine::Ecn;
 use gradwire_runtime::AUTO_MTU_MAX;
 use gradwire_transport::interface;
 use gradwire_transport::probe::SOCKETS;
-use gradwire_transport::probe::{Client, ConnectError, PathMtu, Reach, RoundTrips};
+use gradwire_transport::probe::{PathMtu, PathReach, ProbeClient, ProbeConnectError, RoundTrips};
 use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
@@ -45,7 +45,7 @@ pub fn check(server: SocketAddr, bind: Option<IpAddr>, job: &Job) -> Pair {
         mtu: None,
         checks: Vec::new(),
     };
-    match Client::connect(server, bind) {
+    match ProbeClient::connect(server, bind) {
         Ok(mut client) => {
             pair.from = client.local().to_string();
             pair.checks
@@ -57,7 +57,7 @@ pub fn check(server: SocketAddr, bind: Option<IpAddr>, job: &Job) -> Pair {
     pair
 }
 
-fn measure(client: &mut Client, job: &Job, pair: &mut Pair) {
+fn measure(client: &mut ProbeClient, job: &Job, pair: &mut Pair) {
     if let Some(trips) = client.round_trips(ROUND_TRIPS) {
         pair.round_trip_us = Some(micros(trips.median));
         pair.checks.extend(round_trips(&trips));
@@ -97,19 +97,19 @@ fn measure(client: &mut Client, job: &Job, pair: &mut Pair) {
     }
 }
 
-fn unreachable(error: &ConnectError) -> Finding {
+fn unreachable(error: &ProbeConnectError) -> Finding {
     let finding = Finding::problem("reachable", error.to_string()).costs("no job can run");
     match error {
-        ConnectError::Socket { server, .. } => {
+        ProbeConnectError::Socket { server, .. } => {
             finding.mend(format!("ip route get {}", server.ip()))
         }
-        ConnectError::Refused { server, .. } => {
+        ProbeConnectError::Refused { server, .. } => {
             let port = server.port();
             finding.mend(format!(
                 "gradwire doctor --serve --port {port}  # on the other host"
             ))
         }
-        ConnectError::Silent { server } => {
+        ProbeConnectError::Silent { server } => {
             let port = server.port();
             finding.mend(format!(
                 "gradwire doctor --serve --port {port}  # on the other host; and open its \
@@ -147,7 +147,7 @@ fn direction(name: &str, peer: IpAddr, (tried, path): (u32, &PathMtu)) -> Findin
         "path_mtu_there" => ("towards the peer", path.there),
         _ => ("back from the peer", path.back),
     };
-    let Some(Reach { bytes, told }) = reach else {
+    let Some(PathReach { bytes, told }) = reach else {
         return Finding::problem(name, format!("not even 576 bytes arrive {way}"))
             .costs("no job can run")
             .mend(format!(
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_black_hole_is_told_from_a_link_that_says_what_it_takes() {
-        let reach = |told| Reach { bytes: 1_280, told };
+        let reach = |told| PathReach { bytes: 1_280, told };
         let path = |told| PathMtu {
             tried: 1_500,
             there: Some(reach(told)),

@@ -7,9 +7,9 @@ use std::path::Path;
 use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::Dscp;
 use gradwire_transport::interface;
-use gradwire_transport::probe::dcb::{self, Bridging};
-use gradwire_transport::probe::device::{self, Pause};
-use gradwire_transport::probe::rdma::{self, Device, OwnControl, Port};
+use gradwire_transport::probe::dcb::{self, DcbSettings};
+use gradwire_transport::probe::device::{self, LinkPause};
+use gradwire_transport::probe::rdma::{self, NicCongestionControl, SysfsDevice, SysfsPort};
 
 use super::finding::{Finding, State};
 use super::host::Wanted;
@@ -26,7 +26,7 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     let job = wanted.job;
     let named = &job.transport.rdma_device;
     let all = rdma::devices(root);
-    let asked = |device: &&Device| named.is_empty() || named.contains(&device.name);
+    let asked = |device: &&SysfsDevice| named.is_empty() || named.contains(&device.name);
     let mut findings: Vec<Finding> = named
         .iter()
         .filter(|name| !all.iter().any(|device| device.name == **name))
@@ -59,12 +59,17 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
 struct Beneath<'a> {
     name: &'a str,
     mtu: Option<u32>,
-    bridging: Option<Bridging>,
-    pause: Option<Pause>,
-    own_control: Option<OwnControl>,
+    bridging: Option<DcbSettings>,
+    pause: Option<LinkPause>,
+    own_control: Option<NicCongestionControl>,
 }
 
-fn of_port(device: &Device, port: &Port, beneath: Option<&Beneath<'_>>, job: &Job) -> Vec<Finding> {
+fn of_port(
+    device: &SysfsDevice,
+    port: &SysfsPort,
+    beneath: Option<&Beneath<'_>>,
+    job: &Job,
+) -> Vec<Finding> {
     let place = match device.ports.len() {
         1 => device.name.clone(),
         _ => format!("{} port {}", device.name, port.number),
@@ -91,7 +96,7 @@ fn none() -> Finding {
         )
 }
 
-fn absent(name: &str, there: &[Device]) -> Finding {
+fn absent(name: &str, there: &[SysfsDevice]) -> Finding {
     let names: Vec<&str> = there.iter().map(|device| &*device.name).collect();
     let there = match names.join(", ") {
         none if none.is_empty() => "none".to_owned(),
@@ -103,9 +108,9 @@ fn absent(name: &str, there: &[Device]) -> Finding {
         .mend("rdma link  # and transport.rdma_device = \"auto\" takes the rank's address")
 }
 
-fn access(device: &Device, opened: Option<io::Result<()>>) -> Finding {
+fn access(device: &SysfsDevice, opened: Option<io::Result<()>>) -> Finding {
     let check = "rdma_access";
-    let Device { name, file, .. } = device;
+    let SysfsDevice { name, file, .. } = device;
     let path = file
         .as_deref()
         .unwrap_or_else(|| Path::new("/dev/infiniband"));
@@ -123,9 +128,9 @@ fn access(device: &Device, opened: Option<io::Result<()>>) -> Finding {
     }
 }
 
-fn state(place: &str, port: &Port) -> Finding {
+fn state(place: &str, port: &SysfsPort) -> Finding {
     let check = "rdma_device";
-    let Port {
+    let SysfsPort {
         state,
         link_layer,
         rate,
@@ -144,7 +149,7 @@ fn state(place: &str, port: &Port) -> Finding {
     Finding::problem(check, found).costs(UDP_INSTEAD).mend(mend)
 }
 
-fn gids(place: &str, port: &Port) -> Finding {
+fn gids(place: &str, port: &SysfsPort) -> Finding {
     let check = "rdma_gid";
     let list: Vec<String> = port
         .gids
@@ -170,14 +175,14 @@ fn gids(place: &str, port: &Port) -> Finding {
         ))
 }
 
-fn forced_class((place, device): (&str, &Device), port: &Port) -> Finding {
+fn forced_class((place, device): (&str, &SysfsDevice), port: &SysfsPort) -> Finding {
     let check = "rdma_tags";
     let Some(octet) = port.forced_class else {
         return Finding::ok(check, format!("{place}: DSCP and ECN are the sender's"));
     };
     let (dscp, ecn) = (octet >> 2, octet & 3);
     let found = format!("{place}: every packet gets DSCP {dscp} and ECN {ecn} from the driver");
-    let Device { name, .. } = device;
+    let SysfsDevice { name, .. } = device;
     let number = port.number;
     Finding::problem(check, found)
         .costs(
@@ -324,13 +329,13 @@ mod tests {
     use super::*;
     use gradwire_transport::probe::rdma::Gid;
 
-    fn nic() -> Device {
+    fn nic() -> SysfsDevice {
         let gid = |index, kind: &str| Gid {
             index,
             address: std::net::Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped(),
             kind: kind.to_owned(),
         };
-        let port = Port {
+        let port = SysfsPort {
             number: 1,
             state: ACTIVE.to_owned(),
             link_layer: "Ethernet".to_owned(),
@@ -339,7 +344,7 @@ mod tests {
             gids: vec![gid(2, "IB/RoCE v1"), gid(3, "RoCE v2")],
             forced_class: None,
         };
-        Device {
+        SysfsDevice {
             name: "mlx5_0".to_owned(),
             ports: vec![port],
             file: None,
@@ -351,7 +356,7 @@ mod tests {
         Beneath {
             name: "eth2",
             mtu: Some(9_000),
-            bridging: Some(Bridging {
+            bridging: Some(DcbSettings {
                 paused: vec![],
                 by_dscp: priorities.collect(),
             }),
@@ -360,12 +365,12 @@ mod tests {
         }
     }
 
-    fn judged(device: &Device, beneath: &Beneath<'_>) -> Vec<Finding> {
+    fn judged(device: &SysfsDevice, beneath: &Beneath<'_>) -> Vec<Finding> {
         of_port(device, &device.ports[0], Some(beneath), &Job::default())
     }
 
     /// The one finding that is not as it should be.
-    fn fault(device: &Device, beneath: &Beneath<'_>) -> Finding {
+    fn fault(device: &SysfsDevice, beneath: &Beneath<'_>) -> Finding {
         let mut faults = judged(device, beneath);
         faults.retain(|finding| finding.state != State::Ok);
         assert_eq!(faults.len(), 1, "{faults:?}");
@@ -400,7 +405,7 @@ mod tests {
         assert_eq!(found.found, "mlx5_0: eth2 pauses priorities 3, 4");
         assert!(mended(&found).starts_with("dcb pfc set dev eth2 prio-pfc all:off"));
         let mut whole = fitting();
-        whole.pause = Some(Pause {
+        whole.pause = Some(LinkPause {
             receives: true,
             sends: false,
         });
@@ -418,7 +423,7 @@ mod tests {
     #[test]
     fn dscps_without_a_priority_get_the_command_that_gives_them_one() {
         let mut mixed = fitting();
-        mixed.bridging = Some(Bridging {
+        mixed.bridging = Some(DcbSettings {
             paused: vec![],
             by_dscp: vec![(26, 3)],
         });

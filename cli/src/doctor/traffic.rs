@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_transport::probe::{Runs, Series, Tag};
+use gradwire_transport::probe::{GsoRuns, ProbeSeries, TagFate};
 
 use super::finding::Finding;
 
@@ -13,7 +13,7 @@ pub(super) const ELSEWHERE: &str = "IF";
 const LOSS_MAX: f64 = 0.01;
 
 /// What became of the DSCPs of the job's classes.
-pub(super) fn dscp(tags: &[Tag]) -> Finding {
+pub(super) fn dscp(tags: &[TagFate]) -> Finding {
     let check = "dscp";
     let mut changes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut survivors = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn dscp(tags: &[Tag]) -> Finding {
 }
 
 /// What became of ECT(0) and CE.
-pub(super) fn ecn(tags: &[Tag]) -> Finding {
+pub(super) fn ecn(tags: &[TagFate]) -> Finding {
     let check = "ecn";
     let mut changes = Vec::new();
     for tag in tags {
@@ -98,7 +98,7 @@ pub(super) fn ecn(tags: &[Tag]) -> Finding {
 }
 
 /// Whether runs of packets stay runs; `interface` is this host's.
-pub(super) fn runs(runs: &Runs, interface: &str) -> Vec<Finding> {
+pub(super) fn runs(runs: &GsoRuns, interface: &str) -> Vec<Finding> {
     let packets = runs.packets;
     let sent = match runs.taken {
         (true, true) => Finding::ok("gso_run", format!("both kernels take runs of {packets}")),
@@ -159,8 +159,8 @@ fn glued(name: &str, interface: &str, (glued, packets): (usize, usize)) -> Findi
 }
 
 /// Losses and order of many small packets.
-pub(super) fn series(series: &Series) -> [Finding; 2] {
-    let Series {
+pub(super) fn series(series: &ProbeSeries) -> [Finding; 2] {
+    let ProbeSeries {
         sent,
         lost_there,
         lost_back,
@@ -199,8 +199,8 @@ mod tests {
     use super::super::finding::{State, worst};
     use super::*;
 
-    fn same(sent: u8) -> Tag {
-        Tag {
+    fn same(sent: u8) -> TagFate {
+        TagFate {
             sent,
             there: Some(sent),
             back: Some(sent),
@@ -209,11 +209,11 @@ mod tests {
 
     #[test]
     fn what_becomes_of_each_dscp_is_named_by_direction() {
-        let rewritten = Tag {
+        let rewritten = TagFate {
             there: Some(8 << 2),
             ..same(40 << 2)
         };
-        let bleached = Tag {
+        let bleached = TagFate {
             back: Some(0),
             ..same(34 << 2)
         };
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(finding.found, found);
         let mend = finding.mend.expect("it can be mended");
         assert!(mend.starts_with("priority.dscps = [26, 18]"), "{mend}");
-        let gone = Tag {
+        let gone = TagFate {
             there: None,
             ..same(40 << 2)
         };
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn marks_that_do_not_arrive_are_named() {
-        let bleached = Tag {
+        let bleached = TagFate {
             there: Some(40 << 2),
             ..same(40 << 2 | 3)
         };
@@ -244,11 +244,11 @@ mod tests {
 
     #[test]
     fn drops_of_a_kernel_are_no_loss_of_the_network() {
-        let measured = |lost_there, kernel_drops| Series {
+        let measured = |lost_there, kernel_drops| ProbeSeries {
             sent: 10_000,
             lost_there,
             kernel_drops,
-            ..Series::default()
+            ..ProbeSeries::default()
         };
         assert_eq!(worst(&series(&measured(0, 0))), State::Ok);
         assert_eq!(worst(&series(&measured(3, 0))), State::Warning);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn runs_that_arrive_as_single_packets_are_a_problem() {
-        let measured = |glued_there| Runs {
+        let measured = |glued_there| GsoRuns {
             packets: 16,
             taken: (true, true),
             glued_there,

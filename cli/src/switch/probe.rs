@@ -20,7 +20,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Class, Rate};
 use gradwire_switch_config::counters::Verdict;
-use gradwire_transport::probe::{Client, Passages, Tagging};
+use gradwire_transport::probe::{Passages, ProbeClient, Tagging};
 
 use crate::doctor;
 use crate::exit::Failure;
@@ -160,7 +160,7 @@ fn measure(options: &Probe, tags: &[Tagged]) -> Result<Passages, Failure> {
     };
     let server = doctor::address(peer)?;
     let classes: Vec<u8> = tags.iter().map(Tagged::byte).collect();
-    let client = Client::connect_in(server, options.bind, classes[0]);
+    let client = ProbeClient::connect_in(server, options.bind, classes[0]);
     let mut client = client.map_err(|error| failed(Box::new(error)))?;
     let tagging = Tagging {
         classes: &classes,

@@ -62,7 +62,7 @@ pub use participant::stall;
 pub use secrets::PairSecrets;
 
 use crate::address::Address;
-use crate::shm::Offer;
+use crate::shm::MemoryOffer;
 use messages::{Admission, JoinRequest, shortened};
 use participant::ControlCommand;
 use seat::{ControlTask, GRACE};
@@ -93,7 +93,7 @@ pub struct Membership {
     /// Bytes that this rank's kernel keeps in all its data sockets until they are read.
     pub receive_buffer: u64,
     /// What this rank offers to ranks of its host, if it shares memory.
-    pub memory: Option<Offer>,
+    pub memory: Option<MemoryOffer>,
     /// A rank that gives no sign of life for so long is lost; equal on all ranks.
     pub peer_timeout: Duration,
 }
@@ -190,7 +190,7 @@ pub struct RosterPeer {
     /// Bytes that its kernel keeps in all its data sockets until they are read.
     pub receive_buffer: u64,
     /// What it offers to ranks of its host, if it shares memory.
-    pub memory: Option<Offer>,
+    pub memory: Option<MemoryOffer>,
 }
 
 /// What happens to others. Raised on the control plane's thread.

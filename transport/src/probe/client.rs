@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::packet::{self, Answer, Form, Kind, PROBE_BYTES, Probe};
-use super::socket::{self, ProbeSocket, Refusal, Sending};
+use super::packet::{self, AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
+use super::socket::{self, PacketRefusal, ProbeSocket, SendOptions};
 use super::{SOCKETS, now};
 use crate::udp::SLOT_BYTES;
 
@@ -22,7 +22,7 @@ const REPORT_BYTES: usize = 1_200;
 
 /// The side that asks.
 #[derive(Debug)]
-pub struct Client {
+pub struct ProbeClient {
     pub(super) sockets: Vec<ProbeSocket>,
     pub(super) server: SocketAddr,
     /// Ports of the server, one per socket; 0 where it has none.
@@ -34,12 +34,12 @@ pub struct Client {
     pub(super) slot: Vec<u8>,
     server_mtu: u32,
     patience: Duration,
-    refusals: Vec<Refusal>,
+    refusals: Vec<PacketRefusal>,
 }
 
 /// Why no session came about.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
+pub enum ProbeConnectError {
     /// No socket for it.
     #[error("cannot open UDP sockets towards {server}: {source}")]
     Socket {
@@ -66,8 +66,8 @@ pub enum ConnectError {
 
 /// One question.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question {
-    pub(super) kind: Kind,
+pub(super) struct ProbeQuestion {
+    pub(super) kind: ProbeKind,
     /// Bytes of the datagram, at least [`PROBE_BYTES`].
     pub(super) bytes: usize,
     pub(super) class: u8,
@@ -77,10 +77,10 @@ pub(super) struct Question {
     pub(super) path: usize,
 }
 
-impl Question {
+impl ProbeQuestion {
     /// A small question with a small answer.
     pub(super) const PLAIN: Self = Self {
-        kind: Kind::Echo,
+        kind: ProbeKind::Echo,
         bytes: PROBE_BYTES,
         class: 0,
         answer_bytes: PROBE_BYTES,
@@ -91,20 +91,20 @@ impl Question {
 
 /// An answer and how it came.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
-    pub(super) answer: Answer,
+pub(super) struct HeardAnswer {
+    pub(super) answer: ProbeAnswer,
     pub(super) class: u8,
     pub(super) text: Vec<u8>,
     pub(super) round_trip: Duration,
 }
 
-impl Client {
+impl ProbeClient {
     /// Opens a session with the server at `server`, from `local` or from the address that the
     /// kernel would choose.
     ///
     /// # Errors
-    /// [`ConnectError`] when there is no answer after 3 s.
-    pub fn connect(server: SocketAddr, local: Option<IpAddr>) -> Result<Self, ConnectError> {
+    /// [`ProbeConnectError`] when there is no answer after 3 s.
+    pub fn connect(server: SocketAddr, local: Option<IpAddr>) -> Result<Self, ProbeConnectError> {
         Self::connect_in(server, local, 0)
     }
 
@@ -116,8 +116,8 @@ impl Client {
         server: SocketAddr,
         local: Option<IpAddr>,
         class: u8,
-    ) -> Result<Self, ConnectError> {
-        let failed = |source| ConnectError::Socket { server, source };
+    ) -> Result<Self, ProbeConnectError> {
+        let failed = |source| ProbeConnectError::Socket { server, source };
         let local = match local {
             Some(local) => local,
             None => socket::address_towards(server).map_err(failed)?,
@@ -160,11 +160,11 @@ impl Client {
         let mut text = Vec::new();
         loop {
             self.sequence = text.len() as u32;
-            let question = Question {
-                kind: Kind::Report,
+            let question = ProbeQuestion {
+                kind: ProbeKind::Report,
                 bytes: REPORT_BYTES,
                 answer_bytes: REPORT_BYTES,
-                ..Question::PLAIN
+                ..ProbeQuestion::PLAIN
             };
             let heard = self.ask_often(&question)?;
             text.extend_from_slice(&heard.text);
@@ -176,13 +176,13 @@ impl Client {
         (!text.is_empty()).then_some(text)
     }
 
-    fn greet(&mut self, class: u8) -> Result<(), ConnectError> {
+    fn greet(&mut self, class: u8) -> Result<(), ProbeConnectError> {
         let server = self.server;
-        let hello = Question {
-            kind: Kind::Hello,
+        let hello = ProbeQuestion {
+            kind: ProbeKind::Hello,
             class,
             answer_class: class,
-            ..Question::PLAIN
+            ..ProbeQuestion::PLAIN
         };
         for _ in 0..GREETINGS {
             if let Some(heard) = self.ask(&hello) {
@@ -193,28 +193,28 @@ impl Client {
                 self.patience = (8 * heard.round_trip).clamp(PATIENCE_MIN, PATIENCE_MAX);
                 return Ok(());
             }
-            if let Some(Refusal::Unreachable { code }) = self.refusals.last() {
+            if let Some(PacketRefusal::Unreachable { code }) = self.refusals.last() {
                 let code = *code;
-                return Err(ConnectError::Refused { server, code });
+                return Err(ProbeConnectError::Refused { server, code });
             }
         }
-        Err(ConnectError::Silent { server })
+        Err(ProbeConnectError::Silent { server })
     }
 
     /// Asks until there is an answer, a few times.
-    pub(super) fn ask_often(&mut self, question: &Question) -> Option<Heard> {
+    pub(super) fn ask_often(&mut self, question: &ProbeQuestion) -> Option<HeardAnswer> {
         (0..TRIES).find_map(|_| self.ask(question))
     }
 
     /// Asks once; `None` when nothing comes in time or the packet could not be sent. Answers to
     /// earlier questions are thrown away.
-    pub(super) fn ask(&mut self, question: &Question) -> Option<Heard> {
-        if ![Kind::Report, Kind::Tally].contains(&question.kind) {
+    pub(super) fn ask(&mut self, question: &ProbeQuestion) -> Option<HeardAnswer> {
+        if ![ProbeKind::Report, ProbeKind::Tally].contains(&question.kind) {
             self.sequence += 1;
         }
-        let probe = Probe {
+        let probe = ProbePacket {
             kind: question.kind,
-            form: Form::Single,
+            form: AnswerForm::Single,
             answer_class: question.answer_class,
             session: self.session,
             sequence: self.sequence,
@@ -224,7 +224,7 @@ impl Client {
         let mut bytes = vec![0; question.bytes];
         probe.encode(&mut bytes);
         let asked = now();
-        let sending = Sending {
+        let sending = SendOptions {
             to: self.peer(question.path),
             class: question.class,
             packet_bytes: None,
@@ -246,7 +246,7 @@ impl Client {
     }
 
     /// What was said about packets that were not carried, since the last time this was called.
-    pub(super) fn take_refusals(&mut self) -> Vec<Refusal> {
+    pub(super) fn take_refusals(&mut self) -> Vec<PacketRefusal> {
         std::mem::take(&mut self.refusals)
     }
 
@@ -254,7 +254,7 @@ impl Client {
         self.patience
     }
 
-    fn listen(&mut self, question: &Question, asked: Instant) -> Option<Heard> {
+    fn listen(&mut self, question: &ProbeQuestion, asked: Instant) -> Option<HeardAnswer> {
         let end = asked + self.patience;
         loop {
             while let Some(received) = self.sockets[question.path].receive(&mut self.slot) {
@@ -264,12 +264,12 @@ impl Client {
                     .unwrap_or(received.bytes)
                     .min(received.bytes);
                 let bytes = &self.slot[..first];
-                let Some(answer) = Answer::decode(bytes) else {
+                let Some(answer) = ProbeAnswer::decode(bytes) else {
                     continue;
                 };
                 let ours = (question.kind, self.session, self.sequence);
                 if (answer.kind, answer.session, answer.sequence) == ours {
-                    return Some(Heard {
+                    return Some(HeardAnswer {
                         class: received.traffic_class,
                         text: packet::text_of(&answer, bytes).to_vec(),
                         answer,

@@ -24,7 +24,7 @@ const REPLY_BYTES: usize = 16 << 10;
 
 /// What an interface does with priorities.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Bridging {
+pub struct DcbSettings {
     /// Priorities whose sender is paused when there is no room (PFC).
     pub paused: Vec<u8>,
     /// Priorities by DSCP. Where there are none, DSCPs have no meaning for the NIC.
@@ -35,7 +35,7 @@ pub struct Bridging {
 ///
 /// # Errors
 /// The system's: when there is no such interface, or its driver knows nothing of this.
-pub fn bridging(interface: &str) -> io::Result<Bridging> {
+pub fn bridging(interface: &str) -> io::Result<DcbSettings> {
     let mut socket = socket()?;
     socket.send(&question(interface))?;
     let mut reply = vec![0; REPLY_BYTES];
@@ -84,7 +84,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the kernel's answer.
-fn read(reply: &[u8]) -> io::Result<Bridging> {
+fn read(reply: &[u8]) -> io::Result<DcbSettings> {
     let strange = || io::Error::new(ErrorKind::InvalidData, "an answer of another form");
     let body = reply.get(HEADER_BYTES..).ok_or_else(strange)?;
     let kind = u16::from_ne_bytes([reply[4], reply[5]]);
@@ -93,10 +93,10 @@ fn read(reply: &[u8]) -> io::Result<Bridging> {
         return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(code)));
     }
     let attributes = body.get(DCB_BYTES..).ok_or_else(strange)?;
-    let ieee = Attributes(attributes).find(|(kind, _)| *kind == DCB_ATTR_IEEE);
+    let ieee = NetlinkAttributes(attributes).find(|(kind, _)| *kind == DCB_ATTR_IEEE);
     let (_, ieee) = ieee.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-    let mut told = Bridging::default();
-    for (kind, value) in Attributes(ieee) {
+    let mut told = DcbSettings::default();
+    for (kind, value) in NetlinkAttributes(ieee) {
         match (kind, value) {
             // struct ieee_pfc: how many it can, then which it does.
             (DCB_ATTR_IEEE_PFC, [_, enabled, ..]) => {
@@ -118,15 +118,15 @@ fn by_dscp(table: &[u8]) -> Vec<(u8, u8)> {
         }
         _ => None,
     };
-    let mut found: Vec<(u8, u8)> = Attributes(table).filter_map(entry).collect();
+    let mut found: Vec<(u8, u8)> = NetlinkAttributes(table).filter_map(entry).collect();
     found.sort_unstable();
     found
 }
 
 /// Attributes one behind the other, of type and value; ends where bytes are none.
-struct Attributes<'a>(&'a [u8]);
+struct NetlinkAttributes<'a>(&'a [u8]);
 
-impl<'a> Iterator for Attributes<'a> {
+impl<'a> Iterator for NetlinkAttributes<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -167,7 +167,7 @@ mod tests {
         ]
         .concat();
         let reply = message(RTM_GETDCB, &body);
-        let told = Bridging {
+        let told = DcbSettings {
             paused: vec![0, 3],
             by_dscp: vec![(18, 2), (40, 6)],
         };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::SOCKETS;
-use super::packet::{self, Answer, Kind, PROBE_BYTES, Probe, Welcome};
-use super::tally::{Passed, STREAMS_MAX, Stream, Tally};
+use super::packet::{self, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket, ProbeWelcome};
+use super::tally::{STREAMS_MAX, StreamTally, TaggedPacket, TaggedStream};
 
 /// Sessions that are kept; the oldest ends when there are more.
 const SESSIONS_MAX: usize = 4096;
@@ -14,7 +14,7 @@ const COUNTING_SESSIONS_MAX: usize = 16;
 
 /// How a probe arrived.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
+pub(super) struct ProbeArrival {
     pub(super) from: IpAddr,
     pub(super) bytes: usize,
     pub(super) class: u8,
@@ -27,27 +27,27 @@ pub(super) struct Arrived {
 
 /// What is sent back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reply<'a> {
-    pub(super) answer: Answer,
+pub(super) struct ProbeReply<'a> {
+    pub(super) answer: ProbeAnswer,
     pub(super) text: &'a [u8],
     /// Bytes of the datagram, never more than the probe had.
     pub(super) bytes: usize,
 }
 
 #[derive(Debug)]
-struct Session {
+struct ProbeSession {
     client: IpAddr,
     since: u64,
     counted: u32,
     told_mtu: u16,
     /// Of TAGGED probes; empty where there were none.
-    streams: Vec<Stream>,
+    streams: Vec<TaggedStream>,
 }
 
 /// The sessions of a server and what it tells everybody.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    sessions: BTreeMap<u64, Session>,
+pub(super) struct ProbeDesk {
+    sessions: BTreeMap<u64, ProbeSession>,
     opened: u64,
     ports: [u16; SOCKETS],
     report: Vec<u8>,
@@ -55,7 +55,7 @@ pub(super) struct Desk {
     pub(super) run_refused: bool,
 }
 
-impl Desk {
+impl ProbeDesk {
     pub(super) fn new(ports: [u16; SOCKETS]) -> Self {
         Self {
             ports,
@@ -81,17 +81,17 @@ impl Desk {
     /// when there is a new one. A probe of a session that this address does not have is ignored.
     pub(super) fn reply(
         &mut self,
-        probe: &Probe,
-        arrived: &Arrived,
+        probe: &ProbePacket,
+        arrived: &ProbeArrival,
         fresh: u64,
-    ) -> Option<Reply<'_>> {
+    ) -> Option<ProbeReply<'_>> {
         if arrived.bytes < PROBE_BYTES {
             return None;
         }
-        let mut welcome = Welcome::default();
+        let mut welcome = ProbeWelcome::default();
         let (mut counted, mut told_mtu) = (0, 0);
-        if probe.kind == Kind::Hello {
-            welcome = Welcome {
+        if probe.kind == ProbeKind::Hello {
+            welcome = ProbeWelcome {
                 session: fresh,
                 mtu: arrived.mtu,
                 ports: self.ports,
@@ -102,26 +102,26 @@ impl Desk {
             if session.client != arrived.from {
                 return None;
             }
-            session.counted += u32::from(probe.kind == Kind::Count);
+            session.counted += u32::from(probe.kind == ProbeKind::Count);
             (counted, told_mtu) = (session.counted, session.told_mtu);
         }
-        if probe.kind == Kind::Tagged {
+        if probe.kind == ProbeKind::Tagged {
             self.tag(probe, arrived);
             return None;
         }
         let tally = match probe.kind {
-            Kind::Tally => self.tally(probe),
-            _ => Tally::default(),
+            ProbeKind::Tally => self.tally(probe),
+            _ => StreamTally::default(),
         };
         let most = (probe.answer_bytes as usize).clamp(PROBE_BYTES, arrived.bytes);
         let (mut text, mut bytes) = (&[][..], most);
-        if probe.kind == Kind::Report {
+        if probe.kind == ProbeKind::Report {
             counted = self.report.len() as u32;
             text = self.report.get(probe.sequence as usize..).unwrap_or(&[]);
             text = &text[..text.len().min(packet::text_room(most))];
             bytes = packet::answer_bytes(text.len());
         }
-        let answer = Answer {
+        let answer = ProbeAnswer {
             kind: probe.kind,
             seen_class: arrived.class,
             run_refused: u8::from(self.run_refused),
@@ -135,7 +135,7 @@ impl Desk {
             welcome,
             tally,
         };
-        Some(Reply {
+        Some(ProbeReply {
             answer,
             text,
             bytes,
@@ -143,7 +143,7 @@ impl Desk {
     }
 
     /// Counts a TAGGED probe of a known session.
-    fn tag(&mut self, probe: &Probe, arrived: &Arrived) {
+    fn tag(&mut self, probe: &ProbePacket, arrived: &ProbeArrival) {
         let index = probe.sequence as usize;
         if index >= STREAMS_MAX {
             return;
@@ -153,9 +153,11 @@ impl Desk {
             return;
         };
         if session.streams.len() <= index {
-            session.streams.resize_with(index + 1, Stream::default);
+            session
+                .streams
+                .resize_with(index + 1, TaggedStream::default);
         }
-        session.streams[index].count(&Passed {
+        session.streams[index].count(&TaggedPacket {
             sent_class: probe.answer_class,
             class: arrived.class,
             delay_ns: arrived.wall_ns.saturating_sub(probe.stamp_ns),
@@ -164,23 +166,23 @@ impl Desk {
 
     /// Makes room where a session begins to have streams and too many others have some.
     fn forget_streams(&mut self, beginner: u64) {
-        let begins = |session: &Session| session.streams.is_empty();
+        let begins = |session: &ProbeSession| session.streams.is_empty();
         if !self.sessions.get(&beginner).is_some_and(begins) {
             return;
         }
         let with = self.sessions.values_mut().filter(|one| !begins(one));
-        let mut with: Vec<&mut Session> = with.collect();
+        let mut with: Vec<&mut ProbeSession> = with.collect();
         if with.len() >= COUNTING_SESSIONS_MAX {
             with.sort_unstable_by_key(|session| session.since);
             with[0].streams = Vec::new();
         }
     }
 
-    fn tally(&self, probe: &Probe) -> Tally {
+    fn tally(&self, probe: &ProbePacket) -> StreamTally {
         let session = self.sessions.get(&probe.session);
         let index = usize::from(probe.sequence as u16);
         let stream = session.and_then(|session| session.streams.get(index));
-        stream.map(Stream::tally).unwrap_or_default()
+        stream.map(TaggedStream::tally).unwrap_or_default()
     }
 
     fn open(&mut self, session: u64, client: IpAddr) {
@@ -194,7 +196,7 @@ impl Desk {
             }
         }
         self.opened += 1;
-        let opened = Session {
+        let opened = ProbeSession {
             client,
             since: self.opened,
             counted: 0,
@@ -207,16 +209,16 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::Form;
+    use super::super::packet::AnswerForm;
     use super::*;
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
-    fn probe(kind: Kind, session: u64) -> Probe {
-        Probe {
+    fn probe(kind: ProbeKind, session: u64) -> ProbePacket {
+        ProbePacket {
             kind,
-            form: Form::Single,
+            form: AnswerForm::Single,
             answer_class: 0,
             session,
             sequence: 0,
@@ -225,8 +227,8 @@ mod tests {
         }
     }
 
-    fn arrived(from: IpAddr, bytes: usize) -> Arrived {
-        Arrived {
+    fn arrived(from: IpAddr, bytes: usize) -> ProbeArrival {
+        ProbeArrival {
             from,
             bytes,
             class: 0,
@@ -238,11 +240,20 @@ mod tests {
 
     #[test]
     fn no_answer_has_more_bytes_than_its_probe() {
-        let mut desk = Desk::new([0; SOCKETS]);
+        let mut desk = ProbeDesk::new([0; SOCKETS]);
         desk.publish(vec![b'a'; 100_000]);
-        desk.reply(&probe(Kind::Hello, 1), &arrived(CLIENT, PROBE_BYTES), 7)
-            .expect("a greeting is answered");
-        for kind in [Kind::Hello, Kind::Echo, Kind::Count, Kind::Report] {
+        desk.reply(
+            &probe(ProbeKind::Hello, 1),
+            &arrived(CLIENT, PROBE_BYTES),
+            7,
+        )
+        .expect("a greeting is answered");
+        for kind in [
+            ProbeKind::Hello,
+            ProbeKind::Echo,
+            ProbeKind::Count,
+            ProbeKind::Report,
+        ] {
             for bytes in 0..2_000 {
                 let reply = desk.reply(&probe(kind, 7), &arrived(CLIENT, bytes), 7);
                 assert_eq!(reply.is_some(), bytes >= PROBE_BYTES, "{kind:?} {bytes}");
@@ -256,13 +267,13 @@ mod tests {
 
     #[test]
     fn a_session_belongs_to_the_address_that_opened_it() {
-        let mut desk = Desk::new([0; SOCKETS]);
-        let echo = probe(Kind::Echo, 7);
+        let mut desk = ProbeDesk::new([0; SOCKETS]);
+        let echo = probe(ProbeKind::Echo, 7);
         assert!(
             desk.reply(&echo, &arrived(CLIENT, 100), 0).is_none(),
             "none yet"
         );
-        let hello = probe(Kind::Hello, 1);
+        let hello = probe(ProbeKind::Hello, 1);
         let welcome = desk.reply(&hello, &arrived(CLIENT, 100), 7);
         assert_eq!(
             welcome
@@ -275,19 +286,19 @@ mod tests {
         assert!(desk.reply(&echo, &arrived(CLIENT, 100), 0).is_some());
         assert!(desk.reply(&echo, &arrived(STRANGER, 100), 0).is_none());
         assert!(
-            desk.reply(&probe(Kind::Echo, 8), &arrived(CLIENT, 100), 0)
+            desk.reply(&probe(ProbeKind::Echo, 8), &arrived(CLIENT, 100), 0)
                 .is_none()
         );
     }
 
     #[test]
     fn tagged_probes_are_counted_and_not_answered() {
-        let mut desk = Desk::new([0; SOCKETS]);
-        desk.reply(&probe(Kind::Hello, 1), &arrived(CLIENT, 100), 7)
+        let mut desk = ProbeDesk::new([0; SOCKETS]);
+        desk.reply(&probe(ProbeKind::Hello, 1), &arrived(CLIENT, 100), 7)
             .expect("a greeting is answered");
-        let tagged = |stream| Probe {
+        let tagged = |stream| ProbePacket {
             sequence: stream,
-            ..probe(Kind::Tagged, 7)
+            ..probe(ProbeKind::Tagged, 7)
         };
         for stream in [0, 3, 3, STREAMS_MAX as u32, u32::MAX] {
             let reply = desk.reply(&tagged(stream), &arrived(CLIENT, 100), 0);
@@ -295,9 +306,9 @@ mod tests {
         }
         desk.reply(&tagged(3), &arrived(STRANGER, 100), 0);
         let mut tally = |stream| {
-            let question = Probe {
+            let question = ProbePacket {
                 sequence: stream,
-                ..probe(Kind::Tally, 7)
+                ..probe(ProbeKind::Tally, 7)
             };
             let reply = desk.reply(&question, &arrived(CLIENT, 100), 0);
             reply.expect("a known session").answer.tally.received
@@ -307,11 +318,11 @@ mod tests {
 
     #[test]
     fn few_sessions_have_streams_and_the_oldest_loses_its_own_first() {
-        let mut desk = Desk::new([0; SOCKETS]);
+        let mut desk = ProbeDesk::new([0; SOCKETS]);
         for session in 1..=COUNTING_SESSIONS_MAX as u64 + 1 {
-            desk.reply(&probe(Kind::Hello, 0), &arrived(CLIENT, 100), session)
+            desk.reply(&probe(ProbeKind::Hello, 0), &arrived(CLIENT, 100), session)
                 .expect("a greeting is answered");
-            desk.reply(&probe(Kind::Tagged, session), &arrived(CLIENT, 100), 0);
+            desk.reply(&probe(ProbeKind::Tagged, session), &arrived(CLIENT, 100), 0);
         }
         let counting = desk.sessions.values().filter(|one| !one.streams.is_empty());
         assert_eq!(counting.count(), COUNTING_SESSIONS_MAX);
@@ -320,9 +331,9 @@ mod tests {
 
     #[test]
     fn sessions_are_bounded_and_the_oldest_goes_first() {
-        let mut desk = Desk::new([0; SOCKETS]);
+        let mut desk = ProbeDesk::new([0; SOCKETS]);
         for session in 1..=SESSIONS_MAX as u64 + 1 {
-            let hello = probe(Kind::Hello, 0);
+            let hello = probe(ProbeKind::Hello, 0);
             desk.reply(&hello, &arrived(CLIENT, 100), session)
                 .expect("a greeting is answered");
         }

@@ -22,7 +22,7 @@ const BLOCK_WORDS: usize = 4;
 
 /// `struct ifreq` with a pointer in its union.
 #[repr(C)]
-struct Request {
+struct EthtoolRequest {
     name: [u8; libc::IFNAMSIZ],
     data: *mut libc::c_void,
     rest: [u8; 16],
@@ -59,7 +59,7 @@ pub fn features(name: &str) -> io::Result<BTreeMap<String, bool>> {
 
 /// Which sides of a link an interface lets be paused as a whole, all priorities together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Pause {
+pub struct LinkPause {
     /// It stops sending when the other side says so.
     pub receives: bool,
     /// It stops the other side when it has no room.
@@ -70,12 +70,12 @@ pub struct Pause {
 ///
 /// # Errors
 /// When there is no such interface, or it does not tell.
-pub fn pause(name: &str) -> io::Result<Pause> {
+pub fn pause(name: &str) -> io::Result<LinkPause> {
     let socket = ProbeSocket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))?;
     // struct ethtool_pauseparam: command, negotiated, received, sent.
     let mut words = [GET_PAUSE, 0, 0, 0];
     ethtool(socket.descriptor(), name, &mut words)?;
-    Ok(Pause {
+    Ok(LinkPause {
         receives: words[2] != 0,
         sends: words[3] != 0,
     })
@@ -89,7 +89,7 @@ fn name_in(words: &[u32]) -> String {
 
 /// Passes words to the driver of an interface, which writes its reply over them.
 fn ethtool(descriptor: RawFd, name: &str, words: &mut [u32]) -> io::Result<()> {
-    let mut request = Request {
+    let mut request = EthtoolRequest {
         name: [0; libc::IFNAMSIZ],
         data: words.as_mut_ptr().cast(),
         rest: [0; 16],

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::client::{Client, Question};
+use super::client::{ProbeClient, ProbeQuestion};
 use super::now;
-use super::packet::{Answer, Form, Kind, PROBE_BYTES, Probe};
-use super::socket::{self, Sending};
+use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
+use super::socket::{self, SendOptions};
 
 /// Fewer bytes and packets than any GSO send may have.
 pub(super) const RUN_BYTES_MAX: usize = 60_000;
@@ -27,7 +27,7 @@ const SERIES_RATE: u32 = 10_000;
 /// What became of runs: equal packets handed to the kernel as one (GSO), which the other kernel
 /// glues together again (GRO).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Runs {
+pub struct GsoRuns {
     /// Packets of each run.
     pub packets: usize,
     /// Whether this kernel and the server's took a run.
@@ -40,7 +40,7 @@ pub struct Runs {
 
 /// What became of a series of small packets, each of which is answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Series {
+pub struct ProbeSeries {
     /// Probes that were sent.
     pub sent: u32,
     /// Probes that did not arrive at the server.
@@ -58,7 +58,7 @@ pub struct Series {
 
 /// An answer to one probe of a series, in the order of arrival here.
 #[derive(Clone, Copy, Debug)]
-struct Echo {
+struct SeriesEcho {
     /// Which probe.
     sequence: u32,
     /// How many the server had then counted, this one included.
@@ -67,22 +67,22 @@ struct Echo {
 
 /// What has come back of a series.
 #[derive(Debug, Default)]
-struct Tally {
+struct SeriesTally {
     /// The first sequence of the series.
     first: u32,
-    echoes: Vec<Echo>,
+    echoes: Vec<SeriesEcho>,
     /// Packets that this socket has dropped since it was opened.
     own_drops: u32,
     /// The answer to the question behind the series.
-    last: Option<Answer>,
+    last: Option<ProbeAnswer>,
 }
 
-impl Client {
+impl ProbeClient {
     /// Sends runs, and asks for answers as runs. `mtu` is what the path takes, in bytes.
-    pub fn runs(&mut self, mtu: u32) -> Runs {
+    pub fn runs(&mut self, mtu: u32) -> GsoRuns {
         let packet_bytes = RUN_PACKET_BYTES.min(mtu.saturating_sub(self.overhead())) as usize;
         let packet_bytes = packet_bytes.max(PROBE_BYTES);
-        let mut runs = Runs {
+        let mut runs = GsoRuns {
             packets: RUN_PACKETS,
             taken: (true, true),
             glued_there: 0,
@@ -98,18 +98,18 @@ impl Client {
     }
 
     /// Sends `count` small probes at a moderate rate; `None` when the path fell silent altogether.
-    pub fn series(&mut self, count: u32) -> Option<Series> {
-        let before = self.ask_often(&Question::PLAIN)?.answer;
-        let mut tally = Tally {
+    pub fn series(&mut self, count: u32) -> Option<ProbeSeries> {
+        let before = self.ask_often(&ProbeQuestion::PLAIN)?.answer;
+        let mut tally = SeriesTally {
             first: self.sequence + 1,
-            ..Tally::default()
+            ..SeriesTally::default()
         };
         let mut sent = 0;
         let start = now();
         while sent < count {
             let due = (start.elapsed().as_micros() * u128::from(SERIES_RATE) / 1_000_000) as u32;
             while sent < count.min(due) {
-                self.send_small(Kind::Count);
+                self.send_small(ProbeKind::Count);
                 sent += 1;
             }
             self.collect(&mut tally);
@@ -119,7 +119,7 @@ impl Client {
         // A question behind the last probe is answered behind the last answer.
         for _ in 0..LAST_QUESTIONS {
             if tally.last.is_none() {
-                self.send_small(Kind::Echo);
+                self.send_small(ProbeKind::Echo);
                 self.collect_until(&mut tally, |tally| tally.last.is_some());
             }
         }
@@ -129,7 +129,7 @@ impl Client {
         let overtaken_back = overtaken(echoes.iter().map(|echo| echo.counted));
         echoes.sort_unstable_by_key(|echo| echo.counted);
         let server_drops = after.kernel_drops.wrapping_sub(before.kernel_drops);
-        Some(Series {
+        Some(ProbeSeries {
             sent,
             lost_there: sent.saturating_sub(arrived),
             lost_back: arrived.saturating_sub(echoes.len() as u32),
@@ -139,9 +139,9 @@ impl Client {
         })
     }
 
-    fn burst(&mut self, packet_bytes: usize, runs: &mut Runs) {
+    fn burst(&mut self, packet_bytes: usize, runs: &mut GsoRuns) {
         let first = self.sequence + 1;
-        let sending = Sending {
+        let sending = SendOptions {
             to: self.peer(0),
             class: 0,
             packet_bytes: Some(packet_bytes as u16),
@@ -150,7 +150,7 @@ impl Client {
         for _ in 0..BURST {
             for packet in bytes.chunks_mut(packet_bytes) {
                 self.sequence += 1;
-                let probe = self.probe(Kind::Echo, Form::Run, packet_bytes);
+                let probe = self.probe(ProbeKind::Echo, AnswerForm::Run, packet_bytes);
                 probe.encode(packet);
             }
             if self.sockets[0].send(&bytes, sending).is_err() {
@@ -166,7 +166,7 @@ impl Client {
                 let each = received.packet_bytes.unwrap_or(received.bytes).max(1);
                 let packets = self.slot[..received.bytes].chunks(each);
                 let ours = packets
-                    .filter_map(Answer::decode)
+                    .filter_map(ProbeAnswer::decode)
                     .filter(|answer| answer.session == self.session && answer.sequence >= first);
                 let mut glued = 0;
                 for answer in ours {
@@ -180,12 +180,12 @@ impl Client {
         }
     }
 
-    fn send_small(&mut self, kind: Kind) {
+    fn send_small(&mut self, kind: ProbeKind) {
         self.sequence += 1;
         let mut bytes = [0; PROBE_BYTES];
-        self.probe(kind, Form::Single, PROBE_BYTES)
+        self.probe(kind, AnswerForm::Single, PROBE_BYTES)
             .encode(&mut bytes);
-        let sending = Sending {
+        let sending = SendOptions {
             to: self.peer(0),
             class: 0,
             packet_bytes: None,
@@ -195,7 +195,7 @@ impl Client {
     }
 
     /// Takes what arrives until `enough`, or until nothing more is to be expected.
-    fn collect_until(&mut self, tally: &mut Tally, enough: impl Fn(&Tally) -> bool) {
+    fn collect_until(&mut self, tally: &mut SeriesTally, enough: impl Fn(&SeriesTally) -> bool) {
         let end = now() + self.patience();
         while !enough(tally) && now() < end {
             socket::wait(self.sockets.iter().take(1), Duration::from_millis(5));
@@ -203,17 +203,17 @@ impl Client {
         }
     }
 
-    fn collect(&mut self, tally: &mut Tally) {
+    fn collect(&mut self, tally: &mut SeriesTally) {
         while let Some(received) = self.sockets[0].receive(&mut self.slot) {
             tally.own_drops = received.kernel_drops.unwrap_or(tally.own_drops);
             let each = received.packet_bytes.unwrap_or(received.bytes).max(1);
             let packets = self.slot[..received.bytes].chunks(each);
-            for answer in packets.filter_map(Answer::decode) {
+            for answer in packets.filter_map(ProbeAnswer::decode) {
                 if answer.session != self.session || answer.sequence < tally.first {
                     continue;
                 }
                 match answer.kind {
-                    Kind::Count => tally.echoes.push(Echo {
+                    ProbeKind::Count => tally.echoes.push(SeriesEcho {
                         sequence: answer.sequence,
                         counted: answer.counted,
                     }),
@@ -223,8 +223,8 @@ impl Client {
         }
     }
 
-    fn probe(&self, kind: Kind, form: Form, answer_bytes: usize) -> Probe {
-        Probe {
+    fn probe(&self, kind: ProbeKind, form: AnswerForm, answer_bytes: usize) -> ProbePacket {
+        ProbePacket {
             kind,
             form,
             answer_class: 0,

@@ -3,8 +3,8 @@
 //! absent number.
 //!
 //! Start here:
-//! - [`Server`]: answers probes on the other host, never with more bytes than it was sent.
-//! - [`Client`]: reaches a server; `path`, `load` and `tagged` hold what it measures over the path.
+//! - [`ProbeServer`]: answers probes on the other host, never with more bytes than it was sent.
+//! - [`ProbeClient`]: reaches a server; `path`, `load` and `tagged` hold what it measures over the path.
 //! - [`offload`]: whether runs of packets stay runs on this host.
 //! - [`device`]: an interface, and which features of it are switched on.
 //! - [`rdma`]: RDMA devices; [`dcb`]: which priorities their interface pauses, and tells by DSCP.
@@ -32,11 +32,11 @@ mod tally;
 
 use std::time::Instant;
 
-pub use client::{Client, ConnectError};
-pub use load::{Runs, Series};
-pub use path::{PathMtu, Reach, RoundTrips, Tag};
-pub use server::{Server, ServerError};
-pub use socket::Refusal;
+pub use client::{ProbeClient, ProbeConnectError};
+pub use load::{GsoRuns, ProbeSeries};
+pub use path::{PathMtu, PathReach, RoundTrips, TagFate};
+pub use server::{ProbeServer, ProbeServerError};
+pub use socket::PacketRefusal;
 pub use tagged::{Passage, Passages, Tagging};
 
 /// Sockets of a client and of a server, each with a port of its own, as a rank has by default.

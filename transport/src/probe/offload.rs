@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::socket::{self, ProbeSocket, Sending};
+use super::socket::{self, ProbeSocket, SendOptions};
 use crate::udp::SLOT_BYTES;
 
 const RUN_PACKETS: usize = 16;
@@ -31,7 +31,7 @@ pub struct Offload {
 pub fn offload(address: IpAddr) -> io::Result<Offload> {
     let open = || ProbeSocket::open(SocketAddr::new(address, 0));
     let (sender, receiver) = (open()?, open()?);
-    let sending = Sending {
+    let sending = SendOptions {
         to: receiver.address(),
         class: 0,
         packet_bytes: Some(PACKET_BYTES as u16),

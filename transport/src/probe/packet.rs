@@ -26,7 +26,7 @@
 //! Every probe has at least [`PROBE_BYTES`], so that any answer fits in what was received.
 
 use super::SOCKETS;
-use super::tally::Tally;
+use super::tally::StreamTally;
 
 /// Bytes of the smallest probe, and of any answer but a report's.
 pub(super) const PROBE_BYTES: usize = 68;
@@ -39,7 +39,7 @@ const ANSWER: u8 = 128;
 /// What a probe wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum ProbeKind {
     /// A session, and where else the server listens.
     Hello = 0,
     /// An answer.
@@ -56,7 +56,7 @@ pub(super) enum Kind {
 
 /// How answers to probes that arrive together are sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Form {
+pub(super) enum AnswerForm {
     /// One by one.
     Single,
     /// As one run.
@@ -65,9 +65,9 @@ pub(super) enum Form {
 
 /// A probe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Probe {
-    pub(super) kind: Kind,
-    pub(super) form: Form,
+pub(super) struct ProbePacket {
+    pub(super) kind: ProbeKind,
+    pub(super) form: AnswerForm,
     pub(super) answer_class: u8,
     pub(super) session: u64,
     pub(super) sequence: u32,
@@ -78,7 +78,7 @@ pub(super) struct Probe {
 
 /// What an answer to HELLO adds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Welcome {
+pub(super) struct ProbeWelcome {
     pub(super) session: u64,
     /// MTU of the server's interface; 0 when it does not know.
     pub(super) mtu: u32,
@@ -88,8 +88,8 @@ pub(super) struct Welcome {
 
 /// An answer without the text of a report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Answer {
-    pub(super) kind: Kind,
+pub(super) struct ProbeAnswer {
+    pub(super) kind: ProbeKind,
     pub(super) seen_class: u8,
     pub(super) run_refused: u8,
     pub(super) session: u64,
@@ -99,12 +99,12 @@ pub(super) struct Answer {
     pub(super) seen_run: u16,
     pub(super) told_mtu: u16,
     pub(super) wall_ns: u64,
-    pub(super) welcome: Welcome,
+    pub(super) welcome: ProbeWelcome,
     /// Of TALLY.
-    pub(super) tally: Tally,
+    pub(super) tally: StreamTally,
 }
 
-impl Kind {
+impl ProbeKind {
     fn of(byte: u8) -> Option<Self> {
         let all = [
             Self::Hello,
@@ -118,12 +118,12 @@ impl Kind {
     }
 }
 
-impl Probe {
+impl ProbePacket {
     /// Writes the probe into the first bytes of `out`, at least [`PROBE_BYTES`].
     pub(super) fn encode(&self, out: &mut [u8]) {
         out[..PROBE_BYTES].fill(0);
         opening(out, self.kind as u8);
-        out[6] = u8::from(self.form == Form::Run);
+        out[6] = u8::from(self.form == AnswerForm::Run);
         out[7] = self.answer_class;
         out[8..16].copy_from_slice(&self.session.to_le_bytes());
         out[16..20].copy_from_slice(&self.sequence.to_le_bytes());
@@ -133,13 +133,13 @@ impl Probe {
 
     /// The probe in a datagram; `None` when it is anything else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let kind = Kind::of(opened(bytes)?)?;
+        let kind = ProbeKind::of(opened(bytes)?)?;
         Some(Self {
             kind,
             form: if bytes[6] == 1 {
-                Form::Run
+                AnswerForm::Run
             } else {
-                Form::Single
+                AnswerForm::Single
             },
             answer_class: bytes[7],
             session: u64_at(bytes, 8),
@@ -150,7 +150,7 @@ impl Probe {
     }
 }
 
-impl Answer {
+impl ProbeAnswer {
     /// Writes the answer and `text` into `out`, whose length is at least [`PROBE_BYTES`] and as
     /// long as both.
     pub(super) fn encode(&self, text: &[u8], out: &mut [u8]) {
@@ -165,11 +165,11 @@ impl Answer {
         out[28..30].copy_from_slice(&self.seen_run.to_le_bytes());
         out[30..32].copy_from_slice(&self.told_mtu.to_le_bytes());
         out[32..40].copy_from_slice(&self.wall_ns.to_le_bytes());
-        if self.kind == Kind::Report {
+        if self.kind == ProbeKind::Report {
             out[TEXT_AT..][..text.len()].copy_from_slice(text);
             return;
         }
-        if self.kind == Kind::Tally {
+        if self.kind == ProbeKind::Tally {
             for (number, out) in words(&self.tally)
                 .iter()
                 .zip(out[40..68].chunks_exact_mut(4))
@@ -192,7 +192,7 @@ impl Answer {
 
     /// The answer in a datagram; `None` when it is anything else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let kind = Kind::of(opened(bytes)?.checked_sub(ANSWER)?)?;
+        let kind = ProbeKind::of(opened(bytes)?.checked_sub(ANSWER)?)?;
         let mut ports = [0; SOCKETS];
         for (index, port) in ports.iter_mut().enumerate() {
             *port = u16_at(bytes, 52 + 2 * index);
@@ -208,20 +208,20 @@ impl Answer {
             seen_run: u16_at(bytes, 28),
             told_mtu: u16_at(bytes, 30),
             wall_ns: u64_at(bytes, 32),
-            welcome: Welcome {
+            welcome: ProbeWelcome {
                 session: u64_at(bytes, 40),
                 mtu: u32_at(bytes, 48),
                 ports,
             },
             tally: match kind {
-                Kind::Tally => tally_at(bytes, 40),
-                _ => Tally::default(),
+                ProbeKind::Tally => tally_at(bytes, 40),
+                _ => StreamTally::default(),
             },
         })
     }
 }
 
-fn words(tally: &Tally) -> [u32; 7] {
+fn words(tally: &StreamTally) -> [u32; 7] {
     [
         tally.received,
         tally.marked,
@@ -233,9 +233,9 @@ fn words(tally: &Tally) -> [u32; 7] {
     ]
 }
 
-fn tally_at(bytes: &[u8], at: usize) -> Tally {
+fn tally_at(bytes: &[u8], at: usize) -> StreamTally {
     let word = |index: usize| u32_at(bytes, at + 4 * index);
-    Tally {
+    StreamTally {
         received: word(0),
         marked: word(1),
         bleached: word(2),
@@ -257,7 +257,7 @@ pub(super) fn text_room(bytes: usize) -> usize {
 }
 
 /// The text in the answer to REPORT; shorter when the report ends.
-pub(super) fn text_of<'a>(answer: &Answer, bytes: &'a [u8]) -> &'a [u8] {
+pub(super) fn text_of<'a>(answer: &ProbeAnswer, bytes: &'a [u8]) -> &'a [u8] {
     let left = answer.counted.saturating_sub(answer.sequence) as usize;
     let text = &bytes[TEXT_AT..];
     &text[..left.min(text.len())]
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn a_probe_and_an_answer_read_back_as_written() {
-        let probe = Probe {
-            kind: Kind::Count,
-            form: Form::Run,
+        let probe = ProbePacket {
+            kind: ProbeKind::Count,
+            form: AnswerForm::Run,
             answer_class: 0xb8,
             session: 0x0123_4567_89ab_cdef,
             sequence: 7,
@@ -304,10 +304,10 @@ mod tests {
         };
         let mut bytes = [0xff; PROBE_BYTES];
         probe.encode(&mut bytes);
-        assert_eq!(Probe::decode(&bytes), Some(probe));
-        assert_eq!(Answer::decode(&bytes), None, "a probe is no answer");
-        let answer = Answer {
-            kind: Kind::Hello,
+        assert_eq!(ProbePacket::decode(&bytes), Some(probe));
+        assert_eq!(ProbeAnswer::decode(&bytes), None, "a probe is no answer");
+        let answer = ProbeAnswer {
+            kind: ProbeKind::Hello,
             seen_class: 3,
             run_refused: 1,
             session: u64::MAX - 1,
@@ -317,24 +317,28 @@ mod tests {
             seen_run: 16,
             told_mtu: 1280,
             wall_ns: 1 << 60,
-            welcome: Welcome {
+            welcome: ProbeWelcome {
                 session: 42,
                 mtu: 9000,
                 ports: [1, 2, 3, 4, 5, 6, 7, 65_535],
             },
-            tally: Tally::default(),
+            tally: StreamTally::default(),
         };
         answer.encode(&[], &mut bytes);
-        assert_eq!(Answer::decode(&bytes), Some(answer));
-        assert_eq!(Probe::decode(&bytes), None, "an answer is never answered");
+        assert_eq!(ProbeAnswer::decode(&bytes), Some(answer));
+        assert_eq!(
+            ProbePacket::decode(&bytes),
+            None,
+            "an answer is never answered"
+        );
     }
 
     #[test]
     fn a_tally_reads_back_as_written() {
         let numbers = [1, 2, 3, 4, 5, 6, u32::MAX];
         let mut bytes = [0; PROBE_BYTES];
-        let answer = Answer {
-            kind: Kind::Tally,
+        let answer = ProbeAnswer {
+            kind: ProbeKind::Tally,
             seen_class: 3,
             run_refused: 0,
             session: 1,
@@ -344,8 +348,8 @@ mod tests {
             seen_run: 1,
             told_mtu: 0,
             wall_ns: 5,
-            welcome: Welcome::default(),
-            tally: Tally {
+            welcome: ProbeWelcome::default(),
+            tally: StreamTally {
                 received: numbers[0],
                 marked: numbers[1],
                 bleached: numbers[2],
@@ -356,7 +360,7 @@ mod tests {
             },
         };
         answer.encode(&[], &mut bytes);
-        let read = Answer::decode(&bytes).expect("an answer");
+        let read = ProbeAnswer::decode(&bytes).expect("an answer");
         assert_eq!(read.tally, answer.tally);
         assert_eq!(words(&read.tally), numbers);
     }
@@ -364,11 +368,15 @@ mod tests {
     #[test]
     fn other_bytes_are_no_probe() {
         let mut bytes = [0; PROBE_BYTES];
-        assert_eq!(Probe::decode(&bytes), None);
+        assert_eq!(ProbePacket::decode(&bytes), None);
         opening(&mut bytes, 1);
-        assert!(Probe::decode(&bytes).is_some());
-        assert_eq!(Probe::decode(&bytes[..PROBE_BYTES - 1]), None, "too short");
+        assert!(ProbePacket::decode(&bytes).is_some());
+        assert_eq!(
+            ProbePacket::decode(&bytes[..PROBE_BYTES - 1]),
+            None,
+            "too short"
+        );
         bytes[4] = 2;
-        assert_eq!(Probe::decode(&bytes), None, "another version");
+        assert_eq!(ProbePacket::decode(&bytes), None, "another version");
     }
 }

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::SOCKETS;
-use super::client::{Client, Question};
+use super::client::{ProbeClient, ProbeQuestion};
 use super::packet::PROBE_BYTES;
 use super::server::wall_ns;
-use super::socket::{Cutting, Origin, Refusal};
+use super::socket::{Fragmentation, PacketRefusal, RefusalOrigin};
 
 /// Bytes of the smallest packet that every host has to take (RFC 791), and of the smallest probe
 /// of the path's MTU.
@@ -28,7 +28,7 @@ pub struct RoundTrips {
 
 /// How long a packet a direction of a path takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Reach {
+pub struct PathReach {
     /// Bytes of the longest IP packet that arrived.
     pub bytes: u32,
     /// What ICMP or a kernel said to the sender about longer ones; silence is a black hole.
@@ -41,9 +41,9 @@ pub struct PathMtu {
     /// The longest packet that was tried.
     pub tried: u32,
     /// Towards the server; `None` when not even the smallest arrived.
-    pub there: Option<Reach>,
+    pub there: Option<PathReach>,
     /// Back from it. What does not arrive there cannot be sent back, so this is at most that.
-    pub back: Option<Reach>,
+    pub back: Option<PathReach>,
     /// Where less than `tried` arrives: whether a packet of that length does that may be cut on
     /// the way.
     pub cut_arrives: bool,
@@ -51,7 +51,7 @@ pub struct PathMtu {
 
 /// What became of a traffic class (DSCP and ECN: the byte of the IP header) on a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Tag {
+pub struct TagFate {
     /// As it was sent.
     pub sent: u8,
     /// As it arrived at the server; `None` when it never did.
@@ -60,7 +60,7 @@ pub struct Tag {
     pub back: Option<u8>,
 }
 
-impl Client {
+impl ProbeClient {
     /// Measures `count` round trips; `None` when no probe was answered.
     pub fn round_trips(&mut self, count: u32) -> Option<RoundTrips> {
         self.round_trips_in(0, count)
@@ -68,10 +68,10 @@ impl Client {
 
     /// The same, of packets of this traffic class.
     pub(super) fn round_trips_in(&mut self, class: u8, count: u32) -> Option<RoundTrips> {
-        let question = Question {
+        let question = ProbeQuestion {
             class,
             answer_class: class,
-            ..Question::PLAIN
+            ..ProbeQuestion::PLAIN
         };
         let mut times = Vec::new();
         let mut best: Option<(Duration, i64)> = None;
@@ -104,20 +104,20 @@ impl Client {
             told = told_by_network(&self.take_refusals()).or(told);
             (heard.is_some(), told)
         });
-        let there = there.map(|bytes| Reach { bytes, told });
+        let there = there.map(|bytes| PathReach { bytes, told });
         let back = there.and_then(|there| {
             let mut told = None;
             let bytes = longest(there.bytes, |bytes| {
                 let heard = self.ask_often(&self.sized(bytes, bytes));
                 if heard.is_none() {
                     let told_mtu = self
-                        .ask_often(&Question::PLAIN)
+                        .ask_often(&ProbeQuestion::PLAIN)
                         .map(|one| one.answer.told_mtu);
                     told = told_mtu.filter(|mtu| *mtu > 0).map(u32::from).or(told);
                 }
                 (heard.is_some(), told)
             });
-            bytes.map(|bytes| Reach { bytes, told })
+            bytes.map(|bytes| PathReach { bytes, told })
         });
         let whole = there.is_some_and(|reach| reach.bytes == most);
         PathMtu {
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Sends each traffic class both ways and tells as what it arrived.
-    pub fn tags(&mut self, classes: &[u8]) -> Vec<Tag> {
+    pub fn tags(&mut self, classes: &[u8]) -> Vec<TagFate> {
         classes.iter().map(|class| self.tag(*class)).collect()
     }
 
@@ -137,9 +137,9 @@ impl Client {
     pub fn open_ports(&mut self) -> [bool; SOCKETS] {
         let mut open = [false; SOCKETS];
         for (path, open) in open.iter_mut().enumerate() {
-            let question = Question {
+            let question = ProbeQuestion {
                 path,
-                ..Question::PLAIN
+                ..ProbeQuestion::PLAIN
             };
             *open = self.ports[path] != 0 && self.ask_often(&question).is_some();
         }
@@ -148,23 +148,23 @@ impl Client {
 
     fn cut_arrives(&mut self, bytes: u32) -> bool {
         let question = self.sized(bytes, SMALLEST);
-        let allowed = self.sockets[0].set_cutting(Cutting::Allowed).is_ok();
+        let allowed = self.sockets[0].set_cutting(Fragmentation::Allowed).is_ok();
         let arrives = allowed && self.ask_often(&question).is_some();
         // What was set once can be set again.
-        let _ = self.sockets[0].set_cutting(Cutting::Forbidden);
+        let _ = self.sockets[0].set_cutting(Fragmentation::Forbidden);
         arrives
     }
 
-    fn tag(&mut self, sent: u8) -> Tag {
-        let there = Question {
+    fn tag(&mut self, sent: u8) -> TagFate {
+        let there = ProbeQuestion {
             class: sent,
-            ..Question::PLAIN
+            ..ProbeQuestion::PLAIN
         };
-        let back = Question {
+        let back = ProbeQuestion {
             answer_class: sent,
-            ..Question::PLAIN
+            ..ProbeQuestion::PLAIN
         };
-        Tag {
+        TagFate {
             sent,
             there: self.ask_often(&there).map(|heard| heard.answer.seen_class),
             back: self.ask_often(&back).map(|heard| heard.class),
@@ -172,13 +172,13 @@ impl Client {
     }
 
     /// A question and an answer whose IP packets have these lengths.
-    fn sized(&self, bytes: u32, answer_bytes: u32) -> Question {
+    fn sized(&self, bytes: u32, answer_bytes: u32) -> ProbeQuestion {
         let overhead = self.overhead();
         let payload = |bytes: u32| (bytes.saturating_sub(overhead) as usize).max(PROBE_BYTES);
-        Question {
+        ProbeQuestion {
             bytes: payload(bytes),
             answer_bytes: payload(answer_bytes),
-            ..Question::PLAIN
+            ..ProbeQuestion::PLAIN
         }
     }
 
@@ -224,11 +224,11 @@ fn longest(most: u32, mut arrives: impl FnMut(u32) -> (bool, Option<u32>)) -> Op
     Some(good)
 }
 
-fn told_by_network(refusals: &[Refusal]) -> Option<u32> {
+fn told_by_network(refusals: &[PacketRefusal]) -> Option<u32> {
     refusals.iter().rev().find_map(|refusal| match refusal {
-        Refusal::TooBig {
+        PacketRefusal::TooBig {
             mtu,
-            by: Origin::Network,
+            by: RefusalOrigin::Network,
             ..
         } => Some(*mtu),
         _ => None,

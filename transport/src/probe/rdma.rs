@@ -18,18 +18,18 @@ const HEADER_BYTES: u32 = 96;
 
 /// One device.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Device {
+pub struct SysfsDevice {
     /// Its name, as `rdma link` shows it.
     pub name: String,
     /// Its ports, in order.
-    pub ports: Vec<Port>,
+    pub ports: Vec<SysfsPort>,
     /// The file by which programs reach it, where there is one.
     pub file: Option<PathBuf>,
 }
 
 /// One port of a device.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Port {
+pub struct SysfsPort {
     /// Its number, from 1.
     pub number: u8,
     /// Its state in the kernel's word: "ACTIVE" carries packets.
@@ -68,7 +68,7 @@ impl Gid {
 /// Priorities for which a NIC's own congestion control is on (NVIDIA's drivers, DCQCN); it slows
 /// connected queue pairs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct OwnControl {
+pub struct NicCongestionControl {
     /// Those whose marked packets it answers.
     pub notifies: Vec<u8>,
     /// Those that slow down on such an answer.
@@ -76,7 +76,7 @@ pub struct OwnControl {
 }
 
 /// All RDMA devices of the system whose root folder is `root`, by name.
-pub fn devices(root: &Path) -> Vec<Device> {
+pub fn devices(root: &Path) -> Vec<SysfsDevice> {
     let mut names = entries(&root.join(DEVICES));
     names.sort_unstable();
     let device = |name: String| {
@@ -87,7 +87,7 @@ pub fn devices(root: &Path) -> Vec<Device> {
             .collect();
         numbers.sort_unstable();
         let ports = numbers.into_iter().map(|number| port(&folder, number));
-        Device {
+        SysfsDevice {
             ports: ports.collect(),
             file: file_of(root, &name),
             name,
@@ -112,20 +112,20 @@ pub fn payload(interface_mtu: u32) -> Option<u32> {
 }
 
 /// The NIC's own congestion control on an interface; `None` where its driver does not tell.
-pub fn own_control(root: &Path, interface: &str) -> Option<OwnControl> {
+pub fn own_control(root: &Path, interface: &str) -> Option<NicCongestionControl> {
     let folder = root.join("sys/class/net").join(interface).join("ecn");
     let enabled = |side: &str| {
         let folder = folder.join(side).join("enable");
         let is_on = |priority: &u8| word(&folder.join(priority.to_string())) == "1";
         folder.is_dir().then(|| (0..8).filter(is_on).collect())
     };
-    Some(OwnControl {
+    Some(NicCongestionControl {
         notifies: enabled("roce_np")?,
         reacts: enabled("roce_rp")?,
     })
 }
 
-fn port(device: &Path, number: u8) -> Port {
+fn port(device: &Path, number: u8) -> SysfsPort {
     let folder = device.join("ports").join(number.to_string());
     // "4: ACTIVE".
     let state = word(&folder.join("state"));
@@ -135,7 +135,7 @@ fn port(device: &Path, number: u8) -> Port {
     let forced = forced
         .lines()
         .find_map(|line| line.strip_prefix("Global tclass="));
-    Port {
+    SysfsPort {
         number,
         state: state.to_owned(),
         link_layer: word(&folder.join("link_layer")),
@@ -203,9 +203,9 @@ mod tests {
     use super::*;
 
     /// A made-up system, removed at the end.
-    struct System(PathBuf);
+    struct MadeSystem(PathBuf);
 
-    impl System {
+    impl MadeSystem {
         fn new(name: &str) -> Self {
             let name = format!("gradwire-rdma-{name}-{}", std::process::id());
             Self(std::env::temp_dir().join(name))
@@ -227,13 +227,13 @@ mod tests {
         }
     }
 
-    impl Drop for System {
+    impl Drop for MadeSystem {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 
-    fn nic() -> System {
+    fn nic() -> MadeSystem {
         let files = [
             ("ports/1/state", "4: ACTIVE\n"),
             ("ports/1/link_layer", "Ethernet\n"),
@@ -265,7 +265,7 @@ mod tests {
             ("ports/1/gid_attrs/ndevs/0", "eth2\n"),
             ("tc/1/traffic_class", "Global tclass=106\n"),
         ];
-        System::new("nic")
+        MadeSystem::new("nic")
             .device("mlx5_0", &files)
             .with("sys/class/infiniband_verbs/uverbs3/ibdev", "mlx5_0\n")
             .with("sys/class/infiniband_verbs/abi_version", "6\n")
@@ -311,7 +311,7 @@ mod tests {
     fn a_port_without_addresses_has_the_interface_that_its_driver_names() {
         let down = [("ports/1/state", "1: DOWN\n"), ("parent", "veth0\n")];
         let strange = [("ports/x/state", "4: ACTIVE\n")];
-        let system = System::new("software")
+        let system = MadeSystem::new("software")
             .device("rxe0", &down)
             .device("odd", &strange);
         let found = devices(&system.0);
@@ -346,11 +346,11 @@ mod tests {
     #[test]
     fn own_congestion_control_is_told_per_priority_or_not_at_all() {
         let side = |side: &str| format!("sys/class/net/eth2/ecn/{side}/enable");
-        let system = System::new("ecn")
+        let system = MadeSystem::new("ecn")
             .with(&format!("{}/3", side("roce_np")), "1\n")
             .with(&format!("{}/4", side("roce_np")), "0\n")
             .with(&format!("{}/0", side("roce_rp")), "0\n");
-        let told = OwnControl {
+        let told = NicCongestionControl {
             notifies: vec![3],
             reacts: vec![],
         };

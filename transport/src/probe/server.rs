@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use super::desk::{Arrived, Desk};
+use super::desk::{ProbeArrival, ProbeDesk};
 use super::load::{RUN_BYTES_MAX, RUN_PACKETS_MAX};
-use super::packet::{Form, Kind, Probe};
-use super::socket::{self, ProbeSocket, Refusal, Sending};
+use super::packet::{AnswerForm, ProbeKind, ProbePacket};
+use super::socket::{self, PacketRefusal, ProbeSocket, SendOptions};
 use super::{SOCKETS, now};
 use crate::interface;
 use crate::message::ReceivedMessage;
@@ -20,10 +20,10 @@ const DRAINED_MAX: usize = 256;
 
 /// Answers probes.
 #[derive(Debug)]
-pub struct Server {
+pub struct ProbeServer {
     sockets: Vec<ProbeSocket>,
     drops: Vec<u32>,
-    desk: Desk,
+    desk: ProbeDesk,
     slot: Vec<u8>,
     out: Vec<u8>,
 }
@@ -34,26 +34,26 @@ pub struct Server {
     "cannot listen for probes on {address}: {source}; is the address this host's, and the port \
      free?"
 )]
-pub struct ServerError {
+pub struct ProbeServerError {
     address: SocketAddr,
     source: io::Error,
 }
 
 /// Answers that leave together, all of equal length, class and destination.
 #[derive(Debug, Default)]
-struct Run {
+struct AnswerRun {
     bytes: Vec<u8>,
-    to: Option<(Sending, usize)>,
+    to: Option<(SendOptions, usize)>,
 }
 
-impl Server {
+impl ProbeServer {
     /// Listens on `address`, and on further ports of it that the kernel chooses, [`SOCKETS`] in
     /// all. Port 0 takes any free one.
     ///
     /// # Errors
-    /// [`ServerError`] when the address is not this host's or the port is in use.
-    pub fn bind(address: SocketAddr) -> Result<Self, ServerError> {
-        let failed = |source| ServerError { address, source };
+    /// [`ProbeServerError`] when the address is not this host's or the port is in use.
+    pub fn bind(address: SocketAddr) -> Result<Self, ProbeServerError> {
+        let failed = |source| ProbeServerError { address, source };
         let further = SocketAddr::new(address.ip(), 0);
         let addresses = [address].into_iter().chain([further; SOCKETS - 1]);
         let sockets: io::Result<Vec<ProbeSocket>> = addresses.map(ProbeSocket::open).collect();
@@ -65,7 +65,7 @@ impl Server {
         Ok(Self {
             drops: vec![0; sockets.len()],
             sockets,
-            desk: Desk::new(ports),
+            desk: ProbeDesk::new(ports),
             slot: vec![0; SLOT_BYTES],
             out: vec![0; SLOT_BYTES],
         })
@@ -93,7 +93,7 @@ impl Server {
             for index in 0..self.sockets.len() {
                 self.drain(index);
                 while let Some(refusal) = self.sockets[index].refusal() {
-                    if let Refusal::TooBig { mtu, to, .. } = refusal {
+                    if let PacketRefusal::TooBig { mtu, to, .. } = refusal {
                         self.desk.told_mtu(to, mtu);
                     }
                 }
@@ -102,7 +102,7 @@ impl Server {
     }
 
     fn drain(&mut self, index: usize) {
-        let mut run = Run::default();
+        let mut run = AnswerRun::default();
         let mut waited = false;
         for _ in 0..DRAINED_MAX {
             match self.sockets[index].receive(&mut self.slot) {
@@ -117,7 +117,7 @@ impl Server {
         self.flush(index, &mut run);
     }
 
-    fn answer(&mut self, index: usize, received: &ReceivedMessage, run: &mut Run) {
+    fn answer(&mut self, index: usize, received: &ReceivedMessage, run: &mut AnswerRun) {
         if let Some(drops) = received.kernel_drops {
             self.drops[index] = drops;
             self.desk.kernel_drops = self.drops.iter().fold(0, |sum, one| sum.wrapping_add(*one));
@@ -127,17 +127,17 @@ impl Server {
         let mut at = 0;
         while at < received.bytes {
             let bytes = packet_bytes.min(received.bytes - at);
-            let probe = Probe::decode(&self.slot[at..at + bytes]);
+            let probe = ProbePacket::decode(&self.slot[at..at + bytes]);
             at += bytes;
             let Some(probe) = probe else { continue };
-            let arrived = Arrived {
+            let arrived = ProbeArrival {
                 from: received.from.ip(),
                 bytes,
                 class: received.traffic_class,
                 run: u16::try_from(together).unwrap_or(u16::MAX),
                 wall_ns: wall_ns(),
                 mtu: match probe.kind {
-                    Kind::Hello => mtu_towards(received.from),
+                    ProbeKind::Hello => mtu_towards(received.from),
                     _ => 0,
                 },
             };
@@ -147,12 +147,12 @@ impl Server {
             let length = reply.bytes;
             self.out[..length].fill(0);
             reply.answer.encode(reply.text, &mut self.out[..length]);
-            let sending = Sending {
+            let sending = SendOptions {
                 to: received.from,
                 class: probe.answer_class,
                 packet_bytes: None,
             };
-            if probe.form == Form::Run {
+            if probe.form == AnswerForm::Run {
                 if !run.takes(sending, length) {
                     self.flush(index, run);
                 }
@@ -164,13 +164,13 @@ impl Server {
         }
     }
 
-    fn flush(&mut self, index: usize, run: &mut Run) {
+    fn flush(&mut self, index: usize, run: &mut AnswerRun) {
         let Some((sending, length)) = run.to.take() else {
             return;
         };
         let bytes = std::mem::take(&mut run.bytes);
         let many = bytes.len() > length;
-        let together = Sending {
+        let together = SendOptions {
             packet_bytes: many.then_some(length as u16),
             ..sending
         };
@@ -183,9 +183,9 @@ impl Server {
     }
 }
 
-impl Run {
-    fn takes(&self, sending: Sending, length: usize) -> bool {
-        let same = |(first, bytes): (Sending, usize)| {
+impl AnswerRun {
+    fn takes(&self, sending: SendOptions, length: usize) -> bool {
+        let same = |(first, bytes): (SendOptions, usize)| {
             (first.to, first.class, bytes) == (sending.to, sending.class, length)
         };
         let bytes = self.bytes.len() + length;
@@ -193,7 +193,7 @@ impl Run {
         fits && self.to.is_some_and(same)
     }
 
-    fn push(&mut self, sending: Sending, answer: &[u8]) {
+    fn push(&mut self, sending: SendOptions, answer: &[u8]) {
         self.to = Some((sending, answer.len()));
         self.bytes.extend_from_slice(answer);
     }

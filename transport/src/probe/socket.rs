@@ -20,7 +20,7 @@ const ICMP6_UNREACHABLE: u8 = 1;
 
 /// What the network or this host's kernel said about a packet that it did not carry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Refusal {
+pub enum PacketRefusal {
     /// The packet is longer than the next link takes.
     TooBig {
         /// What the link takes, in bytes of an IP packet.
@@ -28,7 +28,7 @@ pub enum Refusal {
         /// Whom the packet was for.
         to: Option<IpAddr>,
         /// Who said it: a router, or this host itself.
-        by: Origin,
+        by: RefusalOrigin,
     },
     /// Nothing listens there, or a firewall says no.
     Unreachable {
@@ -39,7 +39,7 @@ pub enum Refusal {
 
 /// Who refused a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Origin {
+pub enum RefusalOrigin {
     /// This host's kernel.
     Host,
     /// Somebody on the way, by ICMP.
@@ -55,14 +55,14 @@ pub(super) struct ProbeSocket {
 
 /// Whether hosts and routers may cut a packet that is too long for a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Cutting {
+pub(super) enum Fragmentation {
     Allowed,
     Forbidden,
 }
 
 /// Everything about a send apart from its bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sending {
+pub(super) struct SendOptions {
     pub(super) to: SocketAddr,
     pub(super) class: u8,
     /// Bytes of each packet of a run.
@@ -77,7 +77,7 @@ impl ProbeSocket {
         message::ask_for_ancillary(socket.as_raw_fd(), address.ip())?;
         set(
             socket.as_raw_fd(),
-            cutting_option(address.ip(), Cutting::Forbidden),
+            cutting_option(address.ip(), Fragmentation::Forbidden),
         )?;
         set(socket.as_raw_fd(), reports_option(address.ip()))?;
         socket.bind(&SockAddr::from(address))?;
@@ -87,7 +87,7 @@ impl ProbeSocket {
     }
 
     /// Whether packets from now on may be cut.
-    pub(super) fn set_cutting(&self, cutting: Cutting) -> io::Result<()> {
+    pub(super) fn set_cutting(&self, cutting: Fragmentation) -> io::Result<()> {
         set(
             self.descriptor(),
             cutting_option(self.address.ip(), cutting),
@@ -103,7 +103,7 @@ impl ProbeSocket {
     }
 
     /// Sends one packet or one run. A report about an earlier packet is not taken for this one's.
-    pub(super) fn send(&self, bytes: &[u8], sending: Sending) -> io::Result<()> {
+    pub(super) fn send(&self, bytes: &[u8], sending: SendOptions) -> io::Result<()> {
         let to = SockAddr::from(sending.to);
         let control = SendControl {
             packet_bytes: sending.packet_bytes,
@@ -131,7 +131,7 @@ impl ProbeSocket {
     }
 
     /// The next report about packets that were not carried.
-    pub(super) fn refusal(&self) -> Option<Refusal> {
+    pub(super) fn refusal(&self) -> Option<PacketRefusal> {
         // Reports that mean neither are skipped; the queue is finite.
         loop {
             let refusal = next_report(self.descriptor())?;
@@ -182,24 +182,27 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 
 /// IP_PMTUDISC_PROBE sets DF and ignores what the kernel remembers about the path, so that each
 /// probe asks the path itself; IP_PMTUDISC_DONT lets whoever must cut a packet (ip(7)).
-fn cutting_option(address: IpAddr, cutting: Cutting) -> (libc::c_int, libc::c_int, libc::c_int) {
+fn cutting_option(
+    address: IpAddr,
+    cutting: Fragmentation,
+) -> (libc::c_int, libc::c_int, libc::c_int) {
     match (address, cutting) {
-        (IpAddr::V4(_), Cutting::Forbidden) => (
+        (IpAddr::V4(_), Fragmentation::Forbidden) => (
             libc::IPPROTO_IP,
             libc::IP_MTU_DISCOVER,
             libc::IP_PMTUDISC_PROBE,
         ),
-        (IpAddr::V4(_), Cutting::Allowed) => (
+        (IpAddr::V4(_), Fragmentation::Allowed) => (
             libc::IPPROTO_IP,
             libc::IP_MTU_DISCOVER,
             libc::IP_PMTUDISC_DONT,
         ),
-        (IpAddr::V6(_), Cutting::Forbidden) => (
+        (IpAddr::V6(_), Fragmentation::Forbidden) => (
             libc::IPPROTO_IPV6,
             libc::IPV6_MTU_DISCOVER,
             libc::IPV6_PMTUDISC_PROBE,
         ),
-        (IpAddr::V6(_), Cutting::Allowed) => (
+        (IpAddr::V6(_), Fragmentation::Allowed) => (
             libc::IPPROTO_IPV6,
             libc::IPV6_MTU_DISCOVER,
             libc::IPV6_PMTUDISC_DONT,
@@ -248,7 +251,7 @@ fn is_a_report(error: &io::Error) -> bool {
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
 /// The next report, `Some(None)` when it is about something else.
-fn next_report(descriptor: RawFd) -> Option<Option<Refusal>> {
+fn next_report(descriptor: RawFd) -> Option<Option<PacketRefusal>> {
     let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
     let mut storage = SockAddrStorage::zeroed();
     let mut payload = [0_u8; 8];
@@ -296,18 +299,18 @@ fn report_in(message: &libc::msghdr) -> Option<libc::sock_extended_err> {
     None
 }
 
-fn refusal_of(report: &libc::sock_extended_err, to: Option<IpAddr>) -> Option<Refusal> {
+fn refusal_of(report: &libc::sock_extended_err, to: Option<IpAddr>) -> Option<PacketRefusal> {
     let by = match report.ee_origin {
-        libc::SO_EE_ORIGIN_LOCAL => Origin::Host,
-        libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6 => Origin::Network,
+        libc::SO_EE_ORIGIN_LOCAL => RefusalOrigin::Host,
+        libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6 => RefusalOrigin::Network,
         _ => return None,
     };
     if report.ee_errno == libc::EMSGSIZE as u32 {
         let mtu = report.ee_info;
-        return Some(Refusal::TooBig { mtu, to, by });
+        return Some(PacketRefusal::TooBig { mtu, to, by });
     }
     let unreachable = [ICMP_UNREACHABLE, ICMP6_UNREACHABLE].contains(&report.ee_type);
-    (by == Origin::Network && unreachable).then_some(Refusal::Unreachable {
+    (by == RefusalOrigin::Network && unreachable).then_some(PacketRefusal::Unreachable {
         code: report.ee_code,
     })
 }

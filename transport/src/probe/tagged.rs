@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::client::{Client, Question};
-use super::packet::{Answer, Form, Kind, PROBE_BYTES, Probe};
+use super::client::{ProbeClient, ProbeQuestion};
+use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
 use super::server::wall_ns;
-use super::socket::Sending;
+use super::socket::SendOptions;
 use super::{SOCKETS, now};
 
 /// Round trips by which the other clock is known.
@@ -61,7 +61,7 @@ pub struct Passages {
     pub latest: Duration,
 }
 
-impl Client {
+impl ProbeClient {
     /// Sends packets at the times given, each with the number of its stream, waits until nothing
     /// comes any more, and asks what came. `None` when the server fell silent, or is too old to
     /// count.
@@ -90,9 +90,9 @@ impl Client {
             let class = tagging.classes[stream];
             let passage = &mut passages.streams[stream];
             let path = (passage.sent + passage.refused) as usize % SOCKETS;
-            Probe {
-                kind: Kind::Tagged,
-                form: Form::Single,
+            ProbePacket {
+                kind: ProbeKind::Tagged,
+                form: AnswerForm::Single,
                 answer_class: class,
                 session: self.session,
                 sequence: stream as u32,
@@ -100,7 +100,7 @@ impl Client {
                 stamp_ns: wall_ns().wrapping_add_signed(ahead),
             }
             .encode(&mut bytes);
-            let sending = Sending {
+            let sending = SendOptions {
                 to: self.peer(path),
                 class,
                 packet_bytes: None,
@@ -117,17 +117,17 @@ impl Client {
     }
 
     /// The tallies once they no longer change.
-    fn settled(&mut self, tagging: Tagging<'_>) -> Option<Vec<Answer>> {
+    fn settled(&mut self, tagging: Tagging<'_>) -> Option<Vec<ProbeAnswer>> {
         let end = now() + DRAIN_MAX;
         let (mut last, mut same) = (Vec::new(), 0);
         while same < SAME_LOOKS && now() < end {
             std::thread::sleep(LOOK_EVERY);
             let streams = 0..tagging.classes.len();
-            let answers: Option<Vec<Answer>> = streams
+            let answers: Option<Vec<ProbeAnswer>> = streams
                 .map(|stream| self.looked_at(stream, tagging))
                 .collect();
             let answers = answers?;
-            let received = |answers: &[Answer]| -> Vec<u32> {
+            let received = |answers: &[ProbeAnswer]| -> Vec<u32> {
                 answers.iter().map(|one| one.tally.received).collect()
             };
             same = match received(&answers) == received(&last) {
@@ -140,16 +140,16 @@ impl Client {
     }
 
     /// Asks for the tally of a stream.
-    fn looked_at(&mut self, stream: usize, tagging: Tagging<'_>) -> Option<Answer> {
+    fn looked_at(&mut self, stream: usize, tagging: Tagging<'_>) -> Option<ProbeAnswer> {
         let sequence = self.sequence;
         self.looks = self.looks.wrapping_add(1);
         self.sequence = u32::from(self.looks) << 16 | stream as u32;
         let class = tagging.classes.first().copied().unwrap_or(0);
-        let question = Question {
-            kind: Kind::Tally,
+        let question = ProbeQuestion {
+            kind: ProbeKind::Tally,
             class,
             answer_class: class,
-            ..Question::PLAIN
+            ..ProbeQuestion::PLAIN
         };
         let heard = self.ask_often(&question);
         self.sequence = sequence;
@@ -158,7 +158,7 @@ impl Client {
 }
 
 impl Passages {
-    fn take(&mut self, answers: &[Answer]) {
+    fn take(&mut self, answers: &[ProbeAnswer]) {
         let came = answers.iter().filter(|one| one.tally.received > 0);
         let least = came.map(|one| one.tally.least_ns).min().unwrap_or(0);
         let above = |nanos: u32| Duration::from_nanos(u64::from(nanos.saturating_sub(least)));
@@ -179,12 +179,13 @@ impl Passages {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::Server;
+    use super::super::ProbeServer;
     use super::*;
 
     #[test]
     fn on_loopback_every_tag_arrives_as_it_was_sent() {
-        let mut server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let mut server =
+            ProbeServer::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let address = server.addresses()[0];
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -193,7 +194,7 @@ mod tests {
                     server.answer_for(Duration::from_millis(20));
                 }
             });
-            let mut client = Client::connect(address, None).expect("a session");
+            let mut client = ProbeClient::connect(address, None).expect("a session");
             let classes = [40 << 2 | 2, 34 << 2 | 2, 34 << 2, 26 << 2 | 3];
             let tagging = Tagging {
                 classes: &classes,

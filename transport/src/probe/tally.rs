@@ -10,7 +10,7 @@ const BUCKETS: usize = (36 - 5 + 1) * PARTS as usize;
 
 /// A packet of a stream, as it was sent and as it came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Passed {
+pub(super) struct TaggedPacket {
     /// Traffic class (DSCP and ECN) as it was sent.
     pub(super) sent_class: u8,
     /// Traffic class as it came.
@@ -21,7 +21,7 @@ pub(super) struct Passed {
 
 /// What came of a stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct StreamTally {
     /// Packets.
     pub(super) received: u32,
     /// Packets with CE.
@@ -40,25 +40,25 @@ pub(super) struct Tally {
 
 /// Counts and delays of a stream while it comes.
 #[derive(Clone, Debug)]
-pub(super) struct Stream {
-    tally: Tally,
+pub(super) struct TaggedStream {
+    tally: StreamTally,
     least_ns: u64,
     delays: Vec<u32>,
 }
 
-impl Default for Stream {
+impl Default for TaggedStream {
     fn default() -> Self {
         Self {
-            tally: Tally::default(),
+            tally: StreamTally::default(),
             least_ns: u64::MAX,
             delays: vec![0; BUCKETS],
         }
     }
 }
 
-impl Stream {
+impl TaggedStream {
     /// Counts a packet.
-    pub(super) fn count(&mut self, passed: &Passed) {
+    pub(super) fn count(&mut self, passed: &TaggedPacket) {
         let (sent, came) = (passed.sent_class, passed.class);
         let tally = &mut self.tally;
         tally.received += 1;
@@ -70,12 +70,12 @@ impl Stream {
     }
 
     /// What was counted so far.
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> StreamTally {
         if self.tally.received == 0 {
             return self.tally;
         }
         let short = |nanos: u64| u32::try_from(nanos).unwrap_or(u32::MAX);
-        Tally {
+        StreamTally {
             least_ns: short(self.least_ns),
             median_ns: short(self.percentile(50)),
             p99_ns: short(self.percentile(99)),
@@ -129,11 +129,11 @@ mod tests {
     #[test]
     fn what_becomes_of_tags_and_time_is_counted() {
         let (ect, not_ect) = (34 << 2 | 2, 34 << 2);
-        let mut stream = Stream::default();
-        assert_eq!(stream.tally(), Tally::default());
+        let mut stream = TaggedStream::default();
+        assert_eq!(stream.tally(), StreamTally::default());
         for (sent_class, class) in [(ect, ect), (ect, ect | 3), (ect, not_ect), (not_ect, 0)] {
             let delay_ns = 1_000 * u64::from(stream.tally.received + 1);
-            stream.count(&Passed {
+            stream.count(&TaggedPacket {
                 sent_class,
                 class,
                 delay_ns,

@@ -10,21 +10,21 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 
 /// A device in the library's list; only its address matters.
-pub(super) enum Device {}
+pub(super) enum ListedDevice {}
 /// A protection domain; only its address matters.
-pub(super) enum Domain {}
+pub(super) enum ProtectionDomain {}
 /// An address handle; only its address matters.
-pub(super) enum Handle {}
+pub(super) enum AddressHandle {}
 
-type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Completion) -> c_int;
+type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut WorkCompletion) -> c_int;
 type RequestNotify = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
-type PostShared = unsafe extern "C" fn(*mut Srq, *mut Receive, *mut *mut Receive) -> c_int;
-type PostSend = unsafe extern "C" fn(*mut Qp, *mut Send, *mut *mut Send) -> c_int;
+type PostShared = unsafe extern "C" fn(*mut Srq, *mut ReceiveWork, *mut *mut ReceiveWork) -> c_int;
+type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWork, *mut *mut SendWork) -> c_int;
 
 /// An open device (`ibv_context`), up to its descriptors.
 #[repr(C)]
-pub(super) struct OpenDevice {
-    pub(super) device: *mut Device,
+pub(super) struct DeviceContext {
+    pub(super) device: *mut ListedDevice,
     pub(super) before_poll: [*const c_void; 11],
     pub(super) poll_cq: PollCq,
     pub(super) request_notify: RequestNotify,
@@ -40,19 +40,19 @@ pub(super) struct OpenDevice {
 /// A completion queue (`ibv_cq`), up to what is used.
 #[repr(C)]
 pub(super) struct Cq {
-    pub(super) device: *mut OpenDevice,
+    pub(super) device: *mut DeviceContext,
 }
 
 /// A shared receive queue (`ibv_srq`), up to what is used.
 #[repr(C)]
 pub(super) struct Srq {
-    pub(super) device: *mut OpenDevice,
+    pub(super) device: *mut DeviceContext,
 }
 
 /// A queue pair (`ibv_qp`), up to what is used.
 #[repr(C)]
 pub(super) struct Qp {
-    pub(super) device: *mut OpenDevice,
+    pub(super) device: *mut DeviceContext,
     pub(super) pointers: [*const c_void; 5],
     pub(super) handle: u32,
     pub(super) number: u32,
@@ -60,9 +60,9 @@ pub(super) struct Qp {
 
 /// Registered memory (`ibv_mr`).
 #[repr(C)]
-pub(super) struct Registration {
-    pub(super) device: *mut OpenDevice,
-    pub(super) domain: *mut Domain,
+pub(super) struct MemoryRegistration {
+    pub(super) device: *mut DeviceContext,
+    pub(super) domain: *mut ProtectionDomain,
     pub(super) address: *mut c_void,
     pub(super) length: usize,
     pub(super) handle: u32,
@@ -72,8 +72,8 @@ pub(super) struct Registration {
 
 /// Where a completion queue tells that it has something (`ibv_comp_channel`).
 #[repr(C)]
-pub(super) struct Channel {
-    pub(super) device: *mut OpenDevice,
+pub(super) struct CompletionChannel {
+    pub(super) device: *mut DeviceContext,
     pub(super) fd: c_int,
     pub(super) references: c_int,
 }
@@ -99,7 +99,7 @@ pub(super) struct DeviceLimits {
 /// A port (`ibv_port_attr`), with room for what later versions append.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Port {
+pub(super) struct PortAttributes {
     pub(super) state: u32,
     pub(super) largest_mtu: u32,
     pub(super) mtu: u32,
@@ -127,7 +127,7 @@ pub(super) struct GidEntry {
 /// A part of memory (`ibv_sge`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct ScatterEntry {
     pub(super) address: u64,
     pub(super) length: u32,
     pub(super) key: u32,
@@ -136,15 +136,15 @@ pub(super) struct Part {
 /// What is to be sent (`ibv_send_wr`), as a datagram.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Send {
+pub(super) struct SendWork {
     pub(super) id: u64,
     pub(super) next: *mut Self,
-    pub(super) parts: *mut Part,
+    pub(super) parts: *mut ScatterEntry,
     pub(super) count: c_int,
     pub(super) operation: u32,
     pub(super) flags: u32,
     pub(super) immediate: u32,
-    pub(super) handle: *mut Handle,
+    pub(super) handle: *mut AddressHandle,
     pub(super) number: u32,
     pub(super) queue_key: u32,
     pub(super) rest: [u64; 9],
@@ -153,17 +153,17 @@ pub(super) struct Send {
 /// Room for what arrives (`ibv_recv_wr`).
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Receive {
+pub(super) struct ReceiveWork {
     pub(super) id: u64,
     pub(super) next: *mut Self,
-    pub(super) parts: *mut Part,
+    pub(super) parts: *mut ScatterEntry,
     pub(super) count: c_int,
 }
 
 /// What has ended (`ibv_wc`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Completion {
+pub(super) struct WorkCompletion {
     pub(super) id: u64,
     pub(super) status: u32,
     pub(super) operation: u32,
@@ -181,7 +181,7 @@ pub(super) struct Completion {
 
 /// How a shared receive queue is made (`ibv_srq_init_attr`).
 #[repr(C)]
-pub(super) struct SrqWish {
+pub(super) struct SrqOptions {
     pub(super) owner: *mut c_void,
     pub(super) depth: u32,
     pub(super) parts: u32,
@@ -190,7 +190,7 @@ pub(super) struct SrqWish {
 
 /// How a queue pair is made (`ibv_qp_init_attr`).
 #[repr(C)]
-pub(super) struct QpWish {
+pub(super) struct QpOptions {
     pub(super) owner: *mut c_void,
     pub(super) send_cq: *mut Cq,
     pub(super) receive_cq: *mut Cq,
@@ -207,7 +207,7 @@ pub(super) struct QpWish {
 /// How a queue pair is changed (`ibv_qp_attr`).
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct QpChange {
+pub(super) struct QpAttributes {
     pub(super) state: u32,
     pub(super) before_key: [u32; 3],
     pub(super) queue_key: u32,
@@ -223,7 +223,7 @@ pub(super) struct QpChange {
 /// Where an address handle leads (`ibv_ah_attr`).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(super) struct Way {
+pub(super) struct AddressVector {
     pub(super) gid: [u8; 16],
     pub(super) flow_label: u32,
     pub(super) own_gid: u8,
@@ -239,15 +239,15 @@ pub(super) struct Way {
 
 /// What happened to a device (`ibv_async_event`).
 #[repr(C)]
-pub(super) struct Event {
+pub(super) struct AsyncEvent {
     pub(super) element: u64,
     pub(super) kind: u32,
 }
 
 // SAFETY: a request is only a description; what it points to is looked at while it is posted.
-unsafe impl std::marker::Send for Send {}
+unsafe impl Send for SendWork {}
 
-impl Part {
+impl ScatterEntry {
     /// No memory.
     pub(super) const NONE: Self = Self {
         address: 0,
@@ -256,7 +256,7 @@ impl Part {
     };
 }
 
-impl Receive {
+impl ReceiveWork {
     /// Room of one part, which is still open.
     pub(super) const EMPTY: Self = Self {
         id: 0,
@@ -266,7 +266,7 @@ impl Receive {
     };
 }
 
-impl QpChange {
+impl QpAttributes {
     /// No change.
     pub(super) const NONE: Self = Self {
         state: 0,
@@ -282,7 +282,7 @@ impl QpChange {
     };
 }
 
-impl Send {
+impl SendWork {
     /// An unsignalled datagram of one part; who it is for is still open.
     pub(super) const EMPTY: Self = Self {
         id: 0,
@@ -336,44 +336,44 @@ pub(super) const EVENT_SRQ_ERROR: u32 = 14;
 pub(super) const HEADER_ROOM: usize = 40;
 
 const _: () = {
-    assert!(offset_of!(OpenDevice, poll_cq) == 8 + 88);
-    assert!(offset_of!(OpenDevice, request_notify) == 8 + 96);
-    assert!(offset_of!(OpenDevice, post_shared) == 8 + 160);
-    assert!(offset_of!(OpenDevice, post_send) == 8 + 200);
-    assert!(offset_of!(OpenDevice, command_fd) == 264);
-    assert!(offset_of!(OpenDevice, async_fd) == 268);
+    assert!(offset_of!(DeviceContext, poll_cq) == 8 + 88);
+    assert!(offset_of!(DeviceContext, request_notify) == 8 + 96);
+    assert!(offset_of!(DeviceContext, post_shared) == 8 + 160);
+    assert!(offset_of!(DeviceContext, post_send) == 8 + 200);
+    assert!(offset_of!(DeviceContext, command_fd) == 264);
+    assert!(offset_of!(DeviceContext, async_fd) == 268);
     assert!(offset_of!(Qp, number) == 52);
-    assert!(size_of::<Registration>() == 48);
-    assert!(offset_of!(Registration, local_key) == 36);
-    assert!(offset_of!(Channel, fd) == 8);
+    assert!(size_of::<MemoryRegistration>() == 48);
+    assert!(offset_of!(MemoryRegistration, local_key) == 36);
+    assert!(offset_of!(CompletionChannel, fd) == 8);
     assert!(size_of::<DeviceLimits>() == 232);
     assert!(offset_of!(DeviceLimits, queue_depth) == 112);
     assert!(offset_of!(DeviceLimits, completions) == 132);
     assert!(offset_of!(DeviceLimits, shared_queues) == 212);
     assert!(offset_of!(DeviceLimits, shared_depth) == 216);
     assert!(offset_of!(DeviceLimits, ports) == 227);
-    assert!(offset_of!(Port, mtu) == 8);
-    assert!(offset_of!(Port, gids) == 12);
-    assert!(offset_of!(Port, lid) == 34);
-    assert!(offset_of!(Port, link_layer) == 46);
+    assert!(offset_of!(PortAttributes, mtu) == 8);
+    assert!(offset_of!(PortAttributes, gids) == 12);
+    assert!(offset_of!(PortAttributes, lid) == 34);
+    assert!(offset_of!(PortAttributes, link_layer) == 46);
     assert!(size_of::<GidEntry>() == 32);
-    assert!(size_of::<Part>() == 16);
-    assert!(size_of::<Send>() == 128);
-    assert!(offset_of!(Send, handle) == 40);
-    assert!(offset_of!(Send, queue_key) == 52);
-    assert!(size_of::<Receive>() == 32);
-    assert!(size_of::<Completion>() == 48);
-    assert!(offset_of!(Completion, source) == 32);
-    assert!(offset_of!(Completion, source_lid) == 42);
-    assert!(size_of::<SrqWish>() == 24);
-    assert!(size_of::<QpWish>() == 64);
-    assert!(offset_of!(QpWish, kind) == 52);
-    assert!(size_of::<QpChange>() == 144);
-    assert!(offset_of!(QpChange, queue_key) == 16);
-    assert!(offset_of!(QpChange, partition) == 120);
-    assert!(offset_of!(QpChange, port) == 129);
-    assert!(size_of::<Way>() == 32);
-    assert!(offset_of!(Way, lid) == 24);
-    assert!(offset_of!(Way, port) == 30);
-    assert!(size_of::<Event>() == 16);
+    assert!(size_of::<ScatterEntry>() == 16);
+    assert!(size_of::<SendWork>() == 128);
+    assert!(offset_of!(SendWork, handle) == 40);
+    assert!(offset_of!(SendWork, queue_key) == 52);
+    assert!(size_of::<ReceiveWork>() == 32);
+    assert!(size_of::<WorkCompletion>() == 48);
+    assert!(offset_of!(WorkCompletion, source) == 32);
+    assert!(offset_of!(WorkCompletion, source_lid) == 42);
+    assert!(size_of::<SrqOptions>() == 24);
+    assert!(size_of::<QpOptions>() == 64);
+    assert!(offset_of!(QpOptions, kind) == 52);
+    assert!(size_of::<QpAttributes>() == 144);
+    assert!(offset_of!(QpAttributes, queue_key) == 16);
+    assert!(offset_of!(QpAttributes, partition) == 120);
+    assert!(offset_of!(QpAttributes, port) == 129);
+    assert!(size_of::<AddressVector>() == 32);
+    assert!(offset_of!(AddressVector, lid) == 24);
+    assert!(offset_of!(AddressVector, port) == 30);
+    assert!(size_of::<AsyncEvent>() == 16);
 };

@@ -12,16 +12,16 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::ptr;
 
 use super::abi::{
-    DeviceLimits, Domain, GID_ROCE_V2, GidEntry, LINK_ETHERNET, OpenDevice, PORT_ACTIVE, Port,
-    Registration,
+    DeviceContext, DeviceLimits, GID_ROCE_V2, GidEntry, LINK_ETHERNET, MemoryRegistration,
+    PORT_ACTIVE, PortAttributes, ProtectionDomain,
 };
 use super::error::RdmaError;
 use super::library::Library;
-use super::owned::Owned;
+use super::verbs_object::VerbsObject;
 
 /// What a rank asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish<'a> {
+pub(super) struct DeviceRequest<'a> {
     /// The job's devices; none: by address.
     pub(super) devices: &'a [String],
     /// The job's index of a GID.
@@ -33,37 +33,37 @@ pub(super) struct Wish<'a> {
 }
 
 /// An open device with a port that is up.
-pub(super) struct Device {
-    domain: Owned<Domain>,
-    open: Owned<OpenDevice>,
+pub(super) struct RdmaDevice {
+    domain: VerbsObject<ProtectionDomain>,
+    open: VerbsObject<DeviceContext>,
     pub(super) library: &'static Library,
     pub(super) name: String,
     pub(super) limits: DeviceLimits,
-    pub(super) place: Place,
+    pub(super) place: PortGid,
 }
 
 /// A port and one of its GIDs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct PortGid {
     pub(super) port: u8,
     pub(super) index: u8,
     pub(super) gid: Ipv6Addr,
     pub(super) lid: u16,
-    pub(super) link: Link,
+    pub(super) link: LinkLayer,
     /// Bytes of a datagram.
     pub(super) mtu: u32,
 }
 
 /// What a port speaks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Link {
+pub(super) enum LinkLayer {
     /// RoCE v2.
     Ethernet,
     /// Native InfiniBand.
     InfiniBand,
 }
 
-impl std::fmt::Debug for Device {
+impl std::fmt::Debug for RdmaDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Device")
             .field("name", &self.name)
@@ -72,13 +72,16 @@ impl std::fmt::Debug for Device {
     }
 }
 
-impl Device {
+impl RdmaDevice {
     /// Opens the device that a rank asks for.
     ///
     /// # Errors
     /// [`RdmaError`] that says which there are, where the one asked for is not.
-    pub(super) fn find(library: &'static Library, wish: &Wish<'_>) -> Result<Self, RdmaError> {
-        let list = List::of(library)?;
+    pub(super) fn find(
+        library: &'static Library,
+        wish: &DeviceRequest<'_>,
+    ) -> Result<Self, RdmaError> {
+        let list = DeviceList::of(library)?;
         let names = list.names();
         if names.is_empty() {
             return Err(RdmaError::NoDevice);
@@ -101,12 +104,12 @@ impl Device {
     }
 
     /// What was opened, as the library calls it.
-    pub(super) fn raw(&self) -> *mut OpenDevice {
+    pub(super) fn raw(&self) -> *mut DeviceContext {
         self.open.raw()
     }
 
     /// The protection domain.
-    pub(super) fn domain(&self) -> *mut Domain {
+    pub(super) fn domain(&self) -> *mut ProtectionDomain {
         self.domain.raw()
     }
 
@@ -131,14 +134,14 @@ impl Device {
     /// Takes what the library registered, or explains why it did not.
     ///
     /// # Safety
-    /// As [`Owned::new`].
+    /// As [`VerbsObject::new`].
     pub(super) unsafe fn registered(
         &self,
-        raw: *mut Registration,
+        raw: *mut MemoryRegistration,
         bytes: usize,
-    ) -> Result<Owned<Registration>, RdmaError> {
+    ) -> Result<VerbsObject<MemoryRegistration>, RdmaError> {
         // SAFETY: the caller vouches for it.
-        let owned = unsafe { Owned::new(raw, self.library.unregister) };
+        let owned = unsafe { VerbsObject::new(raw, self.library.unregister) };
         owned.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOMEM | libc::EPERM) => RdmaError::NoLockedMemory {
                 bytes,
@@ -187,13 +190,13 @@ fn failed((device, what): (&str, &'static str), source: io::Error) -> RdmaError 
 }
 
 /// The library's list of devices, freed when dropped.
-struct List {
+struct DeviceList {
     library: &'static Library,
-    first: *mut *mut super::abi::Device,
+    first: *mut *mut super::abi::ListedDevice,
     count: usize,
 }
 
-impl List {
+impl DeviceList {
     fn of(library: &'static Library) -> Result<Self, RdmaError> {
         let mut count: c_int = 0;
         // SAFETY: the count is written; the list is ours until it is freed.
@@ -209,7 +212,7 @@ impl List {
         })
     }
 
-    fn device(&self, index: usize) -> *mut super::abi::Device {
+    fn device(&self, index: usize) -> *mut super::abi::ListedDevice {
         assert!(index < self.count, "devices are counted");
         // SAFETY: the list has that many entries.
         unsafe { *self.first.add(index) }
@@ -226,7 +229,7 @@ impl List {
     }
 }
 
-impl Drop for List {
+impl Drop for DeviceList {
     fn drop(&mut self) {
         // SAFETY: the library gave it. What was opened of it stays open (ibv_get_device_list(3)).
         unsafe { (self.library.free_list)(self.first) };
@@ -235,16 +238,16 @@ impl Drop for List {
 
 /// A device that may do, with all its GIDs.
 struct Candidate {
-    open: Owned<OpenDevice>,
+    open: VerbsObject<DeviceContext>,
     library: &'static Library,
     name: String,
     limits: DeviceLimits,
-    places: Vec<(Place, State)>,
+    places: Vec<(PortGid, GidState)>,
 }
 
 /// Whether packets can go over a port, by one of its GIDs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum GidState {
     Up,
     Down,
     /// A GID of another type than RoCE v2.
@@ -252,10 +255,10 @@ enum State {
 }
 
 impl Candidate {
-    fn open(list: &List, index: usize) -> Result<Self, RdmaError> {
+    fn open(list: &DeviceList, index: usize) -> Result<Self, RdmaError> {
         let (library, name) = (list.library, list.name(index));
         // SAFETY: the device is of the list, which is there.
-        let open = unsafe { Owned::new((library.open)(list.device(index)), library.close) };
+        let open = unsafe { VerbsObject::new((library.open)(list.device(index)), library.close) };
         let open = open.map_err(|source| not_opened(&name, source))?;
         // SAFETY: all-zero limits are valid, and the library writes no more than these.
         let mut limits: DeviceLimits = unsafe { std::mem::zeroed() };
@@ -279,8 +282,8 @@ impl Candidate {
         let port = port(self.library, self.open.raw(), number);
         let port = port.map_err(|source| failed((&self.name, "asking for its port"), source))?;
         let link = match port.link_layer {
-            LINK_ETHERNET => Link::Ethernet,
-            _ => Link::InfiniBand,
+            LINK_ETHERNET => LinkLayer::Ethernet,
+            _ => LinkLayer::InfiniBand,
         };
         for index in 0..port.gids.clamp(0, 256) {
             let mut entry = GidEntry::default();
@@ -292,11 +295,11 @@ impl Candidate {
                 continue;
             }
             let state = match (link, entry.kind, port.state) {
-                (Link::Ethernet, kind, _) if kind != GID_ROCE_V2 => State::Foreign,
-                (_, _, PORT_ACTIVE) => State::Up,
-                _ => State::Down,
+                (LinkLayer::Ethernet, kind, _) if kind != GID_ROCE_V2 => GidState::Foreign,
+                (_, _, PORT_ACTIVE) => GidState::Up,
+                _ => GidState::Down,
             };
-            let place = Place {
+            let place = PortGid {
                 port: number as u8,
                 index: index as u8,
                 gid: Ipv6Addr::from(entry.gid),
@@ -310,18 +313,18 @@ impl Candidate {
     }
 
     /// The device, which the job has named.
-    fn named(self, wish: &Wish<'_>) -> Result<Device, RdmaError> {
+    fn named(self, wish: &DeviceRequest<'_>) -> Result<RdmaDevice, RdmaError> {
         let found = match wish.gid {
             Some(index) => {
-                let at_index = |(place, _): &&(Place, State)| place.index == index;
+                let at_index = |(place, _): &&(PortGid, GidState)| place.index == index;
                 let found = self.usable().filter(at_index).copied();
-                found.min_by_key(|(_, state)| *state != State::Up)
+                found.min_by_key(|(_, state)| *state != GidState::Up)
             }
             None => {
                 let own = mapped(wish.address);
-                let rank = |(place, state): &(Place, State)| {
+                let rank = |(place, state): &(PortGid, GidState)| {
                     let is_v4 = place.gid.to_ipv4_mapped().is_some();
-                    (*state != State::Up, place.gid != own, !is_v4)
+                    (*state != GidState::Up, place.gid != own, !is_v4)
                 };
                 self.usable().copied().min_by_key(rank)
             }
@@ -330,24 +333,24 @@ impl Candidate {
             (Some(found), _) => self.at(found),
             (None, Some(given)) => Err(RdmaError::UnknownGid {
                 given,
-                there: self.told(&[State::Up, State::Down]),
+                there: self.told(&[GidState::Up, GidState::Down]),
                 device: self.name,
             }),
             (None, None) => Err(RdmaError::NoGid {
-                there: self.told(&[State::Foreign]),
+                there: self.told(&[GidState::Foreign]),
                 device: self.name,
             }),
         }
     }
 
-    fn usable(&self) -> impl Iterator<Item = &(Place, State)> {
+    fn usable(&self) -> impl Iterator<Item = &(PortGid, GidState)> {
         self.places
             .iter()
-            .filter(|(_, state)| *state != State::Foreign)
+            .filter(|(_, state)| *state != GidState::Foreign)
     }
 
-    fn at(self, (place, state): (Place, State)) -> Result<Device, RdmaError> {
-        if state != State::Up {
+    fn at(self, (place, state): (PortGid, GidState)) -> Result<RdmaDevice, RdmaError> {
+        if state != GidState::Up {
             return Err(RdmaError::PortDown {
                 device: self.name,
                 port: place.port,
@@ -356,10 +359,10 @@ impl Candidate {
         let library = self.library;
         // SAFETY: the device is open.
         let domain =
-            unsafe { Owned::new((library.make_domain)(self.open.raw()), library.end_domain) };
+            unsafe { VerbsObject::new((library.make_domain)(self.open.raw()), library.end_domain) };
         let domain =
             domain.map_err(|source| failed((&self.name, "making a protection domain"), source))?;
-        Ok(Device {
+        Ok(RdmaDevice {
             domain,
             open: self.open,
             library,
@@ -370,7 +373,7 @@ impl Candidate {
     }
 
     /// Its GIDs in those states.
-    fn told(&self, states: &[State]) -> String {
+    fn told(&self, states: &[GidState]) -> String {
         let listed = self.places.iter().filter(|(_, s)| states.contains(s));
         let listed: Vec<String> = listed
             .map(|(place, _)| format!("{}: {}", place.index, shown(place.gid)))
@@ -383,20 +386,26 @@ impl Candidate {
 }
 
 /// The device that the rank's address chooses.
-fn chosen(candidates: Vec<Candidate>, wish: &Wish<'_>) -> Result<Device, RdmaError> {
+fn chosen(candidates: Vec<Candidate>, wish: &DeviceRequest<'_>) -> Result<RdmaDevice, RdmaError> {
     let own = mapped(wish.address);
     let has_own = |candidate: &Candidate| candidate.usable().any(|(place, _)| place.gid == own);
     // An address that leads nowhere but to this host says nothing about devices.
     let any = wish.address.is_loopback();
     let is_near = |candidate: &Candidate| {
-        let suits = |place: &Place| any || place.link == Link::InfiniBand;
+        let suits = |place: &PortGid| any || place.link == LinkLayer::InfiniBand;
         candidate
             .usable()
-            .any(|(place, state)| *state == State::Up && suits(place))
+            .any(|(place, state)| *state == GidState::Up && suits(place))
     };
     let there: Vec<String> = candidates
         .iter()
-        .map(|one| format!("{} ({})", one.name, one.told(&[State::Up, State::Down])))
+        .map(|one| {
+            format!(
+                "{} ({})",
+                one.name,
+                one.told(&[GidState::Up, GidState::Down])
+            )
+        })
         .collect();
     let index = candidates
         .iter()
@@ -411,9 +420,9 @@ fn chosen(candidates: Vec<Candidate>, wish: &Wish<'_>) -> Result<Device, RdmaErr
     }
 }
 
-fn port(library: &Library, device: *mut OpenDevice, number: u8) -> io::Result<Port> {
+fn port(library: &Library, device: *mut DeviceContext, number: u8) -> io::Result<PortAttributes> {
     // SAFETY: an all-zero port is valid.
-    let mut port: Port = unsafe { std::mem::zeroed() };
+    let mut port: PortAttributes = unsafe { std::mem::zeroed() };
     // SAFETY: the device is open, and the port has room for all that the library writes.
     checked(unsafe { (library.port)(device, number, &raw mut port) })?;
     Ok(port)

@@ -11,14 +11,14 @@ use super::abi::HEADER_ROOM;
 
 /// What is read from it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Header {
+pub(super) struct NetworkHeader {
     /// DSCP and ECN.
     pub(super) traffic_class: u8,
     /// The sender's GID.
     pub(super) source: Ipv6Addr,
 }
 
-impl Default for Header {
+impl Default for NetworkHeader {
     fn default() -> Self {
         Self {
             traffic_class: 0,
@@ -30,19 +30,19 @@ impl Default for Header {
 const IPV4_AT: usize = 20;
 
 /// Reads it; `None` when it is no header of the family of `own`.
-pub(super) fn read(raw: &[u8; HEADER_ROOM], own: Ipv6Addr) -> Option<Header> {
+pub(super) fn read(raw: &[u8; HEADER_ROOM], own: Ipv6Addr) -> Option<NetworkHeader> {
     match own.to_ipv4_mapped() {
         Some(_) => {
             let (version, traffic_class) = (raw[IPV4_AT] >> 4, raw[IPV4_AT + 1]);
             let source: [u8; 4] = raw[IPV4_AT + 12..][..4].try_into().ok()?;
-            (version == 4).then(|| Header {
+            (version == 4).then(|| NetworkHeader {
                 traffic_class,
                 source: Ipv4Addr::from(source).to_ipv6_mapped(),
             })
         }
         None => {
             let source: [u8; 16] = raw[8..24].try_into().ok()?;
-            (raw[0] >> 4 == 6).then(|| Header {
+            (raw[0] >> 4 == 6).then(|| NetworkHeader {
                 traffic_class: raw[0] << 4 | raw[1] >> 4,
                 source: Ipv6Addr::from(source),
             })

@@ -12,8 +12,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use super::abi::{
-    Channel, Cq, Device, DeviceLimits, Domain, Event, GidEntry, Handle, OpenDevice, Port, Qp,
-    QpChange, QpWish, Registration, Srq, SrqWish, Way,
+    AddressHandle, AddressVector, AsyncEvent, CompletionChannel, Cq, DeviceContext, DeviceLimits,
+    GidEntry, ListedDevice, MemoryRegistration, PortAttributes, ProtectionDomain, Qp, QpAttributes,
+    QpOptions, Srq, SrqOptions,
 };
 use super::error::RdmaError;
 
@@ -43,38 +44,44 @@ macro_rules! library {
     };
 }
 
-type RegisterDmabuf =
-    unsafe extern "C" fn(*mut Domain, u64, usize, u64, c_int, c_int) -> *mut Registration;
+type RegisterDmabuf = unsafe extern "C" fn(
+    *mut ProtectionDomain,
+    u64,
+    usize,
+    u64,
+    c_int,
+    c_int,
+) -> *mut MemoryRegistration;
 
 library! {
-    list = c"ibv_get_device_list": fn(*mut c_int) -> *mut *mut Device;
-    free_list = c"ibv_free_device_list": fn(*mut *mut Device) -> ();
-    name = c"ibv_get_device_name": fn(*mut Device) -> *const c_char;
-    open = c"ibv_open_device": fn(*mut Device) -> *mut OpenDevice;
-    close = c"ibv_close_device": fn(*mut OpenDevice) -> c_int;
-    limits = c"ibv_query_device": fn(*mut OpenDevice, *mut DeviceLimits) -> c_int;
-    port = c"ibv_query_port": fn(*mut OpenDevice, u8, *mut Port) -> c_int;
-    gid = c"_ibv_query_gid_ex": fn(*mut OpenDevice, u32, u32, *mut GidEntry, u32, usize) -> c_int;
-    next_event = c"ibv_get_async_event": fn(*mut OpenDevice, *mut Event) -> c_int;
-    end_event = c"ibv_ack_async_event": fn(*mut Event) -> ();
-    make_domain = c"ibv_alloc_pd": fn(*mut OpenDevice) -> *mut Domain;
-    end_domain = c"ibv_dealloc_pd": fn(*mut Domain) -> c_int;
-    register = c"ibv_reg_mr": fn(*mut Domain, *mut c_void, usize, c_int) -> *mut Registration;
-    unregister = c"ibv_dereg_mr": fn(*mut Registration) -> c_int;
-    make_channel = c"ibv_create_comp_channel": fn(*mut OpenDevice) -> *mut Channel;
-    end_channel = c"ibv_destroy_comp_channel": fn(*mut Channel) -> c_int;
+    list = c"ibv_get_device_list": fn(*mut c_int) -> *mut *mut ListedDevice;
+    free_list = c"ibv_free_device_list": fn(*mut *mut ListedDevice) -> ();
+    name = c"ibv_get_device_name": fn(*mut ListedDevice) -> *const c_char;
+    open = c"ibv_open_device": fn(*mut ListedDevice) -> *mut DeviceContext;
+    close = c"ibv_close_device": fn(*mut DeviceContext) -> c_int;
+    limits = c"ibv_query_device": fn(*mut DeviceContext, *mut DeviceLimits) -> c_int;
+    port = c"ibv_query_port": fn(*mut DeviceContext, u8, *mut PortAttributes) -> c_int;
+    gid = c"_ibv_query_gid_ex": fn(*mut DeviceContext, u32, u32, *mut GidEntry, u32, usize) -> c_int;
+    next_event = c"ibv_get_async_event": fn(*mut DeviceContext, *mut AsyncEvent) -> c_int;
+    end_event = c"ibv_ack_async_event": fn(*mut AsyncEvent) -> ();
+    make_domain = c"ibv_alloc_pd": fn(*mut DeviceContext) -> *mut ProtectionDomain;
+    end_domain = c"ibv_dealloc_pd": fn(*mut ProtectionDomain) -> c_int;
+    register = c"ibv_reg_mr": fn(*mut ProtectionDomain, *mut c_void, usize, c_int) -> *mut MemoryRegistration;
+    unregister = c"ibv_dereg_mr": fn(*mut MemoryRegistration) -> c_int;
+    make_channel = c"ibv_create_comp_channel": fn(*mut DeviceContext) -> *mut CompletionChannel;
+    end_channel = c"ibv_destroy_comp_channel": fn(*mut CompletionChannel) -> c_int;
     make_cq = c"ibv_create_cq":
-        fn(*mut OpenDevice, c_int, *mut c_void, *mut Channel, c_int) -> *mut Cq;
+        fn(*mut DeviceContext, c_int, *mut c_void, *mut CompletionChannel, c_int) -> *mut Cq;
     end_cq = c"ibv_destroy_cq": fn(*mut Cq) -> c_int;
-    next_notice = c"ibv_get_cq_event": fn(*mut Channel, *mut *mut Cq, *mut *mut c_void) -> c_int;
+    next_notice = c"ibv_get_cq_event": fn(*mut CompletionChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
     end_notices = c"ibv_ack_cq_events": fn(*mut Cq, u32) -> ();
-    make_srq = c"ibv_create_srq": fn(*mut Domain, *mut SrqWish) -> *mut Srq;
+    make_srq = c"ibv_create_srq": fn(*mut ProtectionDomain, *mut SrqOptions) -> *mut Srq;
     end_srq = c"ibv_destroy_srq": fn(*mut Srq) -> c_int;
-    make_qp = c"ibv_create_qp": fn(*mut Domain, *mut QpWish) -> *mut Qp;
-    change_qp = c"ibv_modify_qp": fn(*mut Qp, *mut QpChange, c_int) -> c_int;
+    make_qp = c"ibv_create_qp": fn(*mut ProtectionDomain, *mut QpOptions) -> *mut Qp;
+    change_qp = c"ibv_modify_qp": fn(*mut Qp, *mut QpAttributes, c_int) -> c_int;
     end_qp = c"ibv_destroy_qp": fn(*mut Qp) -> c_int;
-    make_handle = c"ibv_create_ah": fn(*mut Domain, *mut Way) -> *mut Handle;
-    end_handle = c"ibv_destroy_ah": fn(*mut Handle) -> c_int;
+    make_handle = c"ibv_create_ah": fn(*mut ProtectionDomain, *mut AddressVector) -> *mut AddressHandle;
+    end_handle = c"ibv_destroy_ah": fn(*mut AddressHandle) -> c_int;
 }
 
 /// The library, which stays loaded.

@@ -10,26 +10,26 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::abi::{ACCESS_LOCAL_WRITE, Registration};
-use super::device::Device;
+use super::abi::{ACCESS_LOCAL_WRITE, MemoryRegistration};
+use super::device::RdmaDevice;
 use super::error::RdmaError;
-use super::owned::Owned;
+use super::verbs_object::VerbsObject;
 
 const PAGE: usize = 4096;
 
 /// Zeroed pages.
-pub(crate) struct Region {
+pub(crate) struct DmaRegion {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: a region only knows where memory is; who may touch which part is said by leases and by
 // the rings that hold it.
-unsafe impl Send for Region {}
+unsafe impl Send for DmaRegion {}
 // SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for DmaRegion {}
 
-impl Region {
+impl DmaRegion {
     /// `bytes` bytes, rounded up to pages.
     pub(super) fn new(bytes: usize) -> Arc<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
@@ -52,14 +52,14 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for DmaRegion {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout.
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
-impl fmt::Debug for Region {
+impl fmt::Debug for DmaRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Region of {} bytes", self.bytes())
     }
@@ -67,18 +67,18 @@ impl fmt::Debug for Region {
 
 /// A region that a device may use.
 #[derive(Debug)]
-pub(super) struct Registered {
-    registration: Owned<Registration>,
-    pub(super) region: Arc<Region>,
+pub(super) struct RegisteredRegion {
+    registration: VerbsObject<MemoryRegistration>,
+    pub(super) region: Arc<DmaRegion>,
 }
 
-impl Registered {
+impl RegisteredRegion {
     /// Registers new memory.
     ///
     /// # Errors
     /// [`RdmaError::NoLockedMemory`] and others.
-    pub(super) fn new(device: &Device, bytes: usize) -> Result<Self, RdmaError> {
-        let region = Region::new(bytes);
+    pub(super) fn new(device: &RdmaDevice, bytes: usize) -> Result<Self, RdmaError> {
+        let region = DmaRegion::new(bytes);
         let bytes = region.bytes();
         let start = region.start.as_ptr().cast();
         // SAFETY: the region has these bytes, and lives at least as long as its registration.
@@ -103,7 +103,7 @@ impl Registered {
 /// (`cuMemGetHandleForAddressRange` with `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`).
 #[derive(Debug)]
 pub(super) struct GpuMemory {
-    registration: Owned<Registration>,
+    registration: VerbsObject<MemoryRegistration>,
 }
 
 impl GpuMemory {
@@ -112,7 +112,7 @@ impl GpuMemory {
     /// # Errors
     /// [`RdmaError::Dmabuf`] that says who does not support it, or what is wrong with `fd`.
     pub(super) fn new(
-        device: &Device,
+        device: &RdmaDevice,
         fd: BorrowedFd<'_>,
         (offset, bytes): (u64, usize),
     ) -> Result<Self, RdmaError> {
@@ -130,7 +130,7 @@ impl GpuMemory {
         // SAFETY: numbers and a live domain; the kernel checks the descriptor.
         let raw = unsafe { register(device.domain(), offset, bytes, offset, fd, access) };
         // SAFETY: just made, for us.
-        let registration = unsafe { Owned::new(raw, device.library.unregister) };
+        let registration = unsafe { VerbsObject::new(raw, device.library.unregister) };
         let registration = registration.map_err(|source| {
             let mend = match source.raw_os_error() {
                 Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPROTONOSUPPORT) => {

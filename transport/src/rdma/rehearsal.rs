@@ -15,9 +15,10 @@ use gradwire_protocol::job::TransportKeys;
 use gradwire_protocol::units::Rank;
 
 use super::abi::{
-    Channel, Completion, Cq, Device, DeviceLimits, Domain, Event, GID_ROCE_V2, GidEntry,
-    HEADER_ROOM, Handle, LINK_ETHERNET, OpenDevice, PORT_ACTIVE, Part, Port, Qp, QpChange, QpWish,
-    Receive, Registration, SEND_SIGNALLED, Send, Srq, SrqWish, WITH_HEADER, Way,
+    AddressHandle, AddressVector, AsyncEvent, CompletionChannel, Cq, DeviceContext, DeviceLimits,
+    GID_ROCE_V2, GidEntry, HEADER_ROOM, LINK_ETHERNET, ListedDevice, MemoryRegistration,
+    PORT_ACTIVE, PortAttributes, ProtectionDomain, Qp, QpAttributes, QpOptions, ReceiveWork,
+    SEND_SIGNALLED, ScatterEntry, SendWork, Srq, SrqOptions, WITH_HEADER, WorkCompletion,
 };
 use super::library::Library;
 use super::{Rdma, RdmaError};
@@ -73,44 +74,44 @@ pub(super) const fn plain() -> Library {
 }
 
 /// What is where: all queue pairs of this process, by their numbers.
-static WORLD: Mutex<World> = Mutex::new(World {
+static WORLD: Mutex<RehearsalWorld> = Mutex::new(RehearsalWorld {
     pairs: BTreeMap::new(),
     last: 16,
 });
 
-struct World {
-    pairs: BTreeMap<u32, Place>,
+struct RehearsalWorld {
+    pairs: BTreeMap<u32, PairAddress>,
     last: u32,
 }
 
 /// A queue pair's address in memory.
-struct Place(*mut MadeQp);
+struct PairAddress(*mut MadeQp);
 
 // SAFETY: what it points to is touched under the world's lock only.
-unsafe impl std::marker::Send for Place {}
+unsafe impl Send for PairAddress {}
 
-fn world() -> MutexGuard<'static, World> {
+fn world() -> MutexGuard<'static, RehearsalWorld> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[repr(C)]
 struct MadeCq {
     cq: Cq,
-    ended: VecDeque<Completion>,
+    ended: VecDeque<WorkCompletion>,
     is_armed: bool,
     channel: *mut MadeChannel,
 }
 
 #[repr(C)]
 struct MadeChannel {
-    channel: Channel,
+    channel: CompletionChannel,
     notices: VecDeque<*mut Cq>,
 }
 
 #[repr(C)]
 struct MadeSrq {
     srq: Srq,
-    places: VecDeque<(u64, Part)>,
+    places: VecDeque<(u64, ScatterEntry)>,
 }
 
 #[repr(C)]
@@ -122,25 +123,25 @@ struct MadeQp {
     key: u32,
 }
 
-unsafe extern "C" fn list(count: *mut c_int) -> *mut *mut Device {
+unsafe extern "C" fn list(count: *mut c_int) -> *mut *mut ListedDevice {
     // SAFETY: the caller gives room for a number.
     unsafe { *count = 1 };
     Box::into_raw(Box::new(NAME.as_ptr().cast_mut().cast()))
 }
 
-unsafe extern "C" fn free_list(list: *mut *mut Device) {
+unsafe extern "C" fn free_list(list: *mut *mut ListedDevice) {
     // SAFETY: it was made by `list`.
     drop(unsafe { Box::from_raw(list) });
 }
 
-unsafe extern "C" fn name(device: *mut Device) -> *const c_char {
+unsafe extern "C" fn name(device: *mut ListedDevice) -> *const c_char {
     device.cast_const().cast()
 }
 
-unsafe extern "C" fn open_device(device: *mut Device) -> *mut OpenDevice {
+unsafe extern "C" fn open_device(device: *mut ListedDevice) -> *mut DeviceContext {
     // SAFETY: no pointers are passed.
     let async_fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    Box::into_raw(Box::new(OpenDevice {
+    Box::into_raw(Box::new(DeviceContext {
         device,
         before_poll: [ptr::null(); 11],
         poll_cq,
@@ -155,7 +156,7 @@ unsafe extern "C" fn open_device(device: *mut Device) -> *mut OpenDevice {
     }))
 }
 
-unsafe extern "C" fn close(open: *mut OpenDevice) -> c_int {
+unsafe extern "C" fn close(open: *mut DeviceContext) -> c_int {
     // SAFETY: it was made by `open_device`, and its descriptor is its own.
     unsafe {
         libc::close((*open).async_fd);
@@ -164,7 +165,7 @@ unsafe extern "C" fn close(open: *mut OpenDevice) -> c_int {
     0
 }
 
-unsafe extern "C" fn limits(_: *mut OpenDevice, out: *mut DeviceLimits) -> c_int {
+unsafe extern "C" fn limits(_: *mut DeviceContext, out: *mut DeviceLimits) -> c_int {
     // SAFETY: the caller gives room for all limits, of which any numbers are valid.
     unsafe {
         (*out).queue_depth = 4096;
@@ -176,7 +177,11 @@ unsafe extern "C" fn limits(_: *mut OpenDevice, out: *mut DeviceLimits) -> c_int
     0
 }
 
-pub(super) unsafe extern "C" fn port(_: *mut OpenDevice, _: u8, out: *mut Port) -> c_int {
+pub(super) unsafe extern "C" fn port(
+    _: *mut DeviceContext,
+    _: u8,
+    out: *mut PortAttributes,
+) -> c_int {
     // SAFETY: the caller gives room for a port.
     unsafe {
         (*out).state = PORT_ACTIVE;
@@ -188,7 +193,7 @@ pub(super) unsafe extern "C" fn port(_: *mut OpenDevice, _: u8, out: *mut Port) 
 }
 
 unsafe extern "C" fn gid(
-    _: *mut OpenDevice,
+    _: *mut DeviceContext,
     _: u32,
     index: u32,
     out: *mut GidEntry,
@@ -204,28 +209,28 @@ unsafe extern "C" fn gid(
     0
 }
 
-unsafe extern "C" fn next_event(_: *mut OpenDevice, _: *mut Event) -> c_int {
+unsafe extern "C" fn next_event(_: *mut DeviceContext, _: *mut AsyncEvent) -> c_int {
     set_errno(libc::EAGAIN);
     -1
 }
 
-unsafe extern "C" fn end_event(_: *mut Event) {}
+unsafe extern "C" fn end_event(_: *mut AsyncEvent) {}
 
-unsafe extern "C" fn make_domain(open: *mut OpenDevice) -> *mut Domain {
+unsafe extern "C" fn make_domain(open: *mut DeviceContext) -> *mut ProtectionDomain {
     open.cast()
 }
 
-unsafe extern "C" fn end_domain(_: *mut Domain) -> c_int {
+unsafe extern "C" fn end_domain(_: *mut ProtectionDomain) -> c_int {
     0
 }
 
 unsafe extern "C" fn register(
-    domain: *mut Domain,
+    domain: *mut ProtectionDomain,
     address: *mut c_void,
     length: usize,
     _: c_int,
-) -> *mut Registration {
-    Box::into_raw(Box::new(Registration {
+) -> *mut MemoryRegistration {
+    Box::into_raw(Box::new(MemoryRegistration {
         device: domain.cast(),
         domain,
         address,
@@ -236,17 +241,17 @@ unsafe extern "C" fn register(
     }))
 }
 
-unsafe extern "C" fn unregister(registration: *mut Registration) -> c_int {
+unsafe extern "C" fn unregister(registration: *mut MemoryRegistration) -> c_int {
     // SAFETY: it was made by `register`.
     drop(unsafe { Box::from_raw(registration) });
     0
 }
 
-unsafe extern "C" fn make_channel(device: *mut OpenDevice) -> *mut Channel {
+unsafe extern "C" fn make_channel(device: *mut DeviceContext) -> *mut CompletionChannel {
     // SAFETY: no pointers are passed.
     let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
     let made = MadeChannel {
-        channel: Channel {
+        channel: CompletionChannel {
             device,
             fd,
             references: 0,
@@ -256,7 +261,7 @@ unsafe extern "C" fn make_channel(device: *mut OpenDevice) -> *mut Channel {
     Box::into_raw(Box::new(made)).cast()
 }
 
-unsafe extern "C" fn end_channel(channel: *mut Channel) -> c_int {
+unsafe extern "C" fn end_channel(channel: *mut CompletionChannel) -> c_int {
     // SAFETY: it was made by `make_channel`, and its descriptor is its own.
     unsafe {
         libc::close((*channel).fd);
@@ -266,10 +271,10 @@ unsafe extern "C" fn end_channel(channel: *mut Channel) -> c_int {
 }
 
 unsafe extern "C" fn make_cq(
-    device: *mut OpenDevice,
+    device: *mut DeviceContext,
     _: c_int,
     _: *mut c_void,
-    channel: *mut Channel,
+    channel: *mut CompletionChannel,
     _: c_int,
 ) -> *mut Cq {
     let made = MadeCq {
@@ -288,7 +293,7 @@ unsafe extern "C" fn end_cq(cq: *mut Cq) -> c_int {
 }
 
 unsafe extern "C" fn next_notice(
-    channel: *mut Channel,
+    channel: *mut CompletionChannel,
     cq: *mut *mut Cq,
     _: *mut *mut c_void,
 ) -> c_int {
@@ -310,7 +315,7 @@ unsafe extern "C" fn next_notice(
 
 unsafe extern "C" fn end_notices(_: *mut Cq, _: u32) {}
 
-unsafe extern "C" fn make_srq(domain: *mut Domain, _: *mut SrqWish) -> *mut Srq {
+unsafe extern "C" fn make_srq(domain: *mut ProtectionDomain, _: *mut SrqOptions) -> *mut Srq {
     let made = MadeSrq {
         srq: Srq {
             device: domain.cast(),
@@ -326,7 +331,7 @@ unsafe extern "C" fn end_srq(srq: *mut Srq) -> c_int {
     0
 }
 
-unsafe extern "C" fn make_qp(domain: *mut Domain, wish: *mut QpWish) -> *mut Qp {
+unsafe extern "C" fn make_qp(domain: *mut ProtectionDomain, wish: *mut QpOptions) -> *mut Qp {
     let mut world = world();
     world.last += 1;
     let number = world.last;
@@ -345,11 +350,11 @@ unsafe extern "C" fn make_qp(domain: *mut Domain, wish: *mut QpWish) -> *mut Qp 
         key: 0,
     };
     let made = Box::into_raw(Box::new(made));
-    world.pairs.insert(number, Place(made));
+    world.pairs.insert(number, PairAddress(made));
     made.cast()
 }
 
-unsafe extern "C" fn change_qp(pair: *mut Qp, change: *mut QpChange, parts: c_int) -> c_int {
+unsafe extern "C" fn change_qp(pair: *mut Qp, change: *mut QpAttributes, parts: c_int) -> c_int {
     let _world = world();
     if parts & super::abi::CHANGE_PLACE != 0 {
         // SAFETY: it was made by `make_qp`, and the change is a whole one.
@@ -367,18 +372,21 @@ unsafe extern "C" fn end_qp(pair: *mut Qp) -> c_int {
     0
 }
 
-unsafe extern "C" fn make_handle(_: *mut Domain, way: *mut Way) -> *mut Handle {
+unsafe extern "C" fn make_handle(
+    _: *mut ProtectionDomain,
+    way: *mut AddressVector,
+) -> *mut AddressHandle {
     // SAFETY: the way is a whole one.
     Box::into_raw(Box::new(unsafe { *way })).cast()
 }
 
-unsafe extern "C" fn end_handle(handle: *mut Handle) -> c_int {
+unsafe extern "C" fn end_handle(handle: *mut AddressHandle) -> c_int {
     // SAFETY: it was made by `make_handle`.
-    drop(unsafe { Box::from_raw(handle.cast::<Way>()) });
+    drop(unsafe { Box::from_raw(handle.cast::<AddressVector>()) });
     0
 }
 
-unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, out: *mut Completion) -> c_int {
+unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, out: *mut WorkCompletion) -> c_int {
     let _world = world();
     // SAFETY: it was made by `make_cq`, and the caller gives room for `most`.
     unsafe {
@@ -400,8 +408,8 @@ unsafe extern "C" fn request_notify(cq: *mut Cq, _: c_int) -> c_int {
 
 unsafe extern "C" fn post_shared(
     srq: *mut Srq,
-    mut request: *mut Receive,
-    _: *mut *mut Receive,
+    mut request: *mut ReceiveWork,
+    _: *mut *mut ReceiveWork,
 ) -> c_int {
     let _world = world();
     // SAFETY: it was made by `make_srq`, and the list is sound, each of one part.
@@ -415,23 +423,27 @@ unsafe extern "C" fn post_shared(
     0
 }
 
-unsafe extern "C" fn post_send(pair: *mut Qp, mut request: *mut Send, _: *mut *mut Send) -> c_int {
+unsafe extern "C" fn post_send(
+    pair: *mut Qp,
+    mut request: *mut SendWork,
+    _: *mut *mut SendWork,
+) -> c_int {
     let world = world();
     // SAFETY: it was made by `make_qp`, the list is sound, and whatever it names was made here; the
     // world is locked.
     unsafe {
         let pair = pair.cast::<MadeQp>();
         while let Some(one) = request.as_ref() {
-            if let Some(Place(to)) = world.pairs.get(&one.number)
+            if let Some(PairAddress(to)) = world.pairs.get(&one.number)
                 && (**to).key == one.queue_key
             {
                 carry(&*pair, one, &mut **to);
             }
             if one.flags & SEND_SIGNALLED != 0 {
-                let ended = Completion {
+                let ended = WorkCompletion {
                     id: one.id,
                     number: (*pair).pair.number,
-                    ..Completion::default()
+                    ..WorkCompletion::default()
                 };
                 tell(&mut *(*pair).send_cq, ended);
             }
@@ -445,7 +457,7 @@ unsafe extern "C" fn post_send(pair: *mut Qp, mut request: *mut Send, _: *mut *m
 ///
 /// # Safety
 /// The request names memory that can be read, and the places memory that can be written.
-unsafe fn carry(from: &MadeQp, request: &Send, to: &mut MadeQp) {
+unsafe fn carry(from: &MadeQp, request: &SendWork, to: &mut MadeQp) {
     // SAFETY: what a queue pair receives into lives as long as it does.
     let places = unsafe { &mut (*to.srq).places };
     let Some((id, place)) = places.pop_front() else {
@@ -454,7 +466,7 @@ unsafe fn carry(from: &MadeQp, request: &Send, to: &mut MadeQp) {
     // SAFETY: the caller's; the handle was made by `make_handle`.
     let bytes = unsafe {
         let part = *request.parts;
-        let way = *request.handle.cast::<Way>();
+        let way = *request.handle.cast::<AddressVector>();
         let out = place.address as *mut u8;
         let header = std::slice::from_raw_parts_mut(out, HEADER_ROOM);
         header.fill(0);
@@ -466,19 +478,19 @@ unsafe fn carry(from: &MadeQp, request: &Send, to: &mut MadeQp) {
         ptr::copy_nonoverlapping(from, out.add(HEADER_ROOM), bytes as usize);
         bytes
     };
-    let ended = Completion {
+    let ended = WorkCompletion {
         id,
         bytes: bytes + HEADER_ROOM as u32,
         number: to.pair.number,
         source: from.pair.number,
         flags: WITH_HEADER,
-        ..Completion::default()
+        ..WorkCompletion::default()
     };
     // SAFETY: it lives as long as the queue pair.
     tell(unsafe { &mut *to.receive_cq }, ended);
 }
 
-fn tell(cq: &mut MadeCq, ended: Completion) {
+fn tell(cq: &mut MadeCq, ended: WorkCompletion) {
     cq.ended.push_back(ended);
     if !std::mem::take(&mut cq.is_armed) {
         return;

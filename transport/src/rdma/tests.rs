@@ -19,8 +19,8 @@ use gradwire_protocol::units::{
 };
 
 use super::abi::{
-    Completion, Cq, Device as Listed, Domain, EVENT_DEVICE_FATAL, Event, OpenDevice, Port, Qp,
-    Registration, Send,
+    AsyncEvent, Cq, DeviceContext, EVENT_DEVICE_FATAL, ListedDevice as Listed, MemoryRegistration,
+    PortAttributes, ProtectionDomain, Qp, SendWork, WorkCompletion,
 };
 use super::device::nothing;
 use super::rehearsal::{self, plain, set_errno};
@@ -172,11 +172,11 @@ fn a_ring_that_ran_dry_counts_as_a_drop_of_this_host() {
     assert!(drain(&mut to, from.addresses()) >= 10, "it works again");
 }
 
-unsafe extern "C" fn polls_nothing(_: *mut Cq, _: c_int, _: *mut Completion) -> c_int {
+unsafe extern "C" fn polls_nothing(_: *mut Cq, _: c_int, _: *mut WorkCompletion) -> c_int {
     0
 }
 
-unsafe extern "C" fn opens_a_slow_one(device: *mut Listed) -> *mut OpenDevice {
+unsafe extern "C" fn opens_a_slow_one(device: *mut Listed) -> *mut DeviceContext {
     // SAFETY: the rehearsal's own function, and what it made.
     unsafe {
         let open = (plain().open)(device);
@@ -196,14 +196,22 @@ fn no_place_is_written_again_before_the_device_has_sent_it() {
 
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" fn takes_three(_: *mut Qp, request: *mut Send, failed: *mut *mut Send) -> c_int {
+unsafe extern "C" fn takes_three(
+    _: *mut Qp,
+    request: *mut SendWork,
+    failed: *mut *mut SendWork,
+) -> c_int {
     // SAFETY: the list has more than three requests.
     unsafe { *failed = (*(*(*request).next).next).next };
     TAKEN.fetch_add(3, Ordering::Relaxed);
     libc::ENOMEM
 }
 
-unsafe extern "C" fn refuses(_: *mut Qp, request: *mut Send, failed: *mut *mut Send) -> c_int {
+unsafe extern "C" fn refuses(
+    _: *mut Qp,
+    request: *mut SendWork,
+    failed: *mut *mut SendWork,
+) -> c_int {
     // SAFETY: the caller gives room for a pointer.
     unsafe { *failed = request };
     libc::EIO
@@ -211,7 +219,7 @@ unsafe extern "C" fn refuses(_: *mut Qp, request: *mut Send, failed: *mut *mut S
 
 macro_rules! opening_with_post {
     ($name:ident, $post:ident) => {
-        unsafe extern "C" fn $name(device: *mut Listed) -> *mut OpenDevice {
+        unsafe extern "C" fn $name(device: *mut Listed) -> *mut DeviceContext {
             // SAFETY: the rehearsal's own function, and what it made.
             unsafe {
                 let open = (plain().open)(device);
@@ -303,17 +311,21 @@ unsafe extern "C" fn cannot_list(_: *mut c_int) -> *mut *mut Listed {
     nothing()
 }
 
-unsafe extern "C" fn is_forbidden(_: *mut Listed) -> *mut OpenDevice {
+unsafe extern "C" fn is_forbidden(_: *mut Listed) -> *mut DeviceContext {
     set_errno(libc::EACCES);
     nothing()
 }
 
-unsafe extern "C" fn is_missing(_: *mut Listed) -> *mut OpenDevice {
+unsafe extern "C" fn is_missing(_: *mut Listed) -> *mut DeviceContext {
     set_errno(libc::ENOENT);
     nothing()
 }
 
-unsafe extern "C" fn is_down(open: *mut OpenDevice, number: u8, out: *mut Port) -> c_int {
+unsafe extern "C" fn is_down(
+    open: *mut DeviceContext,
+    number: u8,
+    out: *mut PortAttributes,
+) -> c_int {
     // SAFETY: as the rehearsal's own.
     unsafe {
         let code = rehearsal::port(open, number, out);
@@ -323,11 +335,11 @@ unsafe extern "C" fn is_down(open: *mut OpenDevice, number: u8, out: *mut Port) 
 }
 
 unsafe extern "C" fn has_no_memory(
-    _: *mut Domain,
+    _: *mut ProtectionDomain,
     _: *mut c_void,
     _: usize,
     _: c_int,
-) -> *mut Registration {
+) -> *mut MemoryRegistration {
     set_errno(libc::ENOMEM);
     nothing()
 }
@@ -372,7 +384,7 @@ fn ranks_of_a_host_take_named_devices_in_turn() {
     assert!(matches!(other, Err(RdmaError::UnknownDevice { given, .. }) if given == "other0"));
 }
 
-unsafe extern "C" fn tells_of_removal(_: *mut OpenDevice, event: *mut Event) -> c_int {
+unsafe extern "C" fn tells_of_removal(_: *mut DeviceContext, event: *mut AsyncEvent) -> c_int {
     // SAFETY: the caller gives room for an event.
     unsafe { (*event).kind = EVENT_DEVICE_FATAL };
     0
@@ -387,7 +399,11 @@ fn a_removed_device_ends_the_wire() {
 
 static STATE: AtomicU32 = AtomicU32::new(abi::PORT_ACTIVE);
 
-unsafe extern "C" fn changes(open: *mut OpenDevice, number: u8, out: *mut Port) -> c_int {
+unsafe extern "C" fn changes(
+    open: *mut DeviceContext,
+    number: u8,
+    out: *mut PortAttributes,
+) -> c_int {
     // SAFETY: as the rehearsal's own.
     unsafe {
         let code = rehearsal::port(open, number, out);
@@ -398,7 +414,7 @@ unsafe extern "C" fn changes(open: *mut OpenDevice, number: u8, out: *mut Port) 
 
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" fn tells_once(_: *mut OpenDevice, event: *mut Event) -> c_int {
+unsafe extern "C" fn tells_once(_: *mut DeviceContext, event: *mut AsyncEvent) -> c_int {
     let left = EVENTS.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
         left.checked_sub(1)
     });
@@ -434,13 +450,13 @@ fn a_port_may_go_down_for_a_while_but_not_for_long() {
 }
 
 unsafe extern "C" fn cannot_dmabuf(
-    _: *mut Domain,
+    _: *mut ProtectionDomain,
     _: u64,
     _: usize,
     _: u64,
     fd: c_int,
     _: c_int,
-) -> *mut Registration {
+) -> *mut MemoryRegistration {
     set_errno(if fd == 99 {
         libc::EBADF
     } else {

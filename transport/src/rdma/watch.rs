@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use gradwire_protocol::units::Span;
 
-use super::abi::{EVENT_CQ_ERROR, EVENT_DEVICE_FATAL, EVENT_QP_FATAL, EVENT_SRQ_ERROR, Event};
-use super::device::{Device, checked};
+use super::abi::{AsyncEvent, EVENT_CQ_ERROR, EVENT_DEVICE_FATAL, EVENT_QP_FATAL, EVENT_SRQ_ERROR};
+use super::device::{RdmaDevice, checked};
 use super::error::RdmaError;
-use super::receiving::unblocked;
+use super::receive_ring::unblocked;
 
 /// Looks for packets between two looks at the device.
 const LOOKS: u32 = 4096;
@@ -28,7 +28,7 @@ const LIST_EVERY: Duration = Duration::from_millis(100);
 
 /// What is known about a device in use.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct DeviceWatch {
     fd: RawFd,
     /// Where it is listed, where that is known.
     listed: Option<PathBuf>,
@@ -38,9 +38,9 @@ pub(super) struct Watch {
     patience: Duration,
 }
 
-impl Watch {
+impl DeviceWatch {
     /// Watches a device whose peers give this rank up after `peer_timeout` without a sign.
-    pub(super) fn new(device: &Device, peer_timeout: Span) -> Result<Self, RdmaError> {
+    pub(super) fn new(device: &RdmaDevice, peer_timeout: Span) -> Result<Self, RdmaError> {
         // SAFETY: the device is open, and its descriptor does not change.
         let fd = unsafe { (*device.raw()).async_fd };
         unblocked(fd).map_err(|source| device.failed("waiting for its events", source))?;
@@ -68,7 +68,7 @@ impl Watch {
     }
 
     /// Looks each time that this has been called often, as looking is a system call.
-    pub(super) fn look_sometimes(&mut self, device: &Device) -> Result<(), RdmaError> {
+    pub(super) fn look_sometimes(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         self.looks = self.looks.wrapping_add(1);
         match self.looks.is_multiple_of(LOOKS) {
             true => self.look(device),
@@ -81,7 +81,7 @@ impl Watch {
         clippy::disallowed_methods,
         reason = "how long a port has been down is no matter of the protocol"
     )]
-    pub(super) fn look(&mut self, device: &Device) -> Result<(), RdmaError> {
+    pub(super) fn look(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         let has_changed = self.take_events(device)?;
         let now = Instant::now();
         if self.listed_at.is_none_or(|at| now - at > LIST_EVERY) {
@@ -106,7 +106,7 @@ impl Watch {
         })
     }
 
-    fn look_at_the_list(&self, device: &Device) -> Result<(), RdmaError> {
+    fn look_at_the_list(&self, device: &RdmaDevice) -> Result<(), RdmaError> {
         match &self.listed {
             Some(place) if !place.exists() => Err(RdmaError::DeviceGone {
                 device: device.name.clone(),
@@ -117,14 +117,14 @@ impl Watch {
     }
 
     /// Whether there were events; some are the end.
-    fn take_events(&self, device: &Device) -> Result<bool, RdmaError> {
+    fn take_events(&self, device: &RdmaDevice) -> Result<bool, RdmaError> {
         let gone = |sign: String| RdmaError::DeviceGone {
             device: device.name.clone(),
             sign,
         };
         let mut any = false;
         loop {
-            let mut event = Event {
+            let mut event = AsyncEvent {
                 element: 0,
                 kind: 0,
             };

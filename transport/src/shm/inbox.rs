@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use gradwire_protocol::machine::Transmit;
 
-use super::memory::{self, Mapping};
-use super::ring::{CONTROL_BYTES, Reader, Writer};
+use super::memory::{self, FileMapping};
+use super::ring::{CONTROL_BYTES, RingReader, RingWriter};
 
 /// Bytes before the first ring: a page, of which the flag is the first word.
 const START: usize = 4096;
@@ -26,12 +26,12 @@ fn ring_at(index: usize, ring_bytes: u64) -> usize {
 
 /// What wakes a rank: a flag that says whether it sleeps, and a pipe that ends a sleep.
 #[derive(Debug)]
-pub(crate) struct Alarm {
-    mapping: Arc<Mapping>,
+pub(crate) struct InboxBell {
+    mapping: Arc<FileMapping>,
     pipe: File,
 }
 
-impl Alarm {
+impl InboxBell {
     fn flag(&self) -> &AtomicU32 {
         let address = self.mapping.at(0).cast::<AtomicU32>();
         // SAFETY: four aligned bytes of the mapping, which all sides use as an atomic only.
@@ -73,19 +73,19 @@ impl Alarm {
 
 /// What a rank reads.
 #[derive(Debug)]
-pub(super) struct Inbox {
-    pub(super) rings: Vec<Reader>,
-    pub(super) alarm: Alarm,
-    pub(super) names: Names,
+pub(super) struct MemoryInbox {
+    pub(super) rings: Vec<RingReader>,
+    pub(super) alarm: InboxBell,
+    pub(super) names: InboxNames,
     /// Locked as long as this process lives.
     _life: File,
 }
 
 /// The names of files, which go when this is dropped.
 #[derive(Debug, Default)]
-pub struct Names(Vec<PathBuf>);
+pub struct InboxNames(Vec<PathBuf>);
 
-impl Drop for Names {
+impl Drop for InboxNames {
     fn drop(&mut self) {
         for path in &self.0 {
             // What is gone already needs no removing.
@@ -94,7 +94,7 @@ impl Drop for Names {
     }
 }
 
-impl Inbox {
+impl MemoryInbox {
     /// Makes the file and the pipe.
     pub(super) fn new(path: &Path, rings: usize, ring_bytes: u64) -> io::Result<Self> {
         let mut options = OpenOptions::new();
@@ -102,19 +102,19 @@ impl Inbox {
         let file = options.open(path)?;
         file.lock()?;
         let pipe_path = pipe_path(path);
-        let names = Names(vec![path.to_owned(), pipe_path.clone()]);
+        let names = InboxNames(vec![path.to_owned(), pipe_path.clone()]);
         let bytes = ring_at(rings, ring_bytes);
         memory::allocate(&file, bytes)?;
         memory::make_pipe(&pipe_path)?;
-        let mapping = Arc::new(Mapping::of(&file, bytes)?);
+        let mapping = Arc::new(FileMapping::of(&file, bytes)?);
         let pipe = open_pipe(&pipe_path)?;
         let ring = |index| {
             let start = ring_at(index, ring_bytes);
-            Reader::new(Arc::clone(&mapping), start, ring_bytes as usize)
+            RingReader::new(Arc::clone(&mapping), start, ring_bytes as usize)
         };
         Ok(Self {
             rings: (0..rings).map(ring).collect(),
-            alarm: Alarm { mapping, pipe },
+            alarm: InboxBell { mapping, pipe },
             names,
             _life: file,
         })
@@ -135,9 +135,9 @@ fn open_pipe(path: &Path) -> io::Result<File> {
 /// Whether the process of a neighbour lives: it holds a lock on its inbox, which the kernel
 /// releases when the process ends, and those that it has forked.
 #[derive(Debug)]
-pub struct Life(File);
+pub struct RankLife(File);
 
-impl Life {
+impl RankLife {
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         let has_ended = self.0.try_lock_shared().is_ok();
@@ -151,14 +151,14 @@ impl Life {
 
 /// What a rank writes for one neighbour.
 #[derive(Debug)]
-pub(super) struct Outbox {
-    ring: Writer,
-    alarm: Alarm,
+pub(super) struct MemoryOutbox {
+    ring: RingWriter,
+    alarm: InboxBell,
     /// Of its owner; taken by whoever looks after it.
-    pub(super) life: Option<Life>,
+    pub(super) life: Option<RankLife>,
 }
 
-impl Outbox {
+impl MemoryOutbox {
     /// Opens a neighbour's file at the ring that is this rank's.
     pub(super) fn open(path: &Path, (ring, ring_bytes): (usize, u64)) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -166,15 +166,15 @@ impl Outbox {
         if file.metadata()?.len() < end as u64 {
             return Err(io::Error::other("it is shorter than its rank said"));
         }
-        let mapping = Arc::new(Mapping::of(&file, end)?);
+        let mapping = Arc::new(FileMapping::of(&file, end)?);
         let start = ring_at(ring, ring_bytes);
         Ok(Self {
-            ring: Writer::new(Arc::clone(&mapping), start, ring_bytes as usize),
-            alarm: Alarm {
+            ring: RingWriter::new(Arc::clone(&mapping), start, ring_bytes as usize),
+            alarm: InboxBell {
                 mapping,
                 pipe: open_pipe(&pipe_path(path))?,
             },
-            life: Some(Life(file)),
+            life: Some(RankLife(file)),
         })
     }
 

@@ -12,18 +12,18 @@ use std::ptr::{self, NonNull};
 
 /// A file mapped into memory, shared with whoever maps it too.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct FileMapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; who uses its bytes when is decided
 // by the ring above.
-unsafe impl Send for Mapping {}
+unsafe impl Send for FileMapping {}
 // SAFETY: as for Send.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for FileMapping {}
 
-impl Mapping {
+impl FileMapping {
     /// Maps the first `bytes` of a file, which has them.
     pub(super) fn of(file: &File, bytes: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -53,7 +53,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for FileMapping {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that was made; nothing borrows from it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -82,7 +82,7 @@ pub(super) fn make_pipe(path: &Path) -> io::Result<()> {
 
 /// Room of a file system, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Room {
+pub struct MemoryRoom {
     /// All of it.
     pub size: u64,
     /// What this process may still fill.
@@ -90,7 +90,7 @@ pub struct Room {
 }
 
 /// The room of the file system that holds `path`.
-pub(super) fn room(path: &Path) -> io::Result<Room> {
+pub(super) fn room(path: &Path) -> io::Result<MemoryRoom> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: an all-zero statvfs is a valid one.
     let mut told: libc::statvfs = unsafe { mem::zeroed() };
@@ -98,7 +98,7 @@ pub(super) fn room(path: &Path) -> io::Result<Room> {
     if unsafe { libc::statvfs(path.as_ptr(), &raw mut told) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Room {
+    Ok(MemoryRoom {
         size: told.f_blocks * told.f_frsize,
         free: told.f_bavail * told.f_frsize,
     })

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gradwire_protocol::machine::{Payload, Transmit};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, LENGTH_AT};
 
-use super::memory::Mapping;
+use super::memory::FileMapping;
 
 /// Head and tail, a cache line each.
 pub(super) const CONTROL_BYTES: usize = 128;
@@ -32,14 +32,14 @@ const GAP: u8 = 0xff;
 
 /// Where a ring lies.
 #[derive(Debug)]
-struct Place {
-    mapping: Arc<Mapping>,
+struct RingMemory {
+    mapping: Arc<FileMapping>,
     start: usize,
     bytes: usize,
 }
 
-impl Place {
-    fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
+impl RingMemory {
+    fn new(mapping: Arc<FileMapping>, start: usize, bytes: usize) -> Self {
         assert!(
             bytes.is_power_of_two(),
             "counts are taken modulo the length"
@@ -83,17 +83,17 @@ fn record_bytes(packet_bytes: usize) -> usize {
 
 /// The end that packets are written to.
 #[derive(Debug)]
-pub(super) struct Writer {
-    place: Place,
+pub(super) struct RingWriter {
+    place: RingMemory,
     head: u64,
     /// The reader's count when it was last looked at.
     tail: u64,
 }
 
-impl Writer {
-    pub(super) fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
+impl RingWriter {
+    pub(super) fn new(mapping: Arc<FileMapping>, start: usize, bytes: usize) -> Self {
         Self {
-            place: Place::new(mapping, start, bytes),
+            place: RingMemory::new(mapping, start, bytes),
             head: 0,
             tail: 0,
         }
@@ -138,7 +138,7 @@ impl Writer {
 
 /// A packet as it lies in the ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
+pub struct RingPacket<'a> {
     /// Its header.
     pub header: Header,
     /// What follows the header.
@@ -147,8 +147,8 @@ pub struct Packet<'a> {
 
 /// The end that packets are read from.
 #[derive(Debug)]
-pub(super) struct Reader {
-    place: Place,
+pub(super) struct RingReader {
+    place: RingMemory,
     tail: u64,
     /// The writer's count when it was last looked at.
     head: u64,
@@ -156,10 +156,10 @@ pub(super) struct Reader {
     peeked: usize,
 }
 
-impl Reader {
-    pub(super) fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
+impl RingReader {
+    pub(super) fn new(mapping: Arc<FileMapping>, start: usize, bytes: usize) -> Self {
         Self {
-            place: Place::new(mapping, start, bytes),
+            place: RingMemory::new(mapping, start, bytes),
             tail: 0,
             head: 0,
             peeked: 0,
@@ -167,7 +167,7 @@ impl Reader {
     }
 
     /// The oldest packet. A writer that writes nonsense is as good as none: its ring ends there.
-    pub(super) fn peek(&mut self) -> Option<Packet<'_>> {
+    pub(super) fn peek(&mut self) -> Option<RingPacket<'_>> {
         if self.tail == self.head {
             self.head = self.place.head().load(Ordering::Acquire);
         }
@@ -192,7 +192,7 @@ impl Reader {
         let packet = record.get(..HEADER_BYTES + length)?;
         let (header, payload) = Header::decode(packet).ok()?;
         self.peeked = record_bytes(packet.len());
-        Some(Packet { header, payload })
+        Some(RingPacket { header, payload })
     }
 
     /// Gives the room of the packet that was peeked at back.

@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, cqueue, opcode, types};
 
-use super::slots::{GROUP, SLOTS, Slots};
+use super::slots::{GROUP, SLOTS, UringSlots};
 use crate::message;
 use crate::udp;
 use crate::wake::ReadableSockets;
@@ -26,18 +26,18 @@ const ARMINGS_MAX: usize = 4;
 const TRIES_MAX: usize = 1000;
 
 /// Receives of several sockets, and one send at a time.
-pub(super) struct Queue {
+pub(super) struct UringQueue {
     /// Before the slots, so that it is closed first.
     ring: IoUring,
-    slots: Slots,
+    slots: UringSlots,
     descriptors: Vec<RawFd>,
-    standing: Standing,
+    standing: QueueStage,
     /// Sockets whose receive is not with the kernel.
     unarmed: VecDeque<usize>,
     /// Sockets that were given slots since receives were armed last, a bit each.
     fed: u64,
     /// Filled slots in the order of their arrival.
-    filled: VecDeque<Filled>,
+    filled: VecDeque<FilledSlot>,
     /// What became of the last send.
     sent: Option<i32>,
     /// What was wrong with a receive.
@@ -45,7 +45,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Standing {
+enum QueueStage {
     /// No thread has entered.
     New,
     /// One thread enters.
@@ -56,21 +56,21 @@ enum Standing {
 
 /// A slot that the kernel has filled.
 #[derive(Clone, Copy, Debug)]
-struct Filled {
+struct FilledSlot {
     socket: usize,
     slot: u16,
 }
 
 /// How much room receives leave in a slot before its packets. A constant, so that its address is
 /// good as long as the kernel may want it.
-struct Template(libc::msghdr);
+struct ReceiveTemplate(libc::msghdr);
 
 // SAFETY: all its pointers are null, and it is never written.
-unsafe impl Sync for Template {}
+unsafe impl Sync for ReceiveTemplate {}
 
-static TEMPLATE: Template = Template(message::ring_template());
+static TEMPLATE: ReceiveTemplate = ReceiveTemplate(message::ring_template());
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for UringQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("standing", &self.standing)
@@ -80,7 +80,7 @@ impl fmt::Debug for Queue {
     }
 }
 
-impl Queue {
+impl UringQueue {
     /// Queues for these sockets, which live as long. The thread that looks or sends first is the
     /// only one that may.
     pub(super) fn new(descriptors: Vec<RawFd>) -> io::Result<Self> {
@@ -93,14 +93,14 @@ impl Queue {
             .setup_r_disabled()
             .dontfork();
         let ring = builder.build(SUBMISSIONS)?;
-        let slots = Slots::new();
+        let slots = UringSlots::new();
         slots.register(&ring.submitter())?;
         let unarmed = (0..descriptors.len()).collect();
         Ok(Self {
             ring,
             slots,
             descriptors,
-            standing: Standing::New,
+            standing: QueueStage::New,
             unarmed,
             fed: 0,
             filled: VecDeque::with_capacity(usize::from(SLOTS)),
@@ -128,7 +128,7 @@ impl Queue {
 
     /// Exchanges `bytes` for the oldest filled slot of a socket, if it has one.
     pub(super) fn take(&mut self, socket: usize, bytes: &mut Vec<u8>) -> bool {
-        let of_socket = |filled: &Filled| filled.socket == socket;
+        let of_socket = |filled: &FilledSlot| filled.socket == socket;
         let at = self.filled.iter().position(of_socket);
         let filled = at.and_then(|at| self.filled.remove(at));
         if let Some(filled) = filled {
@@ -196,7 +196,7 @@ impl Queue {
     /// # Safety
     /// What it points to lives until the kernel has no more use for it.
     unsafe fn push(&mut self, entry: &Entry) -> io::Result<()> {
-        if self.standing == Standing::Broken {
+        if self.standing == QueueStage::Broken {
             return Err(io::Error::other("the ring has failed before"));
         }
         // SAFETY: the caller's promise.
@@ -206,9 +206,9 @@ impl Queue {
 
     /// Lets the kernel take all submissions and do its work, until `wanted` completions are there.
     fn enter(&mut self, wanted: usize) -> io::Result<()> {
-        if self.standing == Standing::New {
+        if self.standing == QueueStage::New {
             self.ring.submitter().register_enable_rings()?;
-            self.standing = Standing::Entered;
+            self.standing = QueueStage::Entered;
         }
         for _ in 0..TRIES_MAX {
             match self.ring.submit_and_wait(wanted) {
@@ -222,7 +222,7 @@ impl Queue {
     }
 
     fn broken(&mut self, error: io::Error) -> io::Error {
-        self.standing = Standing::Broken;
+        self.standing = QueueStage::Broken;
         match error.raw_os_error() {
             Some(libc::EEXIST) => {
                 io::Error::other("a ring belongs to the thread that used it first")
@@ -246,7 +246,7 @@ impl Queue {
             match cqueue::buffer_select(flags) {
                 Some(slot) if result >= 0 => {
                     self.fed |= 1 << socket;
-                    self.filled.push_back(Filled { socket, slot });
+                    self.filled.push_back(FilledSlot { socket, slot });
                 }
                 Some(slot) => self.slots.give_back(slot),
                 None => self.failure = self.failure.take().or_else(|| failure(result)),

@@ -20,26 +20,26 @@ pub(super) const GROUP: u16 = 0;
 
 /// Slots by their number, each with the kernel or filled and not yet taken.
 #[derive(Debug)]
-pub(super) struct Slots {
-    entries: Box<Entries>,
+pub(super) struct UringSlots {
+    entries: Box<SlotEntries>,
     bytes: Vec<Vec<u8>>,
     tail: u16,
 }
 
 /// What the kernel reads; it wants a page boundary.
 #[repr(C, align(4096))]
-struct Entries([BufRingEntry; SLOTS as usize]);
+struct SlotEntries([BufRingEntry; SLOTS as usize]);
 
-impl std::fmt::Debug for Entries {
+impl std::fmt::Debug for SlotEntries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Entries")
     }
 }
 
-impl Slots {
+impl UringSlots {
     pub(super) fn new() -> Self {
         // SAFETY: an entry is three numbers, of which zero is valid.
-        let entries = unsafe { Box::<Entries>::new_zeroed().assume_init() };
+        let entries = unsafe { Box::<SlotEntries>::new_zeroed().assume_init() };
         let mut slots = Self {
             entries,
             bytes: vec![vec![0; SLOT_BYTES]; usize::from(SLOTS)],

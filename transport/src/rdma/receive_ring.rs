@@ -9,12 +9,15 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::RawFd;
 
-use super::abi::{Channel, Completion, Cq, HEADER_ROOM, Part, Receive, Srq, SrqWish, WITH_HEADER};
-use super::device::{Device, checked, nothing};
+use super::abi::{
+    CompletionChannel, Cq, HEADER_ROOM, ReceiveWork, ScatterEntry, Srq, SrqOptions, WITH_HEADER,
+    WorkCompletion,
+};
+use super::device::{RdmaDevice, checked, nothing};
 use super::error::RdmaError;
 use super::header;
-use super::memory::Registered;
-use super::owned::Owned;
+use super::memory::RegisteredRegion;
+use super::verbs_object::VerbsObject;
 use crate::address::QueuePair;
 use crate::slot::{PacketSlot, SlotLease};
 
@@ -31,24 +34,24 @@ const POLLED: usize = 64;
 
 /// Where a rank's datagrams arrive.
 #[derive(Debug)]
-pub(super) struct Receiving {
-    srq: Owned<Srq>,
-    cq: Owned<Cq>,
-    channel: Owned<Channel>,
-    memory: Registered,
+pub(super) struct ReceiveRing {
+    srq: VerbsObject<Srq>,
+    cq: VerbsObject<Cq>,
+    channel: VerbsObject<CompletionChannel>,
+    memory: RegisteredRegion,
     /// By index; none is lent or with the device.
     places: Vec<Option<SlotLease>>,
     /// Which places the device is to get next.
     empty: Vec<u32>,
     with_device: usize,
-    ended: Vec<Completion>,
+    ended: Vec<WorkCompletion>,
     next: usize,
-    pub(super) tally: Tally,
+    pub(super) tally: ReceiveRingCounters,
 }
 
 /// What the ring did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct ReceiveRingCounters {
     /// Batches posted.
     pub(super) doorbells: u64,
     /// Times that the ring was found dry.
@@ -57,23 +60,23 @@ pub(super) struct Tally {
 
 /// A datagram in a slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
+pub(super) struct RdmaArrival {
     pub(super) bytes: usize,
     pub(super) traffic_class: u8,
     pub(super) from: QueuePair,
 }
 
-impl Receiving {
-    pub(super) fn new(device: &Device) -> Result<Self, RdmaError> {
+impl ReceiveRing {
+    pub(super) fn new(device: &RdmaDevice) -> Result<Self, RdmaError> {
         let stride = (HEADER_ROOM + device.place.mtu as usize).next_multiple_of(64);
         let possible = device.limits.shared_depth.max(1) as usize;
         let possible = possible.min(device.limits.completions.max(1) as usize);
         let count = (RING_BYTES / stride).clamp(PLACES_MIN, PLACES_MAX);
         let count = count.min(possible);
-        let memory = Registered::new(device, count * stride)?;
+        let memory = RegisteredRegion::new(device, count * stride)?;
         let channel = channel(device)?;
         let cq = completion_queue(device, count, &channel)?;
-        let mut wish = SrqWish {
+        let mut wish = SrqOptions {
             owner: nothing(),
             depth: count as u32,
             parts: 1,
@@ -82,7 +85,7 @@ impl Receiving {
         // SAFETY: the domain lives, and the wish until the call returns.
         let srq = unsafe {
             let raw = (device.library.make_srq)(device.domain(), &raw mut wish);
-            Owned::new(raw, device.library.end_srq)
+            VerbsObject::new(raw, device.library.end_srq)
         };
         let srq = srq.map_err(|source| device.failed("making a shared receive queue", source))?;
         // SAFETY: one lease for each place; the device gets a place only with its lease at rest.
@@ -97,7 +100,7 @@ impl Receiving {
             with_device: 0,
             ended: Vec::with_capacity(count),
             next: 0,
-            tally: Tally::default(),
+            tally: ReceiveRingCounters::default(),
         };
         while !receiving.empty.is_empty() {
             receiving.refill(device)?;
@@ -116,7 +119,7 @@ impl Receiving {
     }
 
     /// Whether something has arrived. Costs no system call.
-    pub(super) fn look(&mut self, device: &Device) -> Result<bool, RdmaError> {
+    pub(super) fn look(&mut self, device: &RdmaDevice) -> Result<bool, RdmaError> {
         if self.next < self.ended.len() {
             return Ok(true);
         }
@@ -142,9 +145,9 @@ impl Receiving {
     /// Puts the oldest datagram into `slot`, whose former place the device gets next.
     pub(super) fn take(
         &mut self,
-        device: &Device,
+        device: &RdmaDevice,
         slot: &mut PacketSlot,
-    ) -> Result<Option<Arrived>, RdmaError> {
+    ) -> Result<Option<RdmaArrival>, RdmaError> {
         let Some(&ended) = self.ended.get(self.next) else {
             return Ok(None);
         };
@@ -170,7 +173,7 @@ impl Receiving {
             .and_then(|raw| header::read(raw, device.place.gid));
         // What has no header cannot say who sent it; as a packet of no bytes it is counted.
         let (bytes, header) = bytes.zip(header).unwrap_or_default();
-        Ok(Some(Arrived {
+        Ok(Some(RdmaArrival {
             bytes,
             traffic_class: header.traffic_class,
             from: QueuePair {
@@ -183,12 +186,12 @@ impl Receiving {
     }
 
     /// Wakes the sleeper when the next datagram arrives. What has arrived before does not.
-    pub(super) fn arm(&self, device: &Device) -> Result<(), RdmaError> {
+    pub(super) fn arm(&self, device: &RdmaDevice) -> Result<(), RdmaError> {
         arm(&self.cq).map_err(|source| gone(device, "asking to be woken", &source))
     }
 
     /// Takes notices that have come.
-    pub(super) fn drain(&self, device: &Device) {
+    pub(super) fn drain(&self, device: &RdmaDevice) {
         drain(device, &self.channel);
     }
 
@@ -198,16 +201,16 @@ impl Receiving {
     }
 
     /// Gives empty places to the device, in one list.
-    fn refill(&mut self, device: &Device) -> Result<(), RdmaError> {
+    fn refill(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         let count = self.empty.len().min(REFILL);
         let key = self.memory.key();
-        let mut parts = [Part::NONE; REFILL];
-        let mut requests = [Receive::EMPTY; REFILL];
+        let mut parts = [ScatterEntry::NONE; REFILL];
+        let mut requests = [ReceiveWork::EMPTY; REFILL];
         let taken = self.empty.len() - count;
         for (at, &index) in self.empty[taken..].iter().enumerate() {
             let place = self.places[index as usize].as_ref();
             let place = place.expect("an empty place is at rest");
-            parts[at] = Part {
+            parts[at] = ScatterEntry {
                 address: place.address(),
                 length: place.len() as u32,
                 key,
@@ -215,7 +218,7 @@ impl Receiving {
             requests[at].id = u64::from(index);
         }
         link(&mut requests[..count], &mut parts);
-        let mut failed: *mut Receive = nothing();
+        let mut failed: *mut ReceiveWork = nothing();
         // SAFETY: the list ends after `count` requests, and all of it lives until the call returns.
         // Its places belong to this ring, which holds their leases and looks at them only when
         // they are filled.
@@ -231,7 +234,7 @@ impl Receiving {
     }
 }
 
-fn link(requests: &mut [Receive], parts: &mut [Part]) {
+fn link(requests: &mut [ReceiveWork], parts: &mut [ScatterEntry]) {
     let mut next = nothing();
     for (request, part) in requests.iter_mut().zip(parts).rev() {
         request.parts = part;
@@ -241,11 +244,11 @@ fn link(requests: &mut [Receive], parts: &mut [Part]) {
 }
 
 /// Makes a place for notices, which is never waited for in a call.
-pub(super) fn channel(device: &Device) -> Result<Owned<Channel>, RdmaError> {
+pub(super) fn channel(device: &RdmaDevice) -> Result<VerbsObject<CompletionChannel>, RdmaError> {
     // SAFETY: the device is open, and what is made is ours.
     let channel = unsafe {
         let raw = (device.library.make_channel)(device.raw());
-        Owned::new(raw, device.library.end_channel)
+        VerbsObject::new(raw, device.library.end_channel)
     };
     let channel = channel.map_err(|source| device.failed("making a completion channel", source))?;
     unblocked(descriptor(&channel))
@@ -265,21 +268,25 @@ pub(super) fn unblocked(fd: RawFd) -> io::Result<()> {
 
 /// Makes a queue for `count` completions.
 pub(super) fn completion_queue(
-    device: &Device,
+    device: &RdmaDevice,
     count: usize,
-    channel: &Owned<Channel>,
-) -> Result<Owned<Cq>, RdmaError> {
+    channel: &VerbsObject<CompletionChannel>,
+) -> Result<VerbsObject<Cq>, RdmaError> {
     // SAFETY: the device is open, the channel is dropped after the queue, and what is made is ours.
     let cq = unsafe {
         let count = count as c_int;
         let raw = (device.library.make_cq)(device.raw(), count, nothing(), channel.raw(), 0);
-        Owned::new(raw, device.library.end_cq)
+        VerbsObject::new(raw, device.library.end_cq)
     };
     cq.map_err(|source| device.failed("making a completion queue", source))
 }
 
 /// Appends at most `most` completions; how many there were.
-pub(super) fn poll(cq: &Owned<Cq>, into: &mut Vec<Completion>, most: usize) -> io::Result<usize> {
+pub(super) fn poll(
+    cq: &VerbsObject<Cq>,
+    into: &mut Vec<WorkCompletion>,
+    most: usize,
+) -> io::Result<usize> {
     into.reserve(most);
     let (raw, out) = (cq.raw(), into.spare_capacity_mut().as_mut_ptr());
     // SAFETY: the queue lives, and there is room for `most`.
@@ -292,14 +299,14 @@ pub(super) fn poll(cq: &Owned<Cq>, into: &mut Vec<Completion>, most: usize) -> i
 }
 
 /// Asks for a notice of the next completion.
-pub(super) fn arm(cq: &Owned<Cq>) -> io::Result<()> {
+pub(super) fn arm(cq: &VerbsObject<Cq>) -> io::Result<()> {
     let raw = cq.raw();
     // SAFETY: the queue lives.
     checked(unsafe { ((*(*raw).device).request_notify)(raw, 0) })
 }
 
 /// Takes the notices of a channel that have come.
-pub(super) fn drain(device: &Device, channel: &Owned<Channel>) {
+pub(super) fn drain(device: &RdmaDevice, channel: &VerbsObject<CompletionChannel>) {
     let (mut cq, mut owner) = (nothing(), nothing());
     // SAFETY: both are written when a notice is there; the channel does not block.
     while unsafe { (device.library.next_notice)(channel.raw(), &raw mut cq, &raw mut owner) } == 0 {
@@ -309,13 +316,13 @@ pub(super) fn drain(device: &Device, channel: &Owned<Channel>) {
 }
 
 /// What can be read when a channel has a notice.
-pub(super) fn descriptor(channel: &Owned<Channel>) -> RawFd {
+pub(super) fn descriptor(channel: &VerbsObject<CompletionChannel>) -> RawFd {
     // SAFETY: the channel lives, and its descriptor does not change.
     unsafe { (*channel.raw()).fd }
 }
 
 /// The error of a device that no longer works.
-pub(super) fn gone(device: &Device, what: &str, source: &io::Error) -> RdmaError {
+pub(super) fn gone(device: &RdmaDevice, what: &str, source: &io::Error) -> RdmaError {
     RdmaError::DeviceGone {
         device: device.name.clone(),
         sign: format!("{what}: {source}"),
@@ -323,7 +330,7 @@ pub(super) fn gone(device: &Device, what: &str, source: &io::Error) -> RdmaError
 }
 
 /// The error of a request that ended badly.
-pub(super) fn failed(device: &Device, what: &'static str, ended: &Completion) -> RdmaError {
+pub(super) fn failed(device: &RdmaDevice, what: &'static str, ended: &WorkCompletion) -> RdmaError {
     RdmaError::Failed {
         device: device.name.clone(),
         what,

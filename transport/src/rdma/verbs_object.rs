@@ -8,16 +8,16 @@ use std::ptr::NonNull;
 
 /// Something that the library has made. It is ended when this is dropped, so whatever it was made
 /// of has to be dropped later: structures list what depends on others first.
-pub(super) struct Owned<T> {
+pub(super) struct VerbsObject<T> {
     raw: NonNull<T>,
     end: unsafe extern "C" fn(*mut T) -> c_int,
 }
 
 // SAFETY: the library's objects may be used by any thread (rdma-core's ibv_* manual pages:
 // "thread-safe"), and this is their only owner.
-unsafe impl<T> Send for Owned<T> {}
+unsafe impl<T> Send for VerbsObject<T> {}
 
-impl<T> Owned<T> {
+impl<T> VerbsObject<T> {
     /// Takes what a call of the library gave back.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl<T> Owned<T> {
     }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for VerbsObject<T> {
     fn drop(&mut self) {
         // SAFETY: it was made for us and nothing made of it is left. That the device is gone is
         // all that can be wrong, and then it has ended already.
@@ -47,8 +47,8 @@ impl<T> Drop for Owned<T> {
     }
 }
 
-impl<T> fmt::Debug for Owned<T> {
+impl<T> fmt::Debug for VerbsObject<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Owned")
+        f.write_str("VerbsObject")
     }
 }

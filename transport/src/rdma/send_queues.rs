@@ -13,14 +13,15 @@ use std::os::fd::RawFd;
 use gradwire_protocol::machine::Transmit;
 
 use super::abi::{
-    CHANGE_PLACE, CHANGE_SEND_NUMBER, CHANGE_STATE, Channel, Completion, Cq, Handle, KIND_DATAGRAM,
-    Part, Qp, QpChange, QpWish, SEND_INLINE, SEND_SIGNALLED, STATES, Send, Way,
+    AddressHandle, AddressVector, CHANGE_PLACE, CHANGE_SEND_NUMBER, CHANGE_STATE,
+    CompletionChannel, Cq, KIND_DATAGRAM, Qp, QpAttributes, QpOptions, SEND_INLINE, SEND_SIGNALLED,
+    STATES, ScatterEntry, SendWork, WorkCompletion,
 };
-use super::device::{Device, Link, checked, nothing, shown};
+use super::device::{LinkLayer, RdmaDevice, checked, nothing, shown};
 use super::error::RdmaError;
-use super::memory::Registered;
-use super::owned::Owned;
-use super::receiving::{self, Receiving};
+use super::memory::RegisteredRegion;
+use super::receive_ring::{self, ReceiveRing};
+use super::verbs_object::VerbsObject;
 use crate::address::QueuePair;
 use crate::seal::Seal;
 
@@ -39,23 +40,23 @@ const POLLED: usize = 16;
 
 /// A rank's queue pairs.
 #[derive(Debug)]
-pub(super) struct Sending {
-    handles: BTreeMap<Route, Owned<Handle>>,
-    paths: Vec<Path>,
-    cq: Owned<Cq>,
-    channel: Owned<Channel>,
-    memory: Registered,
+pub(super) struct SendQueues {
+    handles: BTreeMap<HandleRoute, VerbsObject<AddressHandle>>,
+    paths: Vec<SendPath>,
+    cq: VerbsObject<Cq>,
+    channel: VerbsObject<CompletionChannel>,
+    memory: RegisteredRegion,
     stride: usize,
-    ended: Vec<Completion>,
+    ended: Vec<WorkCompletion>,
     /// Room for a list.
-    requests: Vec<Send>,
-    parts: Vec<Part>,
-    pub(super) tally: Tally,
+    requests: Vec<SendWork>,
+    parts: Vec<ScatterEntry>,
+    pub(super) tally: SendQueueCounters,
 }
 
 /// What the send side did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct SendQueueCounters {
     /// Packets posted.
     pub(super) packets: u64,
     /// Lists posted.
@@ -68,7 +69,7 @@ pub(super) struct Tally {
 
 /// What an address handle is for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Route {
+struct HandleRoute {
     gid: Ipv6Addr,
     lid: u16,
     traffic_class: u8,
@@ -78,33 +79,33 @@ struct Route {
 
 /// A queue pair and its packets on their way.
 #[derive(Debug)]
-struct Path {
-    pair: Owned<Qp>,
+struct SendPath {
+    pair: VerbsObject<Qp>,
     address: QueuePair,
     inline_bytes: u32,
     posted: u64,
     done: u64,
 }
 
-impl Path {
+impl SendPath {
     fn room(&self) -> usize {
         DEPTH - (self.posted - self.done) as usize
     }
 }
 
-impl Sending {
+impl SendQueues {
     /// Makes `count` queue pairs that take packets with `key` into `receiving`.
     pub(super) fn new(
-        device: &Device,
-        receiving: &Receiving,
+        device: &RdmaDevice,
+        receiving: &ReceiveRing,
         (count, key): (usize, u32),
     ) -> Result<Self, RdmaError> {
         let stride = (device.place.mtu as usize).next_multiple_of(64);
-        let memory = Registered::new(device, count * DEPTH * stride)?;
-        let channel = receiving::channel(device)?;
-        let cq = receiving::completion_queue(device, count * DEPTH, &channel)?;
-        let make = |_| Path::new(device, (&cq, receiving), key);
-        let paths: Result<Vec<Path>, RdmaError> = (0..count).map(make).collect();
+        let memory = RegisteredRegion::new(device, count * DEPTH * stride)?;
+        let channel = receive_ring::channel(device)?;
+        let cq = receive_ring::completion_queue(device, count * DEPTH, &channel)?;
+        let make = |_| SendPath::new(device, (&cq, receiving), key);
+        let paths: Result<Vec<SendPath>, RdmaError> = (0..count).map(make).collect();
         Ok(Self {
             handles: BTreeMap::new(),
             paths: paths?,
@@ -113,9 +114,9 @@ impl Sending {
             memory,
             stride,
             ended: Vec::with_capacity(POLLED),
-            requests: vec![Send::EMPTY; CHAIN],
-            parts: vec![Part::NONE; CHAIN],
-            tally: Tally::default(),
+            requests: vec![SendWork::EMPTY; CHAIN],
+            parts: vec![ScatterEntry::NONE; CHAIN],
+            tally: SendQueueCounters::default(),
         })
     }
 
@@ -128,12 +129,12 @@ impl Sending {
     /// `skip` included: fewer than all while the device has not sent what was posted before.
     pub(super) fn send(
         &mut self,
-        device: &Device,
+        device: &RdmaDevice,
         (transmit, skip): (&Transmit<'_>, usize),
         (to, seal): (&QueuePair, &mut Seal),
     ) -> Result<usize, RdmaError> {
         let path = usize::from(transmit.entropy.0) % self.paths.len();
-        let route = Route {
+        let route = HandleRoute {
             gid: to.gid,
             lid: to.lid,
             traffic_class: transmit.dscp.0 << 2 | transmit.ecn as u8,
@@ -164,8 +165,8 @@ impl Sending {
     /// Seals packets into places and posts them as one list; how many the device took.
     fn post(
         &mut self,
-        device: &Device,
-        (index, handle, to): (usize, *mut Handle, &QueuePair),
+        device: &RdmaDevice,
+        (index, handle, to): (usize, *mut AddressHandle, &QueuePair),
         (transmit, run, seal): (&Transmit<'_>, std::ops::Range<usize>, &mut Seal),
     ) -> Result<usize, RdmaError> {
         let count = run.len();
@@ -180,7 +181,7 @@ impl Sending {
             // than DEPTH packets are on their way.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.stride) };
             let length = seal.stage_one(transmit, packet, bytes) as u32;
-            parts[at] = Part {
+            parts[at] = ScatterEntry {
                 address: start.as_ptr() as u64,
                 length,
                 key,
@@ -192,13 +193,13 @@ impl Sending {
                 0
             };
             let is_signalled = (number + 1).is_multiple_of(SIGNAL_EVERY);
-            requests[at] = Send {
+            requests[at] = SendWork {
                 id: (index as u64) << 48 | (number + 1) & 0xffff_ffff_ffff,
                 flags: inline | if is_signalled { SEND_SIGNALLED } else { 0 },
                 handle,
                 number: to.number,
                 queue_key: to.key,
-                ..Send::EMPTY
+                ..SendWork::EMPTY
             };
         }
         let mut failed = nothing();
@@ -216,7 +217,7 @@ impl Sending {
                 let full = error.raw_os_error() == Some(libc::ENOMEM);
                 match at.filter(|_| full) {
                     Some(at) => at,
-                    None => return Err(receiving::gone(device, "posting packets", &error)),
+                    None => return Err(receive_ring::gone(device, "posting packets", &error)),
                 }
             }
         };
@@ -227,15 +228,15 @@ impl Sending {
     }
 
     /// Notes what the device has sent.
-    pub(super) fn collect(&mut self, device: &Device) -> Result<(), RdmaError> {
+    pub(super) fn collect(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         loop {
             self.ended.clear();
-            let polled = receiving::poll(&self.cq, &mut self.ended, POLLED);
+            let polled = receive_ring::poll(&self.cq, &mut self.ended, POLLED);
             let polled =
-                polled.map_err(|source| receiving::gone(device, "its send queue", &source))?;
+                polled.map_err(|source| receive_ring::gone(device, "its send queue", &source))?;
             for ended in &self.ended {
                 if ended.status != 0 {
-                    return Err(receiving::failed(device, "send", ended));
+                    return Err(receive_ring::failed(device, "send", ended));
                 }
                 self.tally.completions += 1;
                 let path = &mut self.paths[(ended.id >> 48) as usize];
@@ -248,19 +249,23 @@ impl Sending {
     }
 
     /// Asks for a notice when the device has sent something, and gives where it comes.
-    pub(super) fn arm(&self, device: &Device) -> Result<RawFd, RdmaError> {
-        receiving::drain(device, &self.channel);
-        receiving::arm(&self.cq)
-            .map_err(|source| receiving::gone(device, "asking to be woken", &source))?;
-        Ok(receiving::descriptor(&self.channel))
+    pub(super) fn arm(&self, device: &RdmaDevice) -> Result<RawFd, RdmaError> {
+        receive_ring::drain(device, &self.channel);
+        receive_ring::arm(&self.cq)
+            .map_err(|source| receive_ring::gone(device, "asking to be woken", &source))?;
+        Ok(receive_ring::descriptor(&self.channel))
     }
 
-    fn handle(&mut self, device: &Device, route: Route) -> Result<*mut Handle, RdmaError> {
+    fn handle(
+        &mut self,
+        device: &RdmaDevice,
+        route: HandleRoute,
+    ) -> Result<*mut AddressHandle, RdmaError> {
         if let Some(handle) = self.handles.get(&route) {
             return Ok(handle.raw());
         }
         let place = &device.place;
-        let mut way = Way {
+        let mut way = AddressVector {
             gid: route.gid.octets(),
             flow_label: flow_label(self.paths[usize::from(route.path)].address.number, route),
             own_gid: place.index,
@@ -269,15 +274,15 @@ impl Sending {
             lid: route.lid,
             is_global: 1,
             port: place.port,
-            ..Way::default()
+            ..AddressVector::default()
         };
-        if place.link == Link::InfiniBand {
+        if place.link == LinkLayer::InfiniBand {
             way.level = route.level;
         }
         // SAFETY: the domain lives, and the way until the call returns.
         let handle = unsafe {
             let raw = (device.library.make_handle)(device.domain(), &raw mut way);
-            Owned::new(raw, device.library.end_handle)
+            VerbsObject::new(raw, device.library.end_handle)
         };
         let handle = handle.map_err(|source| RdmaError::NoWay {
             device: device.name.clone(),
@@ -293,12 +298,12 @@ impl Sending {
 
 /// What switches see of a path besides its queue pair: a provider makes the UDP source port of it,
 /// its low 14 bits and its high 6 folded (rdma_flow_label_to_udp_sport of the kernel).
-fn flow_label(number: u32, route: Route) -> u32 {
+fn flow_label(number: u32, route: HandleRoute) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b1) ^ u32::from(route.path).wrapping_mul(0x85eb_ca6b);
     (mixed >> 12).max(1)
 }
 
-fn link(requests: &mut [Send], parts: &mut [Part]) {
+fn link(requests: &mut [SendWork], parts: &mut [ScatterEntry]) {
     let mut next = nothing();
     for (request, part) in requests.iter_mut().zip(parts).rev() {
         request.parts = part;
@@ -307,22 +312,22 @@ fn link(requests: &mut [Send], parts: &mut [Part]) {
     }
 }
 
-impl Path {
+impl SendPath {
     fn new(
-        device: &Device,
-        (cq, receiving): (&Owned<Cq>, &Receiving),
+        device: &RdmaDevice,
+        (cq, receiving): (&VerbsObject<Cq>, &ReceiveRing),
         key: u32,
     ) -> Result<Self, RdmaError> {
         let (pair, inline_bytes) = make_pair(device, cq, receiving)?;
-        let change = QpChange {
+        let change = QpAttributes {
             partition: 0,
             port: device.place.port,
             queue_key: key,
-            ..QpChange::NONE
+            ..QpAttributes::NONE
         };
         let wanted = [CHANGE_PLACE, 0, CHANGE_SEND_NUMBER];
         for (state, parts) in STATES.into_iter().zip(wanted) {
-            let mut change = QpChange { state, ..change };
+            let mut change = QpAttributes { state, ..change };
             // SAFETY: the queue pair lives, and the change until the call returns.
             let code = unsafe {
                 let parts: c_int = CHANGE_STATE | parts;
@@ -350,13 +355,13 @@ impl Path {
 
 /// A queue pair that takes short packets inside requests, if the provider can.
 fn make_pair(
-    device: &Device,
-    cq: &Owned<Cq>,
-    receiving: &Receiving,
-) -> Result<(Owned<Qp>, u32), RdmaError> {
+    device: &RdmaDevice,
+    cq: &VerbsObject<Cq>,
+    receiving: &ReceiveRing,
+) -> Result<(VerbsObject<Qp>, u32), RdmaError> {
     let (receive_cq, srq) = receiving.queues();
     let make = |inline_bytes| {
-        let mut wish = QpWish {
+        let mut wish = QpOptions {
             owner: nothing(),
             send_cq: cq.raw(),
             receive_cq,
@@ -372,7 +377,7 @@ fn make_pair(
         // SAFETY: all that the wish names lives longer than the queue pair; it is ours.
         let pair = unsafe {
             let raw = (device.library.make_qp)(device.domain(), &raw mut wish);
-            Owned::new(raw, device.library.end_qp)
+            VerbsObject::new(raw, device.library.end_qp)
         };
         pair.map(|pair| (pair, inline_bytes))
     };
