@@ -26,7 +26,7 @@ use gradwire_protocol::wire::HEADER_BYTES;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::rdma::rehearsal;
-use gradwire_transport::seal::Seal;
+use gradwire_transport::seal::{Destination, Seal};
 use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
 
@@ -167,7 +167,10 @@ impl End {
             self.endpoint.handle_timeout(now);
         }
         while let Some(transmit) = self.endpoint.poll_transmit(now) {
-            let to = (self.peer.as_slice(), &mut self.seal);
+            let to = Destination {
+                addresses: &self.peer,
+                seal: &mut self.seal,
+            };
             let sent = self.wires.send(&transmit, 0, to).expect("sound wires");
             assert_eq!(sent, transmit.packets(), "windows fit the rings");
         }

@@ -24,7 +24,7 @@ use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts
 use crate::transports::reference::manifest::{Manifest, TooMany};
 use crate::transports::reference::player::Player;
 use crate::transports::reference::programmed::Programmed;
-use crate::transports::settings::Settings;
+use crate::transports::settings::ReferenceSettings;
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 use gradwire_fabric::check::FabricError;
 use gradwire_fabric::fitting;
@@ -244,11 +244,11 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
     check(setup)?;
     match setup.transport {
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
-        Transport::Dctcp => simulate_reference(setup, watch, Dctcp::new),
-        Transport::SlowDctcp => simulate_reference(setup, watch, Dctcp::of_paper),
-        Transport::PFabric => simulate_reference(setup, watch, PFabric::new),
-        Transport::Ndp => simulate_reference(setup, watch, Ndp::new),
-        Transport::Roce => simulate_reference(setup, watch, Roce::new),
+        Transport::Dctcp => simulate_reference(setup, watch, Dctcp::host),
+        Transport::SlowDctcp => simulate_reference(setup, watch, Dctcp::host_of_paper),
+        Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
+        Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
+        Transport::Roce => simulate_reference(setup, watch, Roce::host),
     }
 }
 
@@ -256,10 +256,10 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
 fn simulate_reference<H: Host + Send>(
     setup: &Setup,
     watch: &mut dyn FnMut(Glance),
-    carrier: fn(u32, &Settings) -> H,
+    carrier: fn(u32, &ReferenceSettings) -> H,
 ) -> Result<Outcome, SetupError> {
     let (fabric, workload) = (&setup.fabric, &setup.workload);
-    let settings = Settings {
+    let settings = ReferenceSettings {
         payload: fabric.mtu - REFERENCE_HEADER,
         header: REFERENCE_HEADER,
         control: REFERENCE_HEADER,

@@ -112,7 +112,7 @@ impl LocalRank {
             caller_spin: pace.caller_spin,
         };
         let seat = RankDriver::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
-            .heard_by_others(control.voice());
+            .heard_by_others(control.sender());
         let link =
             driver::spawn(seat, setup, RankDriver::hand_out).map_err(RankJoinError::Driver)?;
         inbox.connect(link);

@@ -208,7 +208,7 @@ impl RankDriver {
             return;
         };
         let [gap, limit] = [gap, limit].map(|span| Duration::from_nanos(span.as_nanos()));
-        let reason = control::stall(gap, limit);
+        let reason = control::stall_reason(gap, limit);
         let reason = format!("this rank ended the job: {reason}");
         self.fails(|| reason.clone());
         self.communicator.abort(&reason);

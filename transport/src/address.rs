@@ -1,11 +1,11 @@
-//! Where a rank takes packets, in the words of whatever carries them.
+//! Addresses at which a rank receives packets.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// One place to send packets to. Ranks tell each other theirs through the control plane.
+/// An address to send packets to. Ranks exchange their addresses through the control plane.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Address {
@@ -22,9 +22,9 @@ pub struct QueuePair {
     pub gid: Ipv6Addr,
     /// Its number, 24 bits.
     pub number: u32,
-    /// What its packets must carry.
+    /// The Q_Key that packets to it must carry.
     pub key: u32,
-    /// Its port's LID, 0 but on InfiniBand.
+    /// Its port's LID; 0 except on InfiniBand.
     pub lid: u16,
 }
 
@@ -37,8 +37,8 @@ impl Address {
         }
     }
 
-    /// Whether a packet that says to come from `from` may come from here. A queue pair's key is
-    /// what it takes, and is not in what it sends.
+    /// Whether a packet with source `from` may come from here. The key of a queue pair is not
+    /// compared: packets to it carry the key, packets from it do not.
     pub fn is_source(&self, from: &Self) -> bool {
         match (self, from) {
             (Self::Socket(own), Self::Socket(from)) => own == from,
@@ -49,7 +49,7 @@ impl Address {
         }
     }
 
-    /// Whether anything can be sent there.
+    /// Whether packets can be sent to it.
     pub fn is_reachable(&self) -> bool {
         match self {
             Self::Socket(address) => !address.ip().is_unspecified() && address.port() != 0,
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_travel_as_text_or_as_what_a_queue_pair_is() {
+    fn addresses_survive_json() {
         let socket = Address::from(SocketAddr::from(([10, 0, 0, 1], 4000)));
         let pair = Address::QueuePair(QueuePair {
             gid: std::net::Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped(),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_pair_is_known_without_its_key() {
+    fn a_queue_pair_is_recognized_without_its_key() {
         let pair = QueuePair {
             gid: Ipv6Addr::LOCALHOST,
             number: 17,

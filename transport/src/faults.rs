@@ -1,9 +1,10 @@
-//! Faults on purpose, for tests and demonstrations: what a bad network does to single packets.
+//! Injected faults, for tests and demonstrations: they treat single packets as a bad network would.
 //!
-//! They act on packets as they are received, after super-packets were split: on loopback a whole
-//! GSO send would otherwise be lost as one. The same seed, rank and sequence of arrivals give the
-//! same faults; with bursts of drops, the same times of arrivals. A job without faults skips this
-//! layer.
+//! - Faults act on received packets, after super-packets are split. On loopback a whole GSO send
+//!   would otherwise be lost as one.
+//! - The same seed, rank and sequence of arrivals give the same faults. Bursts of drops also depend
+//!   on the times of arrival.
+//! - A job without faults skips this layer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,15 +20,15 @@ use gradwire_protocol::wire::PacketKind;
 
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
-/// When nothing has come for so long, a burst of drops is over: what causes bursts in networks, a
-/// full queue, lasts for a time, not for a number of packets. Counted in packets alone it would
-/// outlast the silence that it causes, and swallow probe after probe.
+/// A burst of drops ends after this long without a packet. A full queue, which causes bursts in
+/// networks, lasts for a time and not for a number of packets. A burst counted in packets alone
+/// would outlast the silence that it causes, and drop probe after probe.
 const BURST_ENDS_AFTER: Span = Span::from_millis(1);
 
-/// What happens to a packet, apart from the delay of all packets.
+/// The fate of a packet, apart from the delay of all packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FaultVerdict {
-    /// It arrives as it is.
+    /// It arrives unchanged.
     Pass,
     /// It never arrives.
     Drop,
@@ -52,7 +53,7 @@ pub struct FaultInjector {
     dropped: u64,
 }
 
-/// A packet that waits.
+/// A packet that is held back.
 #[derive(Debug)]
 pub(crate) struct HeldPacket {
     at: Instant,
@@ -62,7 +63,8 @@ pub(crate) struct HeldPacket {
 }
 
 impl FaultInjector {
-    /// The faults that a job wants for what `rank` receives; `None` when it wants none.
+    /// The faults that a job asks for in the packets that `rank` receives; `None` if it asks for
+    /// none.
     pub fn new(wanted: &job::FaultKeys, rank: Rank) -> Option<Self> {
         wanted.any().then(|| Self {
             wanted: wanted.clone(),
@@ -76,7 +78,7 @@ impl FaultInjector {
         })
     }
 
-    /// Packets arrive now, and are judged one by one then.
+    /// Notes the time of the packets that are judged next.
     pub fn arrive(&mut self, now: Instant) {
         if self.wanted.burst > 1.0 && now > self.last_arrival + BURST_ENDS_AFTER {
             self.loss.forget(&mut self.rng);
@@ -84,14 +86,16 @@ impl FaultInjector {
         self.last_arrival = now;
     }
 
-    /// Decides about a packet of `bytes` bytes that came with `ecn`. `look`, which reads its header
-    /// for the source and the kind, is asked only where it matters; `None` where it cannot be read.
+    /// Decides about a packet of `bytes` bytes that arrived with `ecn`. `look` reads the source and
+    /// the kind from its header, or returns `None` if it cannot; it is called only when the
+    /// decision depends on them.
     pub fn judge(
         &mut self,
         look: impl FnOnce() -> Option<(Rank, PacketKind)>,
-        (ecn, bytes): (Ecn, usize),
+        ecn: Ecn,
+        bytes: usize,
     ) -> FaultVerdict {
-        let verdict = self.verdict(look, (ecn, bytes));
+        let verdict = self.verdict(look, ecn, bytes);
         self.dropped += u64::from(verdict == FaultVerdict::Drop);
         verdict
     }
@@ -99,7 +103,8 @@ impl FaultInjector {
     fn verdict(
         &mut self,
         look: impl FnOnce() -> Option<(Rank, PacketKind)>,
-        (ecn, bytes): (Ecn, usize),
+        ecn: Ecn,
+        bytes: usize,
     ) -> FaultVerdict {
         let may_matter = ecn == Ecn::NotEct && self.wanted.drop_from == DropFrom::Droppable;
         let looks = may_matter || !self.wanted.one_way.is_empty();
@@ -128,12 +133,12 @@ impl FaultInjector {
         FaultVerdict::Pass
     }
 
-    /// Whether a packet is of a share; what nobody wants costs no draw.
+    /// Draws whether a packet is hit. A share of zero costs no draw.
     fn hits(&mut self, share: Share) -> bool {
         !share.is_none() && self.rng.random_bool(share.get())
     }
 
-    /// By how much every packet is late that is not held longer.
+    /// The delay of every packet that is not held longer.
     pub fn delay(&self) -> Span {
         self.wanted.delay
     }
@@ -207,7 +212,7 @@ mod tests {
     fn verdicts(wanted: &job::FaultKeys, packets: usize) -> Vec<FaultVerdict> {
         let mut faults = FaultInjector::new(wanted, Rank(1)).expect("faults are wanted");
         (0..packets)
-            .map(|_| faults.judge(|| Some((Rank(0), PacketKind::Data)), (Ecn::Ect, 1500)))
+            .map(|_| faults.judge(|| Some((Rank(0), PacketKind::Data)), Ecn::Ect, 1500))
             .collect()
     }
 
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_fault_happens_as_often_as_wanted() {
+    fn each_fault_happens_as_often_as_wanted() {
         let mut wanted = Job::default().faults;
         wanted.drop = share(0.1);
         wanted.corrupt = share(0.1);
@@ -253,17 +258,17 @@ mod tests {
                 .all(|v| *v == FaultVerdict::Drop)
         );
         let mut faults = FaultInjector::new(&wanted, Rank(0)).expect("faults are wanted");
-        let verdict = faults.judge(|| Some((Rank(1), PacketKind::Data)), (Ecn::Ect, 1500));
+        let verdict = faults.judge(|| Some((Rank(1), PacketKind::Data)), Ecn::Ect, 1500);
         assert_eq!(verdict, FaultVerdict::Pass);
     }
 
     #[test]
-    fn drops_can_be_kept_from_all_but_what_may_be_missing() {
+    fn drops_can_be_limited_to_droppable_packets() {
         let mut wanted = Job::default().faults;
         (wanted.drop, wanted.drop_from) = (share(0.25), DropFrom::Droppable);
         let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
         let mut drops = |seen: Option<(Rank, PacketKind)>, ecn: Ecn| {
-            let verdicts = (0..10_000).map(|_| faults.judge(|| seen, (ecn, 1500)));
+            let verdicts = (0..10_000).map(|_| faults.judge(|| seen, ecn, 1500));
             verdicts.filter(|one| *one == FaultVerdict::Drop).count()
         };
         assert_eq!(drops(Some((Rank(0), PacketKind::Data)), Ecn::Ect), 0);
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_drops_ends_with_silence_and_the_share_of_drops_stays() {
+    fn bursts_end_with_silence_and_keep_their_share() {
         let mut wanted = Job::default().faults;
         (wanted.drop, wanted.burst) = (share(0.3), 16.0);
         for (apart, runs) in [(10, 1_500..2_300), (2_000, 20_000..22_000)] {
@@ -282,7 +287,7 @@ mod tests {
             let (mut drops, mut begun, mut before) = (0, 0, false);
             for number in 0..100_000 {
                 faults.arrive(Instant::START + Span::from_micros(number * apart));
-                let now = faults.judge(|| Some((Rank(0), PacketKind::Data)), (Ecn::Ect, 1500))
+                let now = faults.judge(|| Some((Rank(0), PacketKind::Data)), Ecn::Ect, 1500)
                     == FaultVerdict::Drop;
                 drops += u32::from(now);
                 begun += u32::from(now && !before);

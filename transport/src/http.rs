@@ -1,8 +1,8 @@
-//! A few pages over HTTP for whoever watches a rank: one thread, one guest after the other, and
-//! bounds on what a guest may cost. And the other side of it: asking for one page.
+//! Serves a few pages over HTTP to those who watch a rank, and fetches such a page.
 //!
-//! Guests may be slow or send garbage; what they cost is this thread's time, up to `GUEST_TIME`
-//! each. It is HTTP/1.1 without reuse of connections, as far as Prometheus and a browser need it.
+//! - One thread serves one client after another.
+//! - A client may be slow or send garbage. It costs at most `CLIENT_TIME` of this thread.
+//! - This is HTTP/1.1 without reuse of connections, as far as Prometheus and browsers need it.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a guest may take from the first byte to the last.
-const GUEST_TIME: Duration = Duration::from_secs(1);
+/// The longest time from the first byte of a request to the last byte of the answer.
+const CLIENT_TIME: Duration = Duration::from_secs(1);
 /// Longer requests are refused.
 const REQUEST_BYTES: usize = 8 << 10;
 /// Longer answers are not read.
 const ANSWER_BYTES: usize = 64 << 20;
-/// More lines than this are no head of a request or an answer.
+/// Heads with more lines than this are refused.
 const HEAD_LINES: usize = 64;
 
-/// What a path leads to.
+/// The page at a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpPage {
     /// Its media type.
@@ -39,8 +39,8 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens at the first free port of `ports`, and gives those who ask the page that `page` has
-    /// for their path.
+    /// Listens at the first free port of `ports`. `page` returns the page for a path, or `None` if
+    /// there is no such page.
     ///
     /// # Errors
     /// When no port can be opened (the error is the first port's), or no thread started.
@@ -72,12 +72,12 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // The thread waits for a guest: be one.
+        // The thread waits for a connection, so make one to wake it.
         let mut at = self.address;
         if at.ip().is_unspecified() {
             at.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         }
-        let woken = TcpStream::connect_timeout(&at, GUEST_TIME).is_ok();
+        let woken = TcpStream::connect_timeout(&at, CLIENT_TIME).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
         }
@@ -104,22 +104,22 @@ fn serve(
     stop: &AtomicBool,
     mut page: impl FnMut(&str) -> Option<HttpPage>,
 ) {
-    for guest in listener.incoming() {
+    for client in listener.incoming() {
         if stop.load(Ordering::SeqCst) {
             return;
         }
-        // A guest that went away, or for whom there was no descriptor left.
-        let Ok(guest) = guest else {
+        // The client went away, or this process has no descriptor left.
+        let Ok(client) = client else {
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        // What goes wrong with a guest is the guest's own loss.
-        let _ = attend(TimedStream::new(guest, GUEST_TIME), &mut page);
+        // A connection that fails costs only its own client the answer.
+        let _ = attend(TimedStream::new(client, CLIENT_TIME), &mut page);
     }
 }
 
 fn attend(
-    mut guest: TimedStream,
+    mut client: TimedStream,
     page: &mut impl FnMut(&str) -> Option<HttpPage>,
 ) -> io::Result<()> {
     let mut request = Vec::new();
@@ -132,11 +132,11 @@ fn attend(
             ParsedRequest::Otherwise => {
                 break ("405 Method Not Allowed", said("only GET is known\n"));
             }
-            ParsedRequest::Garbage => break ("400 Bad Request", said("that is no HTTP\n")),
+            ParsedRequest::Garbage => break ("400 Bad Request", said("this is not HTTP\n")),
             ParsedRequest::Unfinished if request.len() >= REQUEST_BYTES => {
                 break ("431 Request Header Fields Too Large", said("too long\n"));
             }
-            ParsedRequest::Unfinished => guest.read_some(&mut request, REQUEST_BYTES)?,
+            ParsedRequest::Unfinished => client.read_some(&mut request, REQUEST_BYTES)?,
         }
     };
     let head = format!(
@@ -144,8 +144,8 @@ fn attend(
         page.media,
         page.text.len()
     );
-    guest.write_all(head.as_bytes())?;
-    guest.write_all(page.text.as_bytes())
+    client.write_all(head.as_bytes())?;
+    client.write_all(page.text.as_bytes())
 }
 
 fn said(text: &str) -> HttpPage {
@@ -155,6 +155,7 @@ fn said(text: &str) -> HttpPage {
     }
 }
 
+/// A request as far as it has arrived.
 enum ParsedRequest {
     Path(String),
     Otherwise,
@@ -179,21 +180,21 @@ fn path_of(request: &[u8]) -> ParsedRequest {
     }
 }
 
-/// Why a page was not to be had.
+/// A page could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// Nobody listens, or nobody answered in time.
+    /// The server does not listen, or did not answer in time.
     #[error("{0}")]
     Unreachable(#[from] io::Error),
-    /// Somebody answered something else.
+    /// The server answered without the page.
     #[error("it answered {status}")]
     Refused {
-        /// The status of HTTP; 0 for what is no HTTP.
+        /// The HTTP status; 0 if the answer is not HTTP.
         status: u16,
     },
 }
 
-/// The page at `path` of a server, within `patience`.
+/// Fetches the page at `path` of a server, within `patience`.
 ///
 /// # Errors
 /// [`GetError`] when there is no server, it takes too long, or it has no such page.
@@ -221,7 +222,7 @@ pub fn get(server: SocketAddr, path: &str, patience: Duration) -> Result<Vec<u8>
     }
 }
 
-/// A connection all of whose reads and writes together may take so long.
+/// A connection with one deadline for all its reads and writes.
 struct TimedStream {
     stream: TcpStream,
     until: Instant,
@@ -251,7 +252,7 @@ impl TimedStream {
         }
     }
 
-    /// Appends what comes next, until there are `most` bytes at most.
+    /// Appends the next bytes, as long as `bytes` has at most `most` of them.
     fn read_some(&mut self, bytes: &mut Vec<u8>, most: usize) -> io::Result<()> {
         let mut part = [0; 16 << 10];
         let room = part.len().min(most - bytes.len().min(most));
@@ -292,7 +293,7 @@ mod tests {
         HttpServer::start(LOOPBACK, 0..=0, page).expect("loopback has ports")
     }
 
-    /// What a server answers to raw bytes.
+    /// The server's answer to raw bytes.
     fn answer_to(server: &HttpServer, bytes: &[u8]) -> String {
         let stream = TcpStream::connect_timeout(&server.address(), PATIENCE);
         let mut stream = stream.expect("it listens");
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_given_to_those_who_ask_for_it() {
+    fn pages_are_served_by_path() {
         let server = server();
         let page = get(server.address(), "/here", PATIENCE).expect("it is there");
         assert_eq!(page, b"some text");
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_and_the_next_guest_is_served() {
+    fn garbage_is_refused_and_the_next_client_served() {
         let server = server();
         let long = vec![b'a'; REQUEST_BYTES + 1];
         let head = [b"GET /here HTTP/1.1\r\nx: ".as_slice(), &long].concat();
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_says_nothing_does_not_keep_the_others_out() {
+    fn silent_clients_do_not_block_the_others() {
         let server = server();
         let idle: Vec<_> = (0..3)
             .map(|_| TcpStream::connect_timeout(&server.address(), PATIENCE))
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_passed_over_and_none_left_is_an_error() {
+    fn the_first_free_port_is_taken() {
         let first = server();
         let port = first.address().port();
         let start = |ports| HttpServer::start(LOOPBACK, ports, |_| None);

@@ -2,25 +2,26 @@
 //! with a clock, sockets and unsafe code.
 //!
 //! Start here:
-//! - [`driver`]: the thread that drives a machine; a round in one screen.
-//! - [`seal`]: what makes bytes a packet of this job.
-//! - [`udp`]: runs of packets out, super-packets in.
-//! - [`shm`]: packets through memory, between ranks of one host.
-//! - [`uring`]: the same by io_uring.
-//! - [`rdma`]: packets as datagrams of an RDMA device, past the kernel.
-//! - [`wires`]: which of these a rank uses, [`address`]: where it is reached.
-//! - [`faults`]: loss, bursts, reordering and more, on purpose.
-//! - [`interface`]: which interface has an address, and how large a packet it takes.
-//! - [`probe`]: what `gradwire doctor` measures.
+//! - [`driver`]: the thread that drives a machine; one round fits on a screen.
+//! - [`seal`]: turns messages into packets of this job and checks received ones.
+//! - [`udp`]: sends runs of packets, receives super-packets.
+//! - [`shm`]: carries packets through memory between ranks of one host.
+//! - [`uring`]: UDP through io_uring.
+//! - [`rdma`]: carries packets as datagrams of an RDMA device and bypasses the kernel.
+//! - [`wires`]: chooses one of these for a rank; [`address`]: where it is reached.
+//! - [`faults`]: injects loss, bursts, reordering and more.
+//! - [`interface`]: finds the interface of an address, and its largest packet.
+//! - [`probe`]: the measurements of `gradwire doctor`.
 //! - [`http`]: a few pages for those who watch a rank.
-//! - [`control`]: rendezvous, agreement on the job, who is lost.
+//! - [`control`]: rendezvous, agreement on the job, detection of lost ranks.
 //!
-//! What is not here: rules of the protocol, and what a message means.
+//! Not here: rules of the protocol, and the meaning of messages.
 
 pub mod address;
 pub mod control;
 pub mod driver;
 pub mod faults;
+mod hkdf;
 pub mod http;
 pub mod interface;
 mod message;

@@ -1,39 +1,45 @@
 //! `sendmsg` and `recvmsg` with the ancillary data that a packet transport needs: segment size,
 //! traffic class, and how many packets the kernel dropped.
 //!
-//! This file and [`crate::wake`] hold all unsafe code of the data path.
+//! Socket options are set through `nix`. The two calls are our own, because `nix` allocates a
+//! buffer for each `sendmsg`, knows no `IP_TOS` as ancillary data (a received one would be copied
+//! into a new vector), and does not give its `msghdr` to io_uring.
 #![expect(unsafe_code, reason = "the kernel's message interface is raw pointers")]
 
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, RawFd};
 use std::ptr;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{SockAddr, SockAddrStorage};
 
 use gradwire_protocol::wire::HEADER_BYTES;
 
 /// Room for three control messages of at most 8 bytes of data each.
 const CONTROL_BYTES: usize = 128;
-/// Numbers that SO_MEMINFO tells, and which of them is the drops (sock_diag(7), SK_MEMINFO_DROPS).
+/// The length of the array that SO_MEMINFO fills, and the index of its count of drops
+/// (sock_diag(7), SK_MEMINFO_DROPS).
 const MEMORY_VALUES: usize = 9;
 const MEMORY_DROPS: usize = 8;
-/// The most packets of one gathered send: packets are gathered only from 4 KiB on, and a send has
-/// less than 64 KiB.
+/// A super-packet as received: the largest there is, and the space that a ring needs before it.
+pub const SLOT_BYTES: usize = 65_536 + RING_PACKETS_AT;
+/// The most packets of one gathered send: only packets of at least 4 KiB are gathered, and a send
+/// has less than 64 KiB.
 const GATHERED_MAX: usize = 16;
 
-/// Everything about a send apart from its bytes.
+/// The parameters of a send, apart from its bytes.
 #[derive(Debug)]
 pub(crate) struct SendControl<'a> {
-    /// Bytes of each packet, where there are several.
+    /// Bytes of each packet, if there are several.
     pub(crate) packet_bytes: Option<u16>,
     /// DSCP and ECN.
     pub(crate) traffic_class: u8,
     pub(crate) to: &'a SockAddr,
 }
 
-/// Packets that are gathered from separate headers and payloads.
+/// Packets whose headers and payloads lie in separate places.
 #[derive(Debug, Default)]
 pub(crate) struct GatheredPackets<'a> {
     headers: &'a [u8],
@@ -53,33 +59,33 @@ impl<'a> GatheredPackets<'a> {
     }
 }
 
-/// What one `recvmsg` brought.
+/// The result of one `recvmsg`.
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) bytes: usize,
-    /// Bytes of each packet, where the kernel glued several together.
+    /// Bytes of each packet, if the kernel joined several into one super-packet.
     pub(crate) packet_bytes: Option<usize>,
     pub(crate) traffic_class: u8,
-    /// The socket's drops so far, where there were any.
+    /// The socket's drops so far, if there were any.
     pub(crate) kernel_drops: Option<u32>,
     pub(crate) from: SocketAddr,
 }
 
-/// Control messages, aligned as the kernel wants them.
+/// Control messages, aligned as the kernel requires.
 #[repr(C, align(8))]
 struct AncillaryBuffer([u8; CONTROL_BYTES]);
 
 /// The packets of one send.
 #[derive(Debug)]
 pub(crate) enum SendPackets<'a> {
-    /// One behind the other.
+    /// Packets that lie one behind the other.
     Staged(&'a [u8]),
-    /// Headers and payloads lie apart.
+    /// Packets whose headers and payloads lie apart.
     Gathered(&'a GatheredPackets<'a>),
 }
 
-/// Writes down for the kernel that `packets` are to be sent, and lets `act` have that; everything
-/// that it points to lives until `act` returns.
+/// Builds the message that sends `packets`, and passes it to `act`. Everything that it points to
+/// lives until `act` returns.
 pub(crate) fn written<T>(
     packets: &SendPackets<'_>,
     control: &SendControl<'_>,
@@ -119,17 +125,15 @@ fn written_vectors<T>(
     message.msg_iovlen = vectors.len();
     message.msg_control = buffer.0.as_mut_ptr().cast();
     let class = libc::c_int::from(control.traffic_class).to_ne_bytes();
-    let (level, kind) = traffic_class_option(control.to);
-    let mut used = put(&mut buffer, 0, (level, kind), &class);
+    let mut used = put(&mut buffer, 0, traffic_class_kind(control.to), &class);
     if let Some(bytes) = control.packet_bytes {
-        let option = (libc::SOL_UDP, libc::UDP_SEGMENT);
-        used = put(&mut buffer, used, option, &bytes.to_ne_bytes());
+        used = put(&mut buffer, used, SEGMENT_SIZE, &bytes.to_ne_bytes());
     }
     message.msg_controllen = used;
     act(&message)
 }
 
-/// Sends what was [`written`].
+/// Sends a message built by [`written`].
 pub(crate) fn send(descriptor: RawFd, message: &libc::msghdr) -> io::Result<()> {
     // SAFETY: the message points to an address, vectors and control bytes that all live until the
     // call returns; the kernel reads them and writes none.
@@ -141,20 +145,28 @@ pub(crate) fn send(descriptor: RawFd, message: &libc::msghdr) -> io::Result<()> 
     }
 }
 
-fn traffic_class_option(to: &SockAddr) -> (libc::c_int, libc::c_int) {
-    match to.is_ipv6() {
-        true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-        false => (libc::IPPROTO_IP, libc::IP_TOS),
-    }
+/// The kind of a control message.
+#[derive(Clone, Copy)]
+struct AncillaryKind {
+    level: libc::c_int,
+    kind: libc::c_int,
 }
 
-/// Appends a control message at `at`; gives back where the next one starts.
-fn put(
-    buffer: &mut AncillaryBuffer,
-    at: usize,
-    (level, kind): (libc::c_int, libc::c_int),
-    data: &[u8],
-) -> usize {
+const SEGMENT_SIZE: AncillaryKind = AncillaryKind {
+    level: libc::SOL_UDP,
+    kind: libc::UDP_SEGMENT,
+};
+
+fn traffic_class_kind(to: &SockAddr) -> AncillaryKind {
+    let (level, kind) = match to.is_ipv6() {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        false => (libc::IPPROTO_IP, libc::IP_TOS),
+    };
+    AncillaryKind { level, kind }
+}
+
+/// Appends a control message at `at`, and returns the offset of the next one.
+fn put(buffer: &mut AncillaryBuffer, at: usize, kind: AncillaryKind, data: &[u8]) -> usize {
     // SAFETY: pure arithmetic on lengths.
     let (length, space) = unsafe {
         (
@@ -166,8 +178,8 @@ fn put(
     // SAFETY: an all-zero cmsghdr is valid.
     let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
     header.cmsg_len = length as _;
-    header.cmsg_level = level;
-    header.cmsg_type = kind;
+    header.cmsg_level = kind.level;
+    header.cmsg_type = kind.kind;
     let out = &mut buffer.0[at..at + space];
     // SAFETY: `out` has CMSG_SPACE bytes, no fewer than a cmsghdr, and starts at a multiple of 8.
     unsafe { ptr::write(out.as_mut_ptr().cast(), header) };
@@ -175,7 +187,7 @@ fn put(
     at + space
 }
 
-/// Receives one packet, or several that the kernel glued together, into `slot`.
+/// Receives one packet, or several that the kernel joined into a super-packet, into `slot`.
 pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<ReceivedMessage> {
     let mut buffer = AncillaryBuffer([0; CONTROL_BYTES]);
     let mut vector = libc::iovec {
@@ -213,12 +225,12 @@ pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received
     Ok(received)
 }
 
-/// Where the packets begin in a slot that a ring has filled: before them lie what came with them,
-/// [`ring_template`] says how much room that has.
+/// Offset of the packets in a slot that a ring has filled. The ring's header, the source address
+/// and the control messages lie before them, in the space that [`ring_template`] reserves.
 pub(crate) const RING_PACKETS_AT: usize =
     size_of::<RingHeader>() + size_of::<SockAddrStorage>() + CONTROL_BYTES;
 
-/// What a ring writes at the start of a slot (io_uring_recvmsg_out).
+/// The header that a ring writes at the start of a slot (io_uring_recvmsg_out).
 #[repr(C)]
 struct RingHeader {
     name_bytes: u32,
@@ -227,7 +239,7 @@ struct RingHeader {
     flags: u32,
 }
 
-/// How much room a slot of a ring has for addresses and control messages.
+/// Reserves space for the address and the control messages in each slot of a ring.
 pub(crate) const fn ring_template() -> libc::msghdr {
     // SAFETY: an all-zero msghdr is a valid one without any part.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -236,7 +248,7 @@ pub(crate) const fn ring_template() -> libc::msghdr {
     message
 }
 
-/// Reads what a ring wrote into `slot`.
+/// Reads the header, address and control messages that a ring wrote into `slot`.
 pub(crate) fn received_in(slot: &[u8]) -> io::Result<ReceivedMessage> {
     let wrong = || io::Error::other("a ring filled a slot in an unknown way");
     let (header, rest) = slot.split_at(size_of::<RingHeader>());
@@ -305,30 +317,29 @@ fn read_control(message: &libc::msghdr, received: &mut ReceivedMessage) {
 }
 
 /// Makes the socket's buffers as large as this process may, up to `bytes`.
-pub(crate) fn enlarge_buffers(descriptor: RawFd, bytes: usize) {
-    let bytes = bytes as libc::c_int;
-    for (forced, allowed) in [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-    ] {
-        if set(descriptor, libc::SOL_SOCKET, forced, bytes).is_err() {
-            let _ = set(descriptor, libc::SOL_SOCKET, allowed, bytes);
-        }
+pub(crate) fn enlarge_buffers(socket: &impl AsFd, bytes: usize) {
+    // Only a privileged process may exceed the limits of the system.
+    if setsockopt(socket, sockopt::RcvBufForce, &bytes).is_err() {
+        let _ = setsockopt(socket, sockopt::RcvBuf, &bytes);
+    }
+    if setsockopt(socket, sockopt::SndBufForce, &bytes).is_err() {
+        let _ = setsockopt(socket, sockopt::SndBuf, &bytes);
     }
 }
 
-/// Asks for super-packets, traffic classes and drop counts. A kernel without GRO or drop counts
-/// works too, only slower or less informed.
-pub(crate) fn ask_for_ancillary(descriptor: RawFd, address: IpAddr) -> io::Result<()> {
-    let _ = set(descriptor, libc::SOL_UDP, libc::UDP_GRO, 1);
-    let _ = set(descriptor, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+/// Asks for super-packets, traffic classes and drop counts. Without GRO reading is slower, and
+/// without drop counts losses of this host look like losses of the network; both are allowed.
+pub(crate) fn ask_for_ancillary(socket: &impl AsFd, address: IpAddr) -> io::Result<()> {
+    let _ = setsockopt(socket, sockopt::UdpGroSegment, &true);
+    let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
     match address {
-        IpAddr::V6(_) => set(descriptor, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
-        IpAddr::V4(_) => set(descriptor, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+        IpAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvTClass, &true)?,
+        IpAddr::V4(_) => setsockopt(socket, sockopt::IpRecvTos, &true)?,
     }
+    Ok(())
 }
 
-/// How many packets the kernel has dropped at a socket so far, as far as it counts in 32 bits.
+/// How many packets the kernel has dropped at a socket so far, modulo 2^32.
 pub(crate) fn drops(descriptor: RawFd) -> io::Result<u32> {
     let mut values = [0_u32; MEMORY_VALUES];
     let mut length = size_of_val(&values) as libc::socklen_t;
@@ -338,23 +349,6 @@ pub(crate) fn drops(descriptor: RawFd) -> io::Result<u32> {
     let failed = unsafe { libc::getsockopt(descriptor, level, option, out, &raw mut length) };
     if failed == 0 {
         Ok(values[MEMORY_DROPS])
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-fn set(
-    descriptor: RawFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the value is an int of the length given.
-    let failed =
-        unsafe { libc::setsockopt(descriptor, level, option, (&raw const value).cast(), length) };
-    if failed == 0 {
-        Ok(())
     } else {
         Err(io::Error::last_os_error())
     }

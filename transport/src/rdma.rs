@@ -22,7 +22,7 @@ mod device;
 mod error;
 mod header;
 mod library;
-mod memory;
+pub(crate) mod memory;
 mod receive_ring;
 pub mod rehearsal;
 mod send_queues;
@@ -42,7 +42,7 @@ use gradwire_protocol::machine::{Ecn, Transmit};
 use gradwire_protocol::units::{Rank, Span};
 
 use crate::address::Address;
-use crate::seal::Seal;
+use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{SocketCounters, SuperPacket};
 use crate::wake::{self, ReadableSockets, SocketPoller};
@@ -50,7 +50,6 @@ use abi::HEADER_ROOM;
 use device::{DeviceRequest, RdmaDevice};
 pub use error::RdmaError;
 use library::Library;
-pub(crate) use memory::DmaRegion;
 use memory::GpuMemory;
 use receive_ring::ReceiveRing;
 use send_queues::SendQueues;
@@ -222,10 +221,11 @@ impl Rdma {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        (peer, seal): (&[Address], &mut Seal),
+        to: Destination<'_>,
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
-        let Address::QueuePair(to) = &peer[path % peer.len()] else {
+        let Destination { addresses, seal } = to;
+        let Address::QueuePair(to) = &addresses[path % addresses.len()] else {
             return Err(io::Error::other("a peer has no queue pair"));
         };
         let sent = self

@@ -1,13 +1,15 @@
-//! What makes bytes a packet of this job: headers written and sealed on the way out, checked and
-//! opened on the way in.
+//! Turns messages into packets of this job, and checks that received bytes are such packets.
 //!
-//! Runs that are copied together are [staged](Seal::stage), and sealed on the way from where they
-//! lie into the staging buffer; large payloads that need no seal are gathered from
-//! where they lie. What comes in is looked at in the order of cost: [`Seal::read`] takes no
-//! cryptography, and only what passes it, from an address of its sender, goes to [`Seal::open`].
-//! How packets reach the kernel is [`crate::udp`]'s.
+//! - Going out, a run is [staged](Seal::stage): each packet is copied into the staging buffer and
+//!   sealed on the way. Large payloads that need no seal are gathered from the message without a
+//!   copy.
+//! - Coming in, checks run in the order of their cost. [`Seal::read`] uses no cryptography. Only a
+//!   packet that passes it, and comes from an address of its sender, reaches [`Seal::open`].
+//!
+//! Not here: how packets reach the kernel, which [`crate::udp`] does.
 
 mod keys;
+mod rejection;
 mod window;
 
 use std::ops::Range;
@@ -18,34 +20,20 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::Rank;
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, TAG_BYTES};
 
+use crate::address::Address;
 use crate::control::PairSecrets;
-use crate::message::GatheredPackets;
-use crate::udp::SLOT_BYTES;
+use crate::message::{GatheredPackets, SLOT_BYTES};
 
 use keys::{InboundKeys, KeyDirection, OutboundKeys};
-pub(crate) use keys::{Secret, expand};
+pub use rejection::PacketRejection;
 
-/// Why a datagram is not taken. None is ever answered.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum PacketRejection {
-    /// Too short, cut off, of another version or kind, or of a length that it does not say.
-    #[error("no whole packet of this version")]
-    Malformed,
-    /// A packet of another job.
-    #[error("a packet of another job")]
-    Foreign,
-    /// A packet of another membership of this job.
-    #[error("a packet of another epoch of this job")]
-    OldEpoch,
-    /// It does not come from where the rank is that it names.
-    #[error("not from the address of the rank that it names")]
-    UnknownSender,
-    /// Its tag or checksum is wrong: it was forged, or damaged on the way.
-    #[error("its tag or checksum is wrong")]
-    Forged,
-    /// It was taken before, or is a control packet too old to tell.
-    #[error("taken before")]
-    Replayed,
+/// A peer that packets go to: its addresses, one per entropy, and the seal for its packets.
+#[derive(Debug)]
+pub struct Destination<'a> {
+    /// The peer's data addresses, one per entropy.
+    pub addresses: &'a [Address],
+    /// Seals the packets.
+    pub seal: &'a mut Seal,
 }
 
 /// Seals and opens the packets of one rank.
@@ -59,11 +47,11 @@ pub struct Seal {
 #[derive(Debug)]
 enum Protection {
     Checksum(Checksum),
-    /// By rank; none for this rank itself.
+    /// By rank; `None` for this rank itself.
     Aead(Vec<Option<PairKeys>>),
 }
 
-/// Both directions between this rank and another.
+/// The keys of both directions between this rank and another.
 #[derive(Debug)]
 struct PairKeys {
     outbound: OutboundKeys,
@@ -71,7 +59,7 @@ struct PairKeys {
 }
 
 impl Seal {
-    /// A seal that protects packets from accidents only, by a CRC-32, or from nothing.
+    /// A seal without cryptography: a CRC-32 detects damage if `checksum` is on.
     pub fn none(identity: Identity, checksum: Checksum) -> Self {
         Self::new(identity, Protection::Checksum(checksum))
     }
@@ -79,7 +67,7 @@ impl Seal {
     /// A seal that encrypts and authenticates every packet with AES-128-GCM.
     ///
     /// # Panics
-    /// When `secrets` are not one for each rank of the job.
+    /// When `secrets` does not have one secret for each rank of the job.
     pub fn aead(identity: Identity, secrets: &PairSecrets) -> Self {
         let ranks = 0..identity.world_size;
         assert_eq!(secrets.len(), ranks.len(), "a secret for each rank");
@@ -108,13 +96,12 @@ impl Seal {
         }
     }
 
-    /// Whether payloads may be gathered from where they lie; sealing writes them
-    /// anew.
+    /// Whether payloads may be sent from where they lie. Encryption has to write them anew.
     pub fn may_gather(&self) -> bool {
         matches!(self.protection, Protection::Checksum(_))
     }
 
-    /// Bytes behind the payload of every packet.
+    /// Bytes of the tag behind the payload of every packet.
     pub fn tag_bytes(&self) -> usize {
         match self.protection {
             Protection::Checksum(_) => 0,
@@ -122,7 +109,7 @@ impl Seal {
         }
     }
 
-    /// The packets of a run, one behind the other: at most [`SLOT_BYTES`].
+    /// Writes packets of a run one behind the other, at most [`SLOT_BYTES`] together.
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
         let mut staging = std::mem::take(&mut self.staging);
         let mut end = 0;
@@ -133,7 +120,7 @@ impl Seal {
         &self.staging[..end]
     }
 
-    /// Packet `index` of a run, at the start of `out`; how many bytes it has.
+    /// Writes packet `index` of a run at the start of `out`, and returns its length in bytes.
     ///
     /// # Panics
     /// When `out` is shorter than the packet.
@@ -154,10 +141,10 @@ impl Seal {
         bytes
     }
 
-    /// Only the headers of a run are written together; payloads stay where they lie in `message`.
+    /// Writes the headers of a run one behind the other; payloads stay where they lie in `message`.
     ///
     /// # Panics
-    /// When it [may not](Self::may_gather).
+    /// When packets [may not be gathered](Self::may_gather).
     pub(crate) fn gather<'a>(
         &'a mut self,
         transmit: &Transmit<'_>,
@@ -184,11 +171,11 @@ impl Seal {
         gathered.with_headers(headers)
     }
 
-    /// The header of a packet, if it can be one of this job; nothing in it is certain yet. Costs a
-    /// few comparisons.
+    /// Decodes the header of a packet that may be one of this job. The header is not authenticated
+    /// yet. Costs a few comparisons.
     ///
     /// # Errors
-    /// [`PacketRejection`], but for what [`Seal::open`] finds.
+    /// [`PacketRejection`], except those that [`Seal::open`] finds.
     pub fn read(&self, packet: &[u8]) -> Result<Header, PacketRejection> {
         let plain = packet.len().checked_sub(self.tag_bytes());
         let plain = &packet[..plain.ok_or(PacketRejection::Malformed)?];
@@ -205,12 +192,12 @@ impl Seal {
         }
     }
 
-    /// Opens a packet where it lies, with the header that [`Seal::read`] gave: from here on the
-    /// header is what its sender wrote, and the payload stands behind it in clear.
+    /// Opens a packet in place, with the header that [`Seal::read`] returned. Afterwards the header
+    /// is known to be as its sender wrote it, and the payload behind it is in clear.
     ///
     /// # Errors
-    /// [`PacketRejection::Forged`] and [`PacketRejection::Replayed`]; the packet's bytes mean
-    /// nothing then.
+    /// [`PacketRejection::Forged`] and [`PacketRejection::Replayed`]; the packet's bytes
+    /// are garbage then.
     pub fn open(&mut self, header: &Header, packet: &mut [u8]) -> Result<(), PacketRejection> {
         match &mut self.protection {
             Protection::Checksum(Checksum::Off) => Ok(()),
@@ -230,7 +217,8 @@ impl Seal {
     }
 }
 
-/// Puts the payload behind the header that `packet` starts with, and the checksum of both into it.
+/// Writes the payload behind the header that `packet` starts with, and the checksum of both into
+/// that header.
 fn write_plain(packet: &mut [u8], payload: Payload<'_>, checksum: Checksum) {
     match payload {
         Payload::Bytes(bytes) => packet[HEADER_BYTES..].copy_from_slice(bytes),
@@ -243,7 +231,7 @@ fn write_plain(packet: &mut [u8], payload: Payload<'_>, checksum: Checksum) {
 }
 
 /// Seals the payload behind the header that `packet` starts with. A machine that sends lengths
-/// sends zeros.
+/// instead of bytes sends zeros.
 fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut OutboundKeys) {
     static ZEROS: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
     match payload {

@@ -1,4 +1,4 @@
-//! Where packets lie while they are looked at.
+//! The buffers that hold received packets while the driver reads them.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,26 +6,26 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::rdma::DmaRegion;
-use crate::udp::SLOT_BYTES;
+use crate::message::SLOT_BYTES;
+use crate::rdma::memory::DmaRegion;
 
-/// Memory with packets in it: a reader's own, or a part of what an RDMA device writes into. Whoever
-/// receives gives the slot of before and gets another; so no byte is copied.
+/// A buffer with packets in it: the reader's own, or part of the memory that an RDMA device writes
+/// into. A receive call exchanges the slot for another one, so no byte is copied.
 pub enum PacketSlot {
-    /// [`SLOT_BYTES`] bytes.
+    /// The reader's own buffer of [`SLOT_BYTES`] bytes.
     Own(Vec<u8>),
-    /// Lent by a receive ring, until it is exchanged.
+    /// A buffer of a receive ring, lent until it is exchanged.
     Lent(SlotLease),
 }
 
-/// One place of a receive ring, while the device does not write into it.
+/// One place of a receive ring, lent while the device does not write into it.
 #[derive(Debug)]
 pub struct SlotLease {
-    /// Which place it is.
+    /// The number of the place.
     pub(crate) index: u32,
     start: NonNull<u8>,
     bytes: usize,
-    /// The memory lives as long as anything that points into it.
+    /// Keeps the memory alive as long as the lease.
     _region: Arc<DmaRegion>,
 }
 
@@ -43,8 +43,8 @@ mod lending {
         /// Place `index` of a region that consists of places of `bytes` bytes.
         ///
         /// # Safety
-        /// There is one lease of a place at most, and the device writes into it only while its
-        /// holder does not look.
+        /// A place has at most one lease, and the device writes into it only while the holder of
+        /// the lease does not read it.
         pub(crate) unsafe fn new(region: &Arc<DmaRegion>, index: u32, bytes: usize) -> Self {
             Self {
                 index,
@@ -54,12 +54,12 @@ mod lending {
             }
         }
 
-        /// Where it begins.
+        /// The address of its first byte.
         pub(crate) fn address(&self) -> u64 {
             self.start.as_ptr() as u64
         }
 
-        /// How many bytes it has.
+        /// Its length in bytes.
         pub(crate) fn len(&self) -> usize {
             self.bytes
         }
@@ -92,12 +92,12 @@ mod lending {
 }
 
 impl PacketSlot {
-    /// A slot of the reader's own.
+    /// A slot with a buffer of the reader's own.
     pub fn new() -> Self {
         Self::Own(vec![0; SLOT_BYTES])
     }
 
-    /// The slot as a reader's own.
+    /// The reader's own buffer; gives a lent one back.
     pub(crate) fn own(&mut self) -> &mut Vec<u8> {
         if matches!(self, Self::Lent(_)) {
             *self = Self::new();
@@ -110,7 +110,7 @@ impl PacketSlot {
 }
 
 impl Default for PacketSlot {
-    /// A slot of no bytes, which stands in for one that is lent.
+    /// An empty slot, the placeholder while the real one is in use elsewhere.
     fn default() -> Self {
         Self::Own(Vec::new())
     }

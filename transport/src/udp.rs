@@ -1,12 +1,13 @@
-//! The UDP sockets of one rank: runs of packets out, super-packets in.
+//! The UDP sockets of one rank: they send runs of packets and receive super-packets.
 //!
-//! Without GSO and GRO a UDP socket reaches an eighth of TCP's speed, so a run of equal packets is
-//! one `sendmsg`, and one `recvmsg` brings up to 64 packets that the kernel has glued together.
-//! Every entropy is a socket with a port of its own. DSCP and ECN are set per run and read per
-//! super-packet. Where a kernel or a NIC refuses GSO, packets go one by one.
+//! - Without GSO and GRO a UDP socket reaches an eighth of TCP's speed. So one `sendmsg` sends a
+//!   run of equal packets, and one `recvmsg` returns up to 64 packets that the kernel has joined.
+//! - Every entropy is a socket with a port of its own.
+//! - DSCP and ECN are set per run and read per super-packet.
+//! - If a kernel or a NIC refuses GSO, packets go one by one from then on.
 //!
-//! What is not here: which packets are sent (the machine), when (the [driver](crate::driver)), and
-//! whether they survive ([faults](crate::faults)).
+//! Not here: which packets are sent (the machine decides), when (the [driver](crate::driver)), and
+//! which are dropped on purpose ([faults](crate::faults)).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,8 +20,9 @@ use gradwire_protocol::machine::{Ecn, Payload, Transmit};
 use gradwire_protocol::units::Entropy;
 
 use crate::address::Address;
-use crate::message::{self, RING_PACKETS_AT, ReceivedMessage, SendControl, SendPackets};
-use crate::seal::Seal;
+pub use crate::message::SLOT_BYTES;
+use crate::message::{self, ReceivedMessage, SendControl, SendPackets};
+use crate::seal::Destination;
 pub use crate::wake::ReadableSockets;
 use crate::wake::SocketPoller;
 
@@ -28,28 +30,26 @@ use crate::wake::SocketPoller;
 const GSO_PACKETS_MAX: usize = 64;
 /// The most bytes of one GSO send.
 const GSO_BYTES_MAX: usize = 65_000;
-/// A super-packet as received, with room for the largest and for what a ring writes before it.
-pub const SLOT_BYTES: usize = 65_536 + RING_PACKETS_AT;
-/// Packets at least this long are gathered from where they lie, unless they are sealed; shorter
-/// ones are copied together first, which costs less than two vectors a packet.
+/// Packets of at least this many bytes are sent from where they lie, unless they are sealed.
+/// Shorter ones are copied together first, which costs less than two vectors a packet.
 const GATHER_FROM: usize = 4096;
-/// What the sockets ask for; the kernel may grant less.
+/// The buffer size that sockets ask for; the kernel may grant less.
 const BUFFER_BYTES: usize = 8 << 20;
 
 /// A super-packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct SuperPacket {
-    /// Where it begins in the slot.
+    /// The offset of its first byte in the slot.
     pub at: usize,
-    /// How many bytes it has there.
+    /// Its length in bytes.
     pub bytes: usize,
-    /// Bytes of each of its packets but the last.
+    /// Bytes of each of its packets; the last may be shorter.
     pub packet_bytes: usize,
-    /// The ECN bits of all of them.
+    /// The ECN bits of all its packets.
     pub ecn: Ecn,
-    /// The DSCP of all of them.
+    /// The DSCP of all its packets.
     pub dscp: u8,
-    /// Who sent them.
+    /// The address that sent them.
     pub from: Address,
 }
 
@@ -60,17 +60,17 @@ impl SuperPacket {
     }
 }
 
-/// Counts of what the sockets did.
+/// Counts of a rank's sockets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SocketCounters {
     /// Packets handed to the kernel.
     pub sent_packets: u64,
-    /// Calls that it took.
+    /// System calls that this took.
     pub send_calls: u64,
-    /// Packets that the kernel dropped because a receive buffer was full; those of one send that
-    /// came as one count as one.
+    /// Packets that the kernel dropped because a receive buffer was full. A super-packet counts as
+    /// one.
     pub kernel_drops: u64,
-    /// Packets that the kernel refused to send, for want of a route or by a rule.
+    /// Packets that the kernel refused to send, because it had no route or a firewall forbade it.
     pub refused_packets: u64,
 }
 
@@ -88,16 +88,20 @@ pub struct Sockets {
     addresses: Vec<Address>,
     readiness: SocketPoller,
     segmentation: GsoMode,
-    /// Drops of each socket so far, and the sockets read since they were last asked for theirs.
+    /// Drops of each socket so far.
     drops_seen: Vec<u32>,
+    /// The sockets read since they were last asked for their drops, a bit for each.
     unasked: u64,
     counters: SocketCounters,
     receive_buffer: usize,
 }
 
-/// Why sockets could not be opened.
+/// The sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open {entropies} UDP sockets on {address}: {source}; is the address this host's?")]
+#[error(
+    "cannot open {entropies} UDP sockets on {address}: {source}; bind to an address \
+         of this host, or raise its limit of open files"
+)]
 pub struct SocketsError {
     entropies: u8,
     address: IpAddr,
@@ -139,25 +143,25 @@ impl Sockets {
         })
     }
 
-    /// Where peers reach this rank, one address per entropy.
+    /// The addresses at which peers reach this rank, one per entropy.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Bytes of packets that the kernel keeps in all sockets together until they are read. Of what
-    /// it grants, half is for its own bookkeeping (socket(7), SO_RCVBUF).
+    /// Bytes of packets that the kernel buffers in all sockets together until they are read. Half
+    /// of the size that it grants is for its own bookkeeping (socket(7), SO_RCVBUF).
     pub fn receive_buffer(&self) -> u64 {
         self.receive_buffer as u64 / 2 * self.sockets.len() as u64
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> SocketCounters {
         self.counters
     }
 
-    /// Asks the kernel what it has dropped, and gives back how much that is so far. A packet tells
-    /// of drops before it (SO_RXQ_OVFL), but the last ones no packet follows. Sockets that were
-    /// not read since they were last asked are not asked: only a full one drops.
+    /// Asks the kernel for its drops, and returns all drops so far. A received packet carries the
+    /// number of drops before it (SO_RXQ_OVFL), but no packet follows the last drops. Sockets that
+    /// were not read since they were last asked are skipped: only a full socket drops.
     pub fn ask_for_drops(&mut self) -> u64 {
         let mut unasked = std::mem::take(&mut self.unasked);
         while unasked != 0 {
@@ -170,17 +174,17 @@ impl Sockets {
         self.counters.kernel_drops
     }
 
-    /// The sockets that can be read now, or some of them when they are many; one system call.
+    /// The sockets that can be read now, or some of them if there are many; one system call.
     pub fn readable(&self) -> ReadableSockets {
         self.readiness.readable()
     }
 
-    /// What to sleep on until a socket can be read.
+    /// The poller to sleep on until a socket can be read.
     pub(crate) fn readiness(&self) -> &SocketPoller {
         &self.readiness
     }
 
-    /// The socket that packets of an entropy leave by.
+    /// The socket that sends the packets of an entropy.
     pub fn descriptor(&self, entropy: Entropy) -> RawFd {
         self.sockets[usize::from(entropy.0) % self.sockets.len()].as_raw_fd()
     }
@@ -190,16 +194,16 @@ impl Sockets {
         self.sockets.len()
     }
 
-    /// Whether there are none; there is at least one.
+    /// Whether there are no sockets; [`Sockets::open`] always opens at least one.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 
-    /// Lets the kernel keep so many bytes of packets at each socket at most, bookkeeping included,
-    /// as a host short of memory would.
+    /// Limits the kernel's buffer at each socket to `bytes`, bookkeeping included, as on a host
+    /// that is short of memory.
     ///
     /// # Errors
-    /// Whatever the kernel says.
+    /// The kernel's error.
     pub fn limit_receive_buffers(&mut self, bytes: usize) -> io::Result<()> {
         for socket in &self.sockets {
             socket.set_recv_buffer_size(bytes)?;
@@ -208,37 +212,38 @@ impl Sockets {
         Ok(())
     }
 
-    /// Sends packets one by one from now on, as after the kernel refused GSO.
+    /// Sends packets one by one from now on, as it does after the kernel refused GSO.
     pub fn send_one_by_one(&mut self) {
         self.segmentation = GsoMode::OneByOne;
     }
 
-    /// Sends the packets of a run from `skip` on to `peer`, whose addresses are one per entropy.
-    /// Gives back how many packets of the run the kernel has taken, `skip` included: fewer than
-    /// all when its buffer is full.
+    /// Sends the packets of a run from number `skip` on. Returns how many packets of the run the
+    /// kernel has taken, the skipped ones included: fewer than all if its buffer is full.
     ///
     /// # Errors
-    /// Whatever the kernel says about the socket itself. Packets that it refuses because nobody
-    /// listens there or no route leads there are counted, and lost like others on the way.
+    /// The kernel's error about the socket itself. Packets that it refuses, because the peer does
+    /// not listen or is not reachable, are counted and then lost like any other.
     pub fn send(
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        to: (&[Address], &mut Seal),
+        to: Destination<'_>,
     ) -> io::Result<usize> {
-        self.send_by(message::send, (transmit, skip), to)
+        self.send_by(message::send, transmit, skip, to)
     }
 
-    /// [`Sockets::send`] by whatever hands a message to the kernel.
+    /// [`Sockets::send`], with `hand_over` in place of the system call.
     pub(crate) fn send_by(
         &mut self,
         mut hand_over: impl FnMut(RawFd, &libc::msghdr) -> io::Result<()>,
-        (transmit, skip): (&Transmit<'_>, usize),
-        (peer, seal): (&[Address], &mut Seal),
+        transmit: &Transmit<'_>,
+        skip: usize,
+        to: Destination<'_>,
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
         let descriptor = self.descriptor(transmit.entropy);
-        let to = peer[path % peer.len()].socket();
+        let Destination { addresses, seal } = to;
+        let to = addresses[path % addresses.len()].socket();
         let to = to.ok_or_else(|| io::Error::other("a peer has no UDP sockets"))?;
         let to = SockAddr::from(to);
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
@@ -284,10 +289,10 @@ impl Sockets {
         Ok(done)
     }
 
-    /// Reads one super-packet from socket `index` into `slot`; `None` when there is none.
+    /// Reads one super-packet from socket `index` into `slot`; `None` when the socket is empty.
     ///
     /// # Errors
-    /// Whatever the kernel says, except that there is nothing or that a peer does not listen.
+    /// The kernel's error, unless it only means an empty socket or a peer that does not listen.
     pub fn receive(&mut self, index: usize, slot: &mut [u8]) -> io::Result<Option<SuperPacket>> {
         let descriptor = self.sockets[index].as_raw_fd();
         match message::receive(descriptor, slot) {
@@ -297,7 +302,7 @@ impl Sockets {
         }
     }
 
-    /// What socket `index` received into a slot, from byte `at` of it on.
+    /// Records a super-packet that socket `index` received into a slot, from byte `at` on.
     pub(crate) fn arrived(
         &mut self,
         index: usize,
@@ -318,8 +323,8 @@ impl Sockets {
         }
     }
 
-    /// Socket `index` had this many drops at some time. What a packet says is as old as the packet,
-    /// and may be less than the kernel has said since.
+    /// Records that socket `index` had this many drops at some time. A packet's number is as old as
+    /// the packet, so it may be less than one the kernel has given since.
     fn note_drops(&mut self, index: usize, drops: u32) {
         let new = drops.wrapping_sub(self.drops_seen[index]) as i32;
         if new > 0 {
@@ -344,13 +349,13 @@ fn socket(address: IpAddr) -> io::Result<Socket> {
 fn open_one(address: IpAddr) -> io::Result<Socket> {
     let socket = socket(address)?;
     socket.set_nonblocking(true)?;
-    message::enlarge_buffers(socket.as_raw_fd(), BUFFER_BYTES);
-    message::ask_for_ancillary(socket.as_raw_fd(), address)?;
+    message::enlarge_buffers(&socket, BUFFER_BYTES);
+    message::ask_for_ancillary(&socket, address)?;
     socket.bind(&SockAddr::from(SocketAddr::new(address, 0)))?;
     Ok(socket)
 }
 
-/// There is nothing to read, or what was sent before met nobody who listens.
+/// Whether the socket is merely empty, or reports that a peer of an earlier send does not listen.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     is_full(error) || error.kind() == io::ErrorKind::ConnectionRefused
 }
@@ -359,7 +364,8 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Packets larger than the path takes are refused as a run; one by one the kernel fragments them.
+/// Whether the kernel refused a run as such. It refuses runs of packets larger than the path's MTU,
+/// but fragments such packets if they come one by one.
 fn refuses_gso(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -367,7 +373,8 @@ fn refuses_gso(error: &io::Error) -> bool {
     )
 }
 
-/// What may pass: no route, an interface that is down, a firewall, nobody who listens.
+/// Whether the path refused packets for a reason that may pass: no route, an interface that is
+/// down, a firewall, a peer that does not listen.
 fn is_of_the_path(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

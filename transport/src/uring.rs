@@ -28,9 +28,8 @@ use socket2::SockAddr;
 use gradwire_protocol::machine::Transmit;
 use gradwire_protocol::units::{Entropy, Span};
 
-use crate::address::Address;
 use crate::message::{self, RING_PACKETS_AT, SendControl, SendPackets};
-use crate::seal::Seal;
+use crate::seal::Destination;
 use crate::udp::{SLOT_BYTES, Sockets, SuperPacket};
 use crate::wake::{self, ReadableSockets};
 use queue::UringQueue;
@@ -188,11 +187,11 @@ impl UringSockets {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        to: (&[Address], &mut Seal),
+        to: Destination<'_>,
     ) -> io::Result<usize> {
         let queue = &mut self.queue;
         let hand_over = |descriptor, message: &_| queue.send(descriptor, message);
-        self.sockets.send_by(hand_over, (transmit, skip), to)
+        self.sockets.send_by(hand_over, transmit, skip, to)
     }
 
     /// Sends a packet to the first socket's own address and tells whether it came.

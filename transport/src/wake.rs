@@ -1,116 +1,96 @@
-//! Which sockets have something, and sleeping until a packet, a command or a point in time comes.
-#![expect(unsafe_code, reason = "epoll, ppoll and eventfd are raw system calls")]
+//! Asks which sockets have packets, and sleeps until a packet, a command or a point in time comes.
+#![expect(unsafe_code, reason = "poll and epoll take descriptors by number")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
 
 use gradwire_protocol::units::Span;
 
-/// A bell that ends another thread's sleep. Ringing costs a system call only if it sleeps.
+/// Ends another thread's sleep. Waking costs a system call only if that thread sleeps.
 #[derive(Debug)]
 pub(crate) struct ThreadWaker {
-    event: OwnedFd,
-    asleep: AtomicBool,
+    event: EventFd,
+    armed: AtomicBool,
 }
 
 impl ThreadWaker {
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no pointers are passed.
-        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let event = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let event = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         Ok(Self {
             event,
-            asleep: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
         })
     }
 
     /// Wakes the sleeper, now or as soon as it tries to sleep.
-    pub(crate) fn ring(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst) {
-            let one = 1_u64.to_ne_bytes();
-            // SAFETY: eight bytes are read from a live array. A full counter wakes as well.
-            let _ = unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    pub(crate) fn wake(&self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            // The write fails only if the counter is full, and a full counter wakes as well.
+            let _ = self.event.write(1);
         }
     }
 
-    /// From here on [`ThreadWaker::ring`] wakes. Look once more for work between this and
+    /// From here on [`ThreadWaker::wake`] ends a sleep. Look once more for work between this and
     /// [`ThreadWaker::sleep`].
-    pub(crate) fn lie_down(&self) {
-        self.asleep.store(true, Ordering::SeqCst);
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
     }
 
-    /// Work was found after all.
-    pub(crate) fn get_up(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+    /// The thread does not sleep; waking it costs no system call.
+    pub(crate) fn disarm(&self) {
+        self.armed.store(false, Ordering::SeqCst);
     }
 
-    /// Sleeps until a socket can be read, `other` too, the bell rings, or `most` has passed.
+    /// Sleeps until a socket or `other` can be read, another thread wakes this one, or `most` has
+    /// passed.
     pub(crate) fn sleep(&self, sockets: &SocketPoller, other: Option<RawFd>, most: Span) {
-        let waits_on = |fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // What is no descriptor is not waited for (poll(2)).
-        let other = other.unwrap_or(-1);
-        let mut polled = [self.event.as_raw_fd(), sockets.epoll.as_raw_fd(), other].map(waits_on);
+        let event = self.event.as_fd();
+        // Without another descriptor the event is asked twice, which changes nothing.
+        let other = other.map_or(event, borrowed);
+        let mut polled = [event, sockets.epoll.0.as_fd(), other]
+            .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
         wait(&mut polled, most);
-        self.get_up();
-        if polled[0].revents != 0 {
-            let mut counter = [0_u8; 8];
-            let (out, bytes) = (counter.as_mut_ptr().cast(), counter.len());
-            // SAFETY: eight bytes are written to a live array.
-            let _ = unsafe { libc::read(self.event.as_raw_fd(), out, bytes) };
+        self.disarm();
+        if polled[0].any() != Some(false) {
+            // Resets the counter, so that the next sleep does not end at once.
+            let _ = self.event.read();
         }
     }
 }
 
-/// Which of several sockets can be read, for the price of one system call: asking eight empty
-/// sockets one by one costs twenty times as much.
+/// Tells which of several sockets can be read with one system call. Asking eight empty sockets one
+/// by one costs twenty times as much.
 #[derive(Debug)]
 pub(crate) struct SocketPoller {
-    epoll: OwnedFd,
+    epoll: Epoll,
 }
 
-/// Sockets reported at a time. The kernel goes round, so that none is forgotten.
+/// Sockets reported at a time. The kernel takes turns, so that every socket is reported.
 const REPORTED_MAX: usize = 16;
 
 impl SocketPoller {
+    /// Watches `sockets`, which must stay open as long as the poller.
     pub(crate) fn of(sockets: impl Iterator<Item = RawFd>) -> io::Result<Self> {
-        // SAFETY: no pointers are passed.
-        let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let epoll = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for (index, socket) in sockets.enumerate() {
-            let mut event = libc::epoll_event {
-                events: libc::EPOLLIN as u32,
-                u64: index as u64,
-            };
-            let add = libc::EPOLL_CTL_ADD;
-            // SAFETY: the event lives until the call returns.
-            if unsafe { libc::epoll_ctl(descriptor, add, socket, &raw mut event) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
+            epoll.add(borrowed(socket), event)?;
         }
         Ok(Self { epoll })
     }
 
-    /// The sockets that can be read now, or some of them when they are many.
+    /// The sockets that can be read now, or up to [`REPORTED_MAX`] of them. Does not wait.
     pub(crate) fn readable(&self) -> ReadableSockets {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; REPORTED_MAX];
-        let (out, most) = (events.as_mut_ptr(), REPORTED_MAX as libc::c_int);
-        // SAFETY: the array has room for `most` events. The call does not wait.
-        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), out, most, 0) };
-        let reported = events.iter().take(count.max(0) as usize);
-        reported.map(|event| event.u64 as usize).collect()
+        let mut events = [const { EpollEvent::new(EpollFlags::empty(), 0) }; REPORTED_MAX];
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO);
+        let reported = events.iter().take(count.unwrap_or(0));
+        reported.map(|event| event.data() as usize).collect()
     }
 }
 
@@ -140,45 +120,33 @@ impl Iterator for ReadableSockets {
     }
 }
 
-/// Waits until `descriptor` takes more to send, or `most` has passed.
+/// Waits until the send buffer of `descriptor` has room, or `most` has passed.
 pub(crate) fn wait_writable(descriptor: RawFd, most: Span) {
-    wait_for(libc::POLLOUT, descriptor, most);
+    wait_for(PollFlags::POLLOUT, descriptor, most);
 }
 
 /// Waits until a socket can be read, or `most` has passed.
 pub(crate) fn wait_readable(sockets: &SocketPoller, most: Span) {
-    wait_for(libc::POLLIN, sockets.epoll.as_raw_fd(), most);
+    wait_for(PollFlags::POLLIN, sockets.epoll.0.as_raw_fd(), most);
 }
 
 /// Waits until `descriptor` can be read, or `most` has passed.
 pub(crate) fn wait_descriptor(descriptor: RawFd, most: Span) {
-    wait_for(libc::POLLIN, descriptor, most);
+    wait_for(PollFlags::POLLIN, descriptor, most);
 }
 
-fn wait_for(events: libc::c_short, fd: RawFd, most: Span) {
-    let polled = libc::pollfd {
-        fd,
-        events,
-        revents: 0,
-    };
-    wait(&mut [polled], most);
+fn wait_for(events: PollFlags, descriptor: RawFd, most: Span) {
+    wait(&mut [PollFd::new(borrowed(descriptor), events)], most);
 }
 
-fn wait(polled: &mut [libc::pollfd], most: Span) {
-    let nanos = most.as_nanos();
-    let time = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-    };
-    let count = polled.len() as libc::nfds_t;
-    // SAFETY: the array has `count` entries, the time lives until the call returns, and no signal
-    // mask is passed. An interrupted wait is a short one.
-    unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            count,
-            &raw const time,
-            std::ptr::null(),
-        )
-    };
+fn wait(polled: &mut [PollFd<'_>], most: Span) {
+    let time = TimeSpec::from(std::time::Duration::from_nanos(most.as_nanos()));
+    // An error is an interrupted wait, which is a short one: callers look again anyway.
+    let _ = ppoll(polled, Some(time), None);
+}
+
+fn borrowed<'a>(descriptor: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: callers own the descriptor for longer than they wait on it. The kernel answers for a
+    // closed one with an error, and no memory depends on it.
+    unsafe { BorrowedFd::borrow_raw(descriptor) }
 }

@@ -1,10 +1,11 @@
-//! By which of three ways a rank's packets reach the network.
+//! The three ways by which a rank's packets reach the network.
 //!
-//! [`Sockets`] need nothing but sockets, and work in every container. A [`UringSockets`] asks io_uring for
-//! the same; the job has to want it, since container runtimes forbid it, only one thread may use
-//! it, and it saves system calls where GSO and GRO have left few: one for 64 KiB, whose copies cost
-//! a hundred times as much. [`Rdma`] goes past the kernel where a device can. The job has to want
-//! it, too: only devices of software could be measured, which are slower than UDP.
+//! - [`Sockets`] work in every container, and are the default.
+//! - A [`UringSockets`] does the same through io_uring. The job must ask for it: container runtimes
+//!   forbid it, only one thread may use it, and it saves few system calls, because GSO and GRO need
+//!   only one for 64 KiB, whose copies cost a hundred times as much.
+//! - [`Rdma`] bypasses the kernel where a device can. The job must ask for it too: only software
+//!   devices could be measured, and they are slower than UDP.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,29 +17,29 @@ use gradwire_protocol::units::{Entropy, Rank, Span};
 
 use crate::address::Address;
 use crate::rdma::{Rdma, RdmaError};
-use crate::seal::Seal;
+use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{self, SocketCounters, Sockets, SuperPacket};
 use crate::uring::{UringSockets, UringUnavailable};
 use crate::wake::{self, ReadableSockets, SocketPoller};
 
-/// A rank's sockets and how they are used.
+/// The sockets or queue pairs of a rank.
 #[derive(Debug)]
 pub enum Wires {
     /// A system call for each send and receive.
     Sockets(Sockets),
-    /// By io_uring.
+    /// The same sockets through io_uring.
     Uring(Box<UringSockets>),
-    /// By queue pairs of an RDMA device.
+    /// Queue pairs of an RDMA device.
     Rdma(Box<Rdma>),
 }
 
 /// How packets arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ArrivalMode {
-    /// Many at a time, glued together by the kernel.
-    Glued,
-    /// Each by itself.
+    /// Many at a time, joined into super-packets by the kernel.
+    Joined,
+    /// One at a time.
     Single,
 }
 
@@ -47,29 +48,31 @@ pub enum ArrivalMode {
 pub enum WireThreads {
     /// Any, one at a time.
     Any,
-    /// Only the one that uses them first.
+    /// Only the thread that uses them first.
     First,
 }
 
-/// Why there are no wires.
+/// The wires that the job asks for could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum WiresError {
     /// Sockets cannot be opened.
     #[error(transparent)]
     Sockets(#[from] udp::SocketsError),
-    /// The job wants io_uring, which does not work here.
+    /// The job asks for io_uring, which does not work here.
     #[error("transport.wire is \"uring\": {0}")]
     Uring(#[from] UringUnavailable),
-    /// The job wants RDMA, which does not work here.
+    /// The job asks for RDMA, which does not work here.
     #[error("transport.wire is \"rdma\": {0}")]
     Rdma(#[from] RdmaError),
 }
 
 impl Wires {
-    /// Opens what the job wants for a rank on `address`: one socket or queue pair per entropy.
+    /// Opens the wires that the job asks for, for a rank on `address`: one socket or queue pair per
+    /// entropy.
     ///
     /// # Errors
-    /// [`WiresError`] when there are no sockets, or no io_uring or RDMA where it is wanted.
+    /// [`WiresError`] when sockets cannot be opened, or the job asks for io_uring or RDMA and it
+    /// does not work here.
     pub fn open(
         transport: &TransportKeys,
         address: IpAddr,
@@ -85,7 +88,7 @@ impl Wires {
         })
     }
 
-    /// What reports call them.
+    /// The name that reports use.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Sockets(_) => "udp",
@@ -94,7 +97,7 @@ impl Wires {
         }
     }
 
-    /// What messages about failures begin with.
+    /// The subject of error messages.
     pub fn subject(&self) -> String {
         match self {
             Self::Sockets(_) => "a socket".to_owned(),
@@ -106,13 +109,13 @@ impl Wires {
     /// How packets arrive.
     pub const fn arrivals(&self) -> ArrivalMode {
         match self {
-            Self::Sockets(_) | Self::Uring(_) => ArrivalMode::Glued,
+            Self::Sockets(_) | Self::Uring(_) => ArrivalMode::Joined,
             Self::Rdma(_) => ArrivalMode::Single,
         }
     }
 
-    /// The largest packet that they take, in the terms of `transport.mtu`, where that is not the
-    /// interface's.
+    /// The largest packet that they take, as `transport.mtu` counts it; `None` where the
+    /// interface's MTU decides.
     pub fn mtu(&self) -> Option<u32> {
         match self {
             Self::Sockets(_) | Self::Uring(_) => None,
@@ -128,11 +131,11 @@ impl Wires {
         }
     }
 
-    /// The sockets that can be read now, or some of them when they are many; none only when all
-    /// that had arrived was read.
+    /// The sockets that can be read now, or some of them if there are many. The set is empty only
+    /// when every packet that had arrived was read.
     ///
     /// # Errors
-    /// Whatever the kernel says about a ring.
+    /// The kernel's error about a ring.
     pub fn readable(&mut self) -> io::Result<ReadableSockets> {
         match self {
             Self::Sockets(sockets) => Ok(sockets.readable()),
@@ -141,11 +144,11 @@ impl Wires {
         }
     }
 
-    /// Reads one super-packet from socket `index` into `slot`, which may be exchanged for another;
-    /// `None` when there is none.
+    /// Reads one super-packet from socket `index` into `slot`, or exchanges `slot` for one that
+    /// holds it; `None` when the socket is empty.
     ///
     /// # Errors
-    /// Whatever the kernel says, except that there is nothing or that a peer does not listen.
+    /// The kernel's error, unless it only means an empty socket or a peer that does not listen.
     pub fn receive(
         &mut self,
         index: usize,
@@ -166,7 +169,7 @@ impl Wires {
         &mut self,
         transmit: &Transmit<'_>,
         skip: usize,
-        to: (&[Address], &mut Seal),
+        to: Destination<'_>,
     ) -> io::Result<usize> {
         match self {
             Self::Sockets(sockets) => sockets.send(transmit, skip, to),
@@ -175,7 +178,7 @@ impl Wires {
         }
     }
 
-    /// Waits until more can be sent by a path, or `most` has passed.
+    /// Waits until the path of an entropy can send more, or `most` has passed.
     ///
     /// # Errors
     /// When the device no longer works.
@@ -188,23 +191,24 @@ impl Wires {
         Ok(())
     }
 
-    /// From here on what arrives ends a sleep on [`Wires::readiness`]. Look once more before.
-    pub(crate) fn lie_down(&mut self) -> io::Result<()> {
+    /// From here on an arriving packet ends a sleep on [`Wires::readiness`]. Look once more between
+    /// this and sleeping.
+    pub(crate) fn arm(&mut self) -> io::Result<()> {
         match self {
             Self::Sockets(_) | Self::Uring(_) => Ok(()),
             Self::Rdma(rdma) => rdma.lie_down(),
         }
     }
 
-    /// The sleep is over, or there was none.
-    pub(crate) fn get_up(&mut self) -> io::Result<()> {
+    /// The thread does not sleep.
+    pub(crate) fn disarm(&mut self) -> io::Result<()> {
         match self {
             Self::Sockets(_) | Self::Uring(_) => Ok(()),
             Self::Rdma(rdma) => rdma.get_up(),
         }
     }
 
-    /// The sockets themselves, where there are some.
+    /// The sockets, if these wires have any.
     pub fn sockets(&self) -> Option<&Sockets> {
         match self {
             Self::Sockets(sockets) => Some(sockets),
@@ -213,7 +217,7 @@ impl Wires {
         }
     }
 
-    /// The sockets themselves, to change how they are used, where there are some.
+    /// The sockets, to change how they are used, if these wires have any.
     pub fn sockets_mut(&mut self) -> Option<&mut Sockets> {
         match self {
             Self::Sockets(sockets) => Some(sockets),
@@ -231,7 +235,7 @@ impl Wires {
         }
     }
 
-    /// Bytes of packets that are kept until they are read.
+    /// Bytes of packets that are buffered until they are read.
     pub fn receive_buffer(&self) -> u64 {
         match self {
             Self::Sockets(sockets) => sockets.receive_buffer(),
@@ -240,7 +244,7 @@ impl Wires {
         }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> SocketCounters {
         match self {
             Self::Sockets(sockets) => sockets.counters(),
@@ -249,7 +253,7 @@ impl Wires {
         }
     }
 
-    /// What this host has dropped so far, as [`Sockets::ask_for_drops`].
+    /// How many packets this host has dropped so far; see [`Sockets::ask_for_drops`].
     pub fn ask_for_drops(&mut self) -> u64 {
         match self {
             Self::Sockets(sockets) => sockets.ask_for_drops(),
@@ -258,7 +262,7 @@ impl Wires {
         }
     }
 
-    /// What can be read when packets have arrived by a path.
+    /// The descriptor that becomes readable when packets arrive by the path of an entropy.
     pub fn descriptor(&self, entropy: Entropy) -> RawFd {
         match self {
             Self::Sockets(sockets) => sockets.descriptor(entropy),
@@ -267,8 +271,8 @@ impl Wires {
         }
     }
 
-    /// What to sleep on until something can be read. With a ring as well: what arrives stays in the
-    /// socket until the ring is looked at.
+    /// The poller to sleep on until a packet arrives. With a ring it is that of the sockets: a
+    /// packet stays in its socket until the ring is read.
     pub(crate) fn readiness(&self) -> &SocketPoller {
         match self {
             Self::Sockets(sockets) => sockets.readiness(),

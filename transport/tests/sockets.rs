@@ -16,7 +16,7 @@ use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
-use gradwire_transport::seal::Seal;
+use gradwire_transport::seal::{Destination, Seal};
 use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
 
@@ -147,10 +147,9 @@ fn runs_arrive_whole(wire: WireChoice) {
         if transmit.template.kind == PacketKind::Data {
             transmit.message = Payload::Bytes(&tensor);
         }
-        let sent = from
-            .send(&transmit, 0, (&peer, &mut seal))
-            .expect("loopback takes it");
-        assert_eq!(sent, transmit.packets());
+        let (addresses, seal) = (&peer, &mut seal);
+        let sent = from.send(&transmit, 0, Destination { addresses, seal });
+        assert_eq!(sent.expect("loopback takes it"), transmit.packets());
     }
 
     let (mut seen, mut tail) = (Bitmap::new(41), 0);

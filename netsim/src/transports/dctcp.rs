@@ -13,49 +13,36 @@
 mod rtt;
 mod window;
 
-use std::collections::BTreeMap;
+use gradwire_protocol::units::{Instant, Span};
+use rand::Rng;
 
-use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{ByteCount, Instant, Span};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-
-use super::reference::alarms::{Alarm, Alarms};
-use super::reference::cargo::{Cargo, Kind};
-use super::reference::incoming::Incoming;
-use super::reference::outbox::{Outbox, Route};
+use super::reference::acknowledger::Acknowledger;
+use super::reference::cargo::Cargo;
+use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
 use super::reference::scoreboard::Scoreboard;
 use super::reference::turns::{Turn, Turns};
-use super::settings::Settings;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
-use crate::results::outcome::TransportCounts;
+use super::settings::ReferenceSettings;
+use crate::engine::host::{Begin, Envelope};
 use rtt::{LEAST, LEAST_OF_PAPER, RoundTrip};
-use window::{News, Window};
+use window::{AckNews, Window};
 
-/// A host that speaks DCTCP.
+/// The rules of DCTCP.
 #[derive(Debug)]
 pub struct Dctcp {
-    settings: Settings,
     least_timeout: Span,
     first_window: u32,
-    outbox: Outbox,
-    random: ChaCha8Rng,
-    sending: BTreeMap<u32, Sending>,
     turns: Turns,
-    alarms: Alarms,
-    receiving: BTreeMap<u32, Incoming>,
+    receiving: Acknowledger,
 }
 
 /// A flow at its sender.
 #[derive(Debug)]
-struct Sending {
-    route: Route,
-    bytes: ByteCount,
+pub struct DctcpFlow {
+    entropy: u16,
     board: Scoreboard,
     window: Window,
     round_trip: RoundTrip,
     deadline: Instant,
-    alarm: Alarm,
     turn: Turn,
 }
 
@@ -63,189 +50,100 @@ impl Dctcp {
     /// A host without flows. Windows start with a bandwidth-delay product, as those of DCTCP do in
     /// the evaluation of pFabric, and those of all transports here: what is compared is not how
     /// carefully they start.
-    pub fn new(host: u32, settings: &Settings) -> Self {
-        Self {
-            settings: *settings,
-            least_timeout: LEAST,
-            first_window: settings.bandwidth_delay(),
-            outbox: Outbox::new(host, *settings),
-            random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
-            sending: BTreeMap::new(),
-            turns: Turns::default(),
-            alarms: Alarms::default(),
-            receiving: BTreeMap::new(),
-        }
+    pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
+        FlowHost::new(host, settings, Self::new(settings, LEAST))
     }
 
     /// The same with the least timeout of DCTCP's paper.
-    pub fn of_paper(host: u32, settings: &Settings) -> Self {
+    pub fn host_of_paper(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
+        FlowHost::new(host, settings, Self::new(settings, LEAST_OF_PAPER))
+    }
+
+    fn new(settings: &ReferenceSettings, least_timeout: Span) -> Self {
         Self {
-            least_timeout: LEAST_OF_PAPER,
-            ..Self::new(host, settings)
+            least_timeout,
+            first_window: settings.bandwidth_delay(),
+            turns: Turns::default(),
+            receiving: Acknowledger::default(),
         }
-    }
-
-    /// The same with windows that start with so many packets; TCP of today starts with 10
-    /// (RFC 6928).
-    pub fn with_first_window(self, packets: u32) -> Self {
-        Self {
-            first_window: packets,
-            ..self
-        }
-    }
-
-    fn on_data(&mut self, envelope: &Envelope, cargo: &Cargo) {
-        let packets = self.settings.packets(cargo.flow_bytes);
-        let incoming = self
-            .receiving
-            .entry(cargo.flow)
-            .or_insert_with(|| Incoming::new(packets));
-        self.outbox.arrived(cargo.flow, incoming.take(cargo.packet));
-        let before = incoming.before();
-        let marked = envelope.ecn == Ecn::Ce;
-        self.outbox.counts.marks += u64::from(marked);
-        self.outbox.answer(
-            envelope,
-            Cargo {
-                marked,
-                before,
-                ..cargo.answer(Kind::Ack)
-            },
-        );
-    }
-
-    fn on_ack(&mut self, now: Instant, cargo: &Cargo) {
-        let flow = cargo.flow;
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
-        let in_flight = sending.board.in_flight();
-        if !sending.board.arrived(cargo.packet, cargo.before) {
-            return;
-        }
-        if sending.board.missing() == 0 {
-            self.sending.remove(&flow);
-            self.outbox.report(Progress::Acknowledged { flow });
-            return;
-        }
-        sending.window.on_ack(&News {
-            number: cargo.number,
-            marked: cargo.marked,
-            lost: sending.board.overtaken(cargo.number),
-            next_number: sending.board.next_number(),
-            in_flight,
-        });
-        sending.round_trip.sample(now.since(cargo.sent));
-        sending.deadline = now + sending.round_trip.timeout();
-        Self::line_up(&mut self.turns, flow, sending);
-    }
-
-    fn line_up(turns: &mut Turns, flow: u32, sending: &mut Sending) {
-        if sending.board.has_packet() && sending.window.admits(sending.board.in_flight()) {
-            turns.line_up(flow, &mut sending.turn);
-        }
-    }
-
-    fn time_out(&mut self, now: Instant, flow: u32) {
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
-        sending.alarm = None;
-        if sending.board.in_flight() == 0 {
-            sending.deadline = now + sending.round_trip.timeout();
-        } else if sending.deadline <= now {
-            sending.board.lose_sent_until(now);
-            sending.window.on_timeout(sending.board.next_number());
-            sending.round_trip.timed_out();
-            sending.deadline = now + sending.round_trip.timeout();
-            Self::line_up(&mut self.turns, flow, sending);
-        }
-        self.alarms
-            .no_later_than(sending.deadline, flow, &mut sending.alarm);
-    }
-
-    fn send(&mut self, now: Instant, flow: u32, cargo: &mut Cargo) -> Option<Envelope> {
-        let sending = self.sending.get_mut(&flow)?;
-        sending.turn = Turn::Waits;
-        if !sending.window.admits(sending.board.in_flight()) {
-            return None;
-        }
-        if sending.board.in_flight() == 0 {
-            sending.deadline = now + sending.round_trip.timeout();
-            self.alarms
-                .no_later_than(sending.deadline, flow, &mut sending.alarm);
-        }
-        let sent = sending.board.send(now)?;
-        self.outbox.count(sent.attempt);
-        *cargo = Cargo::data(flow, sending.bytes, now, sent);
-        let (route, bytes) = (sending.route, sending.bytes);
-        Self::line_up(&mut self.turns, flow, sending);
-        Some(self.outbox.data(route, bytes, sent.packet))
     }
 }
 
-impl Host for Dctcp {
-    type Cargo = Cargo;
+impl FlowRules for Dctcp {
+    type Flow = DctcpFlow;
 
-    fn begin(&mut self, now: Instant, begin: Begin) {
-        let entropy = self.random.next_u32() as u16;
-        let mut sending = Sending {
-            route: Route {
-                destination: begin.destination,
-                entropy,
-                urgency: 0,
-            },
-            bytes: begin.bytes,
-            board: Scoreboard::new(self.settings.packets(begin.bytes)),
+    fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> DctcpFlow {
+        DctcpFlow {
+            entropy: desk.random.next_u32() as u16,
+            board: Scoreboard::new(desk.settings.packets(begin.bytes)),
             window: Window::new(self.first_window),
             round_trip: RoundTrip::new(self.least_timeout),
-            deadline: now,
-            alarm: None,
+            deadline: desk.now,
             turn: Turn::Waits,
-        };
-        Self::line_up(&mut self.turns, begin.flow, &mut sending);
-        self.sending.insert(begin.flow, sending);
-    }
-
-    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
-        match cargo.kind {
-            Kind::Data => self.on_data(envelope, cargo),
-            Kind::Ack => self.on_ack(now, cargo),
-            Kind::Nack | Kind::Pull | Kind::Congestion | Kind::Probe | Kind::Alive => {}
         }
     }
 
-    fn wake(&mut self, now: Instant) {
-        while let Some(flow) = {
-            let alarm = |flow| Some(self.sending.get(&flow)?.alarm);
-            self.alarms.take_due(now, alarm)
-        } {
-            self.time_out(now, flow);
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+        self.receiving.take(desk, envelope, cargo);
+    }
+
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut DctcpFlow, cargo: &Cargo) {
+        let in_flight = flow.board.in_flight();
+        if !flow.board.arrived(cargo.packet, cargo.before) {
+            return;
+        }
+        flow.window.on_ack(&AckNews {
+            number: cargo.number,
+            marked: cargo.marked,
+            lost: flow.board.overtaken(cargo.number),
+            next_number: flow.board.next_number(),
+            in_flight,
+        });
+        flow.round_trip.sample(desk.now.since(cargo.sent));
+        flow.deadline = desk.now + flow.round_trip.timeout();
+    }
+
+    fn is_acknowledged(flow: &DctcpFlow) -> bool {
+        flow.board.missing() == 0
+    }
+
+    fn line_up(&mut self, _now: Instant, number: u32, flow: &mut DctcpFlow) {
+        if flow.board.has_packet() && flow.window.admits(flow.board.in_flight()) {
+            self.turns.line_up(number, &mut flow.turn);
         }
     }
 
-    fn wakes_at(&self) -> Option<Instant> {
-        self.alarms.next()
+    fn next_in_line(&mut self, _now: Instant) -> Option<u32> {
+        self.turns.next()
     }
 
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
-        if let Some(answer) = self.outbox.transmit(cargo) {
-            return Some(answer);
+    fn send(&mut self, desk: &mut FlowDesk, flow: &mut DctcpFlow) -> Option<DataDeparture> {
+        flow.turn = Turn::Waits;
+        if !flow.window.admits(flow.board.in_flight()) {
+            return None;
         }
-        while let Some(flow) = self.turns.next() {
-            if let Some(envelope) = self.send(now, flow, cargo) {
-                return Some(envelope);
-            }
+        let is_idle = flow.board.in_flight() == 0;
+        if is_idle {
+            flow.deadline = desk.now + flow.round_trip.timeout();
         }
-        None
+        Some(DataDeparture {
+            packet: flow.board.send(desk.now)?,
+            entropy: flow.entropy,
+            urgency: 0,
+            alarm: is_idle.then_some(flow.deadline),
+        })
     }
 
-    fn progress(&mut self) -> Option<Progress> {
-        self.outbox.progress()
-    }
-
-    fn counts(&self) -> TransportCounts {
-        self.outbox.counts
+    fn time_out(&mut self, now: Instant, _number: u32, flow: &mut DctcpFlow) -> Option<Instant> {
+        if flow.board.in_flight() == 0 {
+            flow.deadline = now + flow.round_trip.timeout();
+        } else if flow.deadline <= now {
+            flow.board.lose_sent_until(now);
+            flow.window.on_timeout(flow.board.next_number());
+            flow.round_trip.timed_out();
+            flow.deadline = now + flow.round_trip.timeout();
+        }
+        Some(flow.deadline)
     }
 }
 
@@ -253,13 +151,18 @@ impl Host for Dctcp {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::engine::host::Load;
+    use crate::engine::host::{Host, Load};
+    use crate::transports::reference::cargo::CargoKind;
 
-    fn star(hosts: u32, judge: Judge) -> Star<Dctcp> {
-        star_of(Dctcp::new, hosts, judge)
+    fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Dctcp>> {
+        star_of(Dctcp::host, hosts, judge)
     }
 
-    fn star_of(new: fn(u32, &Settings) -> Dctcp, hosts: u32, judge: Judge) -> Star<Dctcp> {
+    fn star_of(
+        new: fn(u32, &ReferenceSettings) -> FlowHost<Dctcp>,
+        hosts: u32,
+        judge: Judge,
+    ) -> Star<FlowHost<Dctcp>> {
         let hosts = (0..hosts).map(|host| new(host, &settings()));
         Star::new(hosts.collect(), judge)
     }
@@ -282,7 +185,7 @@ mod tests {
     #[test]
     fn a_lost_packet_is_sent_again_within_a_round_trip() {
         let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (Kind::Data, 50) => Verdict::Drop,
+            (CargoKind::Data, 50) => Verdict::Drop,
             _ => Verdict::Pass,
         };
         let mut star = star(2, Box::new(lost));
@@ -298,8 +201,8 @@ mod tests {
     fn lost_acks_are_not_taken_for_lost_packets() {
         let mut count = 0;
         let lossy = move |_: &Envelope, cargo: &Cargo, _| {
-            count += usize::from(cargo.kind == Kind::Ack);
-            match cargo.kind == Kind::Ack && count % 3 == 0 {
+            count += usize::from(cargo.kind == CargoKind::Ack);
+            match cargo.kind == CargoKind::Ack && count % 3 == 0 {
                 true => Verdict::Drop,
                 false => Verdict::Pass,
             }
@@ -314,11 +217,12 @@ mod tests {
     #[test]
     fn a_lost_end_costs_a_timeout() {
         let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (Kind::Data, 9) => Verdict::Drop,
+            (CargoKind::Data, 9) => Verdict::Drop,
             _ => Verdict::Pass,
         };
-        type New = fn(u32, &Settings) -> Dctcp;
-        let kinds: [(New, Span); 2] = [(Dctcp::new, LEAST), (Dctcp::of_paper, LEAST_OF_PAPER)];
+        type New = fn(u32, &ReferenceSettings) -> FlowHost<Dctcp>;
+        let kinds: [(New, Span); 2] =
+            [(Dctcp::host, LEAST), (Dctcp::host_of_paper, LEAST_OF_PAPER)];
         for (new, least) in kinds {
             let mut star = star_of(new, 2, Box::new(lost));
             star.begin(0, 0, 1, 40_860);

@@ -18,21 +18,17 @@
 mod paths;
 mod pulls;
 
-use std::collections::BTreeMap;
+use gradwire_protocol::units::{Instant, Span};
+use rand::Rng;
 
-use gradwire_protocol::units::{ByteCount, Instant, Span};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-
-use super::reference::alarms::{Alarm, Alarms};
-use super::reference::cargo::{Cargo, Kind};
-use super::reference::outbox::{Outbox, Route};
+use super::reference::cargo::{Cargo, CargoKind};
+use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules, SendingFlows};
+use super::reference::outbox::Route;
 use super::reference::scoreboard::Scoreboard;
 use super::reference::turns::{Turn, Turns};
-use super::settings::Settings;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
-use crate::results::outcome::TransportCounts;
-use paths::Paths;
+use super::settings::ReferenceSettings;
+use crate::engine::host::{Begin, Envelope};
+use paths::PathOrder;
 use pulls::Pulls;
 
 /// Packets that the first window has beyond the bandwidth-delay product: two of the queues on the
@@ -46,40 +42,30 @@ const TIMEOUT: Span = Span::from_micros(100);
 /// everybody else in an incast of ten thousand.
 const PATIENCE: Span = Span::from_millis(4);
 
-/// A host that speaks NDP.
+/// The rules of NDP.
 #[derive(Debug)]
 pub struct Ndp {
-    settings: Settings,
     first_window: u32,
     timeout: Span,
-    outbox: Outbox,
-    random: ChaCha8Rng,
-    sending: BTreeMap<u32, Sending>,
     turns: Turns,
-    alarms: Alarms,
     pulls: Pulls,
-    /// The latest time that was told.
-    clock: Instant,
 }
 
 /// A flow at its sender.
 #[derive(Debug)]
-struct Sending {
-    destination: u32,
-    bytes: ByteCount,
+pub struct NdpFlow {
     board: Scoreboard,
-    paths: Paths,
+    paths: PathOrder,
     /// Packets that may be sent.
     credit: u32,
     /// PULLs that have been turned into credit.
     pulls: u32,
     /// When something last came back.
     heard: Instant,
-    alarm: Alarm,
     turn: Turn,
 }
 
-impl Sending {
+impl NdpFlow {
     fn deadline(&mut self, timeout: Span) -> Instant {
         match self.board.oldest() {
             Some(sent) => sent + timeout,
@@ -90,183 +76,114 @@ impl Sending {
 
 impl Ndp {
     /// A host without flows.
-    pub fn new(host: u32, settings: &Settings) -> Self {
+    pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
         let first_window = settings.bandwidth_delay() + BEYOND_BANDWIDTH_DELAY;
-        Self {
-            settings: *settings,
+        let rules = Self {
             first_window,
             timeout: TIMEOUT + settings.base_rtt * 10,
-            outbox: Outbox::new(host, *settings),
-            random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
-            sending: BTreeMap::new(),
             turns: Turns::default(),
-            alarms: Alarms::default(),
             pulls: Pulls::new(first_window, settings.packet_time()),
-            clock: Instant::START,
+        };
+        FlowHost::new(host, settings, rules)
+    }
+}
+
+impl FlowRules for Ndp {
+    type Flow = NdpFlow;
+
+    fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> NdpFlow {
+        NdpFlow {
+            board: Scoreboard::new(desk.settings.packets(begin.bytes)),
+            paths: PathOrder::new(&mut desk.random),
+            credit: self.first_window,
+            pulls: 0,
+            heard: desk.now,
+            turn: Turn::Waits,
         }
     }
 
-    fn on_data(&mut self, now: Instant, envelope: &Envelope, cargo: &Cargo) {
-        let packets = self.settings.packets(cargo.flow_bytes);
-        let answer = self.pulls.arrived(now, envelope, cargo, packets);
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+        let packets = desk.settings.packets(cargo.flow_bytes);
+        let answer = self.pulls.arrived(desk.now, envelope, cargo, packets);
         if let Some(arrival) = answer.arrival {
-            self.outbox.arrived(cargo.flow, arrival);
+            desk.outbox.arrived(cargo.flow, arrival);
         }
         let reply = Cargo {
             pulls: answer.pulls,
             before: answer.before,
             ..cargo.answer(answer.kind)
         };
-        self.outbox.answer(envelope, reply);
+        desk.outbox.answer(envelope, reply);
     }
 
-    fn on_answer(&mut self, now: Instant, cargo: &Cargo) {
-        let flow = cargo.flow;
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut NdpFlow, cargo: &Cargo) {
         match cargo.kind {
-            Kind::Ack => {
-                sending.board.arrived(cargo.packet, cargo.before);
+            CargoKind::Ack => {
+                flow.board.arrived(cargo.packet, cargo.before);
             }
-            Kind::Nack => sending.board.lose(cargo.packet),
+            CargoKind::Nack => flow.board.lose(cargo.packet),
             _ => {}
         }
-        sending.heard = now;
-        sending.credit += cargo.pulls.saturating_sub(sending.pulls);
-        sending.pulls = sending.pulls.max(cargo.pulls);
-        Self::line_up(&mut self.turns, flow, sending);
-        if sending.board.missing() == 0 {
-            self.sending.remove(&flow);
-            self.outbox.report(Progress::Acknowledged { flow });
+        flow.heard = desk.now;
+        flow.credit += cargo.pulls.saturating_sub(flow.pulls);
+        flow.pulls = flow.pulls.max(cargo.pulls);
+    }
+
+    fn is_acknowledged(flow: &NdpFlow) -> bool {
+        flow.board.missing() == 0
+    }
+
+    fn line_up(&mut self, _now: Instant, number: u32, flow: &mut NdpFlow) {
+        if flow.credit > 0 && flow.board.has_packet() {
+            self.turns.line_up(number, &mut flow.turn);
         }
     }
 
-    fn line_up(turns: &mut Turns, flow: u32, sending: &mut Sending) {
-        if sending.credit > 0 && sending.board.has_packet() {
-            turns.line_up(flow, &mut sending.turn);
-        }
+    fn next_in_line(&mut self, _now: Instant) -> Option<u32> {
+        self.turns.next()
     }
 
-    fn time_out(&mut self, now: Instant, flow: u32) {
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
-        sending.alarm = None;
-        if sending.deadline(self.timeout) <= now {
-            let limit = now.as_picos().saturating_sub(self.timeout.as_picos());
-            let lost = sending.board.lose_sent_until(Instant::from_picos(limit));
-            sending.credit += lost.max(1);
-            sending.heard = now;
-            Self::line_up(&mut self.turns, flow, sending);
-        }
-        let deadline = sending.deadline(self.timeout);
-        self.alarms
-            .no_later_than(deadline, flow, &mut sending.alarm);
-    }
-
-    fn send(&mut self, now: Instant, flow: u32, cargo: &mut Cargo) -> Option<Envelope> {
-        let sending = self.sending.get_mut(&flow)?;
-        sending.turn = Turn::Waits;
-        let sent = sending.board.send(now)?;
-        sending.credit -= 1;
-        self.outbox.count(sent.attempt);
-        *cargo = Cargo::data(flow, sending.bytes, now, sent);
-        let deadline = sending.deadline(self.timeout);
-        self.alarms
-            .no_later_than(deadline, flow, &mut sending.alarm);
-        let entropy = sending.paths.next(&mut self.random);
-        let route = Route {
-            destination: sending.destination,
-            entropy,
+    fn send(&mut self, desk: &mut FlowDesk, flow: &mut NdpFlow) -> Option<DataDeparture> {
+        flow.turn = Turn::Waits;
+        let packet = flow.board.send(desk.now)?;
+        flow.credit -= 1;
+        Some(DataDeparture {
+            packet,
+            entropy: flow.paths.next(&mut desk.random),
             urgency: 0,
-        };
-        let bytes = sending.bytes;
-        Self::line_up(&mut self.turns, flow, sending);
-        Some(self.outbox.data(route, bytes, sent.packet))
+            alarm: Some(flow.deadline(self.timeout)),
+        })
     }
 
-    fn pull(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
-        let pull = self.pulls.take(now)?;
+    fn time_out(&mut self, now: Instant, _number: u32, flow: &mut NdpFlow) -> Option<Instant> {
+        if flow.deadline(self.timeout) <= now {
+            let limit = now.as_picos().saturating_sub(self.timeout.as_picos());
+            let lost = flow.board.lose_sent_until(Instant::from_picos(limit));
+            flow.credit += lost.max(1);
+            flow.heard = now;
+        }
+        Some(flow.deadline(self.timeout))
+    }
+
+    /// The PULL that is due.
+    fn transmit_ahead(
+        &mut self,
+        desk: &mut FlowDesk,
+        _flows: &SendingFlows<NdpFlow>,
+        cargo: &mut Cargo,
+    ) -> Option<Envelope> {
+        let pull = self.pulls.take(desk.now)?;
         *cargo = pull.cargo;
-        let entropy = self.random.next_u32() as u16;
         let route = Route {
             destination: pull.sender,
-            entropy,
+            entropy: desk.random.next_u32() as u16,
             urgency: 0,
         };
-        Some(self.outbox.control(route))
-    }
-}
-
-impl Host for Ndp {
-    type Cargo = Cargo;
-
-    fn begin(&mut self, now: Instant, begin: Begin) {
-        self.clock = now;
-        let mut sending = Sending {
-            destination: begin.destination,
-            bytes: begin.bytes,
-            board: Scoreboard::new(self.settings.packets(begin.bytes)),
-            paths: Paths::new(&mut self.random),
-            credit: self.first_window,
-            pulls: 0,
-            heard: now,
-            alarm: None,
-            turn: Turn::Waits,
-        };
-        Self::line_up(&mut self.turns, begin.flow, &mut sending);
-        self.sending.insert(begin.flow, sending);
-    }
-
-    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
-        self.clock = now;
-        match cargo.kind {
-            Kind::Data => self.on_data(now, envelope, cargo),
-            Kind::Ack | Kind::Nack | Kind::Pull => self.on_answer(now, cargo),
-            Kind::Congestion | Kind::Probe | Kind::Alive => {}
-        }
-    }
-
-    fn wake(&mut self, now: Instant) {
-        self.clock = now;
-        while let Some(flow) = {
-            let alarm = |flow| Some(self.sending.get(&flow)?.alarm);
-            self.alarms.take_due(now, alarm)
-        } {
-            self.time_out(now, flow);
-        }
+        Some(desk.outbox.control(route))
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        // A PULL that is due already waits for the link, not for the time.
-        let pull = self.pulls.next().filter(|&at| at > self.clock);
-        pull.into_iter().chain(self.alarms.next()).min()
-    }
-
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
-        self.clock = now;
-        let control = self
-            .outbox
-            .transmit(cargo)
-            .or_else(|| self.pull(now, cargo));
-        if control.is_some() {
-            return control;
-        }
-        while let Some(flow) = self.turns.next() {
-            if let Some(envelope) = self.send(now, flow, cargo) {
-                return Some(envelope);
-            }
-        }
-        None
-    }
-
-    fn progress(&mut self) -> Option<Progress> {
-        self.outbox.progress()
-    }
-
-    fn counts(&self) -> TransportCounts {
-        self.outbox.counts
+        self.pulls.next()
     }
 }
 
@@ -274,11 +191,13 @@ impl Host for Ndp {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::engine::host::Load;
+    use crate::engine::host::{Host, Load};
 
-    fn star(hosts: u32, judge: Judge) -> Star<Ndp> {
+    fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Ndp>> {
         Star::new(
-            (0..hosts).map(|host| Ndp::new(host, &settings())).collect(),
+            (0..hosts)
+                .map(|host| Ndp::host(host, &settings()))
+                .collect(),
             judge,
         )
     }
@@ -318,7 +237,7 @@ mod tests {
     #[test]
     fn a_packet_that_vanishes_is_sent_again_after_the_timeout() {
         let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (Kind::Data, 9) => Verdict::Drop,
+            (CargoKind::Data, 9) => Verdict::Drop,
             _ => Verdict::Pass,
         };
         let mut star = star(2, Box::new(lost));
@@ -334,8 +253,8 @@ mod tests {
         let heals = TIMEOUT * 20;
         let mut pulls = 0;
         let lost = move |envelope: &Envelope, cargo: &Cargo, waiting: usize| {
-            pulls += usize::from(cargo.kind == Kind::Pull);
-            match cargo.kind == Kind::Pull && pulls < 100 {
+            pulls += usize::from(cargo.kind == CargoKind::Pull);
+            match cargo.kind == CargoKind::Pull && pulls < 100 {
                 true => Verdict::Drop,
                 false => trimming(envelope, cargo, waiting),
             }

@@ -9,20 +9,18 @@
 //! Left out: the handshake. Which packet of a flow is served first, and which is dropped, is the
 //! switch's matter ([`crate::engine::port`]).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use gradwire_protocol::units::{ByteCount, Instant, Span};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use gradwire_protocol::units::{Instant, Span};
+use rand::Rng;
 
-use super::reference::alarms::{Alarm, Alarms};
-use super::reference::cargo::{Cargo, Kind};
-use super::reference::incoming::Incoming;
-use super::reference::outbox::{DATA, Outbox, Route};
+use super::reference::acknowledger::Acknowledger;
+use super::reference::cargo::{Cargo, CargoKind};
+use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules, SendingFlows};
+use super::reference::outbox::{DATA, Route};
 use super::reference::scoreboard::Scoreboard;
-use super::settings::Settings;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
-use crate::results::outcome::TransportCounts;
+use super::settings::ReferenceSettings;
+use crate::engine::host::{Begin, Envelope};
 
 /// Round trips after which a packet without an answer counts as lost (section 5.1: 45 us where a
 /// round trip takes 14.6 us).
@@ -30,39 +28,31 @@ const TIMEOUT_ROUND_TRIPS: u64 = 3;
 /// Timeouts in a row after which a flow only probes (section 4.3).
 const PROBE_AFTER: u32 = 5;
 
-/// A host that speaks pFabric.
+/// The rules of pFabric.
 #[derive(Debug)]
 pub struct PFabric {
-    settings: Settings,
     timeout: Span,
-    outbox: Outbox,
-    random: ChaCha8Rng,
-    sending: BTreeMap<u32, Sending>,
     /// Flows that may send now, the least left first.
     ready: BTreeSet<(u32, u32)>,
     /// Flows that are to send a probe.
     probes: VecDeque<u32>,
-    alarms: Alarms,
-    receiving: BTreeMap<u32, Incoming>,
+    receiving: Acknowledger,
 }
 
 /// A flow at its sender.
 #[derive(Debug)]
-struct Sending {
-    destination: u32,
-    bytes: ByteCount,
+pub struct PFabricFlow {
     board: Scoreboard,
     window: f64,
     slow_start_below: f64,
     /// Timeouts since something came back.
     timeouts: u32,
     last_timeout: Instant,
-    alarm: Alarm,
     /// What it has left according to the set of flows that may send, if it is in there.
     listed: Option<u32>,
 }
 
-impl Sending {
+impl PFabricFlow {
     fn may_send(&self) -> bool {
         let room = f64::from(self.board.in_flight()) + 1.0 <= self.window;
         self.timeouts < PROBE_AFTER && room && self.board.has_packet()
@@ -87,192 +77,115 @@ impl Sending {
 
 impl PFabric {
     /// A host without flows.
-    pub fn new(host: u32, settings: &Settings) -> Self {
-        Self {
-            settings: *settings,
+    pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
+        let rules = Self {
             timeout: settings.base_rtt * TIMEOUT_ROUND_TRIPS,
-            outbox: Outbox::new(host, *settings),
-            random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
-            sending: BTreeMap::new(),
             ready: BTreeSet::new(),
             probes: VecDeque::new(),
-            alarms: Alarms::default(),
-            receiving: BTreeMap::new(),
-        }
-    }
-
-    fn on_data(&mut self, envelope: &Envelope, cargo: &Cargo) {
-        let packets = self.settings.packets(cargo.flow_bytes);
-        let incoming = self
-            .receiving
-            .entry(cargo.flow)
-            .or_insert_with(|| Incoming::new(packets));
-        self.outbox.arrived(cargo.flow, incoming.take(cargo.packet));
-        let before = incoming.before();
-        let ack = Cargo {
-            before,
-            ..cargo.answer(Kind::Ack)
+            receiving: Acknowledger::default(),
         };
-        self.outbox.answer(envelope, ack);
-    }
-
-    fn on_ack(&mut self, cargo: &Cargo) {
-        let flow = cargo.flow;
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
-        sending.timeouts = 0;
-        if cargo.kind == Kind::Ack && sending.board.arrived(cargo.packet, cargo.before) {
-            sending.grow(self.settings.bandwidth_delay());
-        }
-        Self::list(&mut self.ready, flow, sending);
-        if sending.board.missing() == 0 {
-            self.sending.remove(&flow);
-            self.outbox.report(Progress::Acknowledged { flow });
-        }
-    }
-
-    /// Brings a flow's entry among those that may send up to date.
-    fn list(ready: &mut BTreeSet<(u32, u32)>, flow: u32, sending: &mut Sending) {
-        let left = sending.may_send().then(|| sending.board.missing());
-        if left != sending.listed {
-            if let Some(listed) = sending.listed {
-                ready.remove(&(listed, flow));
-            }
-            ready.extend(left.map(|left| (left, flow)));
-            sending.listed = left;
-        }
-    }
-
-    fn time_out(&mut self, now: Instant, flow: u32) {
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
-        sending.alarm = None;
-        if sending
-            .deadline(self.timeout)
-            .is_some_and(|deadline| deadline <= now)
-        {
-            let limit = now.as_picos().saturating_sub(self.timeout.as_picos());
-            sending.board.lose_sent_until(Instant::from_picos(limit));
-            sending.slow_start_below = (sending.window / 2.0).max(2.0);
-            sending.window = 1.0;
-            sending.timeouts += 1;
-            sending.last_timeout = now;
-            if sending.timeouts >= PROBE_AFTER {
-                self.probes.push_back(flow);
-            }
-            Self::list(&mut self.ready, flow, sending);
-        }
-        if let Some(deadline) = sending.deadline(self.timeout) {
-            self.alarms
-                .no_later_than(deadline, flow, &mut sending.alarm);
-        }
-    }
-
-    fn send(&mut self, now: Instant, flow: u32, cargo: &mut Cargo) -> Option<Envelope> {
-        let sending = self.sending.get_mut(&flow)?;
-        let sent = sending.board.send(now)?;
-        self.outbox.count(sent.attempt);
-        *cargo = Cargo::data(flow, sending.bytes, now, sent);
-        if let Some(deadline) = sending.deadline(self.timeout) {
-            self.alarms
-                .no_later_than(deadline, flow, &mut sending.alarm);
-        }
-        let entropy = self.random.next_u32() as u16;
-        let urgency = sending.board.missing();
-        let route = Route {
-            destination: sending.destination,
-            entropy,
-            urgency,
-        };
-        let bytes = sending.bytes;
-        Self::list(&mut self.ready, flow, sending);
-        Some(self.outbox.data(route, bytes, sent.packet))
-    }
-
-    /// A probe queues where data does: it is to find out whether data would come through.
-    fn probe(&mut self, flow: u32, cargo: &mut Cargo) -> Option<Envelope> {
-        let sending = self.sending.get(&flow)?;
-        let entropy = self.random.next_u32() as u16;
-        let urgency = sending.board.missing();
-        *cargo = Cargo {
-            kind: Kind::Probe,
-            flow,
-            ..Cargo::default()
-        };
-        let route = Route {
-            destination: sending.destination,
-            entropy,
-            urgency,
-        };
-        Some(Envelope {
-            dscp: DATA,
-            ..self.outbox.control(route)
-        })
+        FlowHost::new(host, settings, rules)
     }
 }
 
-impl Host for PFabric {
-    type Cargo = Cargo;
+impl FlowRules for PFabric {
+    type Flow = PFabricFlow;
 
-    fn begin(&mut self, now: Instant, begin: Begin) {
-        let mut sending = Sending {
-            destination: begin.destination,
-            bytes: begin.bytes,
-            board: Scoreboard::new(self.settings.packets(begin.bytes)),
-            window: f64::from(self.settings.bandwidth_delay()),
+    fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> PFabricFlow {
+        PFabricFlow {
+            board: Scoreboard::new(desk.settings.packets(begin.bytes)),
+            window: f64::from(desk.settings.bandwidth_delay()),
             slow_start_below: f64::INFINITY,
             timeouts: 0,
-            last_timeout: now,
-            alarm: None,
+            last_timeout: desk.now,
             listed: None,
-        };
-        Self::list(&mut self.ready, begin.flow, &mut sending);
-        self.sending.insert(begin.flow, sending);
-    }
-
-    fn receive(&mut self, _now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
-        match cargo.kind {
-            Kind::Data => self.on_data(envelope, cargo),
-            Kind::Probe => self.outbox.answer(envelope, cargo.answer(Kind::Alive)),
-            Kind::Ack | Kind::Alive => self.on_ack(cargo),
-            Kind::Nack | Kind::Pull | Kind::Congestion => {}
         }
     }
 
-    fn wake(&mut self, now: Instant) {
-        while let Some(flow) = {
-            let alarm = |flow| Some(self.sending.get(&flow)?.alarm);
-            self.alarms.take_due(now, alarm)
-        } {
-            self.time_out(now, flow);
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+        if cargo.kind == CargoKind::Probe {
+            desk.outbox.answer(envelope, cargo.answer(CargoKind::Alive));
+        } else {
+            self.receiving.take(desk, envelope, cargo);
         }
     }
 
-    fn wakes_at(&self) -> Option<Instant> {
-        self.alarms.next()
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut PFabricFlow, cargo: &Cargo) {
+        flow.timeouts = 0;
+        if cargo.kind == CargoKind::Ack && flow.board.arrived(cargo.packet, cargo.before) {
+            flow.grow(desk.settings.bandwidth_delay());
+        }
     }
 
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
-        if let Some(answer) = self.outbox.transmit(cargo) {
-            return Some(answer);
+    fn is_acknowledged(flow: &PFabricFlow) -> bool {
+        flow.board.missing() == 0
+    }
+
+    /// Brings a flow's entry among those that may send up to date.
+    fn line_up(&mut self, _now: Instant, number: u32, flow: &mut PFabricFlow) {
+        let left = flow.may_send().then(|| flow.board.missing());
+        if left != flow.listed {
+            if let Some(listed) = flow.listed {
+                self.ready.remove(&(listed, number));
+            }
+            self.ready.extend(left.map(|left| (left, number)));
+            flow.listed = left;
         }
-        while let Some(flow) = self.probes.pop_front() {
-            if let Some(probe) = self.probe(flow, cargo) {
-                return Some(probe);
+    }
+
+    /// The flow stays in line: [`Self::line_up`] takes it out when it may not send any more.
+    fn next_in_line(&mut self, _now: Instant) -> Option<u32> {
+        self.ready.first().map(|&(_, number)| number)
+    }
+
+    fn send(&mut self, desk: &mut FlowDesk, flow: &mut PFabricFlow) -> Option<DataDeparture> {
+        Some(DataDeparture {
+            packet: flow.board.send(desk.now)?,
+            entropy: desk.random.next_u32() as u16,
+            urgency: flow.board.missing(),
+            alarm: flow.deadline(self.timeout),
+        })
+    }
+
+    fn time_out(&mut self, now: Instant, number: u32, flow: &mut PFabricFlow) -> Option<Instant> {
+        let deadline = flow.deadline(self.timeout);
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            let limit = now.as_picos().saturating_sub(self.timeout.as_picos());
+            flow.board.lose_sent_until(Instant::from_picos(limit));
+            flow.slow_start_below = (flow.window / 2.0).max(2.0);
+            flow.window = 1.0;
+            flow.timeouts += 1;
+            flow.last_timeout = now;
+            if flow.timeouts >= PROBE_AFTER {
+                self.probes.push_back(number);
             }
         }
-        let &(_, flow) = self.ready.first()?;
-        self.send(now, flow, cargo)
+        flow.deadline(self.timeout)
     }
 
-    fn progress(&mut self) -> Option<Progress> {
-        self.outbox.progress()
-    }
-
-    fn counts(&self) -> TransportCounts {
-        self.outbox.counts
+    /// A probe queues where data does: it is to find out whether data would come through.
+    fn transmit_ahead(
+        &mut self,
+        desk: &mut FlowDesk,
+        flows: &SendingFlows<PFabricFlow>,
+        cargo: &mut Cargo,
+    ) -> Option<Envelope> {
+        let mut known = std::iter::from_fn(|| self.probes.pop_front());
+        let (number, flow) = known.find_map(|number| Some((number, flows.get(&number)?)))?;
+        *cargo = Cargo {
+            kind: CargoKind::Probe,
+            flow: number,
+            ..Cargo::default()
+        };
+        let route = Route {
+            destination: flow.destination,
+            entropy: desk.random.next_u32() as u16,
+            urgency: flow.state.board.missing(),
+        };
+        Some(Envelope {
+            dscp: DATA,
+            ..desk.outbox.control(route)
+        })
     }
 }
 
@@ -280,12 +193,12 @@ impl Host for PFabric {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::engine::host::Load;
+    use crate::engine::host::{Host, Load};
 
-    fn star(hosts: u32, judge: Judge) -> Star<PFabric> {
+    fn star(hosts: u32, judge: Judge) -> Star<FlowHost<PFabric>> {
         Star::new(
             (0..hosts)
-                .map(|host| PFabric::new(host, &settings()))
+                .map(|host| PFabric::host(host, &settings()))
                 .collect(),
             judge,
         )
@@ -318,7 +231,7 @@ mod tests {
     #[test]
     fn a_lost_packet_is_sent_again_after_three_round_trips() {
         let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (Kind::Data, 9) => Verdict::Drop,
+            (CargoKind::Data, 9) => Verdict::Drop,
             _ => Verdict::Pass,
         };
         let mut star = star(2, Box::new(lost));
@@ -333,7 +246,7 @@ mod tests {
     fn after_five_timeouts_a_flow_probes_until_it_is_answered() {
         let heals = Instant::from_picos(200_000_000);
         let broken = move |_: &Envelope, cargo: &Cargo, _| match cargo.kind {
-            Kind::Data if cargo.sent < heals => Verdict::Drop,
+            CargoKind::Data if cargo.sent < heals => Verdict::Drop,
             _ => Verdict::Pass,
         };
         let mut star = star(2, Box::new(broken));

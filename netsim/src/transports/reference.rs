@@ -11,8 +11,10 @@
 //!
 //! Rules of congestion are not here: each transport has its own.
 
+pub(crate) mod acknowledger;
 pub(crate) mod alarms;
 pub mod cargo;
+pub mod flow_host;
 pub(crate) mod incoming;
 pub(crate) mod manifest;
 pub(crate) mod outbox;

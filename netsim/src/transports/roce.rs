@@ -16,22 +16,20 @@
 mod rate;
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand::Rng;
 
-use super::reference::alarms::{Alarm, Alarms};
-use super::reference::cargo::{Cargo, Kind};
+use super::reference::cargo::{Cargo, CargoKind};
+use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
 use super::reference::incoming::Arrival;
-use super::reference::outbox::{Outbox, Route};
-use super::reference::scoreboard::Attempt;
+use super::reference::scoreboard::{Attempt, Transmission};
 use super::reference::turns::Turn;
-use super::settings::Settings;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
-use crate::results::outcome::TransportCounts;
+use super::settings::ReferenceSettings;
+use crate::engine::host::{Begin, Envelope};
 use rate::FlowRate;
 
 /// Least time between notifications of a flow (DCQCN, section 3.1).
@@ -40,25 +38,18 @@ const NOTIFICATION_GAP: Span = Span::from_micros(50);
 /// 4.096 us x 2^10 (InfiniBand, section 9.7.6). Long enough for a paused fabric.
 const TIMEOUT: Span = Span::from_nanos(4_194_304);
 
-/// A host that speaks RoCE.
-#[derive(Debug)]
+/// The rules of RoCE.
+#[derive(Debug, Default)]
 pub struct Roce {
-    settings: Settings,
-    outbox: Outbox,
-    random: ChaCha8Rng,
-    sending: BTreeMap<u32, Sending>,
     /// Flows that have packets to send, by the time at which their rate lets them.
     paced: BinaryHeap<Reverse<(Instant, u32)>>,
-    alarms: Alarms,
-    receiving: BTreeMap<u32, Receiving>,
-    /// The latest time that was told.
-    clock: Instant,
+    receiving: BTreeMap<u32, RoceReceiver>,
 }
 
 /// A flow at its sender.
 #[derive(Debug)]
-struct Sending {
-    route: Route,
+pub struct RoceFlow {
+    entropy: u16,
     bytes: ByteCount,
     packets: u32,
     /// Packets before this one have arrived.
@@ -69,14 +60,13 @@ struct Sending {
     rate: FlowRate,
     next_at: Instant,
     deadline: Instant,
-    alarm: Alarm,
     /// Whether it is among the paced flows.
     turn: Turn,
 }
 
 /// A flow at its receiver.
 #[derive(Debug)]
-struct Receiving {
+struct RoceReceiver {
     expected: u32,
     gap: Gap,
     last_notification: Option<Instant>,
@@ -91,227 +81,142 @@ enum Gap {
 
 impl Roce {
     /// A host without flows.
-    pub fn new(host: u32, settings: &Settings) -> Self {
-        Self {
-            settings: *settings,
-            outbox: Outbox::new(host, *settings),
-            random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
-            sending: BTreeMap::new(),
-            paced: BinaryHeap::new(),
-            alarms: Alarms::default(),
-            receiving: BTreeMap::new(),
-            clock: Instant::START,
+    pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
+        FlowHost::new(host, settings, Self::default())
+    }
+}
+
+impl FlowRules for Roce {
+    type Flow = RoceFlow;
+
+    fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> RoceFlow {
+        RoceFlow {
+            entropy: desk.random.next_u32() as u16,
+            bytes: begin.bytes,
+            packets: desk.settings.packets(begin.bytes),
+            acknowledged: 0,
+            next: 0,
+            fresh: 0,
+            rate: FlowRate::new(desk.settings.rate),
+            next_at: desk.now,
+            deadline: desk.now,
+            turn: Turn::Waits,
         }
     }
 
-    fn on_data(&mut self, now: Instant, envelope: &Envelope, cargo: &Cargo) {
-        let fresh = Receiving {
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+        let fresh = RoceReceiver {
             expected: 0,
             gap: Gap::Untold,
             last_notification: None,
         };
-        let receiving = self.receiving.entry(cargo.flow).or_insert(fresh);
+        let flow = self.receiving.entry(cargo.flow).or_insert(fresh);
         if envelope.ecn == Ecn::Ce {
-            self.outbox.counts.marks += 1;
-            let last = receiving.last_notification;
-            if last.is_none_or(|last| now.since(last) >= NOTIFICATION_GAP) {
-                receiving.last_notification = Some(now);
-                self.outbox.answer(envelope, cargo.answer(Kind::Congestion));
+            desk.outbox.counts.marks += 1;
+            let last = flow.last_notification;
+            if last.is_none_or(|last| desk.now.since(last) >= NOTIFICATION_GAP) {
+                flow.last_notification = Some(desk.now);
+                let notification = cargo.answer(CargoKind::Congestion);
+                desk.outbox.answer(envelope, notification);
             }
         }
-        if cargo.packet > receiving.expected {
-            if receiving.gap == Gap::Untold {
-                receiving.gap = Gap::Told;
-                let packet = receiving.expected;
-                self.outbox.answer(
-                    envelope,
-                    Cargo {
-                        packet,
-                        ..cargo.answer(Kind::Nack)
-                    },
-                );
+        let answer = |kind, packet| Cargo {
+            packet,
+            ..cargo.answer(kind)
+        };
+        if cargo.packet > flow.expected {
+            if flow.gap == Gap::Untold {
+                flow.gap = Gap::Told;
+                let nack = answer(CargoKind::Nack, flow.expected);
+                desk.outbox.answer(envelope, nack);
             }
             return;
         }
-        if cargo.packet < receiving.expected {
-            self.outbox.arrived(cargo.flow, Arrival::Again);
+        if cargo.packet < flow.expected {
+            desk.outbox.arrived(cargo.flow, Arrival::Again);
         } else {
-            receiving.expected += 1;
-            receiving.gap = Gap::Untold;
-            if receiving.expected == self.settings.packets(cargo.flow_bytes) {
-                self.outbox.arrived(cargo.flow, Arrival::Last);
+            flow.expected += 1;
+            flow.gap = Gap::Untold;
+            if flow.expected == desk.settings.packets(cargo.flow_bytes) {
+                desk.outbox.arrived(cargo.flow, Arrival::Last);
             }
         }
-        let packet = receiving.expected;
-        self.outbox.answer(
-            envelope,
-            Cargo {
-                packet,
-                ..cargo.answer(Kind::Ack)
-            },
-        );
+        let ack = answer(CargoKind::Ack, flow.expected);
+        desk.outbox.answer(envelope, ack);
     }
 
     /// ACK and NACK both say what has arrived; a NACK also where to go back to.
-    fn on_answer(&mut self, now: Instant, cargo: &Cargo) {
-        let flow = cargo.flow;
-        let Some(sending) = self.sending.get_mut(&flow) else {
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow, cargo: &Cargo) {
+        if cargo.kind == CargoKind::Congestion {
+            flow.rate.notified(desk.now);
             return;
-        };
-        if cargo.packet > sending.acknowledged {
-            sending.acknowledged = cargo.packet;
-            sending.next = sending.next.max(cargo.packet);
-            sending.deadline = now + TIMEOUT;
         }
-        if cargo.kind == Kind::Nack && cargo.packet == sending.acknowledged {
-            sending.next = cargo.packet;
-            Self::pace(&mut self.paced, now, flow, sending);
+        if cargo.packet > flow.acknowledged {
+            flow.acknowledged = cargo.packet;
+            flow.next = flow.next.max(cargo.packet);
+            flow.deadline = desk.now + TIMEOUT;
         }
-        if sending.acknowledged == sending.packets {
-            self.sending.remove(&flow);
-            self.outbox.report(Progress::Acknowledged { flow });
+        if cargo.kind == CargoKind::Nack && cargo.packet == flow.acknowledged {
+            flow.next = cargo.packet;
         }
     }
 
-    fn pace(
-        paced: &mut BinaryHeap<Reverse<(Instant, u32)>>,
-        now: Instant,
-        flow: u32,
-        sending: &mut Sending,
-    ) {
-        if sending.turn == Turn::Waits && sending.next < sending.packets {
-            sending.turn = Turn::Comes;
-            sending.next_at = sending.next_at.max(now);
-            paced.push(Reverse((sending.next_at, flow)));
+    fn is_acknowledged(flow: &RoceFlow) -> bool {
+        flow.acknowledged == flow.packets
+    }
+
+    fn line_up(&mut self, now: Instant, number: u32, flow: &mut RoceFlow) {
+        if flow.turn == Turn::Waits && flow.next < flow.packets {
+            flow.turn = Turn::Comes;
+            flow.next_at = flow.next_at.max(now);
+            self.paced.push(Reverse((flow.next_at, number)));
         }
     }
 
-    fn time_out(&mut self, now: Instant, flow: u32) {
-        let Some(sending) = self.sending.get_mut(&flow) else {
-            return;
-        };
-        sending.alarm = None;
-        if sending.deadline <= now {
-            sending.deadline = now + TIMEOUT;
-            sending.next = sending.acknowledged;
-            Self::pace(&mut self.paced, now, flow, sending);
-        }
-        self.alarms
-            .no_later_than(sending.deadline, flow, &mut sending.alarm);
+    fn next_in_line(&mut self, now: Instant) -> Option<u32> {
+        let next = self.paced.peek_mut()?;
+        let is_due = next.0.0 <= now;
+        is_due.then(|| PeekMut::pop(next).0.1)
     }
 
-    fn send(&mut self, now: Instant, flow: u32, cargo: &mut Cargo) -> Option<Envelope> {
-        let sending = self.sending.get_mut(&flow)?;
-        sending.turn = Turn::Waits;
-        let packet = sending.next;
-        if packet >= sending.packets {
+    fn send(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow) -> Option<DataDeparture> {
+        flow.turn = Turn::Waits;
+        let packet = flow.next;
+        if packet >= flow.packets {
             return None;
         }
-        sending.next += 1;
-        let attempt = if packet < sending.fresh {
+        flow.next += 1;
+        let attempt = if packet < flow.fresh {
             Attempt::Again
         } else {
             Attempt::First
         };
-        sending.fresh = sending.fresh.max(sending.next);
-        self.outbox.count(attempt);
-        *cargo = Cargo {
-            flow,
-            packet,
-            flow_bytes: sending.bytes,
-            sent: now,
-            ..Cargo::default()
-        };
-        let envelope = self.outbox.data(sending.route, sending.bytes, packet);
-        sending.next_at = now + sending.rate.sent(now, envelope.bytes);
-        sending.deadline = now + TIMEOUT;
-        self.alarms
-            .no_later_than(sending.deadline, flow, &mut sending.alarm);
-        Self::pace(&mut self.paced, now, flow, sending);
-        Some(envelope)
-    }
-}
-
-impl Host for Roce {
-    type Cargo = Cargo;
-
-    fn begin(&mut self, now: Instant, begin: Begin) {
-        self.clock = now;
-        let entropy = self.random.next_u32() as u16;
-        let mut sending = Sending {
-            route: Route {
-                destination: begin.destination,
-                entropy,
-                urgency: 0,
+        flow.fresh = flow.fresh.max(flow.next);
+        let bytes = desk.settings.packet_bytes(flow.bytes, packet);
+        flow.next_at = desk.now + flow.rate.sent(desk.now, bytes);
+        flow.deadline = desk.now + TIMEOUT;
+        Some(DataDeparture {
+            packet: Transmission {
+                packet,
+                number: 0,
+                attempt,
             },
-            bytes: begin.bytes,
-            packets: self.settings.packets(begin.bytes),
-            acknowledged: 0,
-            next: 0,
-            fresh: 0,
-            rate: FlowRate::new(self.settings.rate),
-            next_at: now,
-            deadline: now,
-            alarm: None,
-            turn: Turn::Waits,
-        };
-        Self::pace(&mut self.paced, now, begin.flow, &mut sending);
-        self.sending.insert(begin.flow, sending);
+            entropy: flow.entropy,
+            urgency: 0,
+            alarm: Some(flow.deadline),
+        })
     }
 
-    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
-        self.clock = now;
-        match cargo.kind {
-            Kind::Data => self.on_data(now, envelope, cargo),
-            Kind::Ack | Kind::Nack => self.on_answer(now, cargo),
-            Kind::Congestion => {
-                if let Some(sending) = self.sending.get_mut(&cargo.flow) {
-                    sending.rate.notified(now);
-                }
-            }
-            Kind::Pull | Kind::Probe | Kind::Alive => {}
+    fn time_out(&mut self, now: Instant, _number: u32, flow: &mut RoceFlow) -> Option<Instant> {
+        if flow.deadline <= now {
+            flow.deadline = now + TIMEOUT;
+            flow.next = flow.acknowledged;
         }
-    }
-
-    fn wake(&mut self, now: Instant) {
-        self.clock = now;
-        while let Some(flow) = {
-            let alarm = |flow| Some(self.sending.get(&flow)?.alarm);
-            self.alarms.take_due(now, alarm)
-        } {
-            self.time_out(now, flow);
-        }
+        Some(flow.deadline)
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        // A flow whose time has come already waits for the link, not for the time.
-        let paced = self.paced.peek().map(|Reverse((at, _))| *at);
-        let paced = paced.filter(|&at| at > self.clock);
-        paced.into_iter().chain(self.alarms.next()).min()
-    }
-
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
-        self.clock = now;
-        if let Some(answer) = self.outbox.transmit(cargo) {
-            return Some(answer);
-        }
-        while self.paced.peek().is_some_and(|Reverse((at, _))| *at <= now) {
-            let Some(Reverse((_, flow))) = self.paced.pop() else {
-                break;
-            };
-            if let Some(envelope) = self.send(now, flow, cargo) {
-                return Some(envelope);
-            }
-        }
-        None
-    }
-
-    fn progress(&mut self) -> Option<Progress> {
-        self.outbox.progress()
-    }
-
-    fn counts(&self) -> TransportCounts {
-        self.outbox.counts
+        self.paced.peek().map(|Reverse((at, _))| *at)
     }
 }
 
@@ -319,12 +224,12 @@ impl Host for Roce {
 mod tests {
     use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
     use super::*;
-    use crate::engine::host::Load;
+    use crate::engine::host::{Host, Load};
 
-    fn star(hosts: u32, judge: Judge) -> Star<Roce> {
+    fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Roce>> {
         Star::new(
             (0..hosts)
-                .map(|host| Roce::new(host, &settings()))
+                .map(|host| Roce::host(host, &settings()))
                 .collect(),
             judge,
         )
@@ -342,8 +247,8 @@ mod tests {
     fn a_lost_packet_makes_the_sender_go_back_a_round_trip() {
         let mut lost = 0;
         let once = move |_: &Envelope, cargo: &Cargo, _| {
-            lost += usize::from(cargo.kind == Kind::Data && cargo.packet == 50);
-            match lost == 1 && cargo.packet == 50 && cargo.kind == Kind::Data {
+            lost += usize::from(cargo.kind == CargoKind::Data && cargo.packet == 50);
+            match lost == 1 && cargo.packet == 50 && cargo.kind == CargoKind::Data {
                 true => Verdict::Drop,
                 false => Verdict::Pass,
             }
@@ -373,9 +278,9 @@ mod tests {
         star.run(Instant::from_picos(1_000_000_000));
         star.begin(1, 1, 2, 100_000_000);
         star.run(Instant::from_picos(9_000_000_000));
-        let shares = [0, 1].map(|flow| star.hosts[2].receiving[&flow].expected);
+        let shares = [0, 1].map(|flow| star.hosts[2].rules.receiving[&flow].expected);
         star.run(Instant::from_picos(12_000_000_000));
-        let later = [0, 1].map(|flow| star.hosts[2].receiving[&flow].expected);
+        let later = [0, 1].map(|flow| star.hosts[2].rules.receiving[&flow].expected);
         let moved = [later[0] - shares[0], later[1] - shares[1]].map(f64::from);
         let share = moved[0] / (moved[0] + moved[1]);
         assert!((share - 0.5).abs() < 0.05, "one has {share} of the link");

@@ -4,7 +4,7 @@ use gradwire_protocol::units::{ByteCount, Rate, Span};
 
 /// Sizes and times that a reference transport goes by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Settings {
+pub struct ReferenceSettings {
     /// Bytes of a flow in a full packet; at least 1.
     pub payload: u32,
     /// Bytes of the transport's own header on data packets.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Settings {
+impl ReferenceSettings {
     /// Data packets of a flow.
     pub fn packets(&self, bytes: ByteCount) -> u32 {
         bytes.get().div_ceil(u64::from(self.payload)) as u32
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_cut_into_full_packets_and_a_rest() {
-        let settings = Settings {
+        let settings = ReferenceSettings {
             payload: 4086,
             header: 64,
             control: 64,

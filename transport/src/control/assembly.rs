@@ -1,4 +1,4 @@
-//! Who may join: rank 0 compares everybody with itself. No sockets and no clock.
+//! Decides which ranks may join: rank 0 compares each with itself. No sockets and no clock.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use gradwire_protocol::units::Rank;
 
-use super::error::{JobDifference, JoinRefusal, RankList, RefusedJoins};
+use super::membership::{Membership, RosterPeer};
 use super::messages::{JoinRequest, shortened};
-use super::{Membership, RosterPeer};
+use super::rank_list::RankList;
+use super::refusal::{JobDifference, JoinRefusal, RefusedJoins};
 
 /// The release that all ranks must have.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Differences that are spelled out; the rest is counted.
+/// Differences that are spelled out; further ones are only counted.
 const NAMED_DIFFERENCES: usize = 8;
 /// Refusals that are spelled out in the error of a job that did not form.
 const NAMED_REFUSALS: usize = 4;
 
-/// The job while its ranks come in.
+/// A job that is forming.
 pub(super) struct Assembly {
     world_size: u32,
     job: BTreeMap<String, String>,
@@ -33,7 +34,7 @@ struct JoinedRank {
 }
 
 impl Assembly {
-    /// Only rank 0, which listens at `here`, has joined.
+    /// A job that only rank 0, which listens at `here`, has joined.
     pub(super) fn new(leader: &Membership, here: SocketAddr) -> Self {
         let first = JoinedRank {
             peer: leader.peer(),
@@ -48,7 +49,8 @@ impl Assembly {
         }
     }
 
-    /// Enters a rank. One whose job differs is entered too, so that all ranks can be told.
+    /// Enters a rank. A rank whose job differs is entered too, so that all ranks hear of the
+    /// difference.
     pub(super) fn admit(
         &mut self,
         hello: JoinRequest,
@@ -84,12 +86,12 @@ impl Assembly {
         Ok(())
     }
 
-    /// A rank went away before the job started; it may come again.
+    /// Removes a rank that went away before the job started; it may come again.
     pub(super) fn withdraw(&mut self, rank: Rank) {
         self.members.remove(&rank);
     }
 
-    /// Remembers a refusal for the case that the job does not form.
+    /// Remembers a refusal for the error of a job that does not form.
     pub(super) fn turn_away(&mut self, from: SocketAddr, refusal: &JoinRefusal) {
         match refusal {
             JoinRefusal::WrongToken => self.turned_away.wrong_tokens += 1,
@@ -100,7 +102,7 @@ impl Assembly {
         }
     }
 
-    /// Who has not joined.
+    /// The ranks that have not joined.
     pub(super) fn missing(&self) -> RankList {
         (0..self.world_size)
             .map(|rank| Rank(rank.try_into().expect("world size is at most 65536")))
@@ -189,6 +191,10 @@ mod tests {
         }
     }
 
+    fn hello(membership: &Membership) -> JoinRequest {
+        JoinRequest::of(membership)
+    }
+
     fn from(port: u16) -> SocketAddr {
         ([127, 0, 0, 1], port).into()
     }
@@ -205,7 +211,7 @@ mod tests {
         let mut assembly = assembly();
         for rank in [2, 1] {
             assert!(!assembly.is_complete());
-            let hello = membership(rank, &[("tolerance", "0"), ("name", "a")]).hello();
+            let hello = hello(&membership(rank, &[("tolerance", "0"), ("name", "a")]));
             assembly.admit(hello, from(rank)).expect("free and equal");
         }
         assert!(assembly.is_complete());
@@ -215,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_of_a_job_is_found_and_ends_it_for_all() {
+    fn every_job_difference_is_named_to_all_ranks() {
         let mut assembly = assembly();
-        let same = membership(1, &[("name", "a"), ("tolerance", "0")]).hello();
+        let same = hello(&membership(1, &[("name", "a"), ("tolerance", "0")]));
         assembly.admit(same, from(2)).expect("equal");
-        let other = membership(2, &[("name", "b"), ("window", "1MiB")]).hello();
+        let other = hello(&membership(2, &[("name", "b"), ("window", "1MiB")]));
         assembly.admit(other, from(3)).expect("entered to be told");
         let Err(JoinRefusal::JobDiffers { differences, .. }) = assembly.agree() else {
             panic!("jobs differ");
@@ -232,7 +238,7 @@ mod tests {
     #[test]
     fn a_rank_is_entered_once_until_it_withdraws() {
         let mut assembly = assembly();
-        let hello = || membership(1, &[]).hello();
+        let hello = || hello(&membership(1, &[]));
         assembly.admit(hello(), from(2)).expect("free");
         let refusal = assembly.admit(hello(), from(3)).expect_err("taken");
         assert_eq!(
@@ -251,7 +257,7 @@ mod tests {
     fn ranks_of_another_world_are_refused() {
         let mut other = membership(1, &[]);
         other.world_size = 4;
-        let refusal = assembly().admit(other.hello(), from(2));
+        let refusal = assembly().admit(hello(&other), from(2));
         assert!(matches!(
             refusal,
             Err(JoinRefusal::WorldSize {
@@ -260,7 +266,7 @@ mod tests {
                 ..
             })
         ));
-        let refusal = assembly().admit(membership(3, &[]).hello(), from(2));
+        let refusal = assembly().admit(hello(&membership(3, &[])), from(2));
         assert!(matches!(refusal, Err(JoinRefusal::RankOutOfRange { .. })));
     }
 

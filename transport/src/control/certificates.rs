@@ -1,8 +1,8 @@
-//! Certificates by files: the alternative to a job token, or an addition to it.
+//! Certificates from files: an alternative to the job token, or an addition to it.
 //!
-//! Every rank has a certificate of the job's authority; TLS verifies it both ways. Whoever holds
-//! one may be any rank of the job: names in certificates mean nothing here. An extended key usage,
-//! if a certificate has one, must allow server and client authentication.
+//! - Every rank has a certificate of the job's authority, and TLS verifies it in both directions.
+//! - The holder of a certificate may be any rank of the job: names in certificates are ignored.
+//! - An extended key usage, if a certificate has one, must allow server and client authentication.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// Where a rank's certificate is: three files in PEM.
+/// Paths of a rank's certificate, key and authority: three PEM files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificateFiles {
-    /// The certificate, and behind it any between it and the authority.
+    /// The certificate, followed by any intermediate certificates up to the authority.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The certificates of the authority that every rank's certificate must be of.
+    /// The certificates of the authority that must have signed every rank's certificate.
     pub authority: PathBuf,
 }
 
 impl CertificateFiles {
-    /// The files, if all are given; nothing if none is.
+    /// The files if all are given, `None` if none is given.
     ///
     /// # Errors
     /// [`CertificateError::Incomplete`] in all other cases.
@@ -57,7 +57,7 @@ impl CertificateFiles {
     }
 }
 
-/// Why certificates cannot be used.
+/// Certificates that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// Some files are given and others are not.
@@ -66,7 +66,7 @@ pub enum CertificateError {
          give all three, or none to rely on the job token alone"
     )]
     Incomplete {
-        /// What is not given.
+        /// The missing files.
         missing: String,
     },
     /// A file cannot be read.
@@ -75,14 +75,14 @@ pub enum CertificateError {
         path.display()
     )]
     Unreadable {
-        /// What it is to be.
+        /// The role of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The certificate and the key are not of each other.
+    /// The certificate was made for another key.
     #[error(
         "the certificate {} does not go with the key {}: {reason}; give the key it was made for",
         certificate.display(),
@@ -93,12 +93,12 @@ pub enum CertificateError {
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What is wrong.
+        /// The reason that the TLS library gives.
         reason: rustls::Error,
     },
 }
 
-/// A rank's certificate with its key, and whom it trusts.
+/// A rank's certificate with its key, and the authority it trusts.
 #[derive(Clone)]
 pub struct Certificates {
     pub(super) chain: Vec<CertificateDer<'static>>,
@@ -106,7 +106,7 @@ pub struct Certificates {
     pub(super) authority: Arc<RootCertStore>,
 }
 
-/// Shows no key.
+/// Prints no key.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").finish_non_exhaustive()
@@ -117,8 +117,8 @@ impl Certificates {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`CertificateError`] names the file and what is wrong with it. Whether a certificate is of
-    /// the authority, and valid now, is for the other ranks to say.
+    /// [`CertificateError`] names the file and its fault. The other ranks check whether the
+    /// authority signed the certificate and whether it is valid now.
     pub fn read(files: &CertificateFiles) -> Result<Self, CertificateError> {
         let chain = certificates("certificate", &files.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&files.key)

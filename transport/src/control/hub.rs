@@ -1,5 +1,5 @@
-//! Rank 0's view of all ranks of a started job, itself among them: who is there, who waits at a
-//! barrier, who hears of what. No sockets and no clock.
+//! Rank 0's view of all ranks of a started job, itself included: which ranks are present, which
+//! wait at a barrier, and which messages each receives. No sockets and no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use tokio::time::Instant;
 
-use super::error::RankList;
 use super::messages::{FromLeader, FromMember, shortened};
+use super::rank_list::RankList;
 
-/// Bookkeeping over all ranks.
+/// Keeps track of all ranks and queues messages for them.
 pub(super) struct Hub {
     ranks: BTreeMap<Rank, RankStanding>,
-    /// Who waits for which barrier, and until when.
+    /// The deadline of each rank and barrier that is waited for.
     waiting: BTreeMap<(Rank, u64), Instant>,
     outgoing: VecDeque<(Rank, FromLeader)>,
 }
@@ -45,7 +45,7 @@ impl Hub {
         }
     }
 
-    /// `rank` says something.
+    /// Handles a message of `rank`.
     pub(super) fn handle(&mut self, rank: Rank, message: FromMember, now: Instant) {
         match message {
             FromMember::Barrier { index, timeout_ms } => {
@@ -96,7 +96,7 @@ impl Hub {
         self.waiting.values().min().copied()
     }
 
-    /// Tells ranks whose barrier took too long who is missing.
+    /// Tells each rank whose barrier took too long which ranks are missing.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         let late = self.waiting.extract_if(.., |_, deadline| *deadline <= now);
         for ((rank, index), _) in late {
@@ -107,7 +107,7 @@ impl Hub {
         }
     }
 
-    /// The next message, and who it goes to.
+    /// The next message, and the rank it goes to.
     pub(super) fn poll_outgoing(&mut self) -> Option<(Rank, FromLeader)> {
         self.outgoing.pop_front()
     }
@@ -132,7 +132,7 @@ impl Hub {
         }
     }
 
-    /// Whether `rank` was here until now.
+    /// Records that `rank` left or is lost; returns whether it was present until now.
     fn change(&mut self, rank: Rank, presence: RankPresence) -> bool {
         match self.ranks.get_mut(&rank) {
             Some(seen) if seen.presence == RankPresence::Here => {
@@ -152,7 +152,7 @@ impl Hub {
             .extend(others.map(|(other, _)| (*other, message())));
     }
 
-    /// Lets all ranks go once nobody works any more.
+    /// Releases all ranks once every rank has left or is lost.
     fn release(&mut self) {
         let here = |seen: &RankStanding| seen.presence == RankPresence::Here;
         if self.ranks.values().any(here) {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_barrier_names_who_is_missing() {
+    fn a_late_barrier_names_the_missing_ranks() {
         let (mut hub, now) = (hub(), Instant::now());
         hub.handle(Rank(0), at_barrier(1), now);
         let deadline = hub.poll_timeout().expect("rank 0 waits");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_goes_to_all_others_and_an_answer_to_who_asked() {
+    fn an_answer_goes_only_to_the_rank_that_asked() {
         let mut hub = hub();
         let question = "where are you?".into();
         hub.handle(Rank(1), FromMember::Ask { question }, Instant::now());

@@ -1,16 +1,15 @@
-//! Who is trusted: TLS 1.3 makes a secret channel to *somebody*, the job token says to whom, or
-//! certificates do, or both.
+//! Decides which processes are trusted. TLS 1.3 gives a secret channel to *some* process; the job
+//! token, certificates, or both say which process that is.
 //!
-//! Without certificates rank 0 makes one at start that nobody can know, so other ranks accept any.
-//! Both sides then prove the token over keying material exported from this very channel (RFC 8446,
-//! 7.5): HMAC-SHA256(token, side || exported). Somebody in the middle has two channels with
-//! different material and can neither make a proof nor pass one on.
-//!
-//! With certificates TLS verifies those of both sides against the job's authority, whatever their
-//! names. The token is proved all the same; it may then be empty.
-//!
-//! Who pretends to be rank 0 receives a proof and can try tokens against it at home: a token is to
-//! be random and long, not a word.
+//! - Without certificates, rank 0 makes a new one at start. Other ranks cannot know it in advance,
+//!   so they accept any.
+//! - Both sides then prove the token over keying material exported from this very channel (RFC
+//!   8446, 7.5): HMAC-SHA256(token, side || exported). A man in the middle has two channels with
+//!   different material, and can neither make a proof nor pass one on.
+//! - With certificates, TLS verifies both sides against the job's authority, whatever names the
+//!   certificates carry. The token is proved all the same; it may then be empty.
+//! - A process that pretends to be rank 0 receives a proof and can try tokens against it offline.
+//!   So a token must be random and long, not a word.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,36 +27,38 @@ use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::certificates::Certificates;
-use super::error::{CertificateHolder, JoinError, JoinRefusal};
+use super::error::JoinError;
+use super::refusal::{CertificateHolder, JoinRefusal};
 
-/// The name both sides put into the certificate and the handshake; it carries no trust.
+/// The name that both sides put into the certificate and the handshake. It carries no trust.
 pub(super) const SERVER_NAME: &str = "gradwire";
-/// Names the protocol and fixes the shape of the first message.
+/// Names the protocol, and with it the form of the first message.
 const ALPN: &[u8] = b"gradwire/1";
-/// Signs of life in the time after which their absence is death: several of them may be lost.
+/// Keep-alives per `peer_timeout`, so that several may be lost before a rank counts as dead.
 const SIGNS_OF_LIFE: u32 = 16;
-/// Time before a rank counts as dead is at least this, whatever the job says: signs of life are to
+/// The least silence after which a rank counts as dead, whatever the job says: keep-alives should
 /// be rare, and a busy host delays them.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
-/// Assumed before the first measurement: hosts of one job are near each other, and a rank that
-/// starts before rank 0 shall knock often.
+/// Round-trip time assumed before the first measurement. Hosts of one job are near each other, and
+/// a rank that starts before rank 0 should retry often.
 const INITIAL_RTT: Duration = Duration::from_millis(50);
 const EXPORT_LABEL: &[u8] = b"EXPORTER-gradwire-token";
 const EXPORT_PURPOSE: &[u8] = b"gradwire/1 token proof";
 const EXPORT_DATA_LABEL: &[u8] = b"EXPORTER-gradwire-data";
 const EXPORT_DATA_PURPOSE: &[u8] = b"gradwire/1 packet secrets";
 
-/// Keying material that only the two ends of one channel have.
+/// Keying material that only the two ends of one channel can export.
 pub(super) type Binding = [u8; 32];
 
-/// Which end makes a proof, so that a proof cannot be sent back as the answer to itself.
+/// The end that makes a proof. It is part of the proof, so that a proof cannot be sent back as the
+/// answer to itself.
 #[derive(Clone, Copy)]
 pub(super) enum TokenSide {
     Leader,
     Member,
 }
 
-/// The secret that makes a process part of a job.
+/// The job token: a process that proves it may join the job.
 #[derive(Clone)]
 pub(super) struct Token(hmac::Key);
 
@@ -86,12 +87,12 @@ fn statement(side: TokenSide, binding: &Binding) -> Vec<u8> {
     [role, binding].concat()
 }
 
-/// What a proof on this connection is made over.
+/// The material that a proof on this connection is made over.
 pub(super) fn binding(connection: &Connection) -> Binding {
     exported(connection, EXPORT_LABEL, EXPORT_PURPOSE)
 }
 
-/// What the secrets of packets are made with.
+/// The material that this connection contributes to packet secrets.
 pub(super) fn data_material(connection: &Connection) -> Binding {
     exported(connection, EXPORT_DATA_LABEL, EXPORT_DATA_PURPOSE)
 }
@@ -104,8 +105,8 @@ fn exported(connection: &Connection, label: &[u8], purpose: &[u8]) -> Binding {
     material
 }
 
-/// QUIC settings of rank 0, with a certificate made now unless it has one. A rank that gives no
-/// sign of life for `silence` counts as dead.
+/// QUIC settings of rank 0, with a certificate made now unless it has one. A rank that sends
+/// nothing for `silence` counts as dead.
 pub(super) fn server(
     certificates: Option<&Certificates>,
     silence: Duration,
@@ -175,7 +176,7 @@ pub(super) fn client(
     Ok(config)
 }
 
-/// Whose certificate ended a connection and why, if one did. `us` is whose end this is.
+/// The refusal of a certificate that ended a connection, if one did. `us` is this end.
 ///
 /// TLS alerts (RFC 8446, 6.2) are QUIC errors from 0x100 on (RFC 9001, 4.8).
 pub(super) fn distrust(error: &ConnectionError, us: CertificateHolder) -> Option<JoinRefusal> {
@@ -197,7 +198,7 @@ pub(super) fn distrust(error: &ConnectionError, us: CertificateHolder) -> Option
     Some(JoinRefusal::Certificate { holder, reason })
 }
 
-/// Names what could not be set up.
+/// The error of a system or library call that the control plane needs to start.
 pub(super) fn setup(what: &'static str, reason: &dyn std::fmt::Display) -> JoinError {
     JoinError::Setup {
         what,
@@ -219,8 +220,8 @@ fn transport(silence: Duration) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Accepts certificates of the authority whatever their names; without an authority every one, but
-/// only from who holds its key: the token decides about trust then.
+/// Accepts certificates of the authority, whatever names they carry. Without an authority it
+/// accepts every certificate whose key the other side holds; the token then decides about trust.
 #[derive(Debug)]
 struct LeaderCertificate {
     authority: Option<Arc<RootCertStore>>,

@@ -1,4 +1,4 @@
-//! Rank 0: keeps the door until all ranks are in and agree, then carries messages between them.
+//! Rank 0: greets ranks until all are in and agree, then carries messages between them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,47 +9,53 @@ use aws_lc_rs::rand::fill;
 use gradwire_protocol::units::{JobId, Rank};
 use quinn::{Endpoint, EndpointConfig, TokioRuntime};
 use serde::Serialize;
-use tokio::sync::mpsc::{Receiver, UnboundedReceiver, channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
 use super::assembly::Assembly;
-use super::door::{Candidate, JoinAttempt, keep_door};
-use super::error::{JoinError, JoinRefusal};
+use super::command::ControlCommand;
+use super::error::JoinError;
+use super::event::{ControlEvent, OnEvent};
+use super::greeting::{Candidate, JoinAttempt, greet_all};
 use super::hub::Hub;
 use super::identity::{self, Token, setup};
 use super::link::{INBOX, LinkInbox, LinkInput, RankLink, listen};
+use super::membership::{Listener, RosterPeer};
 use super::messages::{self, Admission, FromLeader, FromMember, JobStart, MESSAGE_LIMIT};
-use super::participant::{ControlCommand, Participant};
-use super::seat::{self, ControlTask, StallDetector};
-use super::secrets::{PairSecrets, RootSecret};
-use super::{ControlEvent, Listener, OnEvent, RosterPeer};
+use super::participant::Participant;
+use super::refusal::JoinRefusal;
+use super::secrets::{JobEpoch, PairSecrets, RootSecret};
+use super::stall::StallDetector;
+use super::task::{self, ControlTask, LocalRank};
 
 const LEADER: Rank = Rank(0);
-/// How often waiting ranks hear who is missing.
+/// How often waiting ranks hear which ranks are missing.
 const NEWS: Duration = Duration::from_secs(1);
 
 /// Gathers the job and serves it until this rank is done.
-pub(super) async fn run(listener: Listener, mut seat: ControlTask) {
-    let mut leader = match Leader::open(listener, &seat) {
+pub(super) async fn run(listener: Listener, task: ControlTask) {
+    let mut leader = match Leader::open(listener, &task) {
         Ok(leader) => leader,
-        Err(error) => return seat.joined.answer(Err(error)),
+        Err(error) => return task.joined.answer(Err(error)),
     };
-    match leader.assemble(&seat).await {
+    match leader.assemble(&task).await {
         Ok(admission) => {
             let ranks = || admission.start.roster.iter().map(|peer| peer.rank);
             let hub = Hub::new(ranks());
-            let participant = Participant::new(LEADER, ranks(), seat.on_event);
-            seat.joined.answer(Ok(admission));
-            let wakefulness = StallDetector::new(seat.membership.peer_timeout);
-            let mut rank = (participant, wakefulness);
-            leader.serve(hub, &mut rank, &mut seat.commands).await;
+            let mut local = LocalRank {
+                participant: Participant::new(LEADER, ranks(), task.on_event),
+                stall: StallDetector::new(task.membership.peer_timeout),
+                commands: task.commands,
+            };
+            task.joined.answer(Ok(admission));
+            leader.serve(hub, &mut local).await;
             leader.close().await;
         }
         Err(refusal) => {
             leader.tell_all(&FromLeader::Refused(refusal.clone()));
             leader.close().await;
-            seat.joined.answer(Err(refusal.into()));
+            task.joined.answer(Err(refusal.into()));
         }
     }
 }
@@ -58,56 +64,57 @@ struct Leader {
     endpoint: Endpoint,
     assembly: Assembly,
     links: BTreeMap<Rank, RankLink>,
+    /// Each link's reader puts messages here; `inbound` is the other end.
     inbox: LinkInbox<FromMember>,
     inbound: Receiver<(Rank, LinkInput<FromMember>)>,
-    door: Receiver<JoinAttempt>,
+    attempts: Receiver<JoinAttempt>,
 }
 
 impl Leader {
-    fn open(listener: Listener, seat: &ControlTask) -> Result<Self, JoinError> {
-        let assembly = Assembly::new(&seat.membership, listener.address);
+    fn open(listener: Listener, task: &ControlTask) -> Result<Self, JoinError> {
+        let assembly = Assembly::new(&task.membership, listener.address);
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
             Some(identity::server(
-                seat.membership.certificates.as_ref(),
-                seat.membership.peer_timeout,
+                task.membership.certificates.as_ref(),
+                task.membership.peer_timeout,
             )?),
             listener.socket,
             Arc::new(TokioRuntime),
         )
         .map_err(|error| setup("using its UDP socket", &error))?;
         let (inbox, inbound) = channel(INBOX);
-        let (knocks, door) = channel(INBOX);
-        let token = Token::new(&seat.membership.token);
-        tokio::spawn(keep_door(endpoint.clone(), token, knocks));
+        let (greeted, attempts) = channel(INBOX);
+        let token = Token::new(&task.membership.token);
+        tokio::spawn(greet_all(endpoint.clone(), token, greeted));
         Ok(Self {
             endpoint,
             assembly,
             links: BTreeMap::new(),
             inbox,
             inbound,
-            door,
+            attempts,
         })
     }
 
-    /// Lets ranks in until all are there, then starts the job or says why there is none.
-    async fn assemble(&mut self, seat: &ControlTask) -> Result<Admission, JoinRefusal> {
-        let deadline = Instant::now() + seat.timeout;
+    /// Lets ranks in until all are there, then starts the job or says why it cannot start.
+    async fn assemble(&mut self, task: &ControlTask) -> Result<Admission, JoinRefusal> {
+        let deadline = Instant::now() + task.timeout;
         let mut news = interval(NEWS);
         while !self.assembly.is_complete() {
             tokio::select! {
                 biased;
                 () = sleep_until(deadline) => {
-                    return Err(self.assembly.incomplete(seat.timeout));
+                    return Err(self.assembly.incomplete(task.timeout));
                 }
-                Some((rank, inbound)) = self.inbound.recv() => {
-                    // Before the start there is nothing to say, so only an end matters.
-                    if matches!(inbound, LinkInput::Closed(_)) {
+                Some((rank, input)) = self.inbound.recv() => {
+                    // A rank has nothing to say before the start, so only an end matters.
+                    if matches!(input, LinkInput::Closed(_)) {
                         self.assembly.withdraw(rank);
                         self.links.remove(&rank);
                     }
                 }
-                Some(knock) = self.door.recv() => self.open_door(knock, &seat.on_event),
+                Some(attempt) = self.attempts.recv() => self.decide(attempt, &task.on_event),
                 _ = news.tick() => {
                     let missing = self.assembly.missing();
                     self.tell_all(&FromLeader::Waiting { missing });
@@ -128,24 +135,29 @@ impl Leader {
         Ok(Admission { start, secrets })
     }
 
-    /// Gives every other rank the secrets of its pairs; gives back this rank's.
+    /// Sends every other rank the secrets of its pairs; returns this rank's own.
     async fn hand_out_secrets(&self, start: &JobStart) -> PairSecrets {
         let shared = |(rank, link): (&Rank, &RankLink)| (*rank, link.data_material());
         let root = RootSecret::draw(self.links.iter().map(shared));
         let ranks = || start.roster.iter().map(|peer| peer.rank);
-        let row = |rank| root.row((JobId(start.job_id), start.epoch), rank, ranks());
+        let membership = JobEpoch {
+            job: JobId(start.job_id),
+            epoch: start.epoch,
+        };
+        let row = |rank| root.row(membership, rank, ranks());
         for (rank, link) in &self.links {
             link.send(frame(&FromLeader::Secrets(row(*rank))));
-            // Thousands of ranks have millions of pairs: connections are kept alive meanwhile.
+            // Thousands of ranks have millions of pairs: keep connections alive meanwhile.
             tokio::task::yield_now().await;
         }
         row(LEADER)
     }
 
-    fn open_door(&mut self, knock: JoinAttempt, on_event: &OnEvent) {
-        let (from, refusal) = match knock {
-            JoinAttempt::TurnedAway { from, refusal } => (from, refusal),
-            JoinAttempt::Guest(guest) => match self.admit(guest) {
+    /// Enters a candidate into the job, or records that it was refused.
+    fn decide(&mut self, attempt: JoinAttempt, on_event: &OnEvent) {
+        let (from, refusal) = match attempt {
+            JoinAttempt::Refused { from, refusal } => (from, refusal),
+            JoinAttempt::Proved(candidate) => match self.admit(candidate) {
                 Ok(()) => return,
                 Err(refused) => refused,
             },
@@ -154,49 +166,47 @@ impl Leader {
         on_event(ControlEvent::Refused { from, refusal });
     }
 
-    fn admit(&mut self, guest: Candidate) -> Result<(), (SocketAddr, JoinRefusal)> {
-        let from = guest.connection.remote_address();
-        let rank = guest.hello.peer.rank;
-        let link = RankLink::new(guest.connection.clone(), guest.send);
-        if let Err(refusal) = self.assembly.admit(guest.hello, from) {
+    fn admit(&mut self, candidate: Candidate) -> Result<(), (SocketAddr, JoinRefusal)> {
+        let from = candidate.connection.remote_address();
+        let rank = candidate.request.peer.rank;
+        let link = RankLink::new(candidate.connection.clone(), candidate.send);
+        if let Err(refusal) = self.assembly.admit(candidate.request, from) {
             dismiss(link, &refusal);
             return Err((from, refusal));
         }
         let missing = self.assembly.missing();
         link.send(frame(&FromLeader::Waiting { missing }));
-        listen(rank, (guest.connection, guest.receive), self.inbox.clone());
+        let inbox = self.inbox.clone();
+        listen(rank, candidate.connection, candidate.receive, inbox);
         self.links.insert(rank, link);
         Ok(())
     }
 
     /// Carries messages and commands until this rank is done.
-    async fn serve(
-        &mut self,
-        mut hub: Hub,
-        (participant, wakefulness): &mut (Participant, StallDetector),
-        commands: &mut UnboundedReceiver<ControlCommand>,
-    ) {
+    async fn serve(&mut self, mut hub: Hub, local: &mut LocalRank) {
         loop {
-            wakefulness.look(participant);
+            let participant = &mut local.participant;
+            local.stall.look(participant);
             self.settle(&mut hub, participant);
             if participant.is_finished() {
                 return;
             }
             let deadlines = [hub.poll_timeout(), participant.poll_timeout()];
             tokio::select! {
-                () = wakefulness.tick() => {}
-                Some((rank, inbound)) = self.inbound.recv() => match inbound {
+                () = local.stall.tick() => {}
+                Some((rank, input)) = self.inbound.recv() => match input {
                     LinkInput::Message(message) => hub.handle(rank, message, Instant::now()),
                     LinkInput::Closed(reason) => {
                         self.links.remove(&rank);
                         hub.lost(rank, &reason);
                     }
                 },
-                command = commands.recv() => {
-                    participant.command(command.unwrap_or(ControlCommand::Close), Instant::now());
+                command = local.commands.recv() => {
+                    let command = command.unwrap_or(ControlCommand::Close);
+                    participant.command(command, Instant::now());
                 }
-                Some(knock) = self.door.recv() => participant.raise(too_late(knock)),
-                () = seat::until(deadlines.into_iter().flatten().min()) => {
+                Some(attempt) = self.attempts.recv() => participant.raise(too_late(attempt)),
+                () = task::until(deadlines.into_iter().flatten().min()) => {
                     let now = Instant::now();
                     hub.handle_timeout(now);
                     participant.handle_timeout(now);
@@ -205,7 +215,7 @@ impl Leader {
         }
     }
 
-    /// Delivers until nobody has anything to say.
+    /// Delivers messages between hub, links and this rank until the queues are empty.
     fn settle(&self, hub: &mut Hub, participant: &mut Participant) {
         loop {
             while let Some(message) = participant.poll_outgoing() {
@@ -232,11 +242,11 @@ impl Leader {
     async fn close(self) {
         let mut closing: JoinSet<()> = self.links.into_values().map(RankLink::close).collect();
         while closing.join_next().await.is_some() {}
-        seat::close(&self.endpoint).await;
+        task::close(&self.endpoint).await;
     }
 }
 
-/// Encodes what is small by construction: every text in it was cut to a bound.
+/// Encodes a message that is small by construction: every text in it was cut to a bound.
 fn frame(message: &impl Serialize) -> messages::Frame {
     messages::encode(message).expect("every text in a message of rank 0 is cut to a bound")
 }
@@ -246,15 +256,16 @@ fn dismiss(link: RankLink, refusal: &JoinRefusal) {
     tokio::spawn(link.close());
 }
 
-/// Refuses whoever knocks once the job has started.
-fn too_late(knock: JoinAttempt) -> ControlEvent {
-    match knock {
-        JoinAttempt::TurnedAway { from, refusal } => ControlEvent::Refused { from, refusal },
-        JoinAttempt::Guest(guest) => {
-            let from = guest.connection.remote_address();
-            let rank = guest.hello.peer.rank;
+/// Refuses a process that connects after the job has started.
+fn too_late(attempt: JoinAttempt) -> ControlEvent {
+    match attempt {
+        JoinAttempt::Refused { from, refusal } => ControlEvent::Refused { from, refusal },
+        JoinAttempt::Proved(candidate) => {
+            let from = candidate.connection.remote_address();
+            let rank = candidate.request.peer.rank;
             let refusal = JoinRefusal::AlreadyStarted { rank };
-            dismiss(RankLink::new(guest.connection, guest.send), &refusal);
+            let link = RankLink::new(candidate.connection, candidate.send);
+            dismiss(link, &refusal);
             ControlEvent::Refused { from, refusal }
         }
     }

@@ -1,5 +1,5 @@
-//! One connection between rank 0 and another rank: a task that reads, a task that writes, and an
-//! end that lets the last words out.
+//! One connection between rank 0 and another rank: one task reads, one task writes, and closing
+//! waits until the last messages are delivered.
 
 use gradwire_protocol::units::Rank;
 use quinn::{Connection, RecvStream, SendStream};
@@ -10,15 +10,15 @@ use tokio::time::timeout;
 
 use super::identity::{Binding, data_material};
 use super::messages::{Frame, MESSAGE_LIMIT, read};
-use super::seat::FLUSH;
+use super::task::FLUSH;
 
-/// How many unhandled messages are read ahead; more wait in the network.
+/// How many messages are read ahead of the control thread; more wait in the network.
 pub(super) const INBOX: usize = 256;
 
-/// What a connection brings.
+/// Something that a connection's reader delivers.
 pub(super) enum LinkInput<M> {
     Message(M),
-    /// Nothing more will come, for this reason.
+    /// The connection has ended, for this reason.
     Closed(String),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct RankLink {
 }
 
 impl RankLink {
-    /// Starts to write to `stream`.
+    /// Starts the task that writes to `stream`.
     pub(super) fn new(connection: Connection, stream: SendStream) -> Self {
         let (outgoing, frames) = unbounded_channel();
         Self {
@@ -40,21 +40,22 @@ impl RankLink {
         }
     }
 
-    /// What both ends of this connection, and nobody else, can make secrets of packets with.
+    /// Key material that only the two ends of this connection can export; packet secrets are drawn
+    /// from it.
     pub(super) fn data_material(&self) -> Binding {
         data_material(&self.connection)
     }
 
     /// Queues a message.
     pub(super) fn send(&self, frame: Frame) {
-        // When the connection has ended the reader says so.
+        // When the connection has ended, its reader reports that.
         let _ = self.outgoing.send(frame);
     }
 
-    /// Waits until the peer has everything, for a short while, and closes.
+    /// Waits up to [`FLUSH`] until the peer has every message, then closes.
     pub(super) async fn close(self) {
         drop(self.outgoing);
-        // A peer that does not confirm in time is closed on all the same.
+        // The connection closes even if the peer does not confirm in time.
         let _ = timeout(FLUSH, self.writer).await;
         self.connection.close(0_u32.into(), b"");
     }
@@ -67,17 +68,20 @@ async fn write(mut stream: SendStream, mut frames: UnboundedReceiver<Frame>) {
         }
     }
     if stream.finish().is_ok() {
-        // Either the peer has everything now, or it is gone.
+        // This ends when the peer has every message, or is gone.
         let _ = stream.stopped().await;
     }
 }
 
-/// Starts to read messages of `rank` into `inbox`.
-pub(super) fn listen<M>(rank: Rank, from: (Connection, RecvStream), inbox: LinkInbox<M>)
-where
+/// Starts the task that reads messages of `rank` from `stream` into `inbox`.
+pub(super) fn listen<M>(
+    rank: Rank,
+    connection: Connection,
+    mut stream: RecvStream,
+    inbox: LinkInbox<M>,
+) where
     M: DeserializeOwned + Send + 'static,
 {
-    let (connection, mut stream) = from;
     tokio::spawn(async move {
         loop {
             let inbound = match read(&mut stream, MESSAGE_LIMIT).await {
@@ -95,5 +99,5 @@ where
     });
 }
 
-/// Where readers put what they read.
+/// Takes the messages of all readers, each with the rank that sent it.
 pub(super) type LinkInbox<M> = Sender<(Rank, LinkInput<M>)>;

@@ -1,4 +1,4 @@
-//! Every rank but 0: finds rank 0, proves itself, and stays connected.
+//! Every rank but 0: finds rank 0, proves the token, and stays connected.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -8,41 +8,48 @@ use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::Membership;
 use super::assembly::VERSION;
-use super::error::{CertificateHolder, JoinError, JoinRefusal, RankList, RefusedJoins};
+use super::command::ControlCommand;
+use super::error::JoinError;
 use super::identity::{self, SERVER_NAME, Token, TokenSide, setup};
 use super::link::{INBOX, LinkInput, RankLink, listen};
-use super::messages::{self, Admission, Frame, FromLeader, FromMember, MESSAGE_LIMIT};
-use super::participant::{ControlCommand, Participant};
-use super::seat::{self, ControlTask, StallDetector};
+use super::membership::Membership;
+use super::messages::{self, Admission, Frame, FromLeader, FromMember, JoinRequest, MESSAGE_LIMIT};
+use super::participant::Participant;
+use super::rank_list::RankList;
+use super::refusal::{CertificateHolder, JoinRefusal, RefusedJoins};
+use super::stall::StallDetector;
+use super::task::{self, ControlTask, LocalRank};
 
-/// The first attempt ends after this long, each further one after twice as long as the one before:
-/// a rank 0 that starts later is found quickly, and one busy with a thousand ranks is not stormed.
+/// The first attempt ends after this long, and each further one may take twice as long as the one
+/// before. A rank 0 that starts later is found quickly, and a rank 0 busy with a thousand ranks is
+/// not flooded.
 const FIRST_ATTEMPT: Duration = Duration::from_millis(500);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(8);
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Joins and stays until this rank is done.
-pub(super) async fn run(leader: SocketAddr, mut seat: ControlTask) {
-    let mut entrance = match JoinAttempts::new(leader, &seat) {
-        Ok(entrance) => entrance,
-        Err(error) => return seat.joined.answer(Err(error)),
+pub(super) async fn run(leader: SocketAddr, task: ControlTask) {
+    let mut attempts = match JoinAttempts::new(leader, &task) {
+        Ok(attempts) => attempts,
+        Err(error) => return task.joined.answer(Err(error)),
     };
-    match entrance.enter().await {
-        Ok((admission, conversation)) => {
-            seat.joined.answer(Ok(admission.clone()));
+    match attempts.join().await {
+        Ok((admission, connection)) => {
+            task.joined.answer(Ok(admission.clone()));
             let ranks = admission.start.roster.iter().map(|peer| peer.rank);
-            let rank = seat.membership.rank;
-            let participant = Participant::new(rank, ranks, seat.on_event);
-            let wakefulness = StallDetector::new(seat.membership.peer_timeout);
-            let rank = (participant, wakefulness);
-            serve(conversation, rank, &mut seat.commands).await;
-            seat::close(&entrance.endpoint).await;
+            let local = LocalRank {
+                participant: Participant::new(task.membership.rank, ranks, task.on_event),
+                stall: StallDetector::new(task.membership.peer_timeout),
+                commands: task.commands,
+            };
+            serve(connection, local).await;
+            task::close(&attempts.endpoint).await;
         }
         Err(error) => {
-            seat::close(&entrance.endpoint).await;
-            seat.joined.answer(Err(error));
+            task::close(&attempts.endpoint).await;
+            task.joined.answer(Err(error));
         }
     }
 }
@@ -56,9 +63,9 @@ struct ProvenConnection {
 
 /// Why one attempt did not succeed.
 enum AttemptFailure {
-    /// Trying again may help.
+    /// Another attempt may succeed.
     Passing(String),
-    /// It will not.
+    /// Every further attempt would fail the same way.
     Final(JoinError),
 }
 
@@ -67,7 +74,7 @@ impl AttemptFailure {
         Self::Passing(reason.to_string())
     }
 
-    /// A certificate that is refused once will be refused again.
+    /// A connection that failed; a refused certificate will be refused again.
     fn of_connection(error: &ConnectionError) -> Self {
         match identity::distrust(error, CertificateHolder::Member) {
             Some(refusal) => Self::Final(refusal.into()),
@@ -76,53 +83,54 @@ impl AttemptFailure {
     }
 }
 
+/// Attempts of one rank to join, and what rank 0 said in the latest.
 struct JoinAttempts {
     endpoint: Endpoint,
     leader: SocketAddr,
     token: Token,
     rank: Rank,
     world_size: u32,
-    hello: Frame,
+    request: Frame,
     timeout: Duration,
-    /// Whom rank 0 awaits, once it has let this rank in.
+    /// The ranks that rank 0 still waits for, once it has let this rank in.
     missing: Option<RankList>,
 }
 
 impl JoinAttempts {
-    fn new(leader: SocketAddr, seat: &ControlTask) -> Result<Self, JoinError> {
+    fn new(leader: SocketAddr, task: &ControlTask) -> Result<Self, JoinError> {
         let any: SocketAddr = match leader {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
         let mut endpoint =
             Endpoint::client(any).map_err(|error| setup("opening a UDP socket", &error))?;
-        let certificates = seat.membership.certificates.as_ref();
-        let silence = seat.membership.peer_timeout;
+        let certificates = task.membership.certificates.as_ref();
+        let silence = task.membership.peer_timeout;
         endpoint.set_default_client_config(identity::client(certificates, silence)?);
         let Membership {
             rank, world_size, ..
-        } = seat.membership;
+        } = task.membership;
         Ok(Self {
             endpoint,
             leader,
-            token: Token::new(&seat.membership.token),
+            token: Token::new(&task.membership.token),
             rank,
             world_size,
-            hello: own_hello(&seat.membership)?,
-            timeout: seat.timeout,
+            request: own_request(&task.membership)?,
+            timeout: task.timeout,
             missing: None,
         })
     }
 
-    /// Tries until the timeout to become part of a started job.
-    async fn enter(&mut self) -> Result<(Admission, ProvenConnection), JoinError> {
+    /// Tries to join until the timeout.
+    async fn join(&mut self) -> Result<(Admission, ProvenConnection), JoinError> {
         let deadline = Instant::now() + self.timeout;
         let mut patience = FIRST_ATTEMPT;
         let mut reason = String::from("no answer");
         loop {
             let outcome = timeout_at(deadline, self.attempt(patience)).await;
             match outcome {
-                Ok(Ok(entered)) => return Ok(entered),
+                Ok(Ok(joined)) => return Ok(joined),
                 Ok(Err(AttemptFailure::Final(error))) => return Err(error),
                 Ok(Err(AttemptFailure::Passing(why))) => reason = why,
                 Err(_) => return Err(self.gave_up(reason)),
@@ -150,7 +158,8 @@ impl JoinAttempts {
         }
     }
 
-    /// Connects within `patience`, then waits as long as rank 0 keeps the connection.
+    /// Connects within `patience`, then waits for the start for as long as rank 0 keeps the
+    /// connection.
     async fn attempt(
         &mut self,
         patience: Duration,
@@ -163,15 +172,16 @@ impl JoinAttempts {
             .await
             .map_err(|_| AttemptFailure::passing("no answer"))?
             .map_err(|error| AttemptFailure::of_connection(&error))?;
-        let entered = self.enter_by(connection.clone()).await;
-        entered.map_err(|setback| match (setback, connection.close_reason()) {
-            // Rank 0 looks at this rank's certificate when this rank has seen its own accepted.
+        let joined = self.join_over(connection.clone()).await;
+        joined.map_err(|failure| match (failure, connection.close_reason()) {
+            // Rank 0 verifies this rank's certificate after this rank's side of the handshake is
+            // complete, so a refusal shows up as a close of an open connection.
             (AttemptFailure::Passing(_), Some(error)) => AttemptFailure::of_connection(&error),
-            (setback, _) => setback,
+            (failure, _) => failure,
         })
     }
 
-    async fn enter_by(
+    async fn join_over(
         &mut self,
         connection: Connection,
     ) -> Result<(Admission, ProvenConnection), AttemptFailure> {
@@ -179,29 +189,29 @@ impl JoinAttempts {
             .open_bi()
             .await
             .map_err(AttemptFailure::passing)?;
-        let mut conversation = ProvenConnection {
+        let mut proven = ProvenConnection {
             connection,
             send,
             receive,
         };
-        self.prove(&mut conversation).await?;
-        let hello = conversation.send.write_all(&self.hello).await;
-        hello.map_err(AttemptFailure::passing)?;
-        let admission = self.await_start(&mut conversation).await?;
-        Ok((admission, conversation))
+        self.prove(&mut proven).await?;
+        let sent = proven.send.write_all(&self.request).await;
+        sent.map_err(AttemptFailure::passing)?;
+        let admission = self.await_start(&mut proven).await?;
+        Ok((admission, proven))
     }
 
-    async fn prove(&self, conversation: &mut ProvenConnection) -> Result<(), AttemptFailure> {
-        let binding = identity::binding(&conversation.connection);
+    async fn prove(&self, proven: &mut ProvenConnection) -> Result<(), AttemptFailure> {
+        let binding = identity::binding(&proven.connection);
         let proof = FromMember::Prove {
             rank: self.rank,
             version: VERSION.into(),
             proof: self.token.prove(TokenSide::Member, &binding),
         };
         let proof = messages::encode(&proof).expect("a proof is small");
-        let sent = conversation.send.write_all(&proof).await;
+        let sent = proven.send.write_all(&proof).await;
         sent.map_err(AttemptFailure::passing)?;
-        match messages::read(&mut conversation.receive, MESSAGE_LIMIT).await {
+        match messages::read(&mut proven.receive, MESSAGE_LIMIT).await {
             Ok(FromLeader::Prove { proof })
                 if self.token.accepts(TokenSide::Leader, &binding, &proof) =>
             {
@@ -217,11 +227,11 @@ impl JoinAttempts {
 
     async fn await_start(
         &mut self,
-        conversation: &mut ProvenConnection,
+        proven: &mut ProvenConnection,
     ) -> Result<Admission, AttemptFailure> {
         let mut secrets = None;
         loop {
-            let message = messages::read(&mut conversation.receive, MESSAGE_LIMIT).await;
+            let message = messages::read(&mut proven.receive, MESSAGE_LIMIT).await;
             match (message, secrets.take()) {
                 (Ok(FromLeader::Waiting { missing }), None) => self.missing = Some(missing),
                 (Ok(FromLeader::Secrets(given)), None) => secrets = Some(given),
@@ -240,9 +250,9 @@ impl JoinAttempts {
     }
 }
 
-fn own_hello(membership: &Membership) -> Result<Frame, JoinError> {
-    let hello = FromMember::Join(membership.hello());
-    messages::encode(&hello).map_err(|bytes| {
+fn own_request(membership: &Membership) -> Result<Frame, JoinError> {
+    let request = FromMember::Join(JoinRequest::of(membership));
+    messages::encode(&request).map_err(|bytes| {
         JoinError::Refused(JoinRefusal::TooLarge {
             what: "description of this rank".into(),
             bytes,
@@ -252,21 +262,14 @@ fn own_hello(membership: &Membership) -> Result<Frame, JoinError> {
 }
 
 /// Carries messages and commands until this rank is done.
-async fn serve(
-    conversation: ProvenConnection,
-    (mut participant, mut wakefulness): (Participant, StallDetector),
-    commands: &mut tokio::sync::mpsc::UnboundedReceiver<ControlCommand>,
-) {
+async fn serve(proven: ProvenConnection, mut local: LocalRank) {
     let leader = Rank(0);
-    let link = RankLink::new(conversation.connection.clone(), conversation.send);
+    let link = RankLink::new(proven.connection.clone(), proven.send);
     let (inbox, mut inbound): (_, Receiver<(Rank, LinkInput<FromLeader>)>) = channel(INBOX);
-    listen(
-        leader,
-        (conversation.connection, conversation.receive),
-        inbox,
-    );
+    listen(leader, proven.connection, proven.receive, inbox);
+    let participant = &mut local.participant;
     loop {
-        wakefulness.look(&mut participant);
+        local.stall.look(participant);
         while let Some(message) = participant.poll_outgoing() {
             link.send(messages::encode(&message).expect("reasons are cut to a bound"));
         }
@@ -274,15 +277,16 @@ async fn serve(
             break;
         }
         tokio::select! {
-            () = wakefulness.tick() => {}
-            Some((_, inbound)) = inbound.recv() => match inbound {
+            () = local.stall.tick() => {}
+            Some((_, input)) = inbound.recv() => match input {
                 LinkInput::Message(message) => participant.receive(message),
                 LinkInput::Closed(reason) => participant.leader_lost(&reason),
             },
-            command = commands.recv() => {
-                participant.command(command.unwrap_or(ControlCommand::Close), Instant::now());
+            command = local.commands.recv() => {
+                let command = command.unwrap_or(ControlCommand::Close);
+                participant.command(command, Instant::now());
             }
-            () = seat::until(participant.poll_timeout()) => {
+            () = task::until(participant.poll_timeout()) => {
                 participant.handle_timeout(Instant::now());
             }
         }

@@ -1,6 +1,8 @@
-//! What ranks say to rank 0 and rank 0 to them: JSON behind a length of four bytes, on one stream
-//! per rank. Any bytes are either a message or a named failure; nothing larger than its bound is
-//! ever read into memory.
+//! Messages between rank 0 and the other ranks: JSON behind a length of four bytes, on one stream
+//! per rank.
+//!
+//! - Any bytes decode to a message or to a named failure.
+//! - A reader never allocates more than the bound of the message it expects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +12,16 @@ use quinn::{ConnectionError, ReadError, ReadExactError, RecvStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::RosterPeer;
-use super::error::{JoinRefusal, RankList, rank_number};
+use super::membership::{Membership, RosterPeer};
+use super::rank_list::{RankList, rank_number};
+use super::refusal::JoinRefusal;
 use super::secrets::PairSecrets;
 
 /// Largest message between ranks that trust each other.
 pub(super) const MESSAGE_LIMIT: usize = 1 << 20;
-/// Largest message from somebody who has not proved the token.
+/// Largest message from a process that has not proved the token.
 pub(super) const GREETING_LIMIT: usize = 4 << 10;
-/// Longest text that one rank passes on from another, in bytes; longer ones are cut.
+/// Longest text that rank 0 passes on from one rank to another, in bytes; longer texts are cut.
 const TEXT_LIMIT: usize = 4 << 10;
 
 const LENGTH_BYTES: usize = 4;
@@ -26,7 +29,7 @@ const LENGTH_BYTES: usize = 4;
 /// From any rank to rank 0.
 #[derive(Deserialize, Serialize)]
 pub(super) enum FromMember {
-    /// First message: knowledge of the token. Its shape is fixed by the ALPN name.
+    /// First message: proves knowledge of the token. The ALPN name fixes its form.
     Prove {
         #[serde(with = "rank_number")]
         rank: Rank,
@@ -35,7 +38,7 @@ pub(super) enum FromMember {
     },
     /// Second message, to a rank 0 that has proved itself.
     Join(JoinRequest),
-    /// This rank has reached its `index`th barrier (from 1) and waits that long.
+    /// This rank has reached its `index`th barrier, counted from 1, and waits `timeout_ms`.
     Barrier { index: u64, timeout_ms: u64 },
     /// The job is over.
     Abort { reason: String },
@@ -47,11 +50,11 @@ pub(super) enum FromMember {
         to: Rank,
         answer: String,
     },
-    /// This rank has nothing more to send; it still answers.
+    /// This rank sends nothing new; it still answers.
     Leave,
 }
 
-/// Who joins.
+/// The second message: a process describes the rank it wants to be.
 #[derive(Deserialize, Serialize)]
 pub(super) struct JoinRequest {
     pub(super) world_size: u32,
@@ -59,22 +62,33 @@ pub(super) struct JoinRequest {
     pub(super) job: BTreeMap<String, String>,
 }
 
+impl JoinRequest {
+    pub(super) fn of(membership: &Membership) -> Self {
+        Self {
+            world_size: membership.world_size,
+            peer: membership.peer(),
+            job: membership.job.clone(),
+        }
+    }
+}
+
 /// From rank 0 to any rank.
 #[derive(Deserialize, Serialize)]
 pub(super) enum FromLeader {
-    /// Answer to a right `Prove`.
+    /// Answer to a correct `Prove`.
     Prove { proof: Vec<u8> },
-    /// There is no job, or none with this rank.
+    /// The job cannot form, or not with this rank.
     Refused(JoinRefusal),
-    /// This rank is in; these are awaited.
+    /// This rank has joined; these ranks have not.
     Waiting { missing: RankList },
-    /// All ranks are in and agree; the start follows. For the rank that it is sent to alone.
+    /// The secrets of this rank's pairs, sent to this rank alone. All ranks have joined and agree;
+    /// `Start` follows.
     Secrets(PairSecrets),
-    /// All ranks are in and agree.
+    /// All ranks have joined and agree.
     Start(JobStart),
     /// Every rank has reached this barrier.
     BarrierPassed { index: u64 },
-    /// The time this rank gave to its barrier is over.
+    /// The timeout that this rank gave its barrier has passed.
     BarrierTimedOut { index: u64, missing: RankList },
     /// A rank died.
     PeerLost {
@@ -93,13 +107,13 @@ pub(super) enum FromLeader {
         rank: Rank,
         reason: String,
     },
-    /// A rank asks.
+    /// A rank asks a question.
     Asked {
         #[serde(with = "rank_number")]
         rank: Rank,
         question: String,
     },
-    /// A rank answers what this one has asked.
+    /// A rank answers this rank's question.
     Answered {
         #[serde(with = "rank_number")]
         rank: Rank,
@@ -109,7 +123,7 @@ pub(super) enum FromLeader {
     Released,
 }
 
-/// What all ranks of a started job share.
+/// The facts that all ranks of a started job share.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct JobStart {
     pub(super) job_id: u32,
@@ -118,17 +132,20 @@ pub(super) struct JobStart {
     pub(super) roster: Vec<RosterPeer>,
 }
 
-/// A started job as one rank has it.
+/// A started job as one rank knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Admission {
     pub(super) start: JobStart,
     pub(super) secrets: PairSecrets,
 }
 
-/// An encoded message, shared between the ranks it goes to.
+/// An encoded message, shared by all links that send it.
 pub(super) type Frame = Arc<[u8]>;
 
-/// `message` as it travels, or its size when that exceeds [`MESSAGE_LIMIT`].
+/// Encodes `message`.
+///
+/// # Errors
+/// The size in bytes of the JSON, when it exceeds [`MESSAGE_LIMIT`].
 pub(super) fn encode<M: Serialize>(message: &M) -> Result<Frame, usize> {
     let mut frame = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut frame, message)
@@ -142,7 +159,7 @@ pub(super) fn encode<M: Serialize>(message: &M) -> Result<Frame, usize> {
     Ok(frame.into())
 }
 
-/// Why no (further) message came.
+/// Why reading ended without a message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadFailure {
     #[error("closed without leaving")]
@@ -153,7 +170,7 @@ pub(super) enum ReadFailure {
     Lost(ConnectionError),
 }
 
-/// The next message of at most `limit` bytes.
+/// Reads the next message of at most `limit` bytes.
 pub(super) async fn read<M: DeserializeOwned>(
     stream: &mut RecvStream,
     limit: usize,
@@ -180,7 +197,7 @@ fn failure(error: ReadExactError) -> ReadFailure {
     }
 }
 
-/// The end of a connection in words that follow a rank's name.
+/// Describes the end of a connection in words that follow a rank's name.
 pub(super) fn describe(error: &ConnectionError) -> String {
     match error {
         ConnectionError::TimedOut => {
@@ -202,7 +219,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    use super::super::error::RefusedJoins;
+    use super::super::refusal::RefusedJoins;
     use super::*;
 
     #[test]
@@ -212,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_bound_is_not_encoded() {
+    fn messages_above_the_bound_are_not_encoded() {
         let reason = "x".repeat(MESSAGE_LIMIT);
         let size = encode(&FromMember::Abort { reason }).expect_err("too large");
         assert!(size > MESSAGE_LIMIT);

@@ -1,5 +1,7 @@
-//! One rank's view of a started job: what it asked for and waits for, and who is gone. The same
-//! for rank 0, which talks to its `hub` in memory, and for the others. No sockets and no clock.
+//! One rank's view of a started job: its pending calls, and the ranks that are gone.
+//!
+//! All ranks run it. Rank 0 exchanges messages with its `hub` in memory, the others over a link.
+//! No sockets and no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,39 +9,19 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use tokio::time::Instant;
 
-use super::error::{BarrierError, LeaveError, RankList};
+use super::command::{ControlCommand, Reply};
+use super::error::{BarrierError, LeaveError, stall_reason};
+use super::event::{ControlEvent, OnEvent};
 use super::messages::{FromLeader, FromMember};
-use super::{ControlEvent, OnEvent, Reply};
+use super::rank_list::RankList;
 
 const LEADER: Rank = Rank(0);
 
-/// How much later than at rank 0 a barrier times out here: rank 0 knows who is missing.
+/// How much later than at rank 0 a barrier times out here. Rank 0 knows which ranks are missing, so
+/// its answer gets this much time to arrive.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// What the owner of [`super::ControlPlane`] asks for.
-pub(super) enum ControlCommand {
-    Barrier {
-        timeout: Duration,
-        reply: Reply<BarrierError>,
-    },
-    Abort {
-        reason: String,
-    },
-    Ask {
-        question: String,
-    },
-    Answer {
-        to: Rank,
-        answer: String,
-    },
-    Leave {
-        timeout: Duration,
-        reply: Reply<LeaveError>,
-    },
-    Close,
-}
-
-/// This rank in the job.
+/// This rank in a started job.
 pub(super) struct Participant {
     rank: Rank,
     gone: BTreeMap<Rank, Absence>,
@@ -58,6 +40,7 @@ enum Absence {
     Lost(String),
 }
 
+/// A blocking call that waits for its result.
 struct PendingCall<E> {
     timeout: Duration,
     deadline: Instant,
@@ -66,13 +49,13 @@ struct PendingCall<E> {
 
 impl<E> PendingCall<E> {
     fn answer(self, result: Result<(), E>) {
-        // Only a caller whose own timeout has passed does not listen any more.
+        // This fails only if the caller's own timeout has passed.
         let _ = self.reply.try_send(result);
     }
 }
 
 impl Participant {
-    /// `rank` in a job of `ranks`, all of which are there.
+    /// `rank` in a job of `ranks`, all of them present.
     pub(super) fn new(rank: Rank, ranks: impl Iterator<Item = Rank>, on_event: OnEvent) -> Self {
         Self {
             rank,
@@ -88,7 +71,7 @@ impl Participant {
         }
     }
 
-    /// The owner wants something.
+    /// Handles a call of the owner.
     pub(super) fn command(&mut self, command: ControlCommand, now: Instant) {
         match command {
             ControlCommand::Barrier { timeout, reply } => {
@@ -126,15 +109,16 @@ impl Participant {
         self.fail_barriers();
     }
 
-    /// This process has not run for longer than `limit`: the others count it as dead.
+    /// Aborts, because this process has not run for longer than `limit` and the others count it as
+    /// dead.
     pub(super) fn stalled(&mut self, gap: Duration, limit: Duration) {
-        let reason = stall(gap, limit);
+        let reason = stall_reason(gap, limit);
         self.abort(reason.clone());
         let rank = self.rank;
         (self.on_event)(ControlEvent::Aborted { rank, reason });
     }
 
-    /// Rank 0 says something.
+    /// Handles a message of rank 0.
     pub(super) fn receive(&mut self, message: FromLeader) {
         match message {
             FromLeader::BarrierPassed { index } => {
@@ -189,7 +173,7 @@ impl Participant {
         barriers.chain(leave).min()
     }
 
-    /// Gives up what has waited too long.
+    /// Fails the calls whose deadline has passed.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         let late = |wait: &PendingCall<BarrierError>| wait.deadline <= now;
         while let Some(index) = self.barriers.iter().find(|(_, wait)| late(wait)) {
@@ -214,7 +198,7 @@ impl Participant {
         self.finished
     }
 
-    /// Tells the owner what happened at the door.
+    /// Raises an event that rank 0 found outside the started job.
     pub(super) fn raise(&self, event: ControlEvent) {
         (self.on_event)(event);
     }
@@ -255,7 +239,7 @@ impl Participant {
         self.fail_barriers();
     }
 
-    /// Ends membership, and the call that waits for it.
+    /// Ends membership, and the `leave` call that waits for that.
     fn part(&mut self, result: Result<(), LeaveError>) {
         if let Some(wait) = self.leave.take() {
             wait.answer(result);
@@ -263,7 +247,7 @@ impl Participant {
         self.finished = true;
     }
 
-    /// What keeps any barrier from being passed.
+    /// The reason why no barrier can be passed any more, if there is one.
     fn obstacle(&self) -> Option<BarrierError> {
         if let Some((rank, reason)) = self.aborted.clone() {
             return Some(BarrierError::Aborted { rank, reason });
@@ -279,7 +263,9 @@ impl Participant {
     }
 
     fn fail_barriers(&mut self) {
-        let error = self.obstacle().expect("called when somebody is gone");
+        let error = self
+            .obstacle()
+            .expect("called after a rank is gone or has aborted");
         for wait in std::mem::take(&mut self.barriers).into_values() {
             wait.answer(Err(error.clone()));
         }
@@ -291,16 +277,6 @@ impl Participant {
             wait.answer(Err(BarrierError::TimedOut { waited, missing }));
         }
     }
-}
-
-/// What to say of a rank that did not run for longer than its peers wait, in words that follow its
-/// name.
-pub fn stall(gap: Duration, limit: Duration) -> String {
-    format!(
-        "it did not run for {gap:.1?}, stopped or without processor time; after {limit:?} \
-         (transport.peer_timeout) the other ranks count it as dead; start the job again, or \
-         allow more"
-    )
 }
 
 #[cfg(test)]

@@ -1,16 +1,20 @@
-//! Secrets of pairs of ranks: what packet keys are made from.
+//! Secrets of pairs of ranks, from which packet keys derive.
 //!
-//! When all ranks have joined, rank 0 makes a root secret from its own random bytes and from
-//! keying material that it exports from the TLS session of every other rank (RFC 8446, 7.5), so
-//! that it is as hard to guess as the best randomness of any of them. From the root comes a secret
-//! for each pair of ranks, bound to job and epoch. Each rank gets the row of its own pairs over its
-//! own TLS session and nothing else.
+//! 1. When all ranks have joined, rank 0 makes a root secret from its own random bytes and from
+//!    keying material that it exports from the TLS session of every other rank (RFC 8446, 7.5). The
+//!    root is as hard to guess as the best randomness of any of them.
+//! 2. From the root derives one secret for each pair of ranks, bound to job and epoch.
+//! 3. Each rank receives the row of its own pairs over its own TLS session, and no other secret.
 //!
-//! What that protects against: who sees or alters all traffic knows no secret, since TLS 1.3 with
-//! the job token or certificates carried them; who learns a rank's row can speak as that rank and
-//! to that rank, but not as one other rank to another; who learns this job's secrets learns nothing
-//! of other jobs or of later memberships. Rank 0 knows all secrets and is trusted with them. What
-//! two ranks make of their secret is in `seal::keys`.
+//! This protects against three attackers:
+//! - One who sees or alters all traffic knows no secret: TLS 1.3, authenticated by the job token or
+//!   by certificates, carried them.
+//! - One who learns a rank's row can speak as that rank and to that rank, but not as one other rank
+//!   to another.
+//! - One who learns this job's secrets learns nothing about other jobs or about later memberships.
+//!
+//! Rank 0 knows all secrets and is trusted with them. `seal::keys` derives keys from the secret of
+//! a pair.
 
 use std::fmt;
 
@@ -21,9 +25,9 @@ use serde::{Deserialize, Serialize};
 use gradwire_protocol::units::{JobId, Rank};
 
 use super::identity::Binding;
-use crate::seal::{Secret, expand};
+use crate::hkdf::{Secret, expand};
 
-/// The secrets that one rank shares with each rank; the one with itself is of no use.
+/// The secrets that one rank shares with each rank. The one with itself is unused.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PairSecrets(Vec<Secret>);
@@ -43,14 +47,14 @@ impl PairSecrets {
     }
 }
 
-/// Shows no secret.
+/// Prints no secret.
 impl fmt::Debug for PairSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PairSecrets({} ranks)", self.0.len())
     }
 }
 
-/// Hexadecimal digits, all secrets one behind the other.
+/// Hexadecimal digits of all secrets, in the order of ranks.
 impl From<PairSecrets> for String {
     fn from(secrets: PairSecrets) -> Self {
         let bytes = secrets.0.iter().flatten();
@@ -80,11 +84,18 @@ fn secret(digits: &[u8]) -> Option<Secret> {
     Secret::try_from(bytes?).ok()
 }
 
-/// What all pair secrets of a job come from; never leaves rank 0.
+/// One membership of a job, to which pair secrets are bound.
+#[derive(Clone, Copy)]
+pub(super) struct JobEpoch {
+    pub(super) job: JobId,
+    pub(super) epoch: u16,
+}
+
+/// The secret from which all pair secrets of a job derive. It never leaves rank 0.
 pub(super) struct RootSecret(Secret);
 
 impl RootSecret {
-    /// Draws one, with the material that rank 0 shares with each other rank.
+    /// Draws one, mixing in the material that rank 0 shares with each other rank.
     pub(super) fn draw(shared: impl Iterator<Item = (Rank, Binding)>) -> Self {
         let mut random = Secret::default();
         fill(&mut random).expect("the system's randomness already served the handshakes");
@@ -100,15 +111,16 @@ impl RootSecret {
     /// The secrets of one rank's pairs in a membership of a job.
     pub(super) fn row(
         &self,
-        job: (JobId, u16),
+        membership: JobEpoch,
         rank: Rank,
         ranks: impl Iterator<Item = Rank>,
     ) -> PairSecrets {
-        let with = |other| self.pair(job, rank.min(other), rank.max(other));
+        let with = |other| self.pair(membership, rank.min(other), rank.max(other));
         PairSecrets(ranks.map(with).collect())
     }
 
-    fn pair(&self, (job, epoch): (JobId, u16), low: Rank, high: Rank) -> Secret {
+    fn pair(&self, membership: JobEpoch, low: Rank, high: Rank) -> Secret {
+        let JobEpoch { job, epoch } = membership;
         let (job, epoch) = (job.0.to_be_bytes(), epoch.to_be_bytes());
         let (low, high) = (low.0.to_be_bytes(), high.0.to_be_bytes());
         expand(&self.0, &[b"gradwire pair", &job, &epoch, &low, &high])
@@ -121,10 +133,13 @@ mod tests {
 
     use super::*;
 
-    const JOB: (JobId, u16) = (JobId(3), 0);
+    const JOB: JobEpoch = JobEpoch {
+        job: JobId(3),
+        epoch: 0,
+    };
 
     #[test]
-    fn both_ranks_of_a_pair_have_its_secret_and_no_other_rank_has() {
+    fn only_the_two_ranks_of_a_pair_have_its_secret() {
         let root = RootSecret::draw([(Rank(1), [1; 32])].into_iter());
         let ranks = || (0..5).map(Rank);
         let rows: Vec<PairSecrets> = ranks().map(|rank| root.row(JOB, rank, ranks())).collect();
@@ -143,7 +158,8 @@ mod tests {
     fn another_epoch_or_job_has_other_secrets() {
         let root = RootSecret([1; 32]);
         let rows = [(3, 0), (3, 1), (4, 0)].map(|(job, epoch)| {
-            let row = root.row((JobId(job), epoch), Rank(0), (0..2).map(Rank));
+            let job = JobId(job);
+            let row = root.row(JobEpoch { job, epoch }, Rank(0), (0..2).map(Rank));
             *row.with(Rank(1))
         });
         assert_eq!(BTreeSet::from(rows).len(), 3);
@@ -156,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_survive_their_way_and_are_never_shown() {
+    fn secrets_survive_encoding_and_are_never_printed() {
         let row = PairSecrets(vec![[0xAB; 32], [0x07; 32]]);
         let digits = String::from(row.clone());
         assert!(digits.starts_with("abab") && digits.ends_with("0707"));

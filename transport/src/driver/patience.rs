@@ -1,16 +1,18 @@
-//! When a driver without work sleeps, and by which clock it lets timeouts happen.
+//! Decides when a driver without work sleeps, and at which clock reading timeouts happen.
 
 use gradwire_protocol::job::IdleMode;
 use gradwire_protocol::units::{Instant, Span};
 
-/// Time without work before the thread sleeps, at least and at most. Spinning longer steals the
-/// core from the peer when ranks share cores, and gains little when they do not.
+/// Bounds of the time without work after which the thread sleeps. Spinning longer takes the core
+/// from the peer when ranks share cores, and gains little when they do not.
 const SPIN_MIN: Span = Span::from_micros(5);
 const SPIN_MAX: Span = Span::from_micros(40);
 /// After reading for this long without seeing all sockets empty, timeouts happen all the same, at
-/// the clock from before the first read: what had arrived by then has been read, in turns.
+/// the clock reading from before the first read: every packet that had arrived by then has been
+/// read, since sockets are read in turns.
 const FLOOD: Span = Span::from_millis(20);
-/// How long to spin: longer after work came while spinning, shorter after none did.
+
+/// Adapts how long to spin: longer after spinning found work, shorter after it found none.
 #[derive(Debug)]
 pub(super) struct IdlePatience {
     idle: IdleMode,
@@ -27,14 +29,14 @@ impl IdlePatience {
         }
     }
 
-    /// There was something to do.
+    /// A round found work.
     pub(super) fn found_work(&mut self) {
         if self.idle_since.take().is_some() {
             self.span = (self.span * 2).min(SPIN_MAX);
         }
     }
 
-    /// Whether it is time to sleep.
+    /// Whether it is time to sleep, after spinning for `least` or more.
     pub(super) fn is_over(&mut self, now: Instant, least: Span) -> bool {
         match self.idle {
             IdleMode::Busy => false,
@@ -43,21 +45,21 @@ impl IdlePatience {
         }
     }
 
-    /// There was nothing to do, and the thread has slept.
+    /// The thread found no work and has slept.
     pub(super) fn slept(&mut self) {
         self.idle_since = None;
         self.span = self.span.divided(2).max(SPIN_MIN);
     }
 }
 
-/// Since when sockets are being read without all having been seen empty.
+/// Measures how long sockets have been read without all having been empty.
 #[derive(Default)]
 pub(super) struct DrainWatch {
     since: Option<Instant>,
 }
 
 impl DrainWatch {
-    /// A clock by which everything that had arrived has been read, if there is one, after a round
+    /// A clock reading by which every arrived packet has been read, if there is one, after a round
     /// that began at `now`.
     pub(super) fn read_by(&mut self, now: Instant, drained: Drained) -> Option<Instant> {
         let since = *self.since.get_or_insert(now);
@@ -71,11 +73,12 @@ impl DrainWatch {
     }
 }
 
+/// Whether a round read everything that had arrived.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum Drained {
-    /// All sockets were seen empty.
+    /// All sockets were empty at the end.
     Fully,
-    /// More may wait.
+    /// More packets may wait.
     Partly,
 }
 
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn spinning_gets_shorter_when_it_finds_nothing_and_longer_when_it_pays() {
+    fn spinning_adapts_to_the_work_it_finds() {
         let mut patience = IdlePatience::new(IdleMode::Adaptive);
         assert!(
             !patience.is_over(at(0), Span::ZERO)
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_wait_for_what_has_arrived_but_a_flood_does_not_stop_time() {
+    fn a_flood_delays_timeouts_only_briefly() {
         let mut reading = DrainWatch::default();
         assert_eq!(reading.read_by(at(10), Drained::Partly), None);
         assert_eq!(reading.read_by(at(20), Drained::Fully), Some(at(20)));

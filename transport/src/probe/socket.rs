@@ -73,8 +73,8 @@ impl ProbeSocket {
     /// Opens a socket whose packets are cut neither here nor on the way.
     pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = socket(address)?;
-        message::enlarge_buffers(socket.as_raw_fd(), BUFFER_BYTES);
-        message::ask_for_ancillary(socket.as_raw_fd(), address.ip())?;
+        message::enlarge_buffers(&socket, BUFFER_BYTES);
+        message::ask_for_ancillary(&socket, address.ip())?;
         set(
             socket.as_raw_fd(),
             cutting_option(address.ip(), Fragmentation::Forbidden),

@@ -25,6 +25,7 @@ use super::abi::{
 use super::device::nothing;
 use super::rehearsal::{self, plain, set_errno};
 use super::*;
+use crate::seal::Seal;
 
 /// The MTU of the rehearsal's port.
 const DATAGRAM: u32 = 4096;
@@ -96,7 +97,14 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
     let mut seal = Seal::none(identity(0), Checksum::On);
     let mut taken = 0;
     while let Some(transmit) = endpoint.poll_transmit(Instant::START) {
-        match from.send(&transmit, 0, (to, &mut seal)) {
+        match from.send(
+            &transmit,
+            0,
+            Destination {
+                addresses: to,
+                seal: &mut seal,
+            },
+        ) {
             Ok(sent) if sent == transmit.packets() => taken += sent,
             Ok(sent) => return (taken + sent, Ok(())),
             Err(error) => return (taken, Err(error)),

@@ -1,8 +1,8 @@
-//! Keys of one directed pair of ranks, and what they seal and open.
+//! Keys of one directed pair of ranks; they seal and open its packets.
 //!
-//! From the secret that two ranks share (rank 0 hands it out, see `control::secrets`) HKDF-SHA256
-//! makes a secret per direction, bound to job, epoch, source and destination; from that one a key
-//! and an IV for AES-128-GCM, and the secret of the next generation:
+//! Rank 0 gives each pair of ranks a secret (see `control::secrets`). HKDF-SHA256 derives from it
+//! one secret per direction, bound to job, epoch, source and destination. From the secret of a
+//! direction derive a key and an IV for AES-128-GCM, and the secret of the next generation:
 //!
 //! ```text
 //!   pair secret --"data" job epoch source destination--> secret 0 --"next"--> secret 1 --> ...
@@ -10,31 +10,31 @@
 //!                                                        key 0, IV 0          key 1, IV 1
 //! ```
 //!
-//! Every packet, a repeated one too, takes the next number of its direction. Its nonce is the IV
-//! XOR the number (RFC 8446, 5.3), its generation the number's bits from 23 on: no key seals more
-//! than 2^23 packets (RFC 9001, 6.6). So no nonce is ever used twice with one key, whatever is
-//! sent again, and both ends change keys without a word. A receiver keeps three generations made
-//! beforehand, so that no packet costs it a derivation unless its tag was right.
+//! - Every packet, including a retransmission, takes the next number of its direction.
+//! - Its nonce is the IV XOR the number (RFC 8446, 5.3). Its generation is the number's bits from
+//!   23 on, so no key seals more than 2^23 packets (RFC 9001, 6.6).
+//! - So no nonce is ever used twice with one key, whatever is sent again.
+//! - Both ends see the generation in the number and change keys without a message.
+//! - A receiver keeps the keys of three generations: previous, current and next. It derives the
+//!   following one only after a packet of the next generation had a correct tag, so forged packets
+//!   cost no derivation.
 
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 
 use gradwire_protocol::units::{JobId, Rank};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 
-use super::PacketRejection;
+use super::rejection::PacketRejection;
 use super::window::{Freshness, ReplayWindow};
+use crate::hkdf::{Secret, expand};
 
 /// A number's bits below its generation.
 const GENERATION_AT: u32 = 23;
 const KEY_BYTES: usize = 16;
 
-/// What two ranks, or the two ends of a direction, share.
-pub(crate) type Secret = [u8; 32];
-
-/// Which packets keys are for.
+/// The packets that a chain of keys protects: those from `source` to `destination` in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyDirection {
     pub(super) job: JobId,
@@ -52,28 +52,11 @@ impl KeyDirection {
     }
 }
 
-/// HKDF-Expand (RFC 5869, 2.3): `N` bytes, at most 8,160. Every `purpose` has parts of fixed
-/// length behind a label of its own.
-pub(crate) fn expand<const N: usize>(secret: &Secret, purpose: &[&[u8]]) -> [u8; N] {
-    struct Length(usize);
-    impl KeyType for Length {
-        fn len(&self) -> usize {
-            self.0
-        }
-    }
-    let mut out = [0; N];
-    Prk::new_less_safe(HKDF_SHA256, secret)
-        .expand(purpose, Length(N))
-        .and_then(|okm| okm.fill(&mut out))
-        .expect("HKDF-SHA256 gives up to 8,160 bytes");
-    out
-}
-
-/// The secret of the generation that comes next.
+/// The secret of the next generation.
 struct KeyChain(Secret);
 
 impl KeyChain {
-    /// The next generation's key.
+    /// Derives the next generation's key, and replaces the secret by the one after it.
     fn advance(&mut self) -> PacketKey {
         let key = PacketKey::of(&self.0);
         self.0 = expand(&self.0, &[b"gradwire next"]);
@@ -132,8 +115,8 @@ impl OutboundKeys {
         }
     }
 
-    /// Seals `payload` behind the header that `packet` starts with, and puts the packet's number
-    /// into that header. `packet` has room for header, payload and tag, and for nothing else.
+    /// Seals `payload` behind the header that `packet` starts with, and writes the packet's number
+    /// into that header. The length of `packet` must be exactly header, payload and tag.
     pub(super) fn seal(&mut self, packet: &mut [u8], payload: &[u8]) {
         let number = self.take_number();
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
@@ -180,10 +163,14 @@ impl InboundKeys {
         }
     }
 
-    /// Decrypts a packet where it lies, tag behind payload behind header, and takes it once.
+    /// Decrypts a packet (header, payload, tag) in place, and accepts each number once.
     ///
-    /// DATA that is older than the window is let through: the receiver of the message knows
-    /// exactly which segments it has.
+    /// DATA packets older than the window are accepted: the receiver of the message knows exactly
+    /// which segments it has, and ignores repeated ones.
+    ///
+    /// # Errors
+    /// [`PacketRejection::Forged`] when the tag is wrong, [`PacketRejection::Replayed`] when the
+    /// number was accepted before or is too old to tell.
     pub(super) fn open(
         &mut self,
         kind: PacketKind,
@@ -228,19 +215,19 @@ impl InboundKeys {
     }
 }
 
-/// Shows no key.
+/// Prints no key.
 impl fmt::Debug for OutboundKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbound")
+        f.debug_struct("OutboundKeys")
             .field("next", &self.next)
             .finish_non_exhaustive()
     }
 }
 
-/// Shows no key.
+/// Prints no key.
 impl fmt::Debug for InboundKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbound")
+        f.debug_struct("InboundKeys")
             .field("generation", &self.generation)
             .finish_non_exhaustive()
     }
@@ -313,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_the_generation_before_are_still_opened_but_not_older_ones() {
+    fn only_the_previous_generation_is_still_opened() {
         let late = OutboundKeys::after(CHANGES[0] - 1).packet(b"late");
         let open = |inbound: &mut InboundKeys| inbound.open(PacketKind::Data, &mut late.clone());
         assert_eq!(open(&mut inbound_after(&CHANGES[..1])), Ok(()));
@@ -322,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_was_skipped_is_refused_and_changes_nothing() {
+    fn a_skipped_generation_is_refused_without_effect() {
         let mut inbound = inbound_after(&[0]);
         let mut packet = OutboundKeys::after(CHANGES[1]).packet(b"");
         assert_eq!(
@@ -333,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_taken_once_and_old_control_packets_never() {
+    fn packets_pass_once_and_old_control_packets_never() {
         let first = OutboundKeys::after(0).packet(b"");
         let mut inbound = inbound_after(&[0]);
         let open = |inbound: &mut InboundKeys, kind| inbound.open(kind, &mut first.clone());
@@ -354,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_of_another_job_epoch_or_rank_has_other_keys() {
+    fn keys_differ_by_job_epoch_and_rank() {
         let directions = [
             HERE,
             KeyDirection {
@@ -391,7 +378,7 @@ mod tests {
             again in prop::collection::vec(0..2_u8, 600),
         ) {
             let (mut outbound, mut used) = (OutboundKeys::after(start), BTreeSet::new());
-            // The same packet again and again, as when it is repaired, or another one.
+            // Each packet repeats the payload before it, as a repair does, or has a new one.
             let mut payload = 0_u8;
             for again in again {
                 payload = payload.wrapping_add(1 - again);
@@ -412,7 +399,8 @@ mod tests {
         ) {
             let mut packet = OutboundKeys::after(number).packet(&payload);
             let sealed = packet.clone();
-            prop_assert_eq!(InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet), Ok(()));
+            let opened = InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
+            prop_assert_eq!(opened, Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
         }

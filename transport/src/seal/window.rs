@@ -1,36 +1,38 @@
-//! Packet numbers at the receiver: told whole from their low 32 bits, and taken once each.
+//! The replay window: recovers packet numbers from their low 32 bits and accepts each number once.
 //!
-//! The numbers of a directed pair of ranks have 64 bits, of which a packet carries the low 32 (as
-//! in ESP with extended sequence numbers, RFC 4304, and in QUIC, RFC 9000, appendix A.3). A window
-//! remembers which of the newest were taken. It only ever moves by packets whose tag was right.
+//! The packet numbers of a directed pair of ranks have 64 bits, and a packet carries the low 32 (as
+//! in ESP with extended sequence numbers, RFC 4304, and in QUIC, RFC 9000, appendix A.3). The
+//! window remembers which of the newest numbers were accepted. Only packets with a correct tag move
+//! it.
 
-/// Numbers behind the newest that are remembered, at least: sprayed packets overtake far.
+/// How many numbers behind the newest are remembered, at least. Sprayed packets overtake each other
+/// far.
 pub(super) const WINDOW: u64 = 65_536;
 /// One word more than the window, so that a word is cleared whole before it is used again.
 const WORDS: u64 = WINDOW / 64 + 1;
 
-/// What a window knows of a number.
+/// Whether a window has accepted a number before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Freshness {
     /// It is the first packet with this number.
     New,
-    /// A packet with this number was taken before.
+    /// A packet with this number was accepted before.
     Again,
-    /// It is older than the window.
+    /// It is older than the window, which cannot tell.
     TooOld,
 }
 
-/// The numbers that were taken, as far back as it goes.
+/// The numbers accepted so far, for the newest [`WINDOW`] or more.
 #[derive(Debug, Default)]
 pub(super) struct ReplayWindow {
-    /// The newest number taken, and one.
+    /// One more than the newest number accepted.
     next: u64,
-    /// A bit per number, in a ring; empty before the first packet, since most peers never send.
+    /// One bit per number, in a ring. Allocated with the first packet, since most peers never send.
     words: Vec<u64>,
 }
 
 impl ReplayWindow {
-    /// The number with these low bits that is nearest to the next one expected.
+    /// The full number with these low bits that is nearest to the next one expected.
     pub(super) fn whole(&self, low: u32) -> u64 {
         const ROUND: u64 = 1 << 32;
         let near = self.next & !(ROUND - 1) | u64::from(low);
@@ -43,7 +45,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Takes a number whose packet's tag was right.
+    /// Records a number whose packet had a correct tag.
     pub(super) fn take(&mut self, number: u64) -> Freshness {
         if self.words.is_empty() {
             self.words.resize(WORDS as usize, 0);
@@ -102,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_is_told_from_its_low_half(
+        fn numbers_are_recovered_from_their_low_half(
             next in prop_oneof![0..1_u64 << 34, (1_u64 << 60)..(1 << 61)],
             away in -(1_i64 << 31) + 1..1_i64 << 31,
         ) {

@@ -9,7 +9,7 @@ const GAIN: f64 = 1.0 / 16.0;
 
 /// What an ACK says.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct News {
+pub(crate) struct AckNews {
     /// Transmission that it is about.
     pub(crate) number: u32,
     /// Whether that one was marked.
@@ -56,7 +56,7 @@ impl Window {
     }
 
     /// Takes note of an ACK.
-    pub(crate) fn on_ack(&mut self, news: &News) {
+    pub(crate) fn on_ack(&mut self, news: &AckNews) {
         self.count(news);
         if news.lost > 0 && news.number >= self.answered_until {
             self.shrink_to(self.size / 2.0, news.next_number);
@@ -74,7 +74,7 @@ impl Window {
         self.size = 1.0;
     }
 
-    fn count(&mut self, news: &News) {
+    fn count(&mut self, news: &AckNews) {
         self.answered += 1;
         self.marked += u32::from(news.marked);
         if news.number >= self.round_ends {
@@ -96,8 +96,8 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn news(number: u32) -> News {
-        News {
+    fn news(number: u32) -> AckNews {
+        AckNews {
             number,
             marked: false,
             lost: 0,
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn the_first_mark_halves_and_the_next_one_of_the_round_trip_does_nothing() {
         let mut window = Window::new(10);
-        window.on_ack(&News {
+        window.on_ack(&AckNews {
             marked: true,
             ..news(0)
         });
         assert_eq!(window.size, 5.0);
-        window.on_ack(&News {
+        window.on_ack(&AckNews {
             marked: true,
             ..news(5)
         });
@@ -125,7 +125,7 @@ mod tests {
     fn alpha_follows_the_share_of_marks() {
         let mut window = Window::new(10);
         for number in 0..4000 {
-            window.on_ack(&News {
+            window.on_ack(&AckNews {
                 marked: number % 4 == 0,
                 ..news(number)
             });
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_window_that_is_not_full_does_not_grow() {
         let mut window = Window::new(10);
-        window.on_ack(&News {
+        window.on_ack(&AckNews {
             in_flight: 8,
             ..news(0)
         });

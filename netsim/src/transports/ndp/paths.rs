@@ -10,7 +10,7 @@ const PATHS: u16 = 128;
 
 /// The paths of a flow.
 #[derive(Clone, Debug)]
-pub(crate) struct Paths {
+pub(crate) struct PathOrder {
     /// Tells the entropies of flows of a pair apart; its low bits are zero.
     base: u16,
     first: u16,
@@ -18,8 +18,8 @@ pub(crate) struct Paths {
     taken: u16,
 }
 
-impl Paths {
-    /// Paths in a random order.
+impl PathOrder {
+    /// PathOrder in a random order.
     pub(crate) fn new(random: &mut impl Rng) -> Self {
         let base = random.next_u32() as u16 & !(PATHS - 1);
         Self {
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn every_path_is_taken_once_before_any_is_taken_again() {
         let mut random = ChaCha8Rng::seed_from_u64(3);
-        let mut paths = Paths::new(&mut random);
+        let mut paths = PathOrder::new(&mut random);
         let mut round = || -> Vec<u16> { (0..PATHS).map(|_| paths.next(&mut random)).collect() };
         let (first, second) = (round(), round());
         assert_ne!(first, second);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gradwire_protocol::units::{Instant, Span};
 
 use crate::engine::host::{Envelope, Load};
-use crate::transports::reference::cargo::{Cargo, Kind};
-use crate::transports::reference::incoming::{Arrival, Incoming};
+use crate::transports::reference::cargo::{Cargo, CargoKind};
+use crate::transports::reference::incoming::{Arrival, IncomingFlow};
 use crate::transports::reference::turns::{Turn, Turns};
 
 /// Flows to a host, and the queue of its PULLs.
@@ -24,7 +24,7 @@ pub(crate) struct Pulls {
 /// A flow at its receiver.
 #[derive(Debug)]
 struct Receiving {
-    incoming: Incoming,
+    incoming: IncomingFlow,
     sender: u32,
     /// Packets that its sender has to send, those that were trimmed once more.
     needed: u32,
@@ -39,7 +39,7 @@ struct Receiving {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     /// ACK or NACK.
-    pub(crate) kind: Kind,
+    pub(crate) kind: CargoKind,
     /// What the packet brought, if it came whole.
     pub(crate) arrival: Option<Arrival>,
     /// Every packet before this one has arrived.
@@ -78,7 +78,7 @@ impl Pulls {
         packets: u32,
     ) -> Answer {
         let receiving = self.flows.entry(cargo.flow).or_insert_with(|| Receiving {
-            incoming: Incoming::new(packets),
+            incoming: IncomingFlow::new(packets),
             sender: envelope.source,
             needed: packets,
             allowed: self.first_window,
@@ -101,7 +101,7 @@ impl Pulls {
                 self.turns.line_up(cargo.flow, &mut receiving.turn);
             }
         }
-        let kind = if cut { Kind::Nack } else { Kind::Ack };
+        let kind = if cut { CargoKind::Nack } else { CargoKind::Ack };
         Answer {
             kind,
             arrival,
@@ -129,7 +129,7 @@ impl Pulls {
             self.earliest = after(self.earliest, self.gap, now);
             let pulls = receiving.sent;
             let cargo = Cargo {
-                kind: Kind::Pull,
+                kind: CargoKind::Pull,
                 flow,
                 pulls,
                 ..Cargo::default()

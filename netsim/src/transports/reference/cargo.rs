@@ -6,7 +6,7 @@ use super::scoreboard::Transmission;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Kind {
+pub enum CargoKind {
     /// Bytes of a flow.
     #[default]
     Data,
@@ -28,7 +28,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Cargo {
     /// What it is.
-    pub kind: Kind,
+    pub kind: CargoKind,
     /// Whether the packet that it answers was marked.
     pub marked: bool,
     /// The flow.
@@ -62,7 +62,7 @@ impl Cargo {
     }
 
     /// An answer to this packet.
-    pub fn answer(&self, kind: Kind) -> Self {
+    pub fn answer(&self, kind: CargoKind) -> Self {
         Self { kind, ..*self }
     }
 }

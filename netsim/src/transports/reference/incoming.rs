@@ -13,14 +13,14 @@ pub(crate) enum Arrival {
 
 /// A flow at its receiver. Its memory goes when nothing is missing.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingFlow {
     seen: Box<[u64]>,
     missing: u32,
     /// Everything before this packet has arrived.
     before: u32,
 }
 
-impl Incoming {
+impl IncomingFlow {
     /// A flow of which nothing has arrived.
     pub(crate) fn new(packets: u32) -> Self {
         let words = packets.div_ceil(u64::BITS) as usize;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn every_packet_is_new_once_and_the_last_one_is_told() {
-        let mut incoming = Incoming::new(66);
+        let mut incoming = IncomingFlow::new(66);
         for packet in 1..66 {
             assert!(incoming.lacks(packet));
             assert_eq!(incoming.take(packet), Arrival::New);

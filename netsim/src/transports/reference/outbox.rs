@@ -13,7 +13,7 @@ use super::incoming::Arrival;
 use super::scoreboard::Attempt;
 use crate::engine::host::{Envelope, Load, Progress};
 use crate::results::outcome::TransportCounts;
-use crate::transports::settings::Settings;
+use crate::transports::settings::ReferenceSettings;
 
 /// DSCP of control packets: leads to the highest queue.
 pub(crate) const CONTROL: Dscp = Dscp(40);
@@ -24,7 +24,7 @@ pub(crate) const DATA: Dscp = Dscp(34);
 #[derive(Debug)]
 pub(crate) struct Outbox {
     host: u32,
-    settings: Settings,
+    settings: ReferenceSettings,
     answers: VecDeque<(u32, u16, Cargo)>,
     progress: VecDeque<Progress>,
     /// What the host has counted.
@@ -43,7 +43,7 @@ pub(crate) struct Route {
 }
 
 impl Outbox {
-    pub(crate) fn new(host: u32, settings: Settings) -> Self {
+    pub(crate) fn new(host: u32, settings: ReferenceSettings) -> Self {
         Self {
             host,
             settings,

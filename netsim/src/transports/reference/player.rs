@@ -18,7 +18,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Layer, Step};
 use super::manifest::{Itinerary, Manifest};
 use crate::engine::host::{Begin, Progress};
 use crate::results::outcome::TaskOutcome;
-use crate::transports::settings::Settings;
+use crate::transports::settings::ReferenceSettings;
 use crate::transports::tasks::{Segments, Tasks};
 use gradwire_workloads::workload::{Program, Work};
 
@@ -26,7 +26,7 @@ use gradwire_workloads::workload::{Program, Work};
 #[derive(Debug)]
 pub(crate) struct Player {
     host: u32,
-    settings: Settings,
+    settings: ReferenceSettings,
     manifest: Arc<Manifest>,
     tasks: Tasks,
     /// Tasks that are being carried.
@@ -68,7 +68,7 @@ impl Player {
         program: &Program,
         manifest: &Arc<Manifest>,
         job: &Job,
-        settings: &Settings,
+        settings: &ReferenceSettings,
     ) -> Self {
         Self {
             host: program.host,

@@ -10,14 +10,14 @@ use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 
 use super::cargo::Cargo;
 use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
-use crate::transports::settings::Settings;
+use crate::transports::settings::ReferenceSettings;
 
 const RATE: Rate = Rate::from_gbps(100);
 const LATENCY: Span = Span::from_micros(1);
 
 /// What the settings of a host of the star are.
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> ReferenceSettings {
+    ReferenceSettings {
         payload: 4086,
         header: 64,
         control: 64,

@@ -1,5 +1,6 @@
-//! Rank 0's door: takes connections one by one, hears who proves the token, and passes those on.
-//! Strangers cost a bounded amount of time and memory and are never noticed inside.
+//! Rank 0 greets each connection: it checks the proof of the token and passes candidates on.
+//!
+//! A stranger costs a bounded amount of time and memory, and the started job never notices it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,36 +11,36 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::assembly::check_version;
-use super::error::{CertificateHolder, JoinRefusal};
 use super::identity::{self, Token, TokenSide};
 use super::messages::{self, FromLeader, FromMember, GREETING_LIMIT, JoinRequest, MESSAGE_LIMIT};
+use super::refusal::{CertificateHolder, JoinRefusal};
 
-/// How long somebody may take from the first packet to the last word of the greeting.
+/// The longest time from the first packet of a connection to the end of its greeting.
 const GREETING_TIME: Duration = Duration::from_secs(10);
-/// Greetings at one time; more are refused and may try again.
+/// Greetings at one time. Further connections are refused and may try again.
 const GREETINGS: usize = 1024;
 
-/// Who came.
+/// One attempt to join.
 pub(super) enum JoinAttempt {
-    /// Has proved the token.
-    Guest(Candidate),
-    /// Has not, or has another release or a wrong certificate, and was told so.
-    TurnedAway {
+    /// The process has proved the token.
+    Proved(Candidate),
+    /// The process was refused and told why: wrong token, another release, a wrong certificate.
+    Refused {
         from: SocketAddr,
         refusal: JoinRefusal,
     },
 }
 
-/// A rank that wants to join.
+/// A process that has proved the token and asks to be a rank of the job.
 pub(super) struct Candidate {
-    pub(super) hello: JoinRequest,
+    pub(super) request: JoinRequest,
     pub(super) connection: Connection,
     pub(super) send: SendStream,
     pub(super) receive: RecvStream,
 }
 
-/// Greets everybody who connects, until the endpoint closes.
-pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<JoinAttempt>) {
+/// Greets every connection until the endpoint closes.
+pub(super) async fn greet_all(endpoint: Endpoint, token: Token, attempts: Sender<JoinAttempt>) {
     let mut greetings = JoinSet::new();
     loop {
         tokio::select! {
@@ -51,8 +52,8 @@ pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<J
                 }
             },
             Some(greeted) = greetings.join_next() => {
-                let knock = greeted.ok().and_then(Result::ok).flatten();
-                if let Some(knock) = knock && knocks.send(knock).await.is_err() {
+                let attempt = greeted.ok().and_then(Result::ok).flatten();
+                if let Some(attempt) = attempt && attempts.send(attempt).await.is_err() {
                     return;
                 }
             }
@@ -60,14 +61,14 @@ pub(super) async fn keep_door(endpoint: Endpoint, token: Token, knocks: Sender<J
     }
 }
 
-/// `None` when it was no rank of any job, or went away.
+/// `None` when the other end is no rank of any job, or went away.
 async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
     let from = incoming.remote_address();
     let connection = match incoming.await {
         Ok(connection) => connection,
         Err(error) => {
             let refusal = identity::distrust(&error, CertificateHolder::Leader)?;
-            return Some(JoinAttempt::TurnedAway { from, refusal });
+            return Some(JoinAttempt::Refused { from, refusal });
         }
     };
     let (mut send, mut receive) = connection.accept_bi().await.ok()?;
@@ -77,15 +78,15 @@ async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
         Some(Err(refusal)) => {
             say(&mut send, &FromLeader::Refused(refusal.clone())).await?;
             send.finish().ok()?;
-            // Closing earlier could overtake the refusal.
+            // A close sent now could overtake the refusal.
             let _ = send.stopped().await;
-            return Some(JoinAttempt::TurnedAway { from, refusal });
+            return Some(JoinAttempt::Refused { from, refusal });
         }
         None => return None,
     }
     match messages::read(&mut receive, MESSAGE_LIMIT).await.ok()? {
-        FromMember::Join(hello) => Some(JoinAttempt::Guest(Candidate {
-            hello,
+        FromMember::Join(request) => Some(JoinAttempt::Proved(Candidate {
+            request,
             connection,
             send,
             receive,
@@ -94,7 +95,7 @@ async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
     }
 }
 
-/// Rank 0's own proof for a right one; `None` when the message is none.
+/// Checks a proof and makes rank 0's own proof in return; `None` when the message is no proof.
 fn examine(
     message: &FromMember,
     connection: &Connection,
@@ -290,7 +291,7 @@ mod tests {
         noise.write_all(&[0xff; 5000]).await.expect("accepted");
         let (connection, mut forth, mut receive) = connect(address).await;
         send(&mut forth, &proof(&connection)).await;
-        let hello = membership(1).hello();
+        let hello = JoinRequest::of(&membership(1));
         send(&mut forth, &FromMember::Join(hello)).await;
         let proved: FromLeader = messages::read(&mut receive, MESSAGE_LIMIT)
             .await

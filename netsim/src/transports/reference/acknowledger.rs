@@ -1,0 +1,34 @@
+//! A receiver that acknowledges every packet by itself, as those of DCTCP and pFabric do.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::machine::Ecn;
+
+use super::cargo::{Cargo, CargoKind};
+use super::flow_host::FlowDesk;
+use super::incoming::IncomingFlow;
+use crate::engine::host::Envelope;
+
+/// The flows to a host.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledger {
+    flows: BTreeMap<u32, IncomingFlow>,
+}
+
+impl Acknowledger {
+    /// Takes in a data packet and answers it with an ACK, which repeats the packet's mark.
+    pub(crate) fn take(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+        let packets = desk.settings.packets(cargo.flow_bytes);
+        let flow = self.flows.entry(cargo.flow);
+        let flow = flow.or_insert_with(|| IncomingFlow::new(packets));
+        desk.outbox.arrived(cargo.flow, flow.take(cargo.packet));
+        let marked = envelope.ecn == Ecn::Ce;
+        desk.outbox.counts.marks += u64::from(marked);
+        let ack = Cargo {
+            marked,
+            before: flow.before(),
+            ..cargo.answer(CargoKind::Ack)
+        };
+        desk.outbox.answer(envelope, ack);
+    }
+}

@@ -1,0 +1,250 @@
+//! A host of a reference transport: everything but the rules of its paper.
+//!
+//! - A [`FlowHost`] keeps the flows that it sends and one timer per flow, gives its link answers
+//!   before data, and reports flows that are acknowledged.
+//! - [`FlowRules`] are what a paper says: who may send next, what an answer means, when a flow has
+//!   waited too long. [`crate::transports`] lists the implementors.
+//! - A [`FlowDesk`] is what rules may use of their host.
+//!
+//! After every event of a flow the host calls [`FlowRules::line_up`], so that a flow stands in line
+//! exactly when it may send.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::units::{ByteCount, Instant};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::alarms::{Alarm, Alarms};
+use super::cargo::{Cargo, CargoKind};
+use super::outbox::{Outbox, Route};
+use super::scoreboard::Transmission;
+use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::results::outcome::TransportCounts;
+use crate::transports::settings::ReferenceSettings;
+
+/// A host that speaks a reference transport.
+#[derive(Debug)]
+pub struct FlowHost<R: FlowRules> {
+    pub(crate) rules: R,
+    desk: FlowDesk,
+    sending: SendingFlows<R::Flow>,
+    alarms: Alarms,
+}
+
+/// What rules may use of their host.
+#[derive(Debug)]
+pub struct FlowDesk {
+    pub(crate) settings: ReferenceSettings,
+    /// The latest time that the host was told.
+    pub(crate) now: Instant,
+    pub(crate) outbox: Outbox,
+    pub(crate) random: ChaCha8Rng,
+}
+
+/// The flows that a host sends, by number.
+pub type SendingFlows<F> = BTreeMap<u32, SendingFlow<F>>;
+
+/// A flow at its sender.
+#[derive(Debug)]
+pub struct SendingFlow<F> {
+    pub(crate) destination: u32,
+    bytes: ByteCount,
+    alarm: Alarm,
+    /// What the rules know of it.
+    pub(crate) state: F,
+}
+
+/// A data packet that leaves.
+#[derive(Debug)]
+pub struct DataDeparture {
+    pub(crate) packet: Transmission,
+    /// Its path.
+    pub(crate) entropy: u16,
+    /// Its place in queues that serve the least first.
+    pub(crate) urgency: u32,
+    /// When the flow's timer is to come due, if it is to come earlier than it is set.
+    pub(crate) alarm: Option<Instant>,
+}
+
+/// What the paper of a transport says.
+pub trait FlowRules {
+    /// What a sender knows of a flow.
+    type Flow: std::fmt::Debug;
+
+    /// A flow begins at this host.
+    fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> Self::Flow;
+
+    /// A packet of a flow's sender, data or a probe, has arrived.
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo);
+
+    /// An answer of a flow's receiver has arrived.
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &Cargo);
+
+    /// Whether the receiver has everything, as far as the sender knows.
+    fn is_acknowledged(flow: &Self::Flow) -> bool;
+
+    /// Puts a flow in line when it may send, unless it stands there.
+    fn line_up(&mut self, now: Instant, number: u32, flow: &mut Self::Flow);
+
+    /// The flow whose turn it is.
+    fn next_in_line(&mut self, now: Instant) -> Option<u32>;
+
+    /// Sends the next packet of the flow whose turn it is; `None`: it may not send any more.
+    fn send(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow) -> Option<DataDeparture>;
+
+    /// A flow's timer has come due, perhaps too early. Returns when it is to come due again.
+    fn time_out(&mut self, now: Instant, number: u32, flow: &mut Self::Flow) -> Option<Instant>;
+
+    /// A packet that leaves after answers and before data, if there is one.
+    fn transmit_ahead(
+        &mut self,
+        _desk: &mut FlowDesk,
+        _flows: &SendingFlows<Self::Flow>,
+        _cargo: &mut Cargo,
+    ) -> Option<Envelope> {
+        None
+    }
+
+    /// When something of the rules' own is due that no timer of a flow knows.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl<R: FlowRules> FlowHost<R> {
+    /// A host without flows.
+    pub(crate) fn new(host: u32, settings: &ReferenceSettings, rules: R) -> Self {
+        Self {
+            rules,
+            desk: FlowDesk {
+                settings: *settings,
+                now: Instant::START,
+                outbox: Outbox::new(host, *settings),
+                random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
+            },
+            sending: BTreeMap::new(),
+            alarms: Alarms::default(),
+        }
+    }
+
+    fn take_answer(&mut self, cargo: &Cargo) {
+        let number = cargo.flow;
+        let Some(flow) = self.sending.get_mut(&number) else {
+            return;
+        };
+        self.rules.at_sender(&mut self.desk, &mut flow.state, cargo);
+        self.rules.line_up(self.desk.now, number, &mut flow.state);
+        if R::is_acknowledged(&flow.state) {
+            self.sending.remove(&number);
+            self.desk
+                .outbox
+                .report(Progress::Acknowledged { flow: number });
+        }
+    }
+
+    fn time_out(&mut self, number: u32) {
+        let Some(flow) = self.sending.get_mut(&number) else {
+            return;
+        };
+        flow.alarm = None;
+        let now = self.desk.now;
+        let again = self.rules.time_out(now, number, &mut flow.state);
+        self.rules.line_up(now, number, &mut flow.state);
+        if let Some(at) = again {
+            self.alarms.no_later_than(at, number, &mut flow.alarm);
+        }
+    }
+
+    fn send(&mut self, number: u32, cargo: &mut Cargo) -> Option<Envelope> {
+        let flow = self.sending.get_mut(&number)?;
+        let departure = self.rules.send(&mut self.desk, &mut flow.state)?;
+        let now = self.desk.now;
+        self.rules.line_up(now, number, &mut flow.state);
+        if let Some(at) = departure.alarm {
+            self.alarms.no_later_than(at, number, &mut flow.alarm);
+        }
+        let Transmission {
+            packet, attempt, ..
+        } = departure.packet;
+        self.desk.outbox.count(attempt);
+        *cargo = Cargo::data(number, flow.bytes, now, departure.packet);
+        let route = Route {
+            destination: flow.destination,
+            entropy: departure.entropy,
+            urgency: departure.urgency,
+        };
+        Some(self.desk.outbox.data(route, flow.bytes, packet))
+    }
+}
+
+impl<R: FlowRules> Host for FlowHost<R> {
+    type Cargo = Cargo;
+
+    fn begin(&mut self, now: Instant, begin: Begin) {
+        self.desk.now = now;
+        let mut flow = SendingFlow {
+            destination: begin.destination,
+            bytes: begin.bytes,
+            alarm: None,
+            state: self.rules.begin(&mut self.desk, &begin),
+        };
+        self.rules.line_up(now, begin.flow, &mut flow.state);
+        self.sending.insert(begin.flow, flow);
+    }
+
+    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
+        self.desk.now = now;
+        match cargo.kind {
+            CargoKind::Data | CargoKind::Probe => {
+                self.rules.at_receiver(&mut self.desk, envelope, cargo);
+            }
+            CargoKind::Ack
+            | CargoKind::Nack
+            | CargoKind::Pull
+            | CargoKind::Congestion
+            | CargoKind::Alive => self.take_answer(cargo),
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.desk.now = now;
+        while let Some(number) = {
+            let alarm = |number| Some(self.sending.get(&number)?.alarm);
+            self.alarms.take_due(now, alarm)
+        } {
+            self.time_out(number);
+        }
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        // What is due already waits for the link, not for the time.
+        let own = self.rules.wakes_at().filter(|&at| at > self.desk.now);
+        own.into_iter().chain(self.alarms.next()).min()
+    }
+
+    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
+        self.desk.now = now;
+        let ahead = self.desk.outbox.transmit(cargo).or_else(|| {
+            self.rules
+                .transmit_ahead(&mut self.desk, &self.sending, cargo)
+        });
+        if ahead.is_some() {
+            return ahead;
+        }
+        while let Some(number) = self.rules.next_in_line(now) {
+            if let Some(envelope) = self.send(number, cargo) {
+                return Some(envelope);
+            }
+        }
+        None
+    }
+
+    fn progress(&mut self) -> Option<Progress> {
+        self.desk.outbox.progress()
+    }
+
+    fn counts(&self) -> TransportCounts {
+        self.desk.outbox.counts
+    }
+}

@@ -1,0 +1,280 @@
+//! A machine with everything that drives it: the loop of rounds, sleeping, and sending.
+
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+
+use gradwire_protocol::machine::Machine;
+use gradwire_protocol::units::{Instant, Span};
+
+use super::counters::DriverCounters;
+use super::patience::{DrainWatch, IdlePatience};
+use super::setup::{DriverSetup, MachineCommand, ProgressHook};
+use super::shared::DriverShared;
+use crate::faults::FaultInjector;
+use crate::seal::Destination;
+use crate::shm::HostNeighbours;
+use crate::slot::PacketSlot;
+use crate::wake::ThreadWaker;
+
+/// Runs sent before the sockets are drained again: acknowledgements open the window.
+const RUNS_PER_ROUND: usize = 16;
+/// Longest sleep, so that a lost wake-up delays but does not hang.
+const SLEEP_MAX: Span = Span::from_millis(100);
+/// How many milliseconds to wait for a full send buffer before the run is left to repair.
+const FULL_WAITS: u32 = 100;
+
+/// The driver's clock: time since the driver started.
+pub(super) struct DriverClock(std::time::Instant);
+
+impl DriverClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the driver is where time comes from"
+    )]
+    fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        Instant::START + Span::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+/// A machine with everything that drives it.
+pub(super) struct DriverEngine<M> {
+    pub(super) machine: M,
+    pub(super) setup: DriverSetup,
+    progress: ProgressHook<M>,
+    commands: Receiver<MachineCommand<M>>,
+    pub(super) waker: Arc<ThreadWaker>,
+    pub(super) shared: Arc<DriverShared>,
+    pub(super) clock: DriverClock,
+    pub(super) slot: PacketSlot,
+    drain_watch: DrainWatch,
+    pub(super) rounds: u32,
+    patience: IdlePatience,
+    pub(super) tally: DriverCounters,
+}
+
+impl<M> fmt::Debug for DriverEngine<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverEngine").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> DriverEngine<M> {
+    pub(super) fn new(
+        machine: M,
+        setup: DriverSetup,
+        progress: ProgressHook<M>,
+        commands: Receiver<MachineCommand<M>>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            machine,
+            patience: IdlePatience::new(setup.idle),
+            setup,
+            progress,
+            commands,
+            waker: Arc::new(ThreadWaker::new()?),
+            shared: Arc::new(DriverShared::default()),
+            clock: DriverClock::start(),
+            slot: PacketSlot::new(),
+            drain_watch: DrainWatch::default(),
+            rounds: 0,
+            tally: DriverCounters::default(),
+        })
+    }
+
+    /// Runs `command`, after all commands submitted before it, and then rounds until `is_over`.
+    pub(super) fn run(
+        &mut self,
+        command: Option<MachineCommand<M>>,
+        mut is_over: impl FnMut() -> bool,
+    ) -> io::Result<()> {
+        let mut spin = Span::ZERO;
+        if let Some(command) = command {
+            spin = self.setup.caller_spin;
+            self.run_commands();
+            command(&mut self.machine, self.clock.now());
+            self.send()?;
+            (self.progress)(&mut self.machine);
+        }
+        while !is_over() && !self.shared.stop.load(Ordering::Relaxed) {
+            if self.round()? {
+                self.patience.found_work();
+            } else if self.patience.is_over(self.clock.now(), spin) {
+                self.arm()?;
+                // Packets that arrived before arming wake no one, so look once more.
+                self.rounds = 0;
+                if !self.round()? && !is_over() {
+                    self.sleep();
+                }
+                self.disarm()?;
+                self.patience.slept();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    /// From here on commands and packets end a sleep.
+    fn arm(&mut self) -> io::Result<()> {
+        self.waker.arm();
+        if let Some(neighbours) = &self.setup.neighbours {
+            neighbours.alarm().lie_down();
+        }
+        self.setup.sockets.arm()
+    }
+
+    /// From here on commands and packets cost no wake-up.
+    fn disarm(&mut self) -> io::Result<()> {
+        self.waker.disarm();
+        if let Some(neighbours) = &self.setup.neighbours {
+            neighbours.alarm().get_up();
+        }
+        self.setup.sockets.disarm()
+    }
+
+    /// Runs the commands that wait; returns whether there were any.
+    fn run_commands(&mut self) -> bool {
+        let mut busy = false;
+        while let Ok(command) = self.commands.try_recv() {
+            command(&mut self.machine, self.clock.now());
+            busy = true;
+        }
+        busy
+    }
+
+    /// Tells the machine that driving has failed, and so every operation that waits.
+    pub(super) fn fail(&mut self, reason: &str) {
+        self.publish();
+        // The machine may panic while it ends; the failure is reported all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            self.machine.handle_end(self.clock.now(), reason);
+            (self.progress)(&mut self.machine);
+        }));
+    }
+
+    /// Runs one round; returns whether it did anything.
+    fn round(&mut self) -> io::Result<bool> {
+        let now = self.clock.now();
+        let (mut busy, drained) = self.receive()?;
+        busy |= self.release_held();
+        if let Some(read_by) = self.drain_watch.read_by(now, drained) {
+            busy |= self.handle_timeout(read_by);
+        }
+        busy |= self.run_commands();
+        busy |= self.send()?;
+        self.rounds = self.rounds.wrapping_add(1);
+        if busy {
+            // First, since the progress hook may wake a thread that reads the counters.
+            self.publish();
+            (self.progress)(&mut self.machine);
+        }
+        Ok(busy)
+    }
+
+    /// Lets the machine's timeouts up to `now` happen; returns whether one was due.
+    fn handle_timeout(&mut self, now: Instant) -> bool {
+        let due = self.machine.poll_timeout().is_some_and(|at| at <= now);
+        if due {
+            self.report_host_drops(now);
+            self.machine.handle_timeout(now);
+        }
+        due
+    }
+
+    /// Tells the machine about packets that this host's kernel dropped, before a timeout may accept
+    /// them as lost by the network.
+    fn report_host_drops(&mut self, now: Instant) {
+        let sockets = &mut self.setup.sockets;
+        if !self.machine.tolerates_loss() {
+            self.tally.kernel_drops = sockets.counters().kernel_drops;
+            return;
+        }
+        let drops = sockets.ask_for_drops();
+        if drops > self.tally.kernel_drops {
+            self.tally.kernel_drops = drops;
+            self.machine.handle_host_drops(now);
+        }
+    }
+
+    /// Sleeps until a packet, a command, a timeout, or a packet held by faults is due.
+    fn sleep(&mut self) {
+        if self.shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let faults = self.setup.faults.as_ref();
+        let held = faults.and_then(FaultInjector::next_release);
+        let next = [self.machine.poll_timeout(), held]
+            .into_iter()
+            .flatten()
+            .min();
+        let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
+        self.publish();
+        let alarm = self.setup.neighbours.as_ref().map(HostNeighbours::alarm);
+        let pipe = alarm.as_ref().map(|alarm| alarm.descriptor());
+        self.waker.sleep(self.setup.sockets.readiness(), pipe, most);
+        if let Some(alarm) = alarm {
+            alarm.drain();
+        }
+    }
+
+    /// Sends runs until the machine has none or it is time to receive; returns whether any left.
+    fn send(&mut self) -> io::Result<bool> {
+        let mut busy = false;
+        for _ in 0..RUNS_PER_ROUND {
+            let now = self.clock.now();
+            let Some(transmit) = self.machine.poll_transmit(now) else {
+                break;
+            };
+            busy = true;
+            let DriverSetup {
+                sockets,
+                peers,
+                seal,
+                neighbours,
+                ..
+            } = &mut self.setup;
+            if let Some(neighbours) = neighbours.as_mut().filter(|near| near.reaches(transmit.to)) {
+                let sent = neighbours.send(&transmit, 0);
+                self.tally.sent_packets += sent as u64;
+                self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
+                continue;
+            }
+            let addresses = &peers[usize::from(transmit.to.0)];
+            let (mut sent, mut waits) = (0, 0);
+            loop {
+                let to = Destination { addresses, seal };
+                sent = sockets.send(&transmit, sent, to)?;
+                if sent == transmit.packets() || waits == FULL_WAITS {
+                    break;
+                }
+                waits += 1;
+                sockets.wait_to_send(transmit.entropy, Span::from_millis(1))?;
+            }
+            self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
+        }
+        Ok(busy)
+    }
+
+    /// Makes the counters visible to other threads.
+    fn publish(&mut self) {
+        let sockets = self.setup.sockets.counters();
+        let faults = self.setup.faults.as_ref();
+        let tally = &self.tally;
+        self.shared.publish(DriverCounters {
+            sent_packets: sockets.sent_packets + tally.sent_packets,
+            send_calls: sockets.send_calls,
+            kernel_drops: sockets.kernel_drops,
+            faults_dropped: faults.map_or(0, FaultInjector::dropped),
+            abandoned_packets: tally.abandoned_packets + sockets.refused_packets,
+            ..*tally
+        });
+    }
+}

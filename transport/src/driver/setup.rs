@@ -1,0 +1,35 @@
+//! The parts that a driver is started with.
+
+use gradwire_protocol::job::IdleMode;
+use gradwire_protocol::units::{Instant, Span};
+
+use crate::address::Address;
+use crate::faults::FaultInjector;
+use crate::seal::Seal;
+use crate::shm::HostNeighbours;
+use crate::wires::Wires;
+
+/// A closure that the driver runs on its machine between two rounds.
+pub type MachineCommand<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
+
+/// Runs after every round that changed something.
+pub type ProgressHook<M> = Box<dyn FnMut(&mut M) + Send>;
+
+/// Everything that a driver needs besides its machine.
+pub struct DriverSetup {
+    /// The rank's sockets.
+    pub sockets: Wires,
+    /// Data addresses of every rank, one per entropy. This rank's own are not used.
+    pub peers: Vec<Vec<Address>>,
+    /// Protects packets.
+    pub seal: Seal,
+    /// Injects faults, if the job asks for some.
+    pub faults: Option<FaultInjector>,
+    /// The ranks that are reached through shared memory, if any.
+    pub neighbours: Option<HostNeighbours>,
+    /// What the driver does without work: spin, sleep, or first the one and then the other.
+    pub idle: IdleMode,
+    /// The least time that a waiting caller looks for work before it sleeps, if it may sleep at
+    /// all: waking up takes longer than a small message. Zero where ranks share cores.
+    pub caller_spin: Span,
+}
