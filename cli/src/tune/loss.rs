@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use gradwire_lab::job_file::{self, document};
 use gradwire_lab::output::WholeFile;
-use gradwire_lab::tune::loss::evidence::{self, Evidence};
+use gradwire_lab::tune::loss::evidence::{self, SearchEvidence};
 use gradwire_lab::tune::loss::journal::{Heading, Journal};
-use gradwire_lab::tune::loss::trial::Bench;
+use gradwire_lab::tune::loss::trial::TrialBench;
 use gradwire_lab::tune::loss::{evidence::of, page};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
@@ -27,23 +27,23 @@ use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject}
 use gradwire_tuning::tolerance::{Setting, Trial};
 
 use crate::environment::Environment;
-use crate::exit::Failure;
-use options::Loss;
+use crate::exit::CommandError;
+use options::TuneLossOptions;
 use told::Teller;
 
 /// Runs the search and tells what was found.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, the script fails or is none that can be tuned, and
+/// [`CommandError`] when options make no sense, the script fails or is none that can be tuned, and
 /// when a tolerance that was to be checked is rejected.
-pub fn run(options: &Loss) -> Result<(), Failure> {
+pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     let search = search_of(options)?;
     let path = job_path(options);
     let document = document::read(&path)?;
     let job = base(&path)?;
     let heading = Heading::new(&options.command, &options.metric, job.to_toml());
     let mut journal = Journal::open(&options.out, &heading)?;
-    let bench = Bench {
+    let bench = TrialBench {
         job,
         command: options.command.clone(),
         metric: options.metric.clone(),
@@ -53,7 +53,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     let teller = Teller::new(options, &journal);
     let finding = find(&search, &bench, (&mut journal, &teller))?;
     let question = options.question();
-    let evidence = Evidence {
+    let evidence = SearchEvidence {
         question: &question,
         finding: &finding,
         records: journal.records(),
@@ -65,7 +65,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     }
     if finding.found.is_lossless() && !finding.is_complete {
         teller.found(&evidence, None);
-        return Err(Failure::Check(format!(
+        return Err(CommandError::Check(format!(
             "{} trials ended before any tolerance was accepted: give more with --trials, or a \
              wider --margin; finished trials are kept",
             journal.records().len()
@@ -76,10 +76,10 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     Ok(())
 }
 
-fn search_of(options: &Loss) -> Result<Search, Failure> {
+fn search_of(options: &TuneLossOptions) -> Result<Search, CommandError> {
     let (least, most) = (usize::from(options.seeds), usize::from(options.max_seeds));
     if least > most {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--seeds {least} is more than --max-seeds {most}: give as many or fewer"
         )));
     }
@@ -105,7 +105,7 @@ fn search_of(options: &Loss) -> Result<Search, Failure> {
 }
 
 /// The file of the job, which need not be there.
-fn job_path(options: &Loss) -> PathBuf {
+fn job_path(options: &TuneLossOptions) -> PathBuf {
     let given = options.job.clone().or_else(|| Environment::read().job);
     given.unwrap_or_else(|| PathBuf::from("job.toml"))
 }
@@ -115,7 +115,7 @@ fn job_path(options: &Loss) -> PathBuf {
 const PACKET: u32 = 1_500;
 
 /// The job in a file, if there is one, without what a trial sets.
-fn base(path: &Path) -> Result<Job, Failure> {
+fn base(path: &Path) -> Result<Job, CommandError> {
     let mut job = match path.exists() {
         true => job_file::read(path)?,
         false => Job::default(),
@@ -139,9 +139,9 @@ fn base(path: &Path) -> Result<Job, Failure> {
 
 fn find(
     search: &Search,
-    bench: &Bench,
+    bench: &TrialBench,
     (journal, teller): (&mut Journal, &Teller<'_>),
-) -> Result<Finding, Failure> {
+) -> Result<Finding, CommandError> {
     loop {
         let done: Vec<Trial> = journal
             .records()
@@ -179,14 +179,14 @@ fn name_of(number: usize, setting: &Setting, seed: u64) -> String {
     )
 }
 
-fn checked(evidence: &Evidence<'_>) -> Result<(), Failure> {
+fn checked(evidence: &SearchEvidence<'_>) -> Result<(), CommandError> {
     let Some(cell) = evidence.finding.cells.first() else {
-        return Err(Failure::Check(
+        return Err(CommandError::Check(
             "the trials ended before the tolerance was judged: give more with --trials".to_owned(),
         ));
     };
     match cell.judgement.verdict {
         Verdict::Accepted => Ok(()),
-        _ => Err(Failure::Check(evidence.sentence(cell))),
+        _ => Err(CommandError::Check(evidence.sentence(cell))),
     }
 }

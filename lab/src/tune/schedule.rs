@@ -16,8 +16,8 @@ use gradwire_tuning::surface::{Axes, Axis, Point, Search};
 
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
-use report::Report;
-use trials::{Runs, Trial};
+use report::ScheduleReport;
+use trials::{PointRuns, PointTrial};
 
 /// What is searched, and how.
 #[derive(Clone, Debug)]
@@ -50,8 +50,8 @@ pub enum Extent {
 /// # Errors
 /// [`LabError`] when the scenario is wrong or has no training steps, or when one of its runs does
 /// not end.
-pub fn run(question: &ScheduleQuestion) -> Result<Report, LabError> {
-    let runs = Runs::of(question)?;
+pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
+    let runs = PointRuns::of(question)?;
     let axes = runs.axes()?;
     let search = Search::new(axes, usize::from(question.trials), question.scenario.seed);
     let found = match question.extent {
@@ -59,20 +59,24 @@ pub fn run(question: &ScheduleQuestion) -> Result<Report, LabError> {
         Extent::Search => step_by_step(&runs, search),
     };
     runs.end();
-    Ok(Report::new(question, found?, runs.seconds()))
+    Ok(ScheduleReport::new(question, found?, runs.seconds()))
 }
 
 /// What was tried, in order, and all points where that was asked for.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ScheduleTrials {
     /// What the search tried.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<PointTrial>,
     /// The whole grid, by rising chunk, then by rising credit.
-    pub grid: Vec<Trial>,
+    pub grid: Vec<PointTrial>,
 }
 
 /// Runs every point once, and lets the search look into the results.
-fn on_grid(runs: &Runs<'_>, axes: Axes, mut search: Search) -> Result<Found, LabError> {
+fn on_grid(
+    runs: &PointRuns<'_>,
+    axes: Axes,
+    mut search: Search,
+) -> Result<ScheduleTrials, LabError> {
     let points: Vec<Point> = axes.points().collect();
     runs.announce(points.len());
     let grid = runs.run(&points)?;
@@ -82,15 +86,15 @@ fn on_grid(runs: &Runs<'_>, axes: Axes, mut search: Search) -> Result<Found, Lab
     while let Some(point) = search.propose() {
         let iteration_us = times[&point];
         search.tell(point, iteration_us);
-        trials.push(Trial {
+        trials.push(PointTrial {
             point,
             iteration_us,
         });
     }
-    Ok(Found { trials, grid })
+    Ok(ScheduleTrials { trials, grid })
 }
 
-fn step_by_step(runs: &Runs<'_>, mut search: Search) -> Result<Found, LabError> {
+fn step_by_step(runs: &PointRuns<'_>, mut search: Search) -> Result<ScheduleTrials, LabError> {
     runs.announce(search.trials());
     let mut trials = runs.run(&search.design())?;
     for trial in &trials {
@@ -102,7 +106,7 @@ fn step_by_step(runs: &Runs<'_>, mut search: Search) -> Result<Found, LabError> 
             trials.push(trial);
         }
     }
-    Ok(Found {
+    Ok(ScheduleTrials {
         trials,
         grid: Vec::new(),
     })

@@ -34,7 +34,7 @@ step at `best` takes longer than at `grid_best`.";
 
 /// Options of `gradwire tune schedule`.
 #[derive(Args, Clone, Debug)]
-pub struct Schedule {
+pub struct ScheduleOptions {
     /// What is simulated.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
@@ -63,7 +63,7 @@ pub struct Schedule {
     pub json: bool,
 }
 
-impl Schedule {
+impl ScheduleOptions {
     /// What is asked for.
     pub fn question(&self) -> ScheduleQuestion {
         ScheduleQuestion {

@@ -7,7 +7,7 @@ use gradwire_tuning::tolerance::judge::{Better, Margin, Verdict, mean_and_deviat
 use gradwire_tuning::tolerance::search::{Cell, Finding};
 use toml_edit::{Array, DocumentMut, Item};
 
-use super::journal::{Accepted, Record};
+use super::journal::{Accepted, TrialRecord};
 use super::trial::percent;
 use crate::error::LabError;
 use crate::job_file::document;
@@ -35,16 +35,16 @@ pub struct LossQuestion {
 
 /// A search that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub struct SearchEvidence<'a> {
     /// What was asked for.
     pub question: &'a LossQuestion,
     /// What was found.
     pub finding: &'a Finding,
     /// All trials.
-    pub records: &'a [Record],
+    pub records: &'a [TrialRecord],
 }
 
-impl Evidence<'_> {
+impl SearchEvidence<'_> {
     /// Mean and deviation of the metric without loss.
     pub fn baseline(&self) -> (f64, f64) {
         mean_and_deviation(&self.metrics(&Setting::lossless()))
@@ -56,7 +56,7 @@ impl Evidence<'_> {
         trials.filter_map(|record| record.trial.metric).collect()
     }
 
-    fn of(&self, setting: &Setting) -> impl Iterator<Item = &Record> {
+    fn of(&self, setting: &Setting) -> impl Iterator<Item = &TrialRecord> {
         let all = self.records.iter();
         all.filter(move |record| record.trial.setting == *setting)
     }
@@ -212,7 +212,7 @@ fn groups(setting: &Setting) -> toml_edit::Value {
 pub fn write(
     path: &Path,
     mut document: DocumentMut,
-    evidence: &Evidence<'_>,
+    evidence: &SearchEvidence<'_>,
 ) -> Result<(), LabError> {
     set(&mut document, &evidence.finding.found, &evidence.lines());
     WholeFile::create(path)?.keep(document.to_string().as_bytes())

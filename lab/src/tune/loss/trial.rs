@@ -15,7 +15,7 @@ use gradwire_runtime::trace::COUNTS;
 use gradwire_tuning::tolerance::{Setting, Trial};
 use toml::{Table, Value};
 
-use super::journal::{Accepted, Record};
+use super::journal::{Accepted, TrialRecord};
 use super::metric;
 use crate::error::LabError;
 
@@ -36,7 +36,7 @@ const LINES: usize = 12;
 
 /// What all trials of a search have in common.
 #[derive(Debug)]
-pub struct Bench {
+pub struct TrialBench {
     /// The job of the user, without tolerance and faults.
     pub job: Job,
     /// The script.
@@ -55,10 +55,10 @@ enum End {
     TookTooLong,
 }
 
-impl Bench {
+impl TrialBench {
     /// How long a lossy trial may take: what makes training much slower is not borne, whatever the
     /// metric, and need not be waited for.
-    pub fn patience(&self, done: &[Record]) -> Duration {
+    pub fn patience(&self, done: &[TrialRecord]) -> Duration {
         let lossless = done.iter().filter(|one| one.trial.setting.is_lossless());
         let slowest = lossless.map(|one| one.seconds).fold(0.0, f64::max);
         let patience = Duration::from_secs_f64(SLOWER * slowest);
@@ -76,7 +76,7 @@ impl Bench {
         (setting, seed): (&Setting, u64),
         name: &str,
         patience: Duration,
-    ) -> Result<Record, LabError> {
+    ) -> Result<TrialRecord, LabError> {
         let folder = self.folder.join(name);
         let (burst, more) = losses(seed);
         let drop = (setting.largest() * more).min(DROP_MAX);
@@ -103,7 +103,7 @@ impl Bench {
         if number.is_none() && setting.is_lossless() {
             return Err(self.no_number(&place));
         }
-        Ok(Record {
+        Ok(TrialRecord {
             trial: Trial {
                 setting: setting.clone(),
                 seed,
@@ -490,8 +490,8 @@ mod tests {
         }
     }
 
-    fn done(setting: Setting, seconds: f64) -> Record {
-        Record {
+    fn done(setting: Setting, seconds: f64) -> TrialRecord {
+        TrialRecord {
             trial: Trial {
                 setting,
                 seed: 1,
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn a_lossy_trial_may_take_ten_times_as_long_as_those_without_loss_and_never_beyond_the_timeout()
     {
-        let bench = Bench {
+        let bench = TrialBench {
             job: Job::default(),
             command: Vec::new(),
             metric: "accuracy".to_owned(),
