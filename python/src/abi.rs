@@ -21,7 +21,7 @@ use gradwire_collectives::holes::Hole;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::log::{self, LogLevel};
-use gradwire_runtime::tuner::Point;
+use gradwire_runtime::tuner::SchedulePoint;
 use gradwire_runtime::{
     CertificateFiles, EndError, EndedOperation, LocalRank, OpenRank, Opening, Ticket,
 };
@@ -320,13 +320,8 @@ pub unsafe extern "C" fn gw_submit(
                 Arc::clone(&task.operation.group.ranks),
             );
             let found = received.clone();
-<<<<<<< HEAD
-            // The buffers are given up before the caller is told that they are free.
-            let done = Box::new(move |result: Result<EndedOperation, _>| {
-=======
             // The core has dropped the buffers by now, so the caller may reuse them.
-            let done = Box::new(move |result: Result<Ended, _>| {
->>>>>>> main
+            let done = Box::new(move |result: Result<EndedOperation, _>| {
                 if let Ok(ended) = &result {
                     found.note(ended, &ranks);
                 }
@@ -356,13 +351,8 @@ struct ReceiveResults {
     holes: Arc<OnceLock<Vec<Hole>>>,
 }
 
-<<<<<<< HEAD
-impl Received {
-    fn note(&self, ended: &EndedOperation, ranks: &[Rank]) {
-=======
 impl ReceiveResults {
-    fn note(&self, ended: &Ended, ranks: &[Rank]) {
->>>>>>> main
+    fn note(&self, ended: &EndedOperation, ranks: &[Rank]) {
         let source = ended.outcome.source;
         let position = source.and_then(|source| ranks.iter().position(|&rank| rank == source));
         if let Some(position) = position {
@@ -475,7 +465,7 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
         let rank = unsafe { borrowed(rank) }?;
         let mut job = rank.job.clone();
         if let Some(rank) = rank.joined() {
-            let Point { chunk, credit } = rank.schedule();
+            let SchedulePoint { chunk, credit } = rank.schedule();
             (job.collectives.chunk, job.collectives.credit) = (chunk, credit);
         }
         let flat = job.flat();

@@ -20,7 +20,7 @@ use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
-use gradwire_tuning::surface::Point;
+use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
 use crate::error::{EndError, RankJoinError};
@@ -63,8 +63,13 @@ pub struct LocalRank {
     pending: Arc<PendingCount>,
     watch: Arc<SnapshotSource>,
     watched_at: Mutex<Option<HttpServer>>,
+<<<<<<< HEAD
     schedule: Mutex<Point>,
     tuner: Mutex<JobTuner>,
+=======
+    schedule: Mutex<SchedulePoint>,
+    tuner: Mutex<Tuner>,
+>>>>>>> main
 }
 
 impl LocalRank {
@@ -237,13 +242,13 @@ impl LocalRank {
     }
 
     /// Chunk and credit of operations that are submitted now.
-    pub fn schedule(&self) -> Point {
+    pub fn schedule(&self) -> SchedulePoint {
         *self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes chunk and credit of operations that are submitted from now on. All ranks must do so
     /// between the same two operations.
-    pub fn reschedule(&self, point: Point) {
+    pub fn reschedule(&self, point: SchedulePoint) {
         let schedule = self.schedule.lock();
         *schedule.unwrap_or_else(PoisonError::into_inner) = point;
         self.inbox.with(|link| {
