@@ -63,13 +63,8 @@ pub struct LocalRank {
     pending: Arc<PendingCount>,
     watch: Arc<SnapshotSource>,
     watched_at: Mutex<Option<HttpServer>>,
-<<<<<<< HEAD
-    schedule: Mutex<Point>,
-    tuner: Mutex<JobTuner>,
-=======
     schedule: Mutex<SchedulePoint>,
-    tuner: Mutex<Tuner>,
->>>>>>> main
+    tuner: Mutex<JobTuner>,
 }
 
 impl LocalRank {

@@ -36,13 +36,8 @@ pub enum TuningAdvice {
 }
 
 /// A search over a job's first steps.
-<<<<<<< HEAD
 pub(crate) struct JobTuner {
-    own: Point,
-=======
-pub(crate) struct Tuner {
     own: SchedulePoint,
->>>>>>> main
     trials: usize,
     /// What is being measured; nothing before the first question.
     trying: Option<SchedulePoint>,
