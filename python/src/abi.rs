@@ -21,7 +21,7 @@ use gradwire_collectives::holes::Hole;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::log::{self, Level};
-use gradwire_runtime::tuner::Point;
+use gradwire_runtime::tuner::SchedulePoint;
 use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
@@ -463,7 +463,7 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
         let rank = unsafe { borrowed(rank) }?;
         let mut job = rank.job.clone();
         if let Some(rank) = rank.joined() {
-            let Point { chunk, credit } = rank.schedule();
+            let SchedulePoint { chunk, credit } = rank.schedule();
             (job.collectives.chunk, job.collectives.credit) = (chunk, credit);
         }
         let flat = job.flat();

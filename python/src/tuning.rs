@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::CHUNKS;
 use gradwire_protocol::units::ByteCount;
-use gradwire_runtime::tuner::{Advice, Point};
+use gradwire_runtime::tuner::{Advice, SchedulePoint};
 
 use crate::abi::{ErrorOut, GwRank, guarded, joined};
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn gw_reschedule(
                 "a chunk of {chunk} bytes: allowed are {least} to {most}"
             ));
         }
-        rank.reschedule(Point {
+        rank.reschedule(SchedulePoint {
             chunk: ByteCount::new(chunk),
             credit: ByteCount::new(credit),
         });
