@@ -5,7 +5,8 @@ use gradwire_fabric::policy::Buffer;
 use gradwire_fabric::topology::{Change, Fabric, LinkState};
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
-use gradwire_netsim::simulation::{self, Setup, Transport};
+use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::simulation;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 
 use crate::world::{fabric, lines, pattern, run, setup, share, slow};
