@@ -23,12 +23,12 @@ use gradwire_transport::interface;
 use gradwire_transport::probe::{ProbeServer, ProbeServerError, system};
 use serde_json::json;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::job as job_file;
-use finding::State;
-use host::Wanted;
+use finding::FindingState;
+use host::HostPlan;
 use options::Doctor;
-use print::{Form, Host, Report};
+use print::{DoctorReport, HostReport, OutputForm};
 
 /// How long a server answers before it looks around.
 const TURN: Duration = Duration::from_secs(1);
@@ -36,9 +36,9 @@ const TURN: Duration = Duration::from_secs(1);
 /// Runs the doctor.
 ///
 /// # Errors
-/// [`Failure::Problems`] when there is a finding of that state; others when the doctor could not
+/// [`CommandError::Problems`] when there is a finding of that state; others when the doctor could not
 /// do its work.
-pub fn run(options: &Doctor) -> Result<(), Failure> {
+pub fn run(options: &Doctor) -> Result<(), CommandError> {
     let job = job_file::given_or_default(options.job.as_ref())?;
     if options.serve {
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -48,14 +48,14 @@ pub fn run(options: &Doctor) -> Result<(), Failure> {
     let report = match options.rank {
         Some(rank) => job::check(options, &job, rank)?,
         None => {
-            let servers: Result<Vec<SocketAddr>, Failure> =
+            let servers: Result<Vec<SocketAddr>, CommandError> =
                 options.peer.iter().map(|peer| address(peer)).collect();
             let servers = servers?;
             let host = host(options, &job, &servers)?;
             let pairs = servers
                 .iter()
                 .map(|server| pair::check(*server, options.bind, &job));
-            Report {
+            DoctorReport {
                 host,
                 hosts: Vec::new(),
                 pairs: pairs.collect(),
@@ -63,27 +63,31 @@ pub fn run(options: &Doctor) -> Result<(), Failure> {
         }
     };
     print!("{}", report.text(form(options)));
-    match report.count(State::Problem) {
+    match report.count(FindingState::Problem) {
         0 => Ok(()),
-        1 => Err(Failure::Problems("1 problem".to_owned())),
-        count => Err(Failure::Problems(format!("{count} problems"))),
+        1 => Err(CommandError::Problems("1 problem".to_owned())),
+        count => Err(CommandError::Problems(format!("{count} problems"))),
     }
 }
 
 /// The checks of this host, as far as they matter on the way to `servers`, if there are any.
 ///
 /// # Errors
-/// [`Failure::Usage`] when `--bind` is no address of this host.
-pub fn host(options: &Doctor, job: &Job, servers: &[SocketAddr]) -> Result<Host, Failure> {
+/// [`CommandError::Usage`] when `--bind` is no address of this host.
+pub fn host(
+    options: &Doctor,
+    job: &Job,
+    servers: &[SocketAddr],
+) -> Result<HostReport, CommandError> {
     let addresses = addresses(options.bind, servers)?;
     let world = options.world.map_or(options.ranks, u32::from);
-    let wanted = Wanted {
+    let wanted = HostPlan {
         job,
         addresses: &addresses,
         ranks: options.ranks.min(world),
         world,
     };
-    Ok(Host {
+    Ok(HostReport {
         name: host_name(),
         rank: options.rank,
         addresses: addresses.iter().map(IpAddr::to_string).collect(),
@@ -100,10 +104,10 @@ pub fn host_name() -> String {
 /// The address that was typed as "host:port".
 ///
 /// # Errors
-/// [`Failure::Usage`] when it is none.
-pub fn address(text: &str) -> Result<SocketAddr, Failure> {
+/// [`CommandError::Usage`] when it is none.
+pub fn address(text: &str) -> Result<SocketAddr, CommandError> {
     let wrong = |why: String| {
-        Failure::Usage(format!(
+        CommandError::Usage(format!(
             "{text}: {why}; it is host:port, such as 10.0.0.2:29410"
         ))
     };
@@ -114,22 +118,26 @@ pub fn address(text: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-fn form(options: &Doctor) -> Form {
-    if options.json { Form::Json } else { Form::List }
+fn form(options: &Doctor) -> OutputForm {
+    if options.json {
+        OutputForm::Json
+    } else {
+        OutputForm::List
+    }
 }
 
 /// Answers probes on `address` until the process ends; `command` is what asks on other hosts.
 ///
 /// # Errors
-/// [`Failure::System`] when the address or the port cannot be had.
-pub fn serve(address: SocketAddr, form: Form, command: &str) -> Result<(), Failure> {
+/// [`CommandError::System`] when the address or the port cannot be had.
+pub fn serve(address: SocketAddr, form: OutputForm, command: &str) -> Result<(), CommandError> {
     let mut server = ProbeServer::bind(address).map_err(refused)?;
     let listening = server.addresses()[0];
     let host = shown(listening.ip());
     let port = listening.port();
     match form {
-        Form::Json => println!("{}", json!({ "serving": listening.to_string() })),
-        Form::List => println!(
+        OutputForm::Json => println!("{}", json!({ "serving": listening.to_string() })),
+        OutputForm::List => println!(
             "answering probes on {listening}; on the other host:\n  {command} --peer {host}:{port}"
         ),
     }
@@ -139,8 +147,8 @@ pub fn serve(address: SocketAddr, form: Form, command: &str) -> Result<(), Failu
 }
 
 /// As a failure of this command: an address or a port that cannot be had.
-pub fn refused(error: ProbeServerError) -> Failure {
-    Failure::System {
+pub fn refused(error: ProbeServerError) -> CommandError {
+    CommandError::System {
         what: "gradwire doctor".to_owned(),
         source: std::io::Error::other(error),
     }
@@ -148,9 +156,9 @@ pub fn refused(error: ProbeServerError) -> Failure {
 
 /// Addresses that packets leave by: towards `servers`; or else the first one of every interface
 /// that is up, or loopback where there is no other.
-fn addresses(bind: Option<IpAddr>, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, Failure> {
+fn addresses(bind: Option<IpAddr>, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, CommandError> {
     if let Some(bind) = bind {
-        let wrong = |error| Failure::Usage(format!("--bind {bind}: {error}"));
+        let wrong = |error| CommandError::Usage(format!("--bind {bind}: {error}"));
         return interface::name(bind).map(|_| vec![bind]).map_err(wrong);
     }
     let mut addresses: Vec<IpAddr> = Vec::new();

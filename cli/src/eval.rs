@@ -7,11 +7,11 @@ pub mod options;
 use std::path::Path;
 
 use gradwire_lab::eval::Evaluation;
-use gradwire_lab::eval::report::Report;
-use gradwire_lab::eval::work::Form;
+use gradwire_lab::eval::report::EvalReport;
+use gradwire_lab::eval::work::ListForm;
 use gradwire_report::json;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::{Dlcp, EvalCommand};
 
 /// Missing things that a message names at most.
@@ -20,15 +20,15 @@ const NAMED_MOST: usize = 3;
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure`] when something cannot be started or written; at the end, when cells have failed.
-pub fn run(command: &EvalCommand) -> Result<(), Failure> {
+/// [`CommandError`] when something cannot be started or written; at the end, when cells have failed.
+pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
     let EvalCommand::Dlcp(options) = command;
     let request = options.request();
     let mut evaluation = Evaluation::new(&request)?;
     if options.list {
         let form = match options.json {
-            true => Form::Json,
-            false => Form::Words,
+            true => ListForm::Json,
+            false => ListForm::Words,
         };
         print!("{}", evaluation.list(form));
         eprintln!("{}", evaluation.outlook());
@@ -39,7 +39,7 @@ pub fn run(command: &EvalCommand) -> Result<(), Failure> {
     verdict(&report)
 }
 
-fn tell(report: &Report, options: &Dlcp, page: &Path) {
+fn tell(report: &EvalReport, options: &Dlcp, page: &Path) {
     if options.json {
         println!("{}", json::line(report));
         return;
@@ -53,7 +53,7 @@ fn tell(report: &Report, options: &Dlcp, page: &Path) {
 }
 
 /// The failure that an evaluation is in which something is missing.
-fn verdict(report: &Report) -> Result<(), Failure> {
+fn verdict(report: &EvalReport) -> Result<(), CommandError> {
     let missing: Vec<&str> = report.missing().collect();
     if missing.is_empty() {
         return Ok(());
@@ -63,5 +63,7 @@ fn verdict(report: &Report) -> Result<(), Failure> {
         0 => String::new(),
         more => format!("; and {more} more, see the report"),
     };
-    Err(Failure::Check(format!("the report lacks {named}{more}")))
+    Err(CommandError::Check(format!(
+        "the report lacks {named}{more}"
+    )))
 }

@@ -65,7 +65,7 @@ impl From<Exit> for ExitCode {
 
 /// Why a command failed, in one line.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CommandError {
     /// What was typed does not make sense.
     #[error("{0}")]
     Usage(String),
@@ -147,7 +147,7 @@ pub enum Failure {
     },
 }
 
-impl Failure {
+impl CommandError {
     /// The exit code for this failure.
     pub fn exit(&self) -> Exit {
         match self {

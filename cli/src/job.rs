@@ -9,14 +9,14 @@ use gradwire_protocol::job::{Job, Mtu, describe};
 use serde_json::Map;
 
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::{JobCheck, JobOptions};
 
 /// `gradwire job check`: prints the resolved job.
 ///
 /// # Errors
-/// [`Failure::Job`] and [`Failure::Read`] name what is wrong with the file.
-pub fn check(arguments: &JobCheck) -> Result<(), Failure> {
+/// [`CommandError::Job`] and [`CommandError::Read`] name what is wrong with the file.
+pub fn check(arguments: &JobCheck) -> Result<(), CommandError> {
     let job = job_file::read(&arguments.path)?;
     if arguments.json {
         println!("{}", to_json(&job));
@@ -49,7 +49,7 @@ pub fn keys() {
 ///
 /// # Errors
 /// As [`job_file::read`].
-pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
+pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, CommandError> {
     let path = path.cloned().or_else(|| Environment::read().job);
     path.map_or_else(|| Ok(Job::default()), |path| Ok(job_file::read(&path)?))
 }
@@ -57,8 +57,8 @@ pub fn given_or_default(path: Option<&PathBuf>) -> Result<Job, Failure> {
 /// The job of a file, changed by the options.
 ///
 /// # Errors
-/// [`Failure`] when the file is wrong, or the job after the change.
-pub fn with_options(options: &JobOptions) -> Result<Job, Failure> {
+/// [`CommandError`] when the file is wrong, or the job after the change.
+pub fn with_options(options: &JobOptions) -> Result<Job, CommandError> {
     let mut job = given_or_default(options.job.as_ref())?;
     job.tolerance = options.tolerance.unwrap_or(job.tolerance);
     job.faults.drop = options.drop.unwrap_or(job.faults.drop);

@@ -47,7 +47,7 @@ use clap::Parser;
 
 use arguments::{Arguments, Command};
 use environment::Environment;
-use exit::{Exit, Failure};
+use exit::{CommandError, Exit};
 use gradwire_lab::crew::worker::{self, RankProcess};
 use gradwire_lab::tune::guard;
 use gradwire_runtime::log::{self, Level};
@@ -80,15 +80,15 @@ pub fn run() -> ExitCode {
 }
 
 /// Without `GRADWIRE_LOG`, the commands themselves tell what people want to know.
-fn start_log() -> Result<(), Failure> {
+fn start_log() -> Result<(), CommandError> {
     let level = Environment::read()
         .log
         .map_or(Ok(Level::Warn), |level| level.parse());
-    log::start(level.map_err(|error| Failure::Usage(format!("GRADWIRE_LOG: {error}")))?);
+    log::start(level.map_err(|error| CommandError::Usage(format!("GRADWIRE_LOG: {error}")))?);
     Ok(())
 }
 
-fn execute(command: Command) -> Result<(), Failure> {
+fn execute(command: Command) -> Result<(), CommandError> {
     match command {
         Command::Job(JobCommand::Check(check)) => job::check(&check),
         Command::Job(JobCommand::Keys) => {
@@ -111,7 +111,7 @@ fn execute(command: Command) -> Result<(), Failure> {
 }
 
 /// A rank of `perf`: its launcher is told why it fails.
-fn perf_rank() -> Result<(), Failure> {
+fn perf_rank() -> Result<(), CommandError> {
     let process = RankProcess {
         trace_folder: Environment::read().trace,
         orphaned: Exit::PeerLost as u8,
@@ -119,7 +119,7 @@ fn perf_rank() -> Result<(), Failure> {
     let Err(error) = process.run() else {
         return Ok(());
     };
-    let failure = Failure::from(error);
+    let failure = CommandError::from(error);
     let exit = failure.exit() as u8;
     worker::tell_failure(failure.to_string(), exit);
     std::process::exit(i32::from(exit))

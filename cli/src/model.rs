@@ -15,7 +15,7 @@ use gradwire_report::numbers::{bytes, count};
 use gradwire_workloads::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::{ModelCommand, ModelList, ModelShow};
 
 /// Gradients that a table has at each end before those between are left out.
@@ -24,8 +24,8 @@ const ENDS: usize = 8;
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure`] names the model or the line of a table that is wrong.
-pub fn run(command: &ModelCommand) -> Result<(), Failure> {
+/// [`CommandError`] names the model or the line of a table that is wrong.
+pub fn run(command: &ModelCommand) -> Result<(), CommandError> {
     match command {
         ModelCommand::List(options) => list(options),
         ModelCommand::Show(options) => show(options),
@@ -33,7 +33,7 @@ pub fn run(command: &ModelCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(options: &ModelList) -> Result<(), Failure> {
+fn list(options: &ModelList) -> Result<(), CommandError> {
     let models = NAMES.map(|name| Model::named(name).expect("it is one of the names"));
     if options.json {
         let objects = models.iter().map(totals).collect();
@@ -60,7 +60,7 @@ fn list(options: &ModelList) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(options: &ModelShow) -> Result<(), Failure> {
+fn show(options: &ModelShow) -> Result<(), CommandError> {
     let model = files::model(&options.model)?;
     if options.json {
         println!("{}", object(&model));

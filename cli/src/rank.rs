@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use gradwire_lab::crew::ELEMENT_BYTES;
-use gradwire_lab::crew::bench::Bench;
-use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::bench::RankBench;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::messages::Round;
 use gradwire_lab::crew::rounds::median;
 use gradwire_protocol::units;
@@ -15,7 +15,7 @@ use gradwire_runtime::{CertificateFiles, OpenRank, Opening};
 use serde_json::json;
 
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::job::say_if_unprotected;
 use crate::job::with_options;
 use options::Rank;
@@ -26,8 +26,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// at the end. All are JSON objects.
 ///
 /// # Errors
-/// [`Failure`] when an option is wrong, the ranks do not join, or one is lost.
-pub fn run(options: &Rank) -> Result<(), Failure> {
+/// [`CommandError`] when an option is wrong, the ranks do not join, or one is lost.
+pub fn run(options: &Rank) -> Result<(), CommandError> {
     let open = open(options)?;
     println!(
         "{}",
@@ -43,7 +43,7 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
         Duration::from_nanos(options.join_timeout.as_nanos()),
     )?;
     println!("{}", json!({ "rank": options.rank, "joined": world }));
-    let mut bench = Bench::new(rank, world);
+    let mut bench = RankBench::new(rank, world);
     let measured = work(options, &mut bench)?;
     let counters = bench.rank().counters();
     let traffic = bench.rank().metrics().unwrap_or_default();
@@ -74,7 +74,7 @@ pub fn run(options: &Rank) -> Result<(), Failure> {
     );
     match measured.wrong_elements {
         0 => Ok(()),
-        count => Err(Failure::Check(format!(
+        count => Err(CommandError::Check(format!(
             "{count} elements are no sum of contributions"
         ))),
     }
@@ -87,13 +87,13 @@ struct Work {
     wrong_elements: u64,
 }
 
-fn work(options: &Rank, bench: &mut Bench) -> Result<Work, Failure> {
+fn work(options: &Rank, bench: &mut RankBench) -> Result<Work, CommandError> {
     if let (Some(tensor), Some(result)) = (&options.tensor, &options.result) {
         return sum(bench, tensor, result);
     }
     let bytes = options.bytes.get() / ELEMENT_BYTES * ELEMENT_BYTES;
     let measured = bench.round(&Round {
-        kind: Kind::AllReduce,
+        kind: PerfCollective::AllReduce,
         bytes,
         iterations: options.iterations,
     })?;
@@ -105,15 +105,15 @@ fn work(options: &Rank, bench: &mut Bench) -> Result<Work, Failure> {
 }
 
 /// Adds a file's tensor to those of the others.
-fn sum(bench: &mut Bench, tensor: &Path, result: &Path) -> Result<Work, Failure> {
+fn sum(bench: &mut RankBench, tensor: &Path, result: &Path) -> Result<Work, CommandError> {
     let failed = |path: &Path| {
         let what = path.display().to_string();
-        move |source| Failure::System { what, source }
+        move |source| CommandError::System { what, source }
     };
     let contributed = std::fs::read(tensor).map_err(failed(tensor))?;
     let bytes = contributed.len() as u64;
     if bytes == 0 || !bytes.is_multiple_of(ELEMENT_BYTES) {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--tensor {}: {bytes} bytes are no 32-bit floats",
             tensor.display()
         )));
@@ -127,25 +127,25 @@ fn sum(bench: &mut Bench, tensor: &Path, result: &Path) -> Result<Work, Failure>
     })
 }
 
-fn open(options: &Rank) -> Result<OpenRank, Failure> {
+fn open(options: &Rank) -> Result<OpenRank, CommandError> {
     let environment = Environment::read();
     let certificates = CertificateFiles::all_or_none(
         options.cert.clone().or(environment.certificate),
         options.key.clone().or(environment.key),
         options.ca.clone().or(environment.authority),
     );
-    let certificates = certificates.map_err(|error| Failure::Usage(error.to_string()))?;
+    let certificates = certificates.map_err(|error| CommandError::Usage(error.to_string()))?;
     let token = options.token.clone().or(environment.token);
     // Certificates alone prove who a rank is.
     let token = token.or_else(|| certificates.is_some().then(String::new));
     let token = token.ok_or_else(|| {
         let missing = "a job needs a token or certificates: give --token or set GRADWIRE_TOKEN, or \
                        give --cert, --key and --ca";
-        Failure::Usage(missing.to_owned())
+        CommandError::Usage(missing.to_owned())
     })?;
     if options.world < 2 {
         let world = options.world;
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--world {world}: a job needs at least 2 ranks"
         )));
     }
@@ -167,9 +167,9 @@ fn open(options: &Rank) -> Result<OpenRank, Failure> {
 }
 
 /// Rank 0 opens this port on its own address.
-fn port_of(rendezvous: &str) -> Result<u16, Failure> {
+fn port_of(rendezvous: &str) -> Result<u16, CommandError> {
     let port = rendezvous
         .rsplit_once(':')
         .and_then(|(_, port)| port.parse().ok());
-    port.ok_or_else(|| Failure::Usage(format!("--rendezvous {rendezvous}: it is host:port")))
+    port.ok_or_else(|| CommandError::Usage(format!("--rendezvous {rendezvous}: it is host:port")))
 }

@@ -12,15 +12,15 @@ use gradwire_lab::sim::compare::ComparisonPlan;
 use gradwire_lab::sim::{compare, report, run};
 use gradwire_report::json;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::{SimCommand, SimCompare, SimReport, SimRun};
 
 /// Runs one of the commands.
 ///
 /// # Errors
-/// [`Failure`] when a scenario makes no sense, or when flows or tasks did not all end; what did is
+/// [`CommandError`] when a scenario makes no sense, or when flows or tasks did not all end; what did is
 /// printed in that case.
-pub fn run(command: &SimCommand) -> Result<(), Failure> {
+pub fn run(command: &SimCommand) -> Result<(), CommandError> {
     match command {
         SimCommand::Run(options) => once(options),
         SimCommand::Compare(options) => compared(options),
@@ -29,7 +29,7 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
     }
 }
 
-fn once(options: &SimRun) -> Result<(), Failure> {
+fn once(options: &SimRun) -> Result<(), CommandError> {
     let ran = run::run(&options.scenario.scenario())?;
     if options.json {
         println!("{}", json::line(&ran.summary));
@@ -39,7 +39,7 @@ fn once(options: &SimRun) -> Result<(), Failure> {
     Ok(ran.summary.unfinished()?)
 }
 
-fn compared(options: &SimCompare) -> Result<(), Failure> {
+fn compared(options: &SimCompare) -> Result<(), CommandError> {
     let comparison = compare::compare(&ComparisonPlan {
         scenario: options.scenario.scenario(),
         transports: options.transports.clone(),
@@ -54,7 +54,7 @@ fn compared(options: &SimCompare) -> Result<(), Failure> {
     Ok(comparison.unfinished()?)
 }
 
-fn drawn(options: &SimReport) -> Result<(), Failure> {
+fn drawn(options: &SimReport) -> Result<(), CommandError> {
     let scenario = options.scenario.scenario();
     let end = report::report(&scenario, &options.transports, &options.out)?;
     println!("{}", options.out.display());

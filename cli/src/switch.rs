@@ -8,27 +8,23 @@ pub mod apply;
 pub mod change;
 pub mod check;
 pub mod options;
+pub mod plan_options;
 pub mod platforms;
 pub mod probe;
 pub mod render;
 pub mod schema;
 pub mod site;
+mod tell;
 pub mod verify;
 
-use std::path::Path;
-
-use gradwire_switch_config::dialect::Look;
-use gradwire_switch_config::reading::ReadError;
+use crate::exit::CommandError;
 use options::SwitchCommand;
-use serde_json::{Value, json};
-
-use crate::exit::Failure;
 
 /// Runs a command of `gradwire switch`.
 ///
 /// # Errors
-/// [`Failure`] names the file or option, what is wrong with it, and what would be right.
-pub fn run(command: &SwitchCommand) -> Result<(), Failure> {
+/// [`CommandError`] names the file or option, what is wrong with it, and what would be right.
+pub fn run(command: &SwitchCommand) -> Result<(), CommandError> {
     match command {
         SwitchCommand::Render(options) => render::run(options),
         SwitchCommand::Check(options) => check::run(options),
@@ -39,39 +35,4 @@ pub fn run(command: &SwitchCommand) -> Result<(), Failure> {
         SwitchCommand::Apply(options) => apply::run(options),
         SwitchCommand::Probe(options) => probe::run(options),
     }
-}
-
-/// A file that is not what the platform exports.
-fn unreadable(path: &Path, error: &ReadError) -> Failure {
-    Failure::Input {
-        given: path.display().to_string(),
-        message: error.to_string(),
-    }
-}
-
-/// Where a list goes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stream {
-    /// Standard output.
-    Output,
-    /// Standard error.
-    Error,
-}
-
-/// Lists commands for people, each with what it should show.
-fn list(looks: &[Look], stream: Stream) {
-    for Look { command, expect } in looks {
-        let text = format!("  {command}\n      {expect}");
-        match stream {
-            Stream::Output => println!("{text}"),
-            Stream::Error => eprintln!("{text}"),
-        }
-    }
-}
-
-/// The same for programs.
-fn looks(looks: &[Look]) -> Vec<Value> {
-    let looks = looks.iter();
-    let looks = looks.map(|look| json!({"command": look.command, "expect": look.expect}));
-    looks.collect()
 }

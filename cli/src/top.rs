@@ -18,15 +18,15 @@ use board::{Board, Places};
 use rows::RankRow;
 use serde_json::json;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::Top;
 
 /// Watches the ranks that are asked for.
 ///
 /// # Errors
-/// [`Failure::NoRank`] when none answers at first; [`Failure::System`] when the terminal cannot be
+/// [`CommandError::NoRank`] when none answers at first; [`CommandError::System`] when the terminal cannot be
 /// used.
-pub fn run(options: &Top) -> Result<(), Failure> {
+pub fn run(options: &Top) -> Result<(), CommandError> {
     let interval = Duration::from_nanos(options.interval.as_nanos());
     let places = Places {
         hosts: options.host.clone(),
@@ -35,7 +35,7 @@ pub fn run(options: &Top) -> Result<(), Failure> {
     let mut board = Board::default();
     board.update(places.ask());
     if board.sightings().is_empty() {
-        return Err(Failure::NoRank {
+        return Err(CommandError::NoRank {
             hosts: options.host.join(", "),
             port: options.port,
         });
@@ -52,7 +52,7 @@ pub fn run(options: &Top) -> Result<(), Failure> {
         print_table(&boards);
         Ok(())
     } else {
-        screen::show(&boards).map_err(|source| Failure::System {
+        screen::show(&boards).map_err(|source| CommandError::System {
             what: "using the terminal".to_owned(),
             source,
         })

@@ -8,17 +8,17 @@ pub mod options;
 pub mod page;
 pub mod report;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::TraceShow;
-use report::Report;
+use report::TraceReport;
 
 /// `gradwire trace show`.
 ///
 /// # Errors
-/// [`Failure::Read`] and [`Failure::Input`] name the file that cannot be used and why.
-pub fn show(options: &TraceShow) -> Result<(), Failure> {
+/// [`CommandError::Read`] and [`CommandError::Input`] name the file that cannot be used and why.
+pub fn show(options: &TraceShow) -> Result<(), CommandError> {
     let dumps = files::read(&options.files)?;
-    let report = Report::of(&dumps, usize::from(options.longest));
+    let report = TraceReport::of(&dumps, usize::from(options.longest));
     if options.json {
         let json = serde_json::to_string(&report).expect("plain data with names as keys");
         println!("{json}");

@@ -10,14 +10,14 @@ pub mod loss;
 pub mod options;
 pub mod schedule;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use options::TuneCommand;
 
 /// Runs one of the commands.
 ///
 /// # Errors
 /// As the command.
-pub fn run(command: &TuneCommand) -> Result<(), Failure> {
+pub fn run(command: &TuneCommand) -> Result<(), CommandError> {
     match command {
         TuneCommand::Schedule(options) => schedule::run(options),
         TuneCommand::Loss(options) => loss::run(options),

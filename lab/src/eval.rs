@@ -1,7 +1,8 @@
 //! Whole evaluations, and their report.
 //!
 //! Start here:
-//! - [`tables`]: which tables there are, and what each makes of its cells.
+//! - [`request`]: what is asked for.
+//! - [`tables`]: which tables there are, and what each makes of its cells: its [`findings`].
 //! - [`plans`]: what is simulated, as plans of sweeps; [`work`]: running that.
 //! - [`evidence`]: what the cells brought; [`published`]: figures that stand beside ours.
 //! - [`training`]: tables of real training, which other commands run.
@@ -11,11 +12,13 @@
 //! Python).
 
 pub mod evidence;
+pub mod findings;
 pub mod markdown;
 pub mod page;
 pub mod plans;
 pub mod published;
 pub mod report;
+pub mod request;
 pub mod section;
 pub mod tables;
 pub mod training;
@@ -25,40 +28,24 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::error::LabError;
-use crate::sweep::cells::Cell;
-use crate::sweep::folder::Folder;
-use evidence::Evidence;
+use crate::sweep::cells::SweepCell;
+use crate::sweep::folder::SweepFolder;
+use evidence::TableEvidence;
 use plans::Written;
-use report::{Cost, Report};
+use report::{EvalCost, EvalReport};
+use request::EvalRequest;
 use section::{Section, Source};
-use tables::{Content, TABLES, Table};
-use work::{Form, Work};
-
-/// What is evaluated, and where to.
-#[derive(Clone, Debug)]
-pub struct EvalRequest {
-    /// Few cells of every table.
-    pub quick: bool,
-    /// Only these tables, if there are any.
-    pub only: Vec<String>,
-    /// Folder of the report.
-    pub out: PathBuf,
-    /// Folder of plans that stand for those of the same names.
-    pub plans: Option<PathBuf>,
-    /// Cells that run at the same time; without it, one per core.
-    pub parallel: Option<u16>,
-    /// The Python of the tables of real training.
-    pub python: PathBuf,
-}
+use tables::{Content, EvalTable, TABLES};
+use work::{CellWork, ListForm};
 
 /// An evaluation that can be listed or run.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
     request: &'a EvalRequest,
-    folder: Folder,
-    tables: Vec<&'static Table>,
+    folder: SweepFolder,
+    tables: Vec<&'static EvalTable>,
     plans: Vec<Written>,
-    work: Work,
+    work: CellWork,
     cores: usize,
     began: Instant,
 }
@@ -71,8 +58,8 @@ impl<'a> Evaluation<'a> {
     pub fn new(request: &'a EvalRequest) -> Result<Self, LabError> {
         let began = now();
         let tables = TABLES.iter().filter(|table| is_chosen(table, request));
-        let tables: Vec<&Table> = tables.collect();
-        let (mut work, mut plans) = (Work::default(), Vec::new());
+        let tables: Vec<&EvalTable> = tables.collect();
+        let (mut work, mut plans) = (CellWork::default(), Vec::new());
         for table in &tables {
             plans.extend(plans_of(table, request)?);
         }
@@ -81,7 +68,7 @@ impl<'a> Evaluation<'a> {
         }
         Ok(Self {
             request,
-            folder: Folder::at(request.out.clone()),
+            folder: SweepFolder::at(request.out.clone()),
             tables,
             plans,
             work,
@@ -91,7 +78,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The cells, a line for each.
-    pub fn list(&self, form: Form) -> String {
+    pub fn list(&self, form: ListForm) -> String {
         self.work.list(&self.folder, form)
     }
 
@@ -113,7 +100,7 @@ impl<'a> Evaluation<'a> {
     ///
     /// # Errors
     /// [`LabError`] when something cannot be started or written.
-    pub fn run(&mut self) -> Result<Report, LabError> {
+    pub fn run(&mut self) -> Result<EvalReport, LabError> {
         let folder = &self.folder;
         for plan in &self.plans {
             folder.write(&format!("plans/{}", plan.name), plan.text.as_bytes())?;
@@ -122,12 +109,12 @@ impl<'a> Evaluation<'a> {
         let sections = self.tables.iter();
         let sections = sections.map(|table| section(table, self.request, folder));
         let sections = sections.collect::<Result<_, _>>()?;
-        let report = Report {
+        let report = EvalReport {
             title: "gradwire: DLCP's evaluation, and ByteScheduler's",
             about: about(self.request),
             version: env!("CARGO_PKG_VERSION"),
             sections,
-            cost: Cost {
+            cost: EvalCost {
                 wall_s: now().duration_since(self.began).as_secs_f64(),
                 cores: self.cores,
                 ..cost(&self.work, folder)
@@ -150,11 +137,11 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn is_chosen(table: &Table, request: &EvalRequest) -> bool {
+fn is_chosen(table: &EvalTable, request: &EvalRequest) -> bool {
     request.only.is_empty() || request.only.iter().any(|name| name == table.name)
 }
 
-fn plans_of(table: &Table, request: &EvalRequest) -> Result<Vec<Written>, LabError> {
+fn plans_of(table: &EvalTable, request: &EvalRequest) -> Result<Vec<Written>, LabError> {
     let plans = match table.content {
         Content::Simulated(quick, _, _) if request.quick => quick,
         Content::Simulated(_, whole, _) => whole,
@@ -164,16 +151,20 @@ fn plans_of(table: &Table, request: &EvalRequest) -> Result<Vec<Written>, LabErr
     plans.iter().map(|plan| plan.read(folder)).collect()
 }
 
-fn section(table: &Table, request: &EvalRequest, folder: &Folder) -> Result<Section, LabError> {
+fn section(
+    table: &EvalTable,
+    request: &EvalRequest,
+    folder: &SweepFolder,
+) -> Result<Section, LabError> {
     let (found, source, mut commands, missing, written) = match table.content {
         Content::Simulated(_, _, found) => {
             let plans = plans_of(table, request)?;
-            let cells: Vec<Cell> = plans
+            let cells: Vec<SweepCell> = plans
                 .iter()
                 .map(Written::cells)
                 .collect::<Result<Vec<_>, _>>()?
                 .concat();
-            let evidence = Evidence::of(&cells, folder);
+            let evidence = TableEvidence::of(&cells, folder);
             let sweeps = plans.iter().map(|plan| sweep(plan, request));
             (
                 found(&evidence),
@@ -210,7 +201,7 @@ fn section(table: &Table, request: &EvalRequest, folder: &Folder) -> Result<Sect
 }
 
 /// The command that makes a table again.
-fn again(table: &Table, request: &EvalRequest) -> String {
+fn again(table: &EvalTable, request: &EvalRequest) -> String {
     let quick = if request.quick { " --quick" } else { "" };
     let (name, out) = (table.name, request.out.display());
     format!("gradwire eval dlcp{quick} --only {name} --out {out}")
@@ -234,10 +225,10 @@ fn about(request: &EvalRequest) -> String {
     )
 }
 
-fn cost(work: &Work, folder: &Folder) -> Cost {
-    let mut cost = Cost {
+fn cost(work: &CellWork, folder: &SweepFolder) -> EvalCost {
+    let mut cost = EvalCost {
         kept: work.kept,
-        ..Cost::default()
+        ..EvalCost::default()
     };
     let records = work.cells().filter_map(|cell| folder.record(&cell.id));
     records.for_each(|record| cost.add(&record));

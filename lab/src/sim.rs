@@ -13,6 +13,7 @@
 pub mod chart;
 pub mod compare;
 pub mod cost;
+pub mod drawn;
 pub mod map;
 pub mod page;
 pub mod progress;

@@ -31,7 +31,7 @@ pub struct Plot {
 }
 
 /// What is along an axis.
-pub struct Axis<'a> {
+pub struct PlotAxis<'a> {
     /// What its numbers are, with their unit.
     pub title: &'a str,
     /// From numbers to pixels.
@@ -50,7 +50,7 @@ pub fn upwards(height: f64) -> (f64, f64) {
 
 impl Plot {
     /// An empty plot: its axes with their ticks and titles.
-    pub fn new(size: (f64, f64), x: Axis<'_>, y: Axis<'_>) -> Self {
+    pub fn new(size: (f64, f64), x: PlotAxis<'_>, y: PlotAxis<'_>) -> Self {
         let mut drawing = Drawing::new(size.0, size.1);
         let ((left, right), (foot, _)) = (across(size.0), upwards(size.1));
         ruled(&mut drawing, size, (&y.scale, y.title));
@@ -167,11 +167,11 @@ pub fn curves(
     let room = ((high - low) * 0.06).max(f64::EPSILON);
     let mut plot = Plot::new(
         size,
-        Axis {
+        PlotAxis {
             title: across_title,
             scale: Scale::linear((x_low, x_high), across(size.0)),
         },
-        Axis {
+        PlotAxis {
             title,
             scale: Scale::linear((low - room, high + room), upwards(size.1)),
         },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum FindingState {
     /// As it should be, or of no consequence.
     Ok,
     /// A job works, with less of what it could have.
@@ -14,7 +14,7 @@ pub enum State {
     Problem,
 }
 
-impl State {
+impl FindingState {
     /// The word for it.
     pub const fn word(self) -> &'static str {
         match self {
@@ -27,11 +27,11 @@ impl State {
 
 /// The outcome of one check.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
-pub struct Finding {
+pub struct HostFinding {
     /// Which check; a stable name for programs.
     pub name: String,
     /// How bad it is.
-    pub state: State,
+    pub state: FindingState,
     /// What was found.
     pub found: String,
     /// What that costs; measured numbers are of the machine that the documentation names.
@@ -40,20 +40,20 @@ pub struct Finding {
     pub mend: Option<String>,
 }
 
-impl Finding {
+impl HostFinding {
     /// All is well.
     pub fn ok(name: &str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Ok, found.into())
+        Self::new(name, FindingState::Ok, found.into())
     }
 
     /// Something is missing that a job can do without.
     pub fn warning(name: &str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Warning, found.into())
+        Self::new(name, FindingState::Warning, found.into())
     }
 
     /// Something stands in the way.
     pub fn problem(name: &str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Problem, found.into())
+        Self::new(name, FindingState::Problem, found.into())
     }
 
     /// With what it costs.
@@ -68,7 +68,7 @@ impl Finding {
         self
     }
 
-    fn new(name: &str, state: State, found: String) -> Self {
+    fn new(name: &str, state: FindingState, found: String) -> Self {
         Self {
             name: name.to_owned(),
             state,
@@ -80,14 +80,14 @@ impl Finding {
 }
 
 /// The worst of some findings.
-pub fn worst(findings: &[Finding]) -> State {
+pub fn worst(findings: &[HostFinding]) -> FindingState {
     let states = findings.iter().map(|finding| finding.state);
-    states.max().unwrap_or(State::Ok)
+    states.max().unwrap_or(FindingState::Ok)
 }
 
 /// What mends a finding that says what it costs.
 #[cfg(test)]
-pub(super) fn mended(finding: &Finding) -> &str {
+pub(super) fn mended(finding: &HostFinding) -> &str {
     assert!(finding.costs.is_some(), "{finding:?} says what it costs");
     finding.mend.as_deref().expect("it can be mended")
 }

@@ -11,7 +11,7 @@ use gradwire_transport::interface;
 use gradwire_transport::probe::offload::Offload;
 use gradwire_transport::probe::{device, offload, system};
 
-use super::finding::Finding;
+use super::finding::HostFinding;
 use super::machine::{self, mebibytes, number};
 use super::rdma;
 
@@ -24,7 +24,7 @@ const HEADER_BYTES: u32 = 20 + 8 + 64;
 
 /// What is checked for.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct HostPlan<'a> {
     /// The job.
     pub job: &'a Job,
     /// Addresses that packets may leave by.
@@ -36,7 +36,7 @@ pub struct Wanted<'a> {
 }
 
 /// Checks this host.
-pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
+pub fn check(wanted: &HostPlan<'_>) -> Vec<HostFinding> {
     let mut findings = Vec::new();
     for address in wanted.addresses {
         findings.extend(run_kept(*address, offload::offload(*address)));
@@ -62,13 +62,13 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     findings
 }
 
-fn run_kept(address: IpAddr, measured: io::Result<Offload>) -> Vec<Finding> {
+fn run_kept(address: IpAddr, measured: io::Result<Offload>) -> Vec<HostFinding> {
     let offload = match measured {
         Ok(offload) => offload,
         Err(error) => {
             let found = format!("no UDP socket opens on {address}: {error}");
             let mend = "ip address show  # and give --bind an address of this host";
-            return vec![Finding::problem("gso", found).mend(mend)];
+            return vec![HostFinding::problem("gso", found).mend(mend)];
         }
     };
     let packets = offload.packets;
@@ -76,25 +76,25 @@ fn run_kept(address: IpAddr, measured: io::Result<Offload>) -> Vec<Finding> {
         let found = format!("{address}: the kernel refuses a run of {packets} packets: {error}");
         let name = interface::name(address).unwrap_or_else(|_| "IF".to_owned());
         return vec![
-            Finding::problem("gso", found)
+            HostFinding::problem("gso", found)
                 .costs("packets leave one by one: an eighth of the speed (5 of 40 Gb/s a core)")
                 .mend(format!(
                     "ethtool -K {name} tx on gso on  # and Linux 4.18 or later"
                 )),
         ];
     }
-    let sent = Finding::ok(
+    let sent = HostFinding::ok(
         "gso",
         format!("{address}: {packets} packets leave as one run"),
     );
     let received = match offload.glued {
-        glued if glued == packets => Finding::ok(
+        glued if glued == packets => HostFinding::ok(
             "gro",
             format!("{address}: {packets} packets arrive as one run"),
         ),
         glued => {
             let found = format!("{address}: of a run of {packets} packets {glued} arrive together");
-            Finding::problem("gro", found)
+            HostFinding::problem("gro", found)
                 .costs("packets are read one by one: a third of the speed (13 of 40 Gb/s a core)")
                 .mend("uname -r  # Linux 5.0 or later glues runs; sandboxes such as gVisor do not")
         }
@@ -102,19 +102,19 @@ fn run_kept(address: IpAddr, measured: io::Result<Offload>) -> Vec<Finding> {
     vec![sent, received]
 }
 
-fn features(name: &str) -> Vec<Finding> {
+fn features(name: &str) -> Vec<HostFinding> {
     let Ok(features) = device::features(name) else {
         let found = format!("{name} does not tell its features");
-        return vec![Finding::ok("interface_gro", found)];
+        return vec![HostFinding::ok("interface_gro", found)];
     };
     let on = |feature: &str| features.get(feature).copied().unwrap_or(false);
     let received = if on("rx-gro") {
-        Finding::ok(
+        HostFinding::ok(
             "interface_gro",
             format!("{name}: generic-receive-offload is on"),
         )
     } else {
-        Finding::warning(
+        HostFinding::warning(
             "interface_gro",
             format!("{name}: generic-receive-offload is off"),
         )
@@ -125,18 +125,18 @@ fn features(name: &str) -> Vec<Finding> {
         .mend(format!("ethtool -K {name} gro on"))
     };
     let sent = match (on("tx-generic-segmentation"), on("tx-udp-segmentation")) {
-        (_, true) => Finding::ok(
+        (_, true) => HostFinding::ok(
             "interface_gso",
             format!("{name}: tx-udp-segmentation is on"),
         ),
         (true, false) => {
             let found =
                 format!("{name}: runs are cut by the kernel, since the interface cuts none");
-            Finding::ok("interface_gso", found)
+            HostFinding::ok("interface_gso", found)
         }
         (false, false) => {
             let found = format!("{name}: generic-segmentation-offload is off");
-            Finding::warning("interface_gso", found)
+            HostFinding::warning("interface_gso", found)
                 .costs("runs are cut early: up to an eighth of the speed (5 of 40 Gb/s a core)")
                 .mend(format!("ethtool -K {name} gso on tx-udp-segmentation on"))
         }
@@ -144,17 +144,17 @@ fn features(name: &str) -> Vec<Finding> {
     vec![received, sent]
 }
 
-fn mtu(name: &str, interface: io::Result<u32>, wanted: Mtu) -> Finding {
+fn mtu(name: &str, interface: io::Result<u32>, wanted: Mtu) -> HostFinding {
     let check = "interface_mtu";
     let Ok(mtu) = interface else {
-        return Finding::warning(check, format!("{name} does not tell its MTU"))
+        return HostFinding::warning(check, format!("{name} does not tell its MTU"))
             .costs("a job with transport.mtu = \"auto\" does not start")
             .mend(format!("ip link show dev {name}"));
     };
     match wanted {
         Mtu::Bytes(bytes) if bytes > mtu => {
             let found = format!("{name}: {mtu} bytes, and the job's packets have {bytes}");
-            Finding::problem(check, found)
+            HostFinding::problem(check, found)
                 .costs("every packet is cut in two and sent alone: an eighth of the speed")
                 .mend(format!(
                     "ip link set dev {name} mtu {bytes}  # or transport.mtu = {mtu}"
@@ -167,23 +167,23 @@ fn mtu(name: &str, interface: io::Result<u32>, wanted: Mtu) -> Finding {
                 share(mtu),
                 share(1_500)
             );
-            Finding::warning(check, format!("{name}: {mtu} bytes"))
+            HostFinding::warning(check, format!("{name}: {mtu} bytes"))
                 .costs(costs)
                 .mend(format!("ip link set dev {name} mtu 1500"))
         }
-        _ => Finding::ok(check, format!("{name}: {mtu} bytes")),
+        _ => HostFinding::ok(check, format!("{name}: {mtu} bytes")),
     }
 }
 
 /// Windows shrink until those of all peers fill half of a rank's receive buffers.
-fn receive_buffer(granted: io::Result<u64>, wanted: &Wanted<'_>) -> Finding {
+fn receive_buffer(granted: io::Result<u64>, wanted: &HostPlan<'_>) -> HostFinding {
     let check = "receive_buffer";
     let transport = &wanted.job.transport;
     let entropies = u64::from(transport.entropies.max(1));
     let granted = match granted {
         Ok(granted) => granted,
         Err(error) => {
-            return Finding::problem(check, error.to_string()).mend("ulimit -n 65536");
+            return HostFinding::problem(check, error.to_string()).mend("ulimit -n 65536");
         }
     };
     let peers = u64::from(wanted.world.saturating_sub(1).max(1));
@@ -195,7 +195,7 @@ fn receive_buffer(granted: io::Result<u64>, wanted: &Wanted<'_>) -> Finding {
         mebibytes(needed)
     );
     if granted >= needed {
-        return Finding::ok(check, sizes);
+        return HostFinding::ok(check, sizes);
     }
     let fitting = granted / 2 / peers;
     let costs = format!(
@@ -210,10 +210,10 @@ fn receive_buffer(granted: io::Result<u64>, wanted: &Wanted<'_>) -> Finding {
         let most = BUFFER_BYTES_MAX;
         format!("sysctl -w net.core.rmem_max={most}  # the most that is asked for")
     };
-    Finding::warning(check, sizes).costs(costs).mend(mend)
+    HostFinding::warning(check, sizes).costs(costs).mend(mend)
 }
 
-fn send_buffer(wmem_max: Option<u64>, force: Force) -> Finding {
+fn send_buffer(wmem_max: Option<u64>, force: Force) -> HostFinding {
     let check = "send_buffer";
     let shown = wmem_max.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
     let forced = match force {
@@ -222,9 +222,9 @@ fn send_buffer(wmem_max: Option<u64>, force: Force) -> Finding {
     };
     let found = format!("net.core.wmem_max is {shown}, {forced}");
     if force == Force::Allowed || wmem_max.is_none_or(|bytes| bytes >= SEND_BUFFER_BYTES) {
-        return Finding::ok(check, found);
+        return HostFinding::ok(check, found);
     }
-    Finding::warning(check, found)
+    HostFinding::warning(check, found)
         .costs("sending waits for the NIC after a few runs of 64 KiB")
         .mend(format!("sysctl -w net.core.wmem_max={BUFFER_BYTES_MAX}"))
 }
@@ -249,13 +249,13 @@ fn may_force() -> Force {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::{State, mended};
+    use super::super::finding::{FindingState, mended};
     use super::*;
 
     #[test]
     fn small_receive_buffers_name_the_limit_that_is_needed() {
         let job = Job::default();
-        let wanted = |world| Wanted {
+        let wanted = |world| HostPlan {
             job: &job,
             addresses: &[],
             ranks: 2,
@@ -263,9 +263,12 @@ mod tests {
         };
         let granted = 8 * 212_992;
         let finding = receive_buffer(Ok(granted), &wanted(2));
-        assert_eq!(finding.state, State::Warning);
+        assert_eq!(finding.state, FindingState::Warning);
         assert_eq!(mended(&finding), "sysctl -w net.core.rmem_max=262144");
-        assert_eq!(receive_buffer(Ok(2 << 20), &wanted(2)).state, State::Ok);
+        assert_eq!(
+            receive_buffer(Ok(2 << 20), &wanted(2)).state,
+            FindingState::Ok
+        );
         let crowded = receive_buffer(Ok(8 << 20), &wanted(64));
         assert!(mended(&crowded).contains("rmem_max=8388608"), "{crowded:?}");
     }
@@ -280,20 +283,30 @@ mod tests {
         };
         let refused = io::Error::from_raw_os_error(5);
         let refused = run_kept(address, Ok(offload(Some(refused), 0)));
-        assert_eq!(refused[0].state, State::Problem);
+        assert_eq!(refused[0].state, FindingState::Problem);
         assert!(mended(&refused[0]).starts_with("ethtool -K lo tx on"));
         let cut = run_kept(address, Ok(offload(None, 1)));
-        assert_eq!((cut[0].state, cut[1].state), (State::Ok, State::Problem));
+        assert_eq!(
+            (cut[0].state, cut[1].state),
+            (FindingState::Ok, FindingState::Problem)
+        );
         let whole = run_kept(address, Ok(offload(None, 16)));
-        assert!(whole.iter().all(|finding| finding.state == State::Ok));
+        assert!(
+            whole
+                .iter()
+                .all(|finding| finding.state == FindingState::Ok)
+        );
     }
 
     #[test]
     fn an_interface_must_take_the_packets_of_the_job() {
-        assert_eq!(mtu("eth0", Ok(1_500), Mtu::Auto).state, State::Ok);
-        assert_eq!(mtu("eth0", Ok(1_280), Mtu::Auto).state, State::Warning);
+        assert_eq!(mtu("eth0", Ok(1_500), Mtu::Auto).state, FindingState::Ok);
+        assert_eq!(
+            mtu("eth0", Ok(1_280), Mtu::Auto).state,
+            FindingState::Warning
+        );
         let small = mtu("eth0", Ok(1_500), Mtu::Bytes(9_000));
-        assert_eq!(small.state, State::Problem);
+        assert_eq!(small.state, FindingState::Problem);
         assert!(mended(&small).contains("mtu 9000"), "{small:?}");
     }
 }

@@ -14,12 +14,12 @@ use gradwire_transport::control::{self, ControlPlane, JoinRole, Listener, Member
 use gradwire_transport::interface;
 use gradwire_transport::probe::{ProbeClient, ProbeServer, system};
 
-use super::finding::Finding;
+use super::finding::HostFinding;
 use super::options::Doctor;
 use super::pair::{self, Pair};
-use super::print::{Form, Report};
+use super::print::{DoctorReport, OutputForm};
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// How long the server of probes answers before it looks for something to publish.
 const TURN: Duration = Duration::from_millis(50);
@@ -32,13 +32,13 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(60);
 /// What this rank found; on rank 0, what all ranks found.
 ///
 /// # Errors
-/// [`Failure::Join`] when the ranks do not meet, and the like.
-pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<Report, Failure> {
+/// [`CommandError::Join`] when the ranks do not meet, and the like.
+pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<DoctorReport, CommandError> {
     let world = options.world.unwrap_or(0);
     if world < 2 || rank >= world {
         let text =
             format!("--rank {rank} of --world {world}: ranks are 0 to world - 1, at least 2");
-        return Err(Failure::Usage(text));
+        return Err(CommandError::Usage(text));
     }
     let rendezvous = options.rendezvous.as_deref().unwrap_or_default();
     let rendezvous = super::address(rendezvous)?;
@@ -54,12 +54,12 @@ pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<Report, Failure> 
     };
     let host = super::host(&bound, job, &[])?;
     let control = join(&bound, job, (rank, rendezvous, &answering.addresses))?;
-    let mut report = Report {
+    let mut report = DoctorReport {
         host,
         hosts: Vec::new(),
         pairs: paths(&control, (rank, bind), job)?,
     };
-    answering.publish(report.text(Form::Json));
+    answering.publish(report.text(OutputForm::Json));
     control.barrier(PAIR_PATIENCE).map_err(JoinError::from)?;
     if rank == 0 {
         for peer in control.roster().iter().filter(|peer| peer.rank != Rank(0)) {
@@ -78,8 +78,8 @@ pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<Report, Failure> 
     Ok(report)
 }
 
-fn towards(rendezvous: SocketAddr) -> Result<IpAddr, Failure> {
-    system::address_towards(rendezvous).map_err(|source| Failure::System {
+fn towards(rendezvous: SocketAddr) -> Result<IpAddr, CommandError> {
+    system::address_towards(rendezvous).map_err(|source| CommandError::System {
         what: format!("no address of this host leads to {rendezvous}"),
         source,
     })
@@ -90,7 +90,7 @@ fn paths(
     control: &ControlPlane,
     (rank, bind): (u16, IpAddr),
     job: &Job,
-) -> Result<Vec<Pair>, Failure> {
+) -> Result<Vec<Pair>, CommandError> {
     let roster = control.roster();
     let mut pairs = Vec::new();
     for distance in 1..roster.len() {
@@ -106,8 +106,8 @@ fn paths(
     Ok(pairs)
 }
 
-fn untold(rank: Rank) -> Finding {
-    Finding::warning(
+fn untold(rank: Rank) -> HostFinding {
+    HostFinding::warning(
         "reports",
         format!("rank {rank} does not tell what it found"),
     )
@@ -125,7 +125,7 @@ fn server_of(peer: &RosterPeer) -> Option<SocketAddr> {
 }
 
 /// What a rank has published, which it does within a turn of its server.
-fn told_by(peer: &RosterPeer, bind: IpAddr) -> Option<Report> {
+fn told_by(peer: &RosterPeer, bind: IpAddr) -> Option<DoctorReport> {
     let mut client = ProbeClient::connect(server_of(peer)?, Some(bind)).ok()?;
     let report = (0..REPORT_TRIES).find_map(|_| {
         let report = client.report();
@@ -141,10 +141,10 @@ fn join(
     options: &Doctor,
     job: &Job,
     (rank, rendezvous, addresses): (u16, SocketAddr, &[SocketAddr]),
-) -> Result<ControlPlane, Failure> {
+) -> Result<ControlPlane, CommandError> {
     let token = options.token.clone().or_else(|| Environment::read().token);
     let token = token.ok_or_else(|| {
-        Failure::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
+        CommandError::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
     })?;
     let bind = addresses[0].ip();
     let role = match rank {
@@ -181,13 +181,13 @@ struct Answering {
 }
 
 impl Answering {
-    fn start(bind: IpAddr) -> Result<Self, Failure> {
+    fn start(bind: IpAddr) -> Result<Self, CommandError> {
         let server = ProbeServer::bind(SocketAddr::new(bind, 0)).map_err(super::refused)?;
         let addresses = server.addresses();
         let (reports, published) = mpsc::channel();
         let thread = std::thread::Builder::new().name("gradwire-probes".into());
         let thread = thread.spawn(move || answer(server, &published));
-        let thread = thread.map_err(|source| Failure::System {
+        let thread = thread.map_err(|source| CommandError::System {
             what: "the thread that answers probes".to_owned(),
             source,
         })?;

@@ -10,8 +10,8 @@ use gradwire_transport::probe::system;
 use gradwire_transport::shm::{self, MemoryRoom, RING_MAX};
 use gradwire_transport::uring::{self, UringUnavailable};
 
-use super::finding::Finding;
-use super::host::Wanted;
+use super::finding::HostFinding;
+use super::host::HostPlan;
 
 const LOCKED_BYTES: u64 = 8 << 20;
 /// A reading of a clock that is not the processor's own takes several times as long.
@@ -19,7 +19,7 @@ const CLOCK_COST_MAX: Duration = Duration::from_nanos(250);
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// Checks this machine.
-pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
+pub fn check(wanted: &HostPlan<'_>) -> Vec<HostFinding> {
     let source = word(&format!("{CLOCK}/current_clocksource"));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
@@ -33,11 +33,11 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     ]
 }
 
-fn shared_memory(room: io::Result<MemoryRoom>, (ranks, wire): (u32, WireChoice)) -> Finding {
+fn shared_memory(room: io::Result<MemoryRoom>, (ranks, wire): (u32, WireChoice)) -> HostFinding {
     let check = "shared_memory";
     let udp = "ranks of this host talk over UDP: 40 instead of 90 Gb/s";
     if !matches!(wire, WireChoice::Auto | WireChoice::SharedMemory) {
-        return Finding::ok(check, "not used: transport.wire names another");
+        return HostFinding::ok(check, "not used: transport.wire names another");
     }
     // One ring each way, within half of what is free.
     let ranks = u64::from(ranks.max(2));
@@ -49,7 +49,7 @@ fn shared_memory(room: io::Result<MemoryRoom>, (ranks, wire): (u32, WireChoice))
     let room = match room {
         Ok(room) => room,
         Err(error) => {
-            return Finding::warning(check, format!("there is no /dev/shm: {error}"))
+            return HostFinding::warning(check, format!("there is no /dev/shm: {error}"))
                 .costs(udp)
                 .mend("mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm");
         }
@@ -61,18 +61,22 @@ fn shared_memory(room: io::Result<MemoryRoom>, (ranks, wire): (u32, WireChoice))
         mebibytes(needed)
     );
     match shm::ring_bytes(room.free, ranks) {
-        None => return Finding::problem(check, found).costs(udp).mend(enlarge),
+        None => return HostFinding::problem(check, found).costs(udp).mend(enlarge),
         Some(bytes) if bytes < RING_MAX => {
             let costs = format!("windows between these ranks shrink to {} KiB", bytes >> 11);
-            return Finding::warning(check, found).costs(costs).mend(enlarge);
+            return HostFinding::warning(check, found)
+                .costs(costs)
+                .mend(enlarge);
         }
         Some(_) => {}
     }
     match shared_file() {
-        Ok(()) => Finding::ok(check, found),
-        Err(error) => Finding::problem(check, format!("no file can be made in /dev/shm: {error}"))
-            .costs(udp)
-            .mend("chmod 1777 /dev/shm"),
+        Ok(()) => HostFinding::ok(check, found),
+        Err(error) => {
+            HostFinding::problem(check, format!("no file can be made in /dev/shm: {error}"))
+                .costs(udp)
+                .mend("chmod 1777 /dev/shm")
+        }
     }
 }
 
@@ -87,10 +91,10 @@ fn shared_file() -> io::Result<()> {
     }
 }
 
-fn io_uring(refused: Option<UringUnavailable>) -> Finding {
+fn io_uring(refused: Option<UringUnavailable>) -> HostFinding {
     let check = "io_uring";
     let Some(error) = refused else {
-        return Finding::ok(check, "allowed");
+        return HostFinding::ok(check, "allowed");
     };
     let mend = match error {
         UringUnavailable::Disabled { .. } => "sysctl -w kernel.io_uring_disabled=0",
@@ -98,7 +102,7 @@ fn io_uring(refused: Option<UringUnavailable>) -> Finding {
         UringUnavailable::TooOld { .. } => "uname -r  # io_uring is used from Linux 6.1 on",
         _ => "docker run --security-opt seccomp=unconfined  # or a profile that allows io_uring",
     };
-    Finding::ok(
+    HostFinding::ok(
         check,
         format!("not allowed ({error}); UDP sockets do without"),
     )
@@ -106,13 +110,13 @@ fn io_uring(refused: Option<UringUnavailable>) -> Finding {
     .mend(mend)
 }
 
-fn clock(source: &str, cost: Duration) -> Finding {
+fn clock(source: &str, cost: Duration) -> HostFinding {
     let check = "clock";
     let source = if source.is_empty() { "unknown" } else { source };
     let found = format!("{source}; one reading takes {} ns", cost.as_nanos());
     let slow = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(&source);
     if !slow && cost <= CLOCK_COST_MAX {
-        return Finding::ok(check, found);
+        return HostFinding::ok(check, found);
     }
     let available = word(&format!("{CLOCK}/available_clocksource"));
     let mend = if source != "tsc" && available.split(' ').any(|one| one == "tsc") {
@@ -120,47 +124,47 @@ fn clock(source: &str, cost: Duration) -> Finding {
     } else {
         "reboot  # with tsc=reliable on the kernel's command line".to_owned()
     };
-    Finding::warning(check, found)
+    HostFinding::warning(check, found)
         .costs("the clock is read for every batch; a packet's share of all work is 40 to 60 ns")
         .mend(mend)
 }
 
-fn cores_of(cores: u32, ranks: u32) -> Finding {
+fn cores_of(cores: u32, ranks: u32) -> HostFinding {
     let found = format!("{cores} for {ranks} ranks");
     if ranks <= cores {
-        return Finding::ok("cores", found);
+        return HostFinding::ok("cores", found);
     }
-    Finding::warning("cores", found)
+    HostFinding::warning("cores", found)
         .costs("ranks take turns: 8 MiB take 12 ms with two ranks a core, 3 ms with one")
         .mend(format!(
             "torchrun --nproc-per-node {cores}  # or transport.idle = \"block\""
         ))
 }
 
-fn frequency(governor: &str) -> Finding {
+fn frequency(governor: &str) -> HostFinding {
     let check = "cpu_frequency";
     match governor {
-        "" => Finding::ok(check, "no governor to be seen, as in a virtual machine"),
+        "" => HostFinding::ok(check, "no governor to be seen, as in a virtual machine"),
         "powersave" | "conservative" => {
-            Finding::warning(check, format!("the governor is {governor}"))
+            HostFinding::warning(check, format!("the governor is {governor}"))
                 .costs("cores that wait for packets slow down: longer round trips")
                 .mend("cpupower frequency-set -g performance")
         }
-        other => Finding::ok(check, format!("the governor is {other}")),
+        other => HostFinding::ok(check, format!("the governor is {other}")),
     }
 }
 
-fn locked_memory(limit: io::Result<Option<u64>>) -> Finding {
+fn locked_memory(limit: io::Result<Option<u64>>) -> HostFinding {
     let check = "locked_memory";
     match limit {
-        Ok(None) => Finding::ok(check, "any amount"),
-        Ok(Some(bytes)) if bytes >= LOCKED_BYTES => Finding::ok(check, mebibytes(bytes)),
+        Ok(None) => HostFinding::ok(check, "any amount"),
+        Ok(Some(bytes)) if bytes >= LOCKED_BYTES => HostFinding::ok(check, mebibytes(bytes)),
         Ok(Some(bytes)) => {
-            Finding::warning(check, format!("{bytes} bytes, 8 MiB are the usual least"))
+            HostFinding::warning(check, format!("{bytes} bytes, 8 MiB are the usual least"))
                 .costs("buffers cannot be pinned for io_uring or RDMA")
                 .mend("ulimit -l unlimited  # of a container: --ulimit memlock=-1")
         }
-        Err(error) => Finding::warning(check, format!("the limit is unknown: {error}")),
+        Err(error) => HostFinding::warning(check, format!("the limit is unknown: {error}")),
     }
 }
 
@@ -185,7 +189,7 @@ pub(super) fn mebibytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::{State, mended};
+    use super::super::finding::{FindingState, mended};
     use super::*;
 
     #[test]
@@ -197,9 +201,9 @@ mod tests {
             })
         };
         let shared = |ranks| shared_memory(container(), (ranks, WireChoice::Auto));
-        assert_eq!(shared(4).state, State::Ok, "6 pairs need 24 MiB");
+        assert_eq!(shared(4).state, FindingState::Ok, "6 pairs need 24 MiB");
         let some = shared(8);
-        assert_eq!(some.state, State::Warning, "28 pairs need 112 MiB");
+        assert_eq!(some.state, FindingState::Warning, "28 pairs need 112 MiB");
         assert_eq!(
             some.costs.as_deref(),
             Some("windows between these ranks shrink to 256 KiB")
@@ -207,16 +211,16 @@ mod tests {
         let many = shared(16);
         assert_eq!(
             many.state,
-            State::Problem,
+            FindingState::Problem,
             "120 pairs need 120 MiB at least"
         );
         assert!(mended(&many).contains("--shm-size=1g"), "{many:?}");
         let missing = || Err(io::Error::from(io::ErrorKind::NotFound));
         let absent = shared_memory(missing(), (2, WireChoice::Auto));
-        assert_eq!(absent.state, State::Warning);
+        assert_eq!(absent.state, FindingState::Warning);
         assert_eq!(
             shared_memory(missing(), (2, WireChoice::Udp)).state,
-            State::Ok,
+            FindingState::Ok,
             "not used"
         );
     }
@@ -224,20 +228,23 @@ mod tests {
     #[test]
     fn slow_clocks_and_crowded_cores_are_warned_of() {
         let fast = Duration::from_nanos(40);
-        assert_eq!(clock("tsc", fast).state, State::Ok);
-        assert_eq!(clock("hpet", fast).state, State::Warning);
-        assert_eq!(clock("tsc", Duration::from_micros(1)).state, State::Warning);
-        assert_eq!(cores_of(8, 8).state, State::Ok);
+        assert_eq!(clock("tsc", fast).state, FindingState::Ok);
+        assert_eq!(clock("hpet", fast).state, FindingState::Warning);
+        assert_eq!(
+            clock("tsc", Duration::from_micros(1)).state,
+            FindingState::Warning
+        );
+        assert_eq!(cores_of(8, 8).state, FindingState::Ok);
         assert!(mended(&cores_of(2, 8)).contains("--nproc-per-node 2"));
-        assert_eq!(frequency("powersave").state, State::Warning);
-        assert_eq!(frequency("").state, State::Ok);
+        assert_eq!(frequency("powersave").state, FindingState::Warning);
+        assert_eq!(frequency("").state, FindingState::Ok);
     }
 
     #[test]
     fn io_uring_is_not_needed() {
         let source = io::Error::from_raw_os_error(1);
         let forbidden = io_uring(Some(UringUnavailable::Filtered { source }));
-        assert_eq!(forbidden.state, State::Ok);
+        assert_eq!(forbidden.state, FindingState::Ok);
         assert!(forbidden.found.contains("not allowed"), "{forbidden:?}");
         assert!(mended(&forbidden).contains("io_uring"));
     }

@@ -13,7 +13,7 @@ use gradwire_transport::probe::SOCKETS;
 use gradwire_transport::probe::{PathMtu, PathReach, ProbeClient, ProbeConnectError, RoundTrips};
 use serde::{Deserialize, Serialize};
 
-use super::finding::Finding;
+use super::finding::HostFinding;
 use super::traffic::{self, ELSEWHERE};
 
 /// Round trips that are measured, one after the other.
@@ -33,7 +33,7 @@ pub struct Pair {
     /// Longest IP packet that passes both ways, in bytes.
     pub mtu: Option<u32>,
     /// What was found.
-    pub checks: Vec<Finding>,
+    pub checks: Vec<HostFinding>,
 }
 
 /// Probes the path to the server at `server`.
@@ -49,7 +49,7 @@ pub fn check(server: SocketAddr, bind: Option<IpAddr>, job: &Job) -> Pair {
         Ok(mut client) => {
             pair.from = client.local().to_string();
             pair.checks
-                .push(Finding::ok("reachable", "probes arrive both ways"));
+                .push(HostFinding::ok("reachable", "probes arrive both ways"));
             measure(&mut client, job, &mut pair);
         }
         Err(error) => pair.checks.push(unreachable(&error)),
@@ -90,15 +90,15 @@ fn measure(client: &mut ProbeClient, job: &Job, pair: &mut Pair) {
     match client.series(SERIES) {
         Some(measured) => pair.checks.extend(traffic::series(&measured)),
         None => pair.checks.push(
-            Finding::problem("loss", "the path fell silent under 10,000 probes a second")
+            HostFinding::problem("loss", "the path fell silent under 10,000 probes a second")
                 .costs("a job stops with the peer lost")
                 .mend("nft list ruleset  # look for a rate limit of UDP, on both hosts"),
         ),
     }
 }
 
-fn unreachable(error: &ProbeConnectError) -> Finding {
-    let finding = Finding::problem("reachable", error.to_string()).costs("no job can run");
+fn unreachable(error: &ProbeConnectError) -> HostFinding {
+    let finding = HostFinding::problem("reachable", error.to_string()).costs("no job can run");
     match error {
         ProbeConnectError::Socket { server, .. } => {
             finding.mend(format!("ip route get {}", server.ip()))
@@ -119,7 +119,7 @@ fn unreachable(error: &ProbeConnectError) -> Finding {
     }
 }
 
-fn round_trips(trips: &RoundTrips) -> [Finding; 2] {
+fn round_trips(trips: &RoundTrips) -> [HostFinding; 2] {
     let (least, median) = (micros(trips.least), micros(trips.median));
     let trip = format!("least {least:.0} us, median {median:.0} us");
     let ahead = trips.clock_ahead_ns as f64 / 1e3;
@@ -128,12 +128,12 @@ fn round_trips(trips: &RoundTrips) -> [Finding; 2] {
         least / 2.0
     );
     [
-        Finding::ok("round_trip", trip),
-        Finding::ok("clock_offset", offset),
+        HostFinding::ok("round_trip", trip),
+        HostFinding::ok("clock_offset", offset),
     ]
 }
 
-fn path_mtu(path: &PathMtu, peer: IpAddr) -> Vec<Finding> {
+fn path_mtu(path: &PathMtu, peer: IpAddr) -> Vec<HostFinding> {
     let there = direction("path_mtu_there", peer, (path.tried, path));
     let Some(reach) = path.there else {
         return vec![there];
@@ -142,20 +142,20 @@ fn path_mtu(path: &PathMtu, peer: IpAddr) -> Vec<Finding> {
     vec![there, back]
 }
 
-fn direction(name: &str, peer: IpAddr, (tried, path): (u32, &PathMtu)) -> Finding {
+fn direction(name: &str, peer: IpAddr, (tried, path): (u32, &PathMtu)) -> HostFinding {
     let (way, reach) = match name {
         "path_mtu_there" => ("towards the peer", path.there),
         _ => ("back from the peer", path.back),
     };
     let Some(PathReach { bytes, told }) = reach else {
-        return Finding::problem(name, format!("not even 576 bytes arrive {way}"))
+        return HostFinding::problem(name, format!("not even 576 bytes arrive {way}"))
             .costs("no job can run")
             .mend(format!(
                 "ip route get {peer}  # does the path drop UDP packets by length?"
             ));
     };
     if bytes >= tried {
-        return Finding::ok(name, format!("packets of {bytes} bytes arrive {way}"));
+        return HostFinding::ok(name, format!("packets of {bytes} bytes arrive {way}"));
     }
     let mend = format!(
         "transport.mtu = {bytes} in job.toml  # or raise the MTU of the link between to {tried}"
@@ -180,19 +180,19 @@ fn direction(name: &str, peer: IpAddr, (tried, path): (u32, &PathMtu)) -> Findin
              say {tried}"
         ),
     };
-    Finding::problem(name, found).costs(costs).mend(mend)
+    HostFinding::problem(name, found).costs(costs).mend(mend)
 }
 
-fn ports(open: &[bool; SOCKETS]) -> Finding {
+fn ports(open: &[bool; SOCKETS]) -> HostFinding {
     let check = "ports";
     let through = open.iter().filter(|open| **open).count();
     if through == SOCKETS {
-        return Finding::ok(
+        return HostFinding::ok(
             check,
             format!("{SOCKETS} of {SOCKETS} pairs of ports are open"),
         );
     }
-    Finding::problem(
+    HostFinding::problem(
         check,
         format!("{through} of {SOCKETS} pairs of ports are open"),
     )
@@ -209,7 +209,7 @@ fn micros(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
+    use super::super::finding::FindingState;
     use super::*;
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -224,15 +224,15 @@ mod tests {
             cut_arrives: told.is_some(),
         };
         let silent = path_mtu(&path(None), PEER);
-        assert_eq!(silent[0].state, State::Problem);
+        assert_eq!(silent[0].state, FindingState::Problem);
         assert!(
             silent[0]
                 .found
                 .starts_with("black hole: packets above 1280")
         );
-        assert_eq!(silent[1].state, State::Ok, "what is sent back fits");
+        assert_eq!(silent[1].state, FindingState::Ok, "what is sent back fits");
         let told = path_mtu(&path(Some(1_280)), PEER);
-        assert_eq!(told[0].state, State::Problem);
+        assert_eq!(told[0].state, FindingState::Problem);
         assert!(!told[0].found.contains("black hole"), "{told:?}");
         for findings in [silent, told] {
             let mend = findings[0].mend.as_deref().expect("it can be mended");
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn a_closed_port_is_a_problem() {
         let mut open = [true; SOCKETS];
-        assert_eq!(ports(&open).state, State::Ok);
+        assert_eq!(ports(&open).state, FindingState::Ok);
         open[3] = false;
-        assert_eq!(ports(&open).state, State::Problem);
+        assert_eq!(ports(&open).state, FindingState::Problem);
         assert_eq!(ports(&open).found, "7 of 8 pairs of ports are open");
     }
 }

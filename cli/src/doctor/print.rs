@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Finding, State, worst};
+use super::finding::{FindingState, HostFinding, worst};
 use super::pair::Pair;
 
 /// Columns of the name of a check.
@@ -14,7 +14,7 @@ const ENTRY_COLUMNS: usize = 16;
 
 /// Everything that was found on one host.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Host {
+pub struct HostReport {
     /// What it calls itself.
     pub name: String,
     /// Its rank, where the ranks of a job check each other.
@@ -23,33 +23,33 @@ pub struct Host {
     /// Addresses that were checked.
     pub addresses: Vec<String>,
     /// What was found.
-    pub checks: Vec<Finding>,
+    pub checks: Vec<HostFinding>,
 }
 
 /// Everything that was found; the object that `--json` prints.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     /// This host.
-    pub host: Host,
+    pub host: HostReport,
     /// Those of other ranks, where they told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostReport>,
     /// The paths.
     pub pairs: Vec<Pair>,
 }
 
 /// Whether people or programs read it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum OutputForm {
     /// A list.
     List,
     /// One object on one line.
     Json,
 }
 
-impl Report {
+impl DoctorReport {
     /// How many findings have this state.
-    pub fn count(&self, state: State) -> usize {
+    pub fn count(&self, state: FindingState) -> usize {
         let hosts = self.hosts.iter().chain([&self.host]);
         let of_hosts = hosts.flat_map(|host| &host.checks);
         let of_pairs = self.pairs.iter().flat_map(|pair| &pair.checks);
@@ -60,13 +60,13 @@ impl Report {
     }
 
     /// The text for standard output.
-    pub fn text(&self, form: Form) -> String {
+    pub fn text(&self, form: OutputForm) -> String {
         match form {
-            Form::Json => {
+            OutputForm::Json => {
                 let object = serde_json::to_string(self);
                 object.expect("findings are plain text and numbers") + "\n"
             }
-            Form::List => self.list(),
+            OutputForm::List => self.list(),
         }
     }
 
@@ -93,8 +93,12 @@ impl Report {
             heading(&mut text, &format!("path {} -> {}", pair.from, pair.to));
             text.extend(pair.checks.iter().map(entry));
         }
-        let [ok, warnings, problems] =
-            [State::Ok, State::Warning, State::Problem].map(|state| self.count(state));
+        let [ok, warnings, problems] = [
+            FindingState::Ok,
+            FindingState::Warning,
+            FindingState::Problem,
+        ]
+        .map(|state| self.count(state));
         heading(
             &mut text,
             &format!("ok: {ok}, warnings: {warnings}, problems: {problems}"),
@@ -148,8 +152,8 @@ fn heading(text: &mut String, heading: &str) {
     text.push('\n');
 }
 
-fn entry(finding: &Finding) -> String {
-    let Finding {
+fn entry(finding: &HostFinding) -> String {
+    let HostFinding {
         name,
         state,
         found,
@@ -157,7 +161,7 @@ fn entry(finding: &Finding) -> String {
         mend,
     } = finding;
     let mut text = format!("  {:<8} {name:<NAME_COLUMNS$} {found}\n", state.word());
-    if *state != State::Ok {
+    if *state != FindingState::Ok {
         for (what, line) in [("costs", costs), ("mend", mend)] {
             if let Some(line) = line {
                 let _ = writeln!(text, "  {:<8} {what:>NAME_COLUMNS$}: {line}", "");
@@ -171,7 +175,7 @@ fn entry(finding: &Finding) -> String {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> DoctorReport {
         let pair = |from: &str, to: &str, finding| Pair {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -179,20 +183,20 @@ mod tests {
             mtu: Some(1_500),
             checks: vec![finding],
         };
-        let host = |rank| Host {
+        let host = |rank| HostReport {
             name: "alpha".to_owned(),
             rank: Some(rank),
             addresses: vec!["10.0.0.1".to_owned()],
-            checks: vec![Finding::ok("gso", "runs leave whole")],
+            checks: vec![HostFinding::ok("gso", "runs leave whole")],
         };
-        let lost = Finding::problem("dscp", "all lost")
+        let lost = HostFinding::problem("dscp", "all lost")
             .costs("a hang")
             .mend("tc filter show");
-        Report {
+        DoctorReport {
             host: host(0),
             hosts: vec![host(1)],
             pairs: vec![
-                pair("rank 0", "rank 1", Finding::ok("loss", "none")),
+                pair("rank 0", "rank 1", HostFinding::ok("loss", "none")),
                 pair("rank 1", "rank 0", lost),
             ],
         }
@@ -200,7 +204,7 @@ mod tests {
 
     #[test]
     fn people_see_marks_costs_mends_and_a_table_of_ranks() {
-        let text = report().text(Form::List);
+        let text = report().text(OutputForm::List);
         for line in [
             "rank 0, host alpha (10.0.0.1)",
             "  ok       gso             runs leave whole",
@@ -220,10 +224,10 @@ mod tests {
 
     #[test]
     fn programs_read_what_others_told_as_it_was_written() {
-        let text = report().text(Form::Json);
+        let text = report().text(OutputForm::Json);
         assert_eq!(text.lines().count(), 1);
-        let read: Report = serde_json::from_str(&text).expect("it was written by this");
-        assert_eq!(read.text(Form::Json), text);
-        assert_eq!(read.count(State::Problem), 1);
+        let read: DoctorReport = serde_json::from_str(&text).expect("it was written by this");
+        assert_eq!(read.text(OutputForm::Json), text);
+        assert_eq!(read.count(FindingState::Problem), 1);
     }
 }

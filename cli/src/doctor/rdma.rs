@@ -11,8 +11,8 @@ use gradwire_transport::probe::dcb::{self, DcbSettings};
 use gradwire_transport::probe::device::{self, LinkPause};
 use gradwire_transport::probe::rdma::{self, NicCongestionControl, SysfsDevice, SysfsPort};
 
-use super::finding::{Finding, State};
-use super::host::Wanted;
+use super::finding::{FindingState, HostFinding};
+use super::host::HostPlan;
 
 /// gradwire's header in a packet.
 const HEADER_BYTES: u32 = 64;
@@ -21,13 +21,13 @@ const ACTIVE: &str = "ACTIVE";
 const UDP_INSTEAD: &str = "a job with transport.wire = \"rdma\" does not start; \"udp\" does";
 
 /// Checks the RDMA devices of this host.
-pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
+pub fn check(wanted: &HostPlan<'_>) -> Vec<HostFinding> {
     let root = Path::new("/");
     let job = wanted.job;
     let named = &job.transport.rdma_device;
     let all = rdma::devices(root);
     let asked = |device: &&SysfsDevice| named.is_empty() || named.contains(&device.name);
-    let mut findings: Vec<Finding> = named
+    let mut findings: Vec<HostFinding> = named
         .iter()
         .filter(|name| !all.iter().any(|device| device.name == **name))
         .map(|name| absent(name, &all))
@@ -50,7 +50,7 @@ pub fn check(wanted: &Wanted<'_>) -> Vec<Finding> {
     }
     match job.transport.wire {
         WireChoice::Rdma => findings,
-        _ => findings.into_iter().map(Finding::for_others).collect(),
+        _ => findings.into_iter().map(HostFinding::for_others).collect(),
     }
 }
 
@@ -69,7 +69,7 @@ fn of_port(
     port: &SysfsPort,
     beneath: Option<&Beneath<'_>>,
     job: &Job,
-) -> Vec<Finding> {
+) -> Vec<HostFinding> {
     let place = match device.ports.len() {
         1 => device.name.clone(),
         _ => format!("{} port {}", device.name, port.number),
@@ -86,9 +86,9 @@ fn of_port(
     findings
 }
 
-fn none() -> Finding {
+fn none() -> HostFinding {
     let found = "this host has no RDMA device; packets go by UDP";
-    Finding::problem("rdma_device", found)
+    HostFinding::problem("rdma_device", found)
         .costs(UDP_INSTEAD)
         .mend(
             "rdma link  # lists them once the NIC's driver is loaded (mlx5_ib, irdma, bnxt_re); to \
@@ -96,19 +96,19 @@ fn none() -> Finding {
         )
 }
 
-fn absent(name: &str, there: &[SysfsDevice]) -> Finding {
+fn absent(name: &str, there: &[SysfsDevice]) -> HostFinding {
     let names: Vec<&str> = there.iter().map(|device| &*device.name).collect();
     let there = match names.join(", ") {
         none if none.is_empty() => "none".to_owned(),
         names => names,
     };
     let found = format!("transport.rdma_device names {name}; there are: {there}");
-    Finding::problem("rdma_device", found)
+    HostFinding::problem("rdma_device", found)
         .costs(UDP_INSTEAD)
         .mend("rdma link  # and transport.rdma_device = \"auto\" takes the rank's address")
 }
 
-fn access(device: &SysfsDevice, opened: Option<io::Result<()>>) -> Finding {
+fn access(device: &SysfsDevice, opened: Option<io::Result<()>>) -> HostFinding {
     let check = "rdma_access";
     let SysfsDevice { name, file, .. } = device;
     let path = file
@@ -116,19 +116,19 @@ fn access(device: &SysfsDevice, opened: Option<io::Result<()>>) -> Finding {
         .unwrap_or_else(|| Path::new("/dev/infiniband"));
     let path = path.display();
     match opened {
-        Some(Ok(())) => Finding::ok(check, format!("{name}: {path} may be used")),
-        Some(Err(error)) => Finding::problem(check, format!("{name}: {path}: {error}"))
+        Some(Ok(())) => HostFinding::ok(check, format!("{name}: {path} may be used")),
+        Some(Err(error)) => HostFinding::problem(check, format!("{name}: {path}: {error}"))
             .costs(UDP_INSTEAD)
             .mend(format!(
                 "chmod 666 {path}  # of a container: --device /dev/infiniband"
             )),
-        None => Finding::problem(check, format!("{name} has no file under {path}"))
+        None => HostFinding::problem(check, format!("{name} has no file under {path}"))
             .costs(UDP_INSTEAD)
             .mend("modprobe ib_uverbs"),
     }
 }
 
-fn state(place: &str, port: &SysfsPort) -> Finding {
+fn state(place: &str, port: &SysfsPort) -> HostFinding {
     let check = "rdma_device";
     let SysfsPort {
         state,
@@ -142,14 +142,16 @@ fn state(place: &str, port: &SysfsPort) -> Finding {
         .map_or_else(String::new, |name| format!(", on {name}"));
     let found = format!("{place}: {link_layer}, {state}, {rate}{on}");
     let mend = match &port.interface {
-        _ if state == ACTIVE => return Finding::ok(check, found),
+        _ if state == ACTIVE => return HostFinding::ok(check, found),
         Some(name) => format!("ip link set dev {name} up  # and look at the cable: ethtool {name}"),
         None => "ibstat  # a port comes up when a subnet manager (opensm) has seen it".to_owned(),
     };
-    Finding::problem(check, found).costs(UDP_INSTEAD).mend(mend)
+    HostFinding::problem(check, found)
+        .costs(UDP_INSTEAD)
+        .mend(mend)
 }
 
-fn gids(place: &str, port: &SysfsPort) -> Finding {
+fn gids(place: &str, port: &SysfsPort) -> HostFinding {
     let check = "rdma_gid";
     let list: Vec<String> = port
         .gids
@@ -165,26 +167,26 @@ fn gids(place: &str, port: &SysfsPort) -> Finding {
     };
     // InfiniBand's own packets carry no IP header, nor need one.
     if port.link_layer != "Ethernet" || port.gids.iter().any(rdma::Gid::is_routable) {
-        return Finding::ok(check, found);
+        return HostFinding::ok(check, found);
     }
     let name = port.interface.as_deref().unwrap_or("IF");
-    Finding::problem(check, found)
+    HostFinding::problem(check, found)
         .costs("no packet can leave: RoCE v2 takes the interface's IP address as its source")
         .mend(format!(
             "ip address add 10.0.0.1/24 dev {name}  # this host's own"
         ))
 }
 
-fn forced_class((place, device): (&str, &SysfsDevice), port: &SysfsPort) -> Finding {
+fn forced_class((place, device): (&str, &SysfsDevice), port: &SysfsPort) -> HostFinding {
     let check = "rdma_tags";
     let Some(octet) = port.forced_class else {
-        return Finding::ok(check, format!("{place}: DSCP and ECN are the sender's"));
+        return HostFinding::ok(check, format!("{place}: DSCP and ECN are the sender's"));
     };
     let (dscp, ecn) = (octet >> 2, octet & 3);
     let found = format!("{place}: every packet gets DSCP {dscp} and ECN {ecn} from the driver");
     let SysfsDevice { name, .. } = device;
     let number = port.number;
-    Finding::problem(check, found)
+    HostFinding::problem(check, found)
         .costs(
             "switches see one class; droppable and protected packets look the same, so none or \
              all are dropped early",
@@ -194,20 +196,20 @@ fn forced_class((place, device): (&str, &SysfsDevice), port: &SysfsPort) -> Find
         ))
 }
 
-fn mtu(place: &str, beneath: &Beneath<'_>) -> Finding {
+fn mtu(place: &str, beneath: &Beneath<'_>) -> HostFinding {
     let check = "rdma_mtu";
     let name = beneath.name;
     let Some(mtu) = beneath.mtu else {
-        return Finding::ok(check, format!("{place}: {name} does not tell its MTU"));
+        return HostFinding::ok(check, format!("{place}: {name} does not tell its MTU"));
     };
     let Some(payload) = rdma::payload(mtu) else {
-        return Finding::problem(check, format!("{place}: {mtu} bytes of {name} carry none"))
+        return HostFinding::problem(check, format!("{place}: {mtu} bytes of {name} carry none"))
             .costs(UDP_INSTEAD)
             .mend(format!("ip link set dev {name} mtu 4200"));
     };
     let found = format!("{place}: {payload} bytes a packet, since {name} carries {mtu}");
     if payload == 4_096 {
-        return Finding::ok(check, found);
+        return HostFinding::ok(check, found);
     }
     let share = |payload: u32| f64::from(HEADER_BYTES) / f64::from(payload) * 100.0;
     let costs = format!(
@@ -217,13 +219,15 @@ fn mtu(place: &str, beneath: &Beneath<'_>) -> Finding {
         share(payload),
         share(4_096)
     );
-    Finding::warning(check, found).costs(costs).mend(format!(
-        "ip link set dev {name} mtu 4200  # on every host and every switch port between them"
-    ))
+    HostFinding::warning(check, found)
+        .costs(costs)
+        .mend(format!(
+            "ip link set dev {name} mtu 4200  # on every host and every switch port between them"
+        ))
 }
 
 /// Pauses are for fabrics that must not drop; here they stop what others would have dropped.
-fn pausing(place: &str, beneath: &Beneath<'_>) -> Finding {
+fn pausing(place: &str, beneath: &Beneath<'_>) -> HostFinding {
     let check = "rdma_pfc";
     let name = beneath.name;
     let costs = "a full queue anywhere stops this sender, its other traffic too; gradwire's \
@@ -232,14 +236,14 @@ fn pausing(place: &str, beneath: &Beneath<'_>) -> Finding {
     let whole = beneath.pause.is_some_and(|it| it.receives || it.sends);
     if whole {
         let found = format!("{place}: {name} pauses the whole link");
-        return Finding::warning(check, found)
+        return HostFinding::warning(check, found)
             .costs(costs)
             .mend(format!("ethtool -A {name} rx off tx off"));
     }
     match paused {
-        None => Finding::ok(check, format!("{place}: {name} has no PFC to be set")),
-        Some([]) => Finding::ok(check, format!("{place}: {name} pauses no priority")),
-        Some(some) => Finding::warning(check, format!("{place}: {name} pauses {}", list(some)))
+        None => HostFinding::ok(check, format!("{place}: {name} has no PFC to be set")),
+        Some([]) => HostFinding::ok(check, format!("{place}: {name} pauses no priority")),
+        Some(some) => HostFinding::warning(check, format!("{place}: {name} pauses {}", list(some)))
             .costs(costs)
             .mend(format!(
                 "dcb pfc set dev {name} prio-pfc all:off  # or mlnx_qos -i {name} --pfc \
@@ -249,12 +253,12 @@ fn pausing(place: &str, beneath: &Beneath<'_>) -> Finding {
 }
 
 /// Whether the NIC's own queues tell the job's classes apart.
-fn sorting(place: &str, beneath: &Beneath<'_>, job: &Job) -> Finding {
+fn sorting(place: &str, beneath: &Beneath<'_>, job: &Job) -> HostFinding {
     let check = "rdma_classes";
     let name = beneath.name;
     let Some(told) = &beneath.bridging else {
         let found = format!("{place}: {name} does not tell how it sorts DSCPs");
-        return Finding::ok(check, found);
+        return HostFinding::ok(check, found);
     };
     let dscps: Vec<u8> = job.priority.dscps.iter().map(|Dscp(dscp)| *dscp).collect();
     let priority = |dscp: u8| {
@@ -268,7 +272,7 @@ fn sorting(place: &str, beneath: &Beneath<'_>, job: &Job) -> Finding {
     if known.len() == dscps.len() {
         let pairs: Vec<String> = known.iter().map(|(d, p)| format!("{d}:{p}")).collect();
         let found = format!("{place}: priorities by DSCP are {}", pairs.join(" "));
-        return Finding::ok(check, found);
+        return HostFinding::ok(check, found);
     }
     let wanted: Vec<String> = dscps
         .iter()
@@ -280,7 +284,7 @@ fn sorting(place: &str, beneath: &Beneath<'_>, job: &Job) -> Finding {
         known.len(),
         dscps.len()
     );
-    Finding::warning(check, found)
+    HostFinding::warning(check, found)
         .costs("classes share a queue of the NIC: a front layer waits behind back ones")
         .mend(format!(
             "dcb app replace dev {name} dscp-prio {}  # or mlnx_qos -i {name} --trust dscp",
@@ -288,7 +292,7 @@ fn sorting(place: &str, beneath: &Beneath<'_>, job: &Job) -> Finding {
         ))
 }
 
-fn marking(place: &str, beneath: &Beneath<'_>) -> Finding {
+fn marking(place: &str, beneath: &Beneath<'_>) -> HostFinding {
     let check = "rdma_ecn";
     let found = match &beneath.own_control {
         None => format!(
@@ -303,7 +307,7 @@ fn marking(place: &str, beneath: &Beneath<'_>) -> Finding {
             list(&told.reacts)
         ),
     };
-    Finding::ok(check, found)
+    HostFinding::ok(check, found)
 }
 
 fn list(priorities: &[u8]) -> String {
@@ -315,10 +319,10 @@ fn list(priorities: &[u8]) -> String {
     }
 }
 
-impl Finding {
+impl HostFinding {
     /// The same for a job that does not need it: nothing that has to be mended.
     fn for_others(mut self) -> Self {
-        self.state = State::Ok;
+        self.state = FindingState::Ok;
         self
     }
 }
@@ -365,14 +369,14 @@ mod tests {
         }
     }
 
-    fn judged(device: &SysfsDevice, beneath: &Beneath<'_>) -> Vec<Finding> {
+    fn judged(device: &SysfsDevice, beneath: &Beneath<'_>) -> Vec<HostFinding> {
         of_port(device, &device.ports[0], Some(beneath), &Job::default())
     }
 
     /// The one finding that is not as it should be.
-    fn fault(device: &SysfsDevice, beneath: &Beneath<'_>) -> Finding {
+    fn fault(device: &SysfsDevice, beneath: &Beneath<'_>) -> HostFinding {
         let mut faults = judged(device, beneath);
-        faults.retain(|finding| finding.state != State::Ok);
+        faults.retain(|finding| finding.state != FindingState::Ok);
         assert_eq!(faults.len(), 1, "{faults:?}");
         faults.remove(0)
     }
@@ -381,7 +385,9 @@ mod tests {
     fn a_nic_set_for_a_lossy_fabric_is_listed_without_a_complaint() {
         let findings = judged(&nic(), &fitting());
         assert!(
-            findings.iter().all(|finding| finding.state == State::Ok),
+            findings
+                .iter()
+                .all(|finding| finding.state == FindingState::Ok),
             "{findings:?}"
         );
         let told: Vec<&str> = findings.iter().map(|one| &*one.found).collect();
@@ -442,7 +448,7 @@ mod tests {
         let mut small = fitting();
         small.mtu = Some(1_500);
         let found = fault(&nic(), &small);
-        assert_eq!(found.state, State::Warning);
+        assert_eq!(found.state, FindingState::Warning);
         let costs = found.costs.as_deref().unwrap_or_default();
         assert!(
             costs.starts_with("4 packets for what 4096 bytes carry"),
@@ -450,7 +456,7 @@ mod tests {
         );
         assert!(mended(&found).starts_with("ip link set dev eth2 mtu 4200"));
         small.mtu = Some(300);
-        assert_eq!(fault(&nic(), &small).state, State::Problem);
+        assert_eq!(fault(&nic(), &small).state, FindingState::Problem);
     }
 
     #[test]
@@ -470,7 +476,7 @@ mod tests {
         assert!(mended(&refused).contains("--device /dev/infiniband"));
         assert_eq!(mended(&access(&nic(), None)), "modprobe ib_uverbs");
         for found in [none(), absent("mlx5_1", &[nic()])] {
-            assert_eq!(found.state, State::Problem);
+            assert_eq!(found.state, FindingState::Problem);
             assert!(mended(&found).starts_with("rdma link"), "{found:?}");
         }
         assert!(
@@ -485,7 +491,7 @@ mod tests {
         let mut job = Job::default();
         job.transport.rdma_device = vec!["nowhere0".to_owned()];
         let states = |job: &Job| {
-            let wanted = Wanted {
+            let wanted = HostPlan {
                 job,
                 addresses: &[],
                 ranks: 2,
@@ -495,8 +501,8 @@ mod tests {
             let of_it = findings.iter().find(|one| one.found.contains("nowhere0"));
             of_it.expect("an absent device is told").state
         };
-        assert_eq!(states(&job), State::Ok);
+        assert_eq!(states(&job), FindingState::Ok);
         job.transport.wire = WireChoice::Rdma;
-        assert_eq!(states(&job), State::Problem);
+        assert_eq!(states(&job), FindingState::Problem);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gradwire_transport::probe::{GsoRuns, ProbeSeries, TagFate};
 
-use super::finding::Finding;
+use super::finding::HostFinding;
 
 /// What stands for the name of an interface that only the other host knows.
 pub(super) const ELSEWHERE: &str = "IF";
@@ -13,7 +13,7 @@ pub(super) const ELSEWHERE: &str = "IF";
 const LOSS_MAX: f64 = 0.01;
 
 /// What became of the DSCPs of the job's classes.
-pub(super) fn dscp(tags: &[TagFate]) -> Finding {
+pub(super) fn dscp(tags: &[TagFate]) -> HostFinding {
     let check = "dscp";
     let mut changes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut survivors = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn dscp(tags: &[TagFate]) -> Finding {
         }
     }
     if changes.is_empty() {
-        return Finding::ok(
+        return HostFinding::ok(
             check,
             format!("{} arrive as sent, both ways", survivors.join(", ")),
         );
@@ -57,17 +57,17 @@ pub(super) fn dscp(tags: &[TagFate]) -> Finding {
         .iter()
         .any(|tag| tag.there.is_none() || tag.back.is_none());
     if lost {
-        return Finding::problem(check, found)
+        return HostFinding::problem(check, found)
             .costs("packets of these classes never arrive: a job ends with the peer lost")
             .mend(mend);
     }
-    Finding::warning(check, found)
+    HostFinding::warning(check, found)
         .costs("switches cannot tell the classes apart: no priority for front layers and control")
         .mend(mend)
 }
 
 /// What became of ECT(0) and CE.
-pub(super) fn ecn(tags: &[TagFate]) -> Finding {
+pub(super) fn ecn(tags: &[TagFate]) -> HostFinding {
     let check = "ecn";
     let mut changes = Vec::new();
     for tag in tags {
@@ -82,15 +82,15 @@ pub(super) fn ecn(tags: &[TagFate]) -> Finding {
         }
     }
     if changes.is_empty() {
-        return Finding::ok(check, "ECT(0) and CE arrive as sent, both ways");
+        return HostFinding::ok(check, "ECT(0) and CE arrive as sent, both ways");
     }
     let lost = tags
         .iter()
         .any(|tag| tag.there.is_none() || tag.back.is_none());
     let found = changes.join("; ");
     let finding = match lost {
-        true => Finding::problem(check, found),
-        false => Finding::warning(check, found),
+        true => HostFinding::problem(check, found),
+        false => HostFinding::warning(check, found),
     };
     finding
         .costs("queues drop what is protected, and senders learn of congestion by loss alone")
@@ -98,16 +98,16 @@ pub(super) fn ecn(tags: &[TagFate]) -> Finding {
 }
 
 /// Whether runs of packets stay runs; `interface` is this host's.
-pub(super) fn runs(runs: &GsoRuns, interface: &str) -> Vec<Finding> {
+pub(super) fn runs(runs: &GsoRuns, interface: &str) -> Vec<HostFinding> {
     let packets = runs.packets;
     let sent = match runs.taken {
-        (true, true) => Finding::ok("gso_run", format!("both kernels take runs of {packets}")),
+        (true, true) => HostFinding::ok("gso_run", format!("both kernels take runs of {packets}")),
         (here, _) => {
             let (who, interface) = match here {
                 true => ("the peer's kernel", ELSEWHERE),
                 false => ("this kernel", interface),
             };
-            Finding::problem(
+            HostFinding::problem(
                 "gso_run",
                 format!("{who} refuses to send a run of {packets}"),
             )
@@ -125,19 +125,19 @@ pub(super) fn runs(runs: &GsoRuns, interface: &str) -> Vec<Finding> {
     findings
 }
 
-fn glued(name: &str, interface: &str, (glued, packets): (usize, usize)) -> Finding {
+fn glued(name: &str, interface: &str, (glued, packets): (usize, usize)) -> HostFinding {
     let who = match name {
         "gro_there" => "the peer",
         _ => "this host",
     };
     match glued {
-        0 => Finding::problem(
+        0 => HostFinding::problem(
             name,
             format!("no run of {packets} packets arrives at {who}"),
         )
         .costs("a job ends with the peer lost")
         .mend("ethtool -K IF tx-udp-segmentation off  # on the other side, which sends"),
-        1 => Finding::problem(name, format!("runs arrive at {who} as single packets"))
+        1 => HostFinding::problem(name, format!("runs arrive at {who} as single packets"))
             .costs("packets are read one by one: a third of the speed (13 of 40 Gb/s a core)")
             .mend(format!(
                 "ethtool -K {interface} gro on  # a virtual one: gso on at its other end"
@@ -145,13 +145,13 @@ fn glued(name: &str, interface: &str, (glued, packets): (usize, usize)) -> Findi
         _ if glued < packets => {
             let found =
                 format!("of runs of {packets} packets at most {glued} arrive together at {who}");
-            Finding::warning(name, found)
+            HostFinding::warning(name, found)
                 .costs("runs of 4 make 12.7 Gb/s a core, of 8 18.6, of 16 31.6")
                 .mend(format!(
                     "ethtool -K {interface} gro on; ip link set dev {interface} gro_max_size 65536"
                 ))
         }
-        _ => Finding::ok(
+        _ => HostFinding::ok(
             name,
             format!("runs of {packets} packets arrive at {who} as one"),
         ),
@@ -159,7 +159,7 @@ fn glued(name: &str, interface: &str, (glued, packets): (usize, usize)) -> Findi
 }
 
 /// Losses and order of many small packets.
-pub(super) fn series(series: &ProbeSeries) -> [Finding; 2] {
+pub(super) fn series(series: &ProbeSeries) -> [HostFinding; 2] {
     let ProbeSeries {
         sent,
         lost_there,
@@ -175,28 +175,28 @@ pub(super) fn series(series: &ProbeSeries) -> [Finding; 2] {
     let share = f64::from(lost) / f64::from(sent.max(1));
     let look = "ip -s link show dev IF; ethtool -S IF | grep -i -E 'drop|err'  # on both hosts";
     let loss = if share >= LOSS_MAX {
-        Finding::problem("loss", found)
+        HostFinding::problem("loss", found)
             .costs("lossless messages are repaired round trip by round trip")
             .mend(look)
     } else if lost > 0 {
-        Finding::warning("loss", found)
+        HostFinding::warning("loss", found)
             .costs("each loss is repaired after a round trip, or borne within the tolerance")
             .mend(look)
     } else if kernel_drops > 0 {
-        Finding::warning("loss", found)
+        HostFinding::warning("loss", found)
             .costs("a host that is too busy to read loses what no network lost")
             .mend("sysctl -w net.core.rmem_max=8388608  # on both hosts")
     } else {
-        Finding::ok("loss", found)
+        HostFinding::ok("loss", found)
     };
     let (there, back) = (series.overtaken_there, series.overtaken_back);
     let order = format!("{there} probes were overtaken there, {back} back; no order is needed");
-    [loss, Finding::ok("reordering", order)]
+    [loss, HostFinding::ok("reordering", order)]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::{State, worst};
+    use super::super::finding::{FindingState, worst};
     use super::*;
 
     fn same(sent: u8) -> TagFate {
@@ -218,7 +218,7 @@ mod tests {
             ..same(34 << 2)
         };
         let finding = dscp(&[rewritten, bleached, same(26 << 2), same(18 << 2)]);
-        assert_eq!(finding.state, State::Warning);
+        assert_eq!(finding.state, FindingState::Warning);
         let found = "34 bleached to 0 on the way back; 40 rewritten to 8 on the way there";
         assert_eq!(finding.found, found);
         let mend = finding.mend.expect("it can be mended");
@@ -227,8 +227,8 @@ mod tests {
             there: None,
             ..same(40 << 2)
         };
-        assert_eq!(dscp(&[gone]).state, State::Problem);
-        assert_eq!(dscp(&[same(40 << 2)]).state, State::Ok);
+        assert_eq!(dscp(&[gone]).state, FindingState::Problem);
+        assert_eq!(dscp(&[same(40 << 2)]).state, FindingState::Ok);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             ..same(40 << 2 | 3)
         };
         let finding = ecn(&[same(40 << 2 | 2), bleached]);
-        assert_eq!(finding.state, State::Warning);
+        assert_eq!(finding.state, FindingState::Warning);
         assert_eq!(finding.found, "CE arrives as not-ECT on the way there");
     }
 
@@ -250,10 +250,10 @@ mod tests {
             kernel_drops,
             ..ProbeSeries::default()
         };
-        assert_eq!(worst(&series(&measured(0, 0))), State::Ok);
-        assert_eq!(worst(&series(&measured(3, 0))), State::Warning);
-        assert_eq!(worst(&series(&measured(100, 0))), State::Problem);
-        assert_eq!(worst(&series(&measured(100, 100))), State::Warning);
+        assert_eq!(worst(&series(&measured(0, 0))), FindingState::Ok);
+        assert_eq!(worst(&series(&measured(3, 0))), FindingState::Warning);
+        assert_eq!(worst(&series(&measured(100, 0))), FindingState::Problem);
+        assert_eq!(worst(&series(&measured(100, 100))), FindingState::Warning);
     }
 
     #[test]
@@ -264,8 +264,8 @@ mod tests {
             glued_there,
             glued_back: 16,
         };
-        assert_eq!(worst(&runs(&measured(16), "eth0")), State::Ok);
-        assert_eq!(worst(&runs(&measured(8), "eth0")), State::Warning);
-        assert_eq!(worst(&runs(&measured(1), "eth0")), State::Problem);
+        assert_eq!(worst(&runs(&measured(16), "eth0")), FindingState::Ok);
+        assert_eq!(worst(&runs(&measured(8), "eth0")), FindingState::Warning);
+        assert_eq!(worst(&runs(&measured(1), "eth0")), FindingState::Problem);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use gradwire_lab::eval::EvalRequest;
+use gradwire_lab::eval::request::EvalRequest;
 use gradwire_lab::eval::tables::TABLES;
 
 /// Shown below the options.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::options::ModelRecord;
 use super::{millis, totals};
 use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// What the recorder tells at its end.
 #[derive(Deserialize)]
@@ -30,15 +30,15 @@ enum Told {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure`] says why the script gave no table.
-pub(super) fn record(options: &ModelRecord) -> Result<(), Failure> {
+/// [`CommandError`] says why the script gave no table.
+pub(super) fn record(options: &ModelRecord) -> Result<(), CommandError> {
     let (script, arguments) = script(options)?;
     let (steps, iteration_us) = match told(options, script, arguments)? {
         Told::Done {
             steps,
             iteration_us,
         } => (steps, iteration_us),
-        Told::Failed { error } => return Err(Failure::Check(error)),
+        Told::Failed { error } => return Err(CommandError::Check(error)),
     };
     let out = options.out.display().to_string();
     let model = files::model(&out)?;
@@ -61,32 +61,34 @@ pub(super) fn record(options: &ModelRecord) -> Result<(), Failure> {
 }
 
 /// The script and what it is called with.
-fn script(options: &ModelRecord) -> Result<(&str, &[String]), Failure> {
+fn script(options: &ModelRecord) -> Result<(&str, &[String]), CommandError> {
     let example = "give a Python script to record, such as train.py";
     let Some((script, arguments)) = options.script.split_first() else {
-        return Err(Failure::Usage(example.to_owned()));
+        return Err(CommandError::Usage(example.to_owned()));
     };
     let path = Path::new(script);
     if path.file_name().is_some_and(|name| name == "torchrun") {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "{script} starts the recorder itself: torchrun --nproc-per-node 2 -m gradwire.record \
              --out {} train.py",
             options.out.display()
         )));
     }
     if !path.is_file() {
-        return Err(Failure::Usage(format!("`{script}` is no file; {example}")));
+        return Err(CommandError::Usage(format!(
+            "`{script}` is no file; {example}"
+        )));
     }
     if options.out.extension().is_none_or(|ending| ending != "csv") {
         let out = options.out.display();
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--out {out}: allowed are names that end in .csv, by which the simulator knows tables"
         )));
     }
     Ok((script, arguments))
 }
 
-fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, Failure> {
+fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, CommandError> {
     let python = Environment::read().python(options.python.as_deref());
     let mut command = Command::new(&python);
     command.args(["-m", "gradwire.record", "--told", "--steps"]);
@@ -94,7 +96,7 @@ fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Tol
     command.arg("--out").arg(&options.out);
     command.arg(script).args(arguments);
     let process = command.stderr(Stdio::inherit()).output();
-    let process = process.map_err(|source| Failure::System {
+    let process = process.map_err(|source| CommandError::System {
         what: format!(
             "cannot start {}, a Python with gradwire and PyTorch is needed, see --python",
             python.display()
@@ -107,8 +109,8 @@ fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Tol
 }
 
 /// The recorder told nothing: it was killed, or Python lacks what it needs, and has said so.
-fn ended(script: &str, python: &Path, status: ExitStatus) -> Failure {
-    Failure::Process {
+fn ended(script: &str, python: &Path, status: ExitStatus) -> CommandError {
+    CommandError::Process {
         who: script.to_owned(),
         message: format!(
             "`{} -m gradwire.record` told no outcome ({status}; its reason stands above); it needs \

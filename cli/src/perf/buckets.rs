@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::ground::{check_ranks, job_on, passed, progress_bar, security};
 use super::options;
-use super::table::{Format, gigabytes, rounded};
-use super::{check_ranks, job_on, passed, progress_bar, security};
-use crate::exit::Failure;
-use gradwire_lab::crew::kind::Kind;
+use super::table::{RowFormat, gigabytes, rounded};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Layering, Measured};
 use gradwire_lab::crew::rounds::{median, slowest};
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Measures the order.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(options: &options::Buckets) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
     check_ranks(options.ranks)?;
     let job = job_on(&options.ground)?;
     let bytes = bucket_bytes(options)?;
@@ -30,7 +30,7 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
     let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
     let progress = progress_bar(options.rounds as usize);
     let mut order = |layering| {
-        let buckets = messages::Buckets {
+        let buckets = messages::BucketsRound {
             count: options.buckets,
             bytes,
             layering,
@@ -45,7 +45,11 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
             (Layering::Unknown, &mut unknown),
         ] {
             let measured = order(layering)?;
-            wrong.extend(verdict::faults_of_round(Kind::AllReduce, &measured, &job));
+            wrong.extend(verdict::faults_of_round(
+                PerfCollective::AllReduce,
+                &measured,
+                &job,
+            ));
             rounds.push(measured);
         }
         progress.inc(1);
@@ -61,21 +65,21 @@ pub fn run(options: &options::Buckets) -> Result<(), Failure> {
         unknown: Order::of(&unknown),
     };
     match options.ground.format() {
-        Format::Text => report.text(),
-        Format::Json => report.json(),
+        RowFormat::Text => report.text(),
+        RowFormat::Json => report.json(),
     }
     crew.end()?;
     passed(wrong)
 }
 
-fn bucket_bytes(options: &options::Buckets) -> Result<u64, Failure> {
+fn bucket_bytes(options: &options::BucketsOptions) -> Result<u64, CommandError> {
     let (total, count) = (options.total, u64::from(options.buckets));
     let bytes = total.get() / count / ELEMENT_BYTES * ELEMENT_BYTES;
     if bytes == 0 || bytes > u64::from(u32::MAX) {
         let text = format!(
             "--total {total} in {count} buckets: allowed are 4 bytes to below 4GiB for each"
         );
-        return Err(Failure::Usage(text));
+        return Err(CommandError::Usage(text));
     }
     Ok(bytes)
 }

@@ -6,16 +6,18 @@ use gradwire_protocol::job::notation::show_share;
 use gradwire_protocol::units::Share;
 use serde_json::{Map, Value, json};
 
-use super::options::{Comparison, Loss};
-use super::table::{Format, gigabytes, ratio_json, rounded};
-use super::{job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, security};
-use crate::exit::Failure;
-use gradwire_lab::crew::kind::Kind;
+use super::ground::{
+    job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, security,
+};
+use super::options::{LossOptions, RivalOptions};
+use super::table::{RowFormat, gigabytes, ratio_json, rounded};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
-use gradwire_lab::crew::place::{Lab, Place};
+use gradwire_lab::crew::place::{CrewPlace, Lab};
 use gradwire_lab::crew::rival::{self, Rival};
-use gradwire_lab::crew::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use gradwire_lab::crew::rounds::{ROUND_PATIENCE, Ratio, RoundSeries, RoundsPlan};
 use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 
@@ -25,8 +27,8 @@ const TOLERANCE: f64 = 0.1;
 /// Measures goodput under loss.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(options: &Loss) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     let bytes = one_size(options.ranks, options.bytes)?;
     let jobs = Jobs::new(options)?;
     let rounds = options.comparison.rounds.unwrap_or(5);
@@ -45,8 +47,8 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     };
     report.head();
     let progress = progress_bar(options.drops.len());
-    let plan = Plan {
-        kind: Kind::AllReduce,
+    let plan = RoundsPlan {
+        kind: PerfCollective::AllReduce,
         bytes,
         rounds,
         iterations: None,
@@ -68,7 +70,12 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
             (_, None) => unreachable!("without Gloo there are three contestants"),
         })?;
         for (job, series) in [&jobs.free, &lossless, &tolerant].into_iter().zip(&series) {
-            wrong.extend(verdict::faults(Kind::AllReduce, bytes, series, job));
+            wrong.extend(verdict::faults(
+                PerfCollective::AllReduce,
+                bytes,
+                series,
+                job,
+            ));
         }
         progress.suspend(|| report.print(*drop, jobs.tolerance, &series));
         progress.inc(1);
@@ -89,11 +96,11 @@ struct Jobs {
 }
 
 impl Jobs {
-    fn new(options: &Loss) -> Result<Self, Failure> {
+    fn new(options: &LossOptions) -> Result<Self, CommandError> {
         if let Some(drop) = options.ground.job.drop {
             let drop = show_share(drop);
             let text = format!("--drop {drop}: here it is --drops, with one share or several");
-            return Err(Failure::Usage(text));
+            return Err(CommandError::Usage(text));
         }
         let mut job = job_on(&options.ground)?;
         refuse_spinning(&job)?;
@@ -131,26 +138,26 @@ struct Gloo<'a> {
 }
 
 fn gloo<'a>(
-    comparison: &Comparison,
+    comparison: &RivalOptions,
     ranks: u16,
-    place: &'a Place,
-) -> Result<Option<Gloo<'a>>, Failure> {
+    place: &'a CrewPlace,
+) -> Result<Option<Gloo<'a>>, CommandError> {
     if comparison.rivals().contains(&Rival::Openmpi) {
         let text = "--against openmpi: its shared memory loses nothing; compare with gloo";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(CommandError::Usage(text.to_owned()));
     }
     if comparison.against.is_empty() {
         return Ok(None);
     }
-    let Place::Lab(lab) = place else {
+    let CrewPlace::Lab(lab) = place else {
         let text = "--against gloo needs --netns: the kernel drops packets of TCP only on links \
                     that this run has made";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(CommandError::Usage(text.to_owned()));
     };
     let crew = rival::crew(
         Rival::Gloo,
         &comparison.python(),
-        (Kind::AllReduce, ranks),
+        (PerfCollective::AllReduce, ranks),
         place,
     )?;
     Ok(Some(Gloo { crew, lab }))
@@ -167,7 +174,7 @@ impl Gloo<'_> {
 
 /// Prints what was measured.
 struct Report {
-    format: Format,
+    format: RowFormat,
     bytes: u64,
     ranks: u16,
     rounds: u32,
@@ -182,13 +189,13 @@ struct Report {
 struct Line<'a> {
     backend: &'static str,
     tolerance: Share,
-    free: &'a Series,
-    lossy: &'a Series,
+    free: &'a RoundSeries,
+    lossy: &'a RoundSeries,
 }
 
 impl Report {
     fn head(&self) {
-        if self.format == Format::Json {
+        if self.format == RowFormat::Json {
             return;
         }
         let Self {
@@ -228,7 +235,7 @@ impl Report {
         );
     }
 
-    fn print(&mut self, drop: Share, tolerance: Share, series: &[Series]) {
+    fn print(&mut self, drop: Share, tolerance: Share, series: &[RoundSeries]) {
         let ours = |tolerance, lossy| Line {
             backend: "gradwire",
             tolerance,
@@ -246,8 +253,8 @@ impl Report {
         }
         for line in lines {
             match self.format {
-                Format::Text => println!("{}", self.text(drop, &line)),
-                Format::Json => println!("{}", self.json(drop, &line)),
+                RowFormat::Text => println!("{}", self.text(drop, &line)),
+                RowFormat::Json => println!("{}", self.json(drop, &line)),
             }
             let key = format!("{}, {}", line.backend, show_share(line.tolerance));
             let of_drop = self.shares.entry(show_share(drop));
@@ -257,7 +264,7 @@ impl Report {
     }
 
     fn finish(&self) {
-        if self.format == Format::Text {
+        if self.format == RowFormat::Text {
             println!("# gradwire: each receiver drops single packets, below what splits GRO");
             println!(
                 "# gloo: the kernel drops single packets where they arrive (tc, BPF); segmentation \
@@ -325,6 +332,6 @@ impl Report {
     }
 }
 
-fn sum(series: &Series, count: fn(&Measured) -> u64) -> u64 {
+fn sum(series: &RoundSeries, count: fn(&Measured) -> u64) -> u64 {
     series.parts().flatten().map(count).sum()
 }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use gradwire_protocol::units::{ByteCount, Share};
 
-use super::table::Format;
+use super::table::RowFormat;
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::job::options::JobOptions;
 use crate::values::{share, size};
-use gradwire_lab::crew::place::Place;
+use gradwire_lab::crew::place::CrewPlace;
 use gradwire_lab::crew::rival::Rival;
 
 const EXAMPLES: &str = "\
@@ -80,55 +80,55 @@ grew by more than --growth.";
 pub enum PerfCommand {
     /// Sum of 32-bit floats over all ranks, for a range of sizes.
     #[command(after_help = EXAMPLES)]
-    AllReduce(Sweep),
+    AllReduce(CollectiveOptions),
     /// Sum over all ranks, of which each rank gets a block.
     #[command(after_help = EXAMPLES)]
-    ReduceScatter(Sweep),
+    ReduceScatter(CollectiveOptions),
     /// Every rank gets the blocks of all ranks.
     #[command(after_help = EXAMPLES)]
-    AllGather(Sweep),
+    AllGather(CollectiveOptions),
     /// Every rank gets the tensor of rank 0.
     #[command(after_help = EXAMPLES)]
-    Broadcast(Sweep),
+    Broadcast(CollectiveOptions),
     /// Rank 0 gets the sum over all ranks.
     #[command(after_help = EXAMPLES)]
-    Reduce(Sweep),
+    Reduce(CollectiveOptions),
     /// Every rank gets a block of every rank.
     #[command(after_help = EXAMPLES)]
-    AllToAll(Sweep),
+    AllToAll(CollectiveOptions),
     /// Nobody goes on before all are there; sizes are of no meaning.
     #[command(after_help = EXAMPLES)]
-    Barrier(Sweep),
+    Barrier(CollectiveOptions),
     /// Ping-pong between rank 0 and rank 1: latency and bandwidth one way.
     #[command(after_help = EXAMPLES)]
-    SendRecv(Sweep),
+    SendRecv(CollectiveOptions),
     /// Goodput of all-reduces whose packets are dropped, as a share of the loss-free one.
     #[command(after_help = LOSS_EXAMPLES, mut_arg("drop", |one| one.hide(true)))]
-    Loss(Loss),
+    Loss(LossOptions),
     /// Measure the algorithms of all-reduce, and write which is best into a job file.
     #[command(
         after_help = TUNE_EXAMPLES,
         long_flag = "tune",
         mut_arg("algorithm", |one| one.hide(true))
     )]
-    Tune(Tune),
+    Tune(TuneOptions),
     /// Many all-reduces at once: in which order of layers are they complete?
     #[command(after_help = BUCKETS_EXAMPLES)]
-    Buckets(Buckets),
+    Buckets(BucketsOptions),
     /// Many all-reduces after each other: does a rank's memory stay flat?
     #[command(after_help = SOAK_EXAMPLES)]
-    Soak(Soak),
+    Soak(SoakOptions),
 }
 
 /// Options of the commands that measure one collective.
 #[derive(Args, Clone, Debug)]
-pub struct Sweep {
+pub struct CollectiveOptions {
     /// How many ranks to start, at least 2.
     #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
     pub ranks: u16,
     /// From which size to which.
     #[command(flatten)]
-    pub sizes: Sizes,
+    pub sizes: SizeRange,
     /// Timed iterations per size; without it, about half a second's worth, 5 to 200.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
     pub iterations: Option<u32>,
@@ -137,15 +137,15 @@ pub struct Sweep {
     pub warmup: u32,
     /// Where the ranks are, what the job is, how it is printed.
     #[command(flatten)]
-    pub ground: Ground,
+    pub ground: GroundOptions,
     /// What to compare with.
     #[command(flatten)]
-    pub comparison: Comparison,
+    pub comparison: RivalOptions,
 }
 
 /// A range of sizes.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct SizeRange {
     /// Smallest size: bytes, or with K, M, G (powers of 1,024).
     #[arg(short, long, default_value = "4K", value_parser = size, value_name = "SIZE")]
     pub begin: ByteCount,
@@ -159,7 +159,7 @@ pub struct Sizes {
 
 /// Where ranks are, what their job is, and how it is told.
 #[derive(Args, Clone, Debug)]
-pub struct Ground {
+pub struct GroundOptions {
     /// JSON, one object a line, instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -189,22 +189,22 @@ pub struct Ground {
     pub link_mtu: u32,
 }
 
-impl Ground {
+impl GroundOptions {
     /// Where the ranks are.
     ///
     /// # Errors
-    /// [`Failure`] when namespaces cannot be made, or there are not as many addresses as ranks.
-    pub fn place(&self, ranks: u16) -> Result<Place, Failure> {
+    /// [`CommandError`] when namespaces cannot be made, or there are not as many addresses as ranks.
+    pub fn place(&self, ranks: u16) -> Result<CrewPlace, CommandError> {
         let link_mtu = self.netns.then_some(self.link_mtu);
-        Ok(Place::new(&self.bind, link_mtu, ranks)?)
+        Ok(CrewPlace::new(&self.bind, link_mtu, ranks)?)
     }
 
     /// For whom rows are printed.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> RowFormat {
         if self.json {
-            Format::Json
+            RowFormat::Json
         } else {
-            Format::Text
+            RowFormat::Text
         }
     }
 }
@@ -212,10 +212,10 @@ impl Ground {
 /// What to compare with.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Comparison")]
-pub struct Comparison {
+pub struct RivalOptions {
     /// Measure other libraries too, in alternation, and print the ratios.
     #[arg(long, value_delimiter = ',', value_name = "LIBRARIES")]
-    pub against: Vec<Library>,
+    pub against: Vec<RivalLibrary>,
     /// Rounds in which all take turns; 1 without --against, else 5.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "COUNT")]
     pub rounds: Option<u32>,
@@ -224,12 +224,12 @@ pub struct Comparison {
     pub python: Option<PathBuf>,
 }
 
-impl Comparison {
+impl RivalOptions {
     /// The libraries that are measured too.
     pub fn rivals(&self) -> Vec<Rival> {
         let rivals = self.against.iter().map(|library| match library {
-            Library::Gloo => Rival::Gloo,
-            Library::Openmpi => Rival::Openmpi,
+            RivalLibrary::Gloo => Rival::Gloo,
+            RivalLibrary::Openmpi => Rival::Openmpi,
         });
         rivals.collect()
     }
@@ -248,7 +248,7 @@ impl Comparison {
 
 /// A library to compare with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Library {
+pub enum RivalLibrary {
     /// Gloo, as PyTorch brings it.
     Gloo,
     /// Open MPI, which uses shared memory between ranks of one host; all-reduce only.
@@ -257,7 +257,7 @@ pub enum Library {
 
 /// Options of `gradwire perf loss`.
 #[derive(Args, Clone, Debug)]
-pub struct Loss {
+pub struct LossOptions {
     /// How many ranks to start, at least 2.
     #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
     pub ranks: u16,
@@ -275,15 +275,15 @@ pub struct Loss {
     pub drops: Vec<Share>,
     /// Where the ranks are, what the job is, how it is printed.
     #[command(flatten)]
-    pub ground: Ground,
+    pub ground: GroundOptions,
     /// What to compare with.
     #[command(flatten)]
-    pub comparison: Comparison,
+    pub comparison: RivalOptions,
 }
 
 /// Options of `gradwire perf tune`.
 #[derive(Args, Clone, Debug)]
-pub struct Tune {
+pub struct TuneOptions {
     /// How many ranks to start; several numbers are measured one after the other.
     #[arg(
         short = 'n',
@@ -295,7 +295,7 @@ pub struct Tune {
     pub ranks: Vec<u16>,
     /// From which size to which.
     #[command(flatten)]
-    pub sizes: Sizes,
+    pub sizes: SizeRange,
     /// Rounds in which the algorithms take turns.
     #[arg(
         long,
@@ -309,12 +309,12 @@ pub struct Tune {
     pub out: Option<PathBuf>,
     /// Where the ranks are, what the job is, how it is printed.
     #[command(flatten)]
-    pub ground: Ground,
+    pub ground: GroundOptions,
 }
 
 /// Options of `gradwire perf buckets`.
 #[derive(Args, Clone, Debug)]
-pub struct Buckets {
+pub struct BucketsOptions {
     /// How many ranks to start, at least 2.
     #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
     pub ranks: u16,
@@ -339,12 +339,12 @@ pub struct Buckets {
     pub rounds: u32,
     /// Where the ranks are, what the job is, how it is printed.
     #[command(flatten)]
-    pub ground: Ground,
+    pub ground: GroundOptions,
 }
 
 /// Options of `gradwire perf soak`.
 #[derive(Args, Clone, Debug)]
-pub struct Soak {
+pub struct SoakOptions {
     /// How many ranks to start, at least 2.
     #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
     pub ranks: u16,
@@ -364,5 +364,5 @@ pub struct Soak {
     pub growth: ByteCount,
     /// Where the ranks are, what the job is, how it is printed.
     #[command(flatten)]
-    pub ground: Ground,
+    pub ground: GroundOptions,
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use gradwire_protocol::units::ByteCount;
 use serde_json::json;
 
-use super::options::Soak;
-use super::table::{Format, rounded};
-use super::{job_on, one_size, passed, progress_bar, security};
-use crate::exit::Failure;
-use gradwire_lab::crew::kind::Kind;
+use super::ground::{job_on, one_size, passed, progress_bar, security};
+use super::options::SoakOptions;
+use super::table::{RowFormat, rounded};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
 use gradwire_lab::crew::rounds::{median, slowest};
@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Watches memory.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, a result is wrong, or memory grows.
-pub fn run(options: &Soak) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, a result is wrong, or memory grows.
+pub fn run(options: &SoakOptions) -> Result<(), CommandError> {
     let bytes = one_size(options.ranks, options.bytes)?;
     let job = job_on(&options.ground)?;
     let place = options.ground.place(options.ranks)?;
@@ -41,14 +41,18 @@ pub fn run(options: &Soak) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     let mut part = |iterations: u32| {
         let round = Round {
-            kind: Kind::AllReduce,
+            kind: PerfCollective::AllReduce,
             bytes,
             iterations,
         };
         let measured = crew.round(&round, PATIENCE)?;
-        wrong.extend(verdict::faults_of_round(Kind::AllReduce, &measured, &job));
+        wrong.extend(verdict::faults_of_round(
+            PerfCollective::AllReduce,
+            &measured,
+            &job,
+        ));
         progress.inc(1);
-        Ok::<_, Failure>(measured)
+        Ok::<_, CommandError>(measured)
     };
     // As long as the parts that follow, so that what a round itself takes is there from the start.
     let size = options.count.div_ceil(PARTS);
@@ -73,7 +77,7 @@ pub fn run(options: &Soak) -> Result<(), Failure> {
     if growth > options.growth.get() {
         let (grown, most) = (ByteCount::new(growth), options.growth);
         let text = format!("the resident set of a rank grew by {grown}, allowed is {most}");
-        return Err(Failure::Check(text));
+        return Err(CommandError::Check(text));
     }
     Ok(())
 }
@@ -90,16 +94,16 @@ fn growth(before: &[u64], after: &[u64]) -> u64 {
 }
 
 struct Report<'a> {
-    format: Format,
+    format: RowFormat,
     wire: String,
     security: &'static str,
     bytes: u64,
-    options: &'a Soak,
+    options: &'a SoakOptions,
 }
 
 impl Report<'_> {
     fn head(&self, network: &str) {
-        if self.format == Format::Json {
+        if self.format == RowFormat::Json {
             return;
         }
         let (count, bytes, ranks) = (self.options.count, self.bytes, self.options.ranks);
@@ -113,13 +117,13 @@ impl Report<'_> {
 
     fn sample(&self, done: u32, resident: &[u64]) {
         match self.format {
-            Format::Text => {
+            RowFormat::Text => {
                 let ranks = resident
                     .iter()
                     .map(|bytes| format!(" {:>10}", bytes / 1024));
                 println!("{done:>12} {}", ranks.collect::<String>());
             }
-            Format::Json => {
+            RowFormat::Json => {
                 println!(
                     "{}",
                     json!({ "all_reduces": done, "resident_bytes": resident })
@@ -131,12 +135,12 @@ impl Report<'_> {
     fn finish(&self, (before, after): (&[u64], &[u64]), time_us: f64) -> u64 {
         let growth = growth(before, after);
         match self.format {
-            Format::Text => println!(
+            RowFormat::Text => println!(
                 "# grown by at most {} KiB of {} KiB allowed; median time {time_us:.1} us",
                 growth / 1024,
                 self.options.growth.get() / 1024
             ),
-            Format::Json => println!(
+            RowFormat::Json => println!(
                 "{}",
                 json!({
                     "summary": {

@@ -4,24 +4,24 @@
 use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
 
-use super::options::{Comparison, Sweep};
-use super::table::{Backend, Row, Subject, Table};
-use super::{job_on, passed, progress_bar, refuse_spinning, security, sizes};
-use crate::exit::Failure;
-use gradwire_lab::crew::kind::Kind;
+use super::ground::{job_on, passed, progress_bar, refuse_spinning, security, sizes};
+use super::options::{CollectiveOptions, RivalOptions};
+use super::table::{Backend, PerfSubject, PerfTable, SizeRow};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
-use gradwire_lab::crew::place::Place;
+use gradwire_lab::crew::place::CrewPlace;
 use gradwire_lab::crew::rival::{self, Rival};
-use gradwire_lab::crew::rounds::{Plan, ROUND_PATIENCE};
+use gradwire_lab::crew::rounds::{ROUND_PATIENCE, RoundsPlan};
 use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 
 /// Measures one collective.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, or a result is wrong.
-pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
+/// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
+pub fn run(kind: PerfCollective, options: &CollectiveOptions) -> Result<(), CommandError> {
     let (ground, comparison) = (&options.ground, &options.comparison);
     let job = job_on(ground)?;
     let sizes = sizes(kind, options.ranks, &options.sizes)?;
@@ -30,7 +30,7 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
     }
     let place = ground.place(options.ranks)?;
     let mut field = Field::new((kind, options.ranks), &job, (comparison, &place))?;
-    let subject = Subject {
+    let subject = PerfSubject {
         kind,
         ranks: options.ranks,
         rounds: comparison.rounds(),
@@ -39,12 +39,12 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
         remarks: field.remarks(&job),
         job: job.clone(),
     };
-    let mut table = Table::new(subject, ground.format());
+    let mut table = PerfTable::new(subject, ground.format());
     let progress = progress_bar(sizes.len());
     let mut wrong = Vec::new();
     for bytes in sizes {
         progress.set_message(format!("{bytes} bytes"));
-        let plan = Plan {
+        let plan = RoundsPlan {
             kind,
             bytes,
             rounds: comparison.rounds(),
@@ -58,7 +58,7 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
         for (rival, series) in comparison.rivals().iter().zip(&series[1..]) {
             wrong.extend(verdict::faults_of_rival(rival.name(), bytes, series));
         }
-        progress.suspend(|| table.print(Row { bytes, series }));
+        progress.suspend(|| table.print(SizeRow { bytes, series }));
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -71,15 +71,15 @@ pub fn run(kind: Kind, options: &Sweep) -> Result<(), Failure> {
 struct Field<'a> {
     crews: Vec<Crew>,
     rivals: Vec<Rival>,
-    place: &'a Place,
+    place: &'a CrewPlace,
 }
 
 impl<'a> Field<'a> {
     fn new(
-        (kind, ranks): (Kind, u16),
+        (kind, ranks): (PerfCollective, u16),
         job: &Job,
-        (comparison, place): (&Comparison, &'a Place),
-    ) -> Result<Self, Failure> {
+        (comparison, place): (&RivalOptions, &'a CrewPlace),
+    ) -> Result<Self, CommandError> {
         let mut crews = vec![Crew::of_ranks(ranks, job, place)?];
         let rivals = comparison.rivals();
         for rival in &rivals {
@@ -114,7 +114,7 @@ impl<'a> Field<'a> {
     fn lab(&self, at: usize, job: &Job) -> Option<&gradwire_lab::crew::place::Lab> {
         let is_gloo = at > 0 && self.rivals[at - 1] == Rival::Gloo;
         match self.place {
-            Place::Lab(lab) if is_gloo && !job.faults.drop.is_none() => Some(lab),
+            CrewPlace::Lab(lab) if is_gloo && !job.faults.drop.is_none() => Some(lab),
             _ => None,
         }
     }
@@ -125,11 +125,11 @@ impl<'a> Field<'a> {
         let mut remarks = Vec::new();
         if with_gloo && !job.faults.drop.is_none() {
             remarks.push(match self.place {
-                Place::Lab(_) => format!(
+                CrewPlace::Lab(_) => format!(
                     "gloo: the kernel drops {dropped} of its packets where they arrive (tc, BPF), \
                      with segmentation offload off on its links meanwhile"
                 ),
-                Place::Host | Place::Addresses(_) => {
+                CrewPlace::Host | CrewPlace::Addresses(_) => {
                     "gloo: none of its packets are dropped, that takes --netns".to_owned()
                 }
             });
@@ -151,7 +151,7 @@ impl<'a> Field<'a> {
         Ok(measured)
     }
 
-    fn end(self) -> Result<(), Failure> {
+    fn end(self) -> Result<(), CommandError> {
         Ok(self.crews.into_iter().try_for_each(Crew::end)?)
     }
 }

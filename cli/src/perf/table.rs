@@ -5,9 +5,9 @@ use gradwire_protocol::job::notation::show_share;
 use serde_json::{Map, Value, json};
 
 use gradwire_lab::crew::ELEMENT_BYTES;
-use gradwire_lab::crew::kind::Kind;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::messages::Measured;
-use gradwire_lab::crew::rounds::{Ratio, Series};
+use gradwire_lab::crew::rounds::{Ratio, RoundSeries};
 
 /// Who did a row.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -22,9 +22,9 @@ pub struct Backend {
 
 /// What is measured.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct PerfSubject {
     /// Which collective.
-    pub kind: Kind,
+    pub kind: PerfCollective,
     /// How many ranks do it.
     pub ranks: u16,
     /// In how many rounds.
@@ -41,15 +41,15 @@ pub struct Subject {
 
 /// One size: of each backend what it did.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct SizeRow {
     /// Its size.
     pub bytes: u64,
     /// In the order of the subject's backends.
-    pub series: Vec<Series>,
+    pub series: Vec<RoundSeries>,
 }
 
 /// Sums over all ranks and rounds of one backend.
-struct Counted<'a>(&'a Series);
+struct Counted<'a>(&'a RoundSeries);
 
 impl Counted<'_> {
     fn sum(&self, count: fn(&Measured) -> u64) -> u64 {
@@ -97,25 +97,25 @@ pub fn ratio_json(ratio: &Ratio) -> Value {
 
 /// The table of a sweep over sizes: prints rows as they come, and what they come to.
 #[derive(Debug)]
-pub struct Table {
-    subject: Subject,
-    format: Format,
-    rows: Vec<Row>,
+pub struct PerfTable {
+    subject: PerfSubject,
+    format: RowFormat,
+    rows: Vec<SizeRow>,
 }
 
 /// For whom rows are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Format {
+pub enum RowFormat {
     /// For people.
     Text,
     /// For programs: one JSON object a line.
     Json,
 }
 
-impl Table {
+impl PerfTable {
     /// A table; in text it starts with what is measured and the names of the columns.
-    pub fn new(subject: Subject, format: Format) -> Self {
-        if format == Format::Text {
+    pub fn new(subject: PerfSubject, format: RowFormat) -> Self {
+        if format == RowFormat::Text {
             println!("{}", subject.heading());
         }
         Self {
@@ -126,10 +126,10 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn print(&mut self, row: Row) {
+    pub fn print(&mut self, row: SizeRow) {
         match self.format {
-            Format::Text => println!("{}", self.subject.text(&row)),
-            Format::Json => {
+            RowFormat::Text => println!("{}", self.subject.text(&row)),
+            RowFormat::Json => {
                 for object in self.subject.objects(&row) {
                     println!("{object}");
                 }
@@ -141,18 +141,18 @@ impl Table {
     /// Ends the table: who was faster, and where.
     pub fn finish(&self) {
         match self.format {
-            Format::Text => {
+            RowFormat::Text => {
                 for line in self.subject.verdicts(&self.rows) {
                     println!("# {line}");
                 }
                 println!("# every result was compared with the exact one on every rank");
             }
-            Format::Json => println!("{}", self.subject.summary(&self.rows)),
+            RowFormat::Json => println!("{}", self.subject.summary(&self.rows)),
         }
     }
 }
 
-impl Subject {
+impl PerfSubject {
     fn rivals(&self) -> impl Iterator<Item = (usize, &Backend)> {
         self.backends.iter().enumerate().skip(1)
     }
@@ -199,7 +199,7 @@ impl Subject {
         format!("{text}{first}\n{second}")
     }
 
-    fn text(&self, row: &Row) -> String {
+    fn text(&self, row: &SizeRow) -> String {
         let ours = &row.series[0];
         let (counted, time_us) = (Counted(ours), ours.time_us());
         let algbw = gigabytes(row.bytes, time_us);
@@ -230,7 +230,7 @@ impl Subject {
     }
 
     /// One object for each backend.
-    fn objects(&self, row: &Row) -> Vec<Value> {
+    fn objects(&self, row: &SizeRow) -> Vec<Value> {
         let mut objects: Vec<Value> = self
             .backends
             .iter()
@@ -251,7 +251,7 @@ impl Subject {
         objects
     }
 
-    fn object(&self, bytes: u64, backend: &Backend, series: &Series) -> Value {
+    fn object(&self, bytes: u64, backend: &Backend, series: &RoundSeries) -> Value {
         let (counted, time_us) = (Counted(series), series.time_us());
         let gigabits = gigabytes(bytes, time_us) * 8.0;
         let rounds = series.medians_us().into_iter().map(rounded);
@@ -279,11 +279,11 @@ impl Subject {
     }
 
     /// What all rows come to.
-    fn summary(&self, rows: &[Row]) -> Value {
+    fn summary(&self, rows: &[SizeRow]) -> Value {
         let mut ratios = Map::new();
         let mut wins = Map::new();
         for (at, rival) in self.rivals() {
-            let of_row = |row: &Row| Ratio::of(&row.series[at], &row.series[0]);
+            let of_row = |row: &SizeRow| Ratio::of(&row.series[at], &row.series[0]);
             let sizes = rows.iter().map(|row| {
                 let ratio = ratio_json(&of_row(row));
                 (row.bytes.to_string(), ratio)
@@ -316,9 +316,9 @@ impl Subject {
     }
 
     /// Who was faster where, one line for each rival.
-    fn verdicts(&self, rows: &[Row]) -> Vec<String> {
+    fn verdicts(&self, rows: &[SizeRow]) -> Vec<String> {
         let of_rival = |(at, rival): (usize, &Backend)| {
-            let ratio = |row: &&Row| Ratio::of(&row.series[at], &row.series[0]).median;
+            let ratio = |row: &&SizeRow| Ratio::of(&row.series[at], &row.series[0]).median;
             let lost = rows.iter().filter(|row| ratio(row) <= 1.0);
             let lost: Vec<String> = lost.map(|row| row.bytes.to_string()).collect();
             let (name, sizes) = (rival.name, rows.len());
@@ -347,9 +347,9 @@ mod tests {
         }
     }
 
-    fn subject() -> Subject {
-        Subject {
-            kind: Kind::AllReduce,
+    fn subject() -> PerfSubject {
+        PerfSubject {
+            kind: PerfCollective::AllReduce,
             ranks: 4,
             rounds: 1,
             network: "loopback",
@@ -359,15 +359,15 @@ mod tests {
         }
     }
 
-    fn row(ours: f64, theirs: f64) -> Row {
-        let series = |time| Series {
+    fn row(ours: f64, theirs: f64) -> SizeRow {
+        let series = |time| RoundSeries {
             warmup: Vec::new(),
             rounds: vec![vec![Measured {
                 times_us: vec![time],
                 ..Measured::default()
             }]],
         };
-        Row {
+        SizeRow {
             bytes: 1_000_000,
             series: vec![series(ours), series(theirs)],
         }

@@ -9,13 +9,13 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, Item};
 
-use super::options::Tune;
-use super::table::{Format, rounded};
-use super::{job_on, passed, progress_bar, refuse_spinning, sizes};
-use crate::exit::Failure;
-use gradwire_lab::crew::kind::Kind;
+use super::ground::{job_on, passed, progress_bar, refuse_spinning, sizes};
+use super::options::TuneOptions;
+use super::table::{RowFormat, rounded};
+use crate::exit::CommandError;
+use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
-use gradwire_lab::crew::rounds::{Plan, ROUND_PATIENCE, Ratio, Series};
+use gradwire_lab::crew::rounds::{ROUND_PATIENCE, Ratio, RoundSeries, RoundsPlan};
 use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 use gradwire_lab::job_file::document;
@@ -34,9 +34,9 @@ const MOSTLY: f64 = 0.9;
 /// Measures the algorithms and writes the table.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, ranks fail, a result is wrong, or the file cannot be
+/// [`CommandError`] when options make no sense, ranks fail, a result is wrong, or the file cannot be
 /// written.
-pub fn run(options: &Tune) -> Result<(), Failure> {
+pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     let mut job = job_on(&options.ground)?;
     refuse_spinning(&job)?;
     // The table is for what is lossless; what may be lost is always done directly.
@@ -49,7 +49,7 @@ pub fn run(options: &Tune) -> Result<(), Failure> {
     let mut found = Vec::new();
     let mut wrong = Vec::new();
     for world in worlds {
-        let sizes = sizes(Kind::AllReduce, world, &options.sizes)?;
+        let sizes = sizes(PerfCollective::AllReduce, world, &options.sizes)?;
         let mut tuning = Tuning::new(options, world, &job)?;
         tuning.head(format);
         let progress = progress_bar(sizes.len());
@@ -83,7 +83,7 @@ struct Tuning {
 }
 
 impl Tuning {
-    fn new(options: &Tune, world: u16, job: &Job) -> Result<Self, Failure> {
+    fn new(options: &TuneOptions, world: u16, job: &Job) -> Result<Self, CommandError> {
         let place = options.ground.place(world)?;
         let crew = |(_, algorithm): &(&str, ReduceAlgorithm)| {
             let mut job = job.clone();
@@ -98,8 +98,8 @@ impl Tuning {
         })
     }
 
-    fn head(&self, format: Format) {
-        if format == Format::Json {
+    fn head(&self, format: RowFormat) {
+        if format == RowFormat::Json {
             return;
         }
         let (world, wire) = (self.world, self.crews[0].wire());
@@ -121,12 +121,12 @@ impl Tuning {
 
     fn measure(
         &mut self,
-        options: &Tune,
+        options: &TuneOptions,
         bytes: u64,
         (job, wrong): (&Job, &mut Vec<String>),
-    ) -> Result<Line, Failure> {
-        let plan = Plan {
-            kind: Kind::AllReduce,
+    ) -> Result<Line, CommandError> {
+        let plan = RoundsPlan {
+            kind: PerfCollective::AllReduce,
             bytes,
             rounds: options.rounds,
             iterations: None,
@@ -137,7 +137,12 @@ impl Tuning {
             crews[at].round(round, ROUND_PATIENCE)
         })?;
         for series in &series {
-            wrong.extend(verdict::faults(Kind::AllReduce, bytes, series, job));
+            wrong.extend(verdict::faults(
+                PerfCollective::AllReduce,
+                bytes,
+                series,
+                job,
+            ));
         }
         Ok(Line::new(self.world, bytes, &series))
     }
@@ -157,7 +162,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(world: u16, bytes: u64, series: &[Series]) -> Self {
+    fn new(world: u16, bytes: u64, series: &[RoundSeries]) -> Self {
         let taken = clear_winner(series);
         let others = (0..series.len()).filter(|at| *at != taken);
         let best = |a: &usize, b: &usize| series[*a].time_us().total_cmp(&series[*b].time_us());
@@ -168,7 +173,7 @@ impl Line {
         Self {
             world,
             bytes,
-            times_us: series.iter().map(Series::time_us).collect(),
+            times_us: series.iter().map(RoundSeries::time_us).collect(),
             taken,
             margin: Ratio::of(&series[against], &series[taken]),
             rounds: series[0].rounds.len(),
@@ -179,10 +184,10 @@ impl Line {
         ALGORITHMS[self.taken].0
     }
 
-    fn print(&self, format: Format) {
+    fn print(&self, format: RowFormat) {
         match format {
-            Format::Text => println!("{}", self.text()),
-            Format::Json => println!("{}", self.json()),
+            RowFormat::Text => println!("{}", self.text()),
+            RowFormat::Json => println!("{}", self.json()),
         }
     }
 
@@ -214,7 +219,7 @@ impl Line {
 
 /// The simplest algorithm to which no other one is clearly better; of the clearly better ones the
 /// fastest.
-fn clear_winner(series: &[Series]) -> usize {
+fn clear_winner(series: &[RoundSeries]) -> usize {
     let better = |than: usize| {
         let beats = |at: &usize| {
             let ratio = Ratio::of(&series[than], &series[*at]);
@@ -264,8 +269,8 @@ fn set_table(document: &mut DocumentMut, entries: &[String]) {
     document::table(document, "collectives").insert("table", Item::Value(array.into()));
 }
 
-fn tell(format: Format, entries: &[String], out: Option<&Path>) {
-    if format == Format::Json {
+fn tell(format: RowFormat, entries: &[String], out: Option<&Path>) {
+    if format == RowFormat::Json {
         let out = out.map(|path| path.display().to_string());
         println!(
             "{}",
@@ -292,14 +297,14 @@ mod tests {
     use super::*;
     use gradwire_lab::crew::messages::Measured;
 
-    fn series(rounds: &[f64]) -> Series {
+    fn series(rounds: &[f64]) -> RoundSeries {
         let round = |time: &f64| {
             vec![Measured {
                 times_us: vec![*time],
                 ..Measured::default()
             }]
         };
-        Series {
+        RoundSeries {
             warmup: Vec::new(),
             rounds: rounds.iter().map(round).collect(),
         }
@@ -311,7 +316,7 @@ mod tests {
         let slightly = series(&[97.0; 5]);
         let unsure = series(&[50.0, 50.0, 50.0, 130.0, 130.0]);
         let clearly = series(&[80.0; 5]);
-        let all = |third: &Series| [simple.clone(), slightly.clone(), third.clone()];
+        let all = |third: &RoundSeries| [simple.clone(), slightly.clone(), third.clone()];
         assert_eq!(clear_winner(&all(&slightly)), 0);
         assert_eq!(clear_winner(&all(&unsure)), 0);
         assert_eq!(clear_winner(&all(&clearly)), 2);

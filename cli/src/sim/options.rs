@@ -7,7 +7,7 @@ use gradwire_lab::sim::scenario::{self, Scenario};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{Share, Span};
 
-use super::sweep::options::{self, Sweep};
+use super::sweep::options::{self, SweepOptions};
 use crate::environment::Environment;
 use crate::values::share;
 
@@ -69,7 +69,7 @@ pub enum SimCommand {
     Compare(SimCompare),
     /// Run every combination of a plan on all cores; what is finished is never run again.
     #[command(after_help = options::EXAMPLES)]
-    Sweep(Sweep),
+    Sweep(SweepOptions),
     /// Run a workload and draw what happened, as one HTML file.
     #[command(after_help = SIM_REPORT_EXAMPLES)]
     Report(SimReport),

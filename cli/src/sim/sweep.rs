@@ -14,16 +14,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use gradwire_lab::error::LabError;
-use gradwire_lab::sweep::cells::{self, Cell};
-use gradwire_lab::sweep::folder::Folder;
-use gradwire_lab::sweep::plan::Plan;
-use gradwire_lab::sweep::record::Record;
-use gradwire_lab::sweep::worker::{self, Order};
+use gradwire_lab::sweep::cells::{self, SweepCell};
+use gradwire_lab::sweep::folder::SweepFolder;
+use gradwire_lab::sweep::plan::SweepPlan;
+use gradwire_lab::sweep::record::CellRecord;
+use gradwire_lab::sweep::worker::{self, CellOrder};
 use gradwire_lab::sweep::{crew, parquet, slurm};
 use gradwire_report::json;
 
-use crate::exit::{Exit, Failure};
-use options::{Format, Part, Sweep};
+use crate::exit::{CommandError, Exit};
+use options::{ResultFormat, SweepOptions, SweepPart};
 
 /// Cells that a message names at most.
 const NAMED_MOST: usize = 4;
@@ -31,9 +31,9 @@ const NAMED_MOST: usize = 4;
 /// Runs a plan, or the part of it that was asked for.
 ///
 /// # Errors
-/// [`Failure`] when the plan is wrong, and nothing was written then; when a file cannot be written;
+/// [`CommandError`] when the plan is wrong, and nothing was written then; when a file cannot be written;
 /// at the end, when cells have failed.
-pub fn run(options: &Sweep) -> Result<(), Failure> {
+pub fn run(options: &SweepOptions) -> Result<(), CommandError> {
     let Some(path) = &options.plan else {
         let record = worker::run(Exit::PeerLost as u8)?;
         println!("{}", json::line(&record));
@@ -41,24 +41,24 @@ pub fn run(options: &Sweep) -> Result<(), Failure> {
     };
     let path = absolute(path)?;
     let folder = match &options.out {
-        Some(out) => Some(Folder::at(absolute(out)?)),
+        Some(out) => Some(SweepFolder::at(absolute(out)?)),
         None => None,
     };
     let cells = cells_of(&path)?;
     match (options.part(), folder) {
-        (Part::List, folder) => {
+        (SweepPart::List, folder) => {
             list(&cells, folder.as_ref(), options);
             Ok(())
         }
-        (Part::Cell(id), folder) => one(&cells, id, folder.as_ref()),
-        (Part::Slurm(tasks), Some(folder)) => {
+        (SweepPart::Cell(id), folder) => one(&cells, id, folder.as_ref()),
+        (SweepPart::Slurm(tasks), Some(folder)) => {
             let tasks = tasks.map_or_else(|| cells.len().min(slurm::TASKS_MOST), usize::from);
             print!("{}", slurm::script(&path, &folder.path(""), tasks));
             Ok(())
         }
-        (Part::Gather, Some(folder)) => gather(&cells, &folder, options.format),
-        (Part::Shard(shard), Some(folder)) => {
-            let share: Vec<&Cell> = cells
+        (SweepPart::Gather, Some(folder)) => gather(&cells, &folder, options.format),
+        (SweepPart::Shard(shard), Some(folder)) => {
+            let share: Vec<&SweepCell> = cells
                 .iter()
                 .skip(shard.index)
                 .step_by(shard.count)
@@ -66,16 +66,16 @@ pub fn run(options: &Sweep) -> Result<(), Failure> {
             run_missing(&share, &folder, options)?;
             verdict(&share, &folder)
         }
-        (Part::Whole, Some(folder)) => {
+        (SweepPart::Whole, Some(folder)) => {
             run_missing(&cells.iter().collect::<Vec<_>>(), &folder, options)?;
             gather(&cells, &folder, options.format)
         }
-        (_, None) => Err(Failure::Usage("--out is missing".to_owned())),
+        (_, None) => Err(CommandError::Usage("--out is missing".to_owned())),
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|source| Failure::System {
+fn absolute(path: &Path) -> Result<PathBuf, CommandError> {
+    std::path::absolute(path).map_err(|source| CommandError::System {
         what: path.display().to_string(),
         source,
     })
@@ -83,20 +83,20 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// The cells of the plan at a path. This process is in the folder of the plan from here on: the
 /// files that a plan names are relative to it.
-fn cells_of(path: &Path) -> Result<Vec<Cell>, Failure> {
-    let unread = |error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
+fn cells_of(path: &Path) -> Result<Vec<SweepCell>, CommandError> {
+    let unread = |error| CommandError::Usage(format!("cannot read {}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(unread)?;
     if let Some(folder) = path.parent() {
         std::env::set_current_dir(folder).map_err(unread)?;
     }
-    let wrong = |error| Failure::Usage(format!("{}: {error}", path.display()));
-    let plan = Plan::from_toml(&text).map_err(wrong)?;
+    let wrong = |error| CommandError::Usage(format!("{}: {error}", path.display()));
+    let plan = SweepPlan::from_toml(&text).map_err(wrong)?;
     let cells = cells::of(&plan).map_err(wrong)?;
     cells::check(&plan).map_err(wrong)?;
     Ok(cells)
 }
 
-fn list(cells: &[Cell], folder: Option<&Folder>, options: &Sweep) {
+fn list(cells: &[SweepCell], folder: Option<&SweepFolder>, options: &SweepOptions) {
     for cell in cells {
         let finished = folder.is_some_and(|folder| folder.is_finished(&cell.id));
         if options.json {
@@ -107,7 +107,7 @@ fn list(cells: &[Cell], folder: Option<&Folder>, options: &Sweep) {
                 "label": cell.label,
                 "finished": finished,
                 "files": cell.files,
-                "order": Order::new(&cell.id, &cell.scenario),
+                "order": CellOrder::new(&cell.id, &cell.scenario),
             });
             println!("{listed}");
         } else {
@@ -117,9 +117,10 @@ fn list(cells: &[Cell], folder: Option<&Folder>, options: &Sweep) {
     }
 }
 
-fn one(cells: &[Cell], id: &str, folder: Option<&Folder>) -> Result<(), Failure> {
+fn one(cells: &[SweepCell], id: &str, folder: Option<&SweepFolder>) -> Result<(), CommandError> {
     let cell = cells.iter().find(|cell| cell.id == id);
-    let unknown = || Failure::Usage(format!("--cell {id}: no such cell; --list names them all"));
+    let unknown =
+        || CommandError::Usage(format!("--cell {id}: no such cell; --list names them all"));
     let cell = cell.ok_or_else(unknown)?;
     crew::run(&[cell], 1, &|record| match folder {
         Some(folder) => folder.keep(&record),
@@ -134,12 +135,16 @@ fn one(cells: &[Cell], id: &str, folder: Option<&Folder>) -> Result<(), Failure>
 }
 
 /// Runs those of the cells that have no result yet.
-fn run_missing(cells: &[&Cell], folder: &Folder, options: &Sweep) -> Result<(), Failure> {
+fn run_missing(
+    cells: &[&SweepCell],
+    folder: &SweepFolder,
+    options: &SweepOptions,
+) -> Result<(), CommandError> {
     let missing = cells
         .iter()
         .copied()
         .filter(|cell| !folder.is_finished(&cell.id));
-    let missing: Vec<&Cell> = missing.collect();
+    let missing: Vec<&SweepCell> = missing.collect();
     let progress = progress_bar(cells.len(), cells.len() - missing.len());
     let at_once = options.parallel.map_or_else(cores, usize::from);
     let ran = crew::run(&missing, at_once, &|record| {
@@ -167,14 +172,18 @@ fn progress_bar(cells: usize, finished: usize) -> ProgressBar {
 }
 
 /// Writes the results of all cells in the order of the plan.
-fn gather(cells: &[Cell], folder: &Folder, format: Format) -> Result<(), Failure> {
-    let cells: Vec<&Cell> = cells.iter().collect();
+fn gather(
+    cells: &[SweepCell],
+    folder: &SweepFolder,
+    format: ResultFormat,
+) -> Result<(), CommandError> {
+    let cells: Vec<&SweepCell> = cells.iter().collect();
     let records: Vec<_> = cells.iter().map(|cell| folder.record(&cell.id)).collect();
-    if let Some(records) = records.into_iter().collect::<Option<Vec<Record>>>() {
-        let lines = |line: fn(&Record) -> String| records.iter().map(line).collect::<String>();
-        folder.write("costs.jsonl", lines(Record::cost_line).as_bytes())?;
-        folder.write("results.jsonl", lines(Record::result_line).as_bytes())?;
-        if format == Format::Parquet {
+    if let Some(records) = records.into_iter().collect::<Option<Vec<CellRecord>>>() {
+        let lines = |line: fn(&CellRecord) -> String| records.iter().map(line).collect::<String>();
+        folder.write("costs.jsonl", lines(CellRecord::cost_line).as_bytes())?;
+        folder.write("results.jsonl", lines(CellRecord::result_line).as_bytes())?;
+        if format == ResultFormat::Parquet {
             let rows: Vec<Value> = records.iter().map(|record| json!(record)).collect();
             folder.write("results.parquet", &parquet::file(&rows))?;
         }
@@ -188,8 +197,8 @@ fn gather(cells: &[Cell], folder: &Folder, format: Format) -> Result<(), Failure
 }
 
 /// The failure that a sweep is in which cells have failed or did not run.
-fn verdict(cells: &[&Cell], folder: &Folder) -> Result<(), Failure> {
-    let fault = |cell: &&Cell| match folder.record(&cell.id) {
+fn verdict(cells: &[&SweepCell], folder: &SweepFolder) -> Result<(), CommandError> {
+    let fault = |cell: &&SweepCell| match folder.record(&cell.id) {
         Some(record) => Some(format!("{} ({}): {}", cell.id, cell.label, record.error?)),
         None => Some(format!("{} ({}) has not run", cell.id, cell.label)),
     };
@@ -203,7 +212,7 @@ fn verdict(cells: &[&Cell], folder: &Folder) -> Result<(), Failure> {
         _ => String::new(),
     };
     let (failed, all) = (faults.len(), cells.len());
-    Err(Failure::Check(format!(
+    Err(CommandError::Check(format!(
         "{failed} of {all} cells: {named}{more}"
     )))
 }

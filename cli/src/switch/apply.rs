@@ -13,10 +13,10 @@ use std::process::Command;
 use gradwire_switch_config::linux::Linux;
 use gradwire_switch_config::plan::Plan;
 
-use self::kept::{Folder, Kept};
-use self::options::{Apply, Wanted};
-use super::site::Origin;
-use crate::exit::Failure;
+use self::kept::{Kept, KeptFolder};
+use self::options::{Apply, WantedForm};
+use super::site::PlanOrigin;
+use crate::exit::CommandError;
 use gradwire_lab::netns;
 
 /// Where `ip netns` keeps namespaces.
@@ -31,16 +31,16 @@ const NAME_MOST: usize = 15;
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure`] says what is missing: rights, a program, a name that is free, a port.
-pub fn run(options: &Apply) -> Result<(), Failure> {
+/// [`CommandError`] says what is missing: rights, a program, a name that is free, a port.
+pub fn run(options: &Apply) -> Result<(), CommandError> {
     let name = &options.netns;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if name.is_empty() || !name.chars().all(plain) {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--netns {name}: write letters, digits, dashes and underscores"
         )));
     }
-    let folder = Folder::of(name);
+    let folder = KeptFolder::of(name);
     match (options.remove, options.export) {
         (true, _) => remove(name, &folder),
         (_, true) => export(name, &folder),
@@ -48,7 +48,7 @@ pub fn run(options: &Apply) -> Result<(), Failure> {
     }
 }
 
-fn failure(message: String) -> Failure {
+fn failure(message: String) -> CommandError {
     netns::failure("switch apply", message).into()
 }
 
@@ -63,9 +63,9 @@ enum Kernel {
 
 impl Kernel {
     /// Tries it, in a namespace that nobody else is in.
-    fn tried() -> Result<Self, Failure> {
+    fn tried() -> Result<Self, CommandError> {
         let room = netns::unnamed().map_err(|error| netns::refused("switch apply", error))?;
-        let has = |line: &str| -> Result<bool, Failure> {
+        let has = |line: &str| -> Result<bool, CommandError> {
             let words = line.split(' ');
             let mut command = Command::new("tc");
             command.args(["qdisc", "replace", "dev", "lo"]).args(words);
@@ -92,30 +92,30 @@ impl Kernel {
 }
 
 /// The target, and why it was chosen.
-fn target(wanted: Wanted) -> Result<(&'static str, &'static str), Failure> {
+fn target(wanted: WantedForm) -> Result<(&'static str, &'static str), CommandError> {
     Ok(match (wanted, Kernel::tried()?) {
-        (Wanted::Auto, Kernel::Both) => ("linux:lab", "this kernel has prio and red"),
-        (Wanted::Auto, Kernel::HtbOnly) => (
+        (WantedForm::Auto, Kernel::Both) => ("linux:lab", "this kernel has prio and red"),
+        (WantedForm::Auto, Kernel::HtbOnly) => (
             "linux:bpf",
             "this kernel has no prio or no red: HTB and an eBPF program do their work",
         ),
-        (Wanted::Lab, Kernel::Both) => ("linux:lab", "prio and red, as asked for"),
-        (Wanted::Lab, Kernel::HtbOnly) => {
+        (WantedForm::Lab, Kernel::Both) => ("linux:lab", "prio and red, as asked for"),
+        (WantedForm::Lab, Kernel::HtbOnly) => {
             return Err(failure(
                 "--form lab: this kernel has no prio or no red (CONFIG_NET_SCH_PRIO, \
                  CONFIG_NET_SCH_RED); --form bpf does without"
                     .to_owned(),
             ));
         }
-        (Wanted::Bpf, _) => ("linux:bpf", "HTB and an eBPF program, as asked for"),
+        (WantedForm::Bpf, _) => ("linux:bpf", "HTB and an eBPF program, as asked for"),
     })
 }
 
-fn apply(options: &Apply, folder: &Folder) -> Result<(), Failure> {
+fn apply(options: &Apply, folder: &KeptFolder) -> Result<(), CommandError> {
     let name = &options.netns;
     let (platform, reason) = target(options.form)?;
     let plan_options = options.plan(platform);
-    let origin = Origin::load(&plan_options)?;
+    let origin = PlanOrigin::load(&plan_options)?;
     let plan = origin.plan()?;
     check_names(&plan)?;
     let before = folder.read();
@@ -164,12 +164,12 @@ fn apply(options: &Apply, folder: &Folder) -> Result<(), Failure> {
 }
 
 /// A name that the kernel takes, for a port and for the other end of its pair.
-fn check_names(plan: &Plan) -> Result<(), Failure> {
+fn check_names(plan: &Plan) -> Result<(), CommandError> {
     let most = NAME_MOST - OTHER_END.len();
     let fits = |name: &str| name.len() <= most && !name.contains(['/', ' ']);
     let mut ports = plan.site.ports.iter();
     match ports.find(|port| !fits(&port.name)) {
-        Some(port) => Err(Failure::Usage(format!(
+        Some(port) => Err(CommandError::Usage(format!(
             "--ports: {} is no name here: at most {most} letters, no slash",
             port.name
         ))),
@@ -181,13 +181,13 @@ fn path(name: &str) -> PathBuf {
     Path::new(NAMESPACES).join(name)
 }
 
-fn open(name: &str) -> Result<File, Failure> {
+fn open(name: &str) -> Result<File, CommandError> {
     let path = path(name);
-    File::open(&path).map_err(|source| Failure::Read { path, source })
+    File::open(&path).map_err(|source| CommandError::Read { path, source })
 }
 
 /// Sees that there is a namespace of this name; whether it was made now.
-fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Failure> {
+fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, CommandError> {
     let name = &options.netns;
     match (path(name).exists(), options.existing, before) {
         (true, true, _) | (true, false, Some(_)) => Ok(false),
@@ -200,7 +200,7 @@ fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Failur
         ))),
         (false, false, _) => {
             let output = Command::new("ip").args(["netns", "add", name]).output();
-            let output = output.map_err(|source| Failure::System {
+            let output = output.map_err(|source| CommandError::System {
                 what: "running ip".to_owned(),
                 source,
             })?;
@@ -216,7 +216,7 @@ fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Failur
 }
 
 /// That a namespace which somebody else made has what is needed, and nothing that is in the way.
-fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), Failure> {
+fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), CommandError> {
     let name = &options.netns;
     for port in kept.ports.iter().filter(|_| options.existing) {
         if !has(room, port)? {
@@ -234,7 +234,7 @@ fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), Failure> 
 }
 
 /// Ports that are not there, and the bridge.
-fn set_up(room: &File, kept: &Kept) -> Result<(), Failure> {
+fn set_up(room: &File, kept: &Kept) -> Result<(), CommandError> {
     let ip = |lines: &[String]| netns::batch("switch apply", "ip", room, lines);
     for port in &kept.ports {
         if has(room, port)? {
@@ -264,7 +264,7 @@ fn set_up(room: &File, kept: &Kept) -> Result<(), Failure> {
     Ok(ip(&lines)?)
 }
 
-fn has(room: &File, interface: &str) -> Result<bool, Failure> {
+fn has(room: &File, interface: &str) -> Result<bool, CommandError> {
     let mut command = Command::new("ip");
     command.args(["link", "show", "dev", interface]);
     Ok(netns::run("switch apply", room, &mut command, "")?
@@ -279,7 +279,7 @@ for path in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
 done
 ";
 
-fn shell(room: &File, folder: &Folder, script: &str) -> Result<(), Failure> {
+fn shell(room: &File, folder: &KeptFolder, script: &str) -> Result<(), CommandError> {
     let mut command = Command::new("sh");
     command.arg("-s").env("BPFFS", folder.bpffs());
     let output = netns::run("switch apply", room, &mut command, script)?;
@@ -289,7 +289,7 @@ fn shell(room: &File, folder: &Folder, script: &str) -> Result<(), Failure> {
     }
 }
 
-fn known(name: &str, folder: &Folder) -> Result<Kept, Failure> {
+fn known(name: &str, folder: &KeptFolder) -> Result<Kept, CommandError> {
     folder.read().ok_or_else(|| {
         failure(format!(
             "{name} was not set up by `gradwire switch apply` (nothing is kept of it)"
@@ -297,7 +297,7 @@ fn known(name: &str, folder: &Folder) -> Result<Kept, Failure> {
     })
 }
 
-fn export(name: &str, folder: &Folder) -> Result<(), Failure> {
+fn export(name: &str, folder: &KeptFolder) -> Result<(), CommandError> {
     let kept = known(name, folder)?;
     let room = open(name)?;
     let mut command = Command::new("sh");
@@ -308,17 +308,17 @@ fn export(name: &str, folder: &Folder) -> Result<(), Failure> {
     Ok(())
 }
 
-fn remove(name: &str, folder: &Folder) -> Result<(), Failure> {
+fn remove(name: &str, folder: &KeptFolder) -> Result<(), CommandError> {
     let kept = known(name, folder)?;
     take_away(name, folder, &kept)?;
     println!("{name}: taken away");
     Ok(())
 }
 
-fn take_away(name: &str, folder: &Folder, kept: &Kept) -> Result<(), Failure> {
+fn take_away(name: &str, folder: &KeptFolder, kept: &Kept) -> Result<(), CommandError> {
     if kept.made {
         let output = Command::new("ip").args(["netns", "del", name]).output();
-        output.map_err(|source| Failure::System {
+        output.map_err(|source| CommandError::System {
             what: "running ip".to_owned(),
             source,
         })?;

@@ -1,20 +1,21 @@
 //! `gradwire switch diff` and `undo`: what is loaded into a switch that runs, and what takes it
 //! back.
 
-use gradwire_switch_config::dialect::{Change, Look};
+use gradwire_switch_config::change::ConfigChange;
+use gradwire_switch_config::dialect::Look;
 use gradwire_switch_config::plan::Plan;
 use serde_json::{Value, json};
 
 use super::options::Running;
-use super::site::Origin;
-use crate::exit::Failure;
+use super::site::PlanOrigin;
+use crate::exit::CommandError;
 use gradwire_lab::files;
 
 /// Prints what must change.
 ///
 /// # Errors
-/// [`Failure`] names the file and what would be right.
-pub fn diff(options: &Running) -> Result<(), Failure> {
+/// [`CommandError`] names the file and what would be right.
+pub fn diff(options: &Running) -> Result<(), CommandError> {
     let (origin, plan, change) = load(options)?;
     let procedure = origin.dialect.procedure(&plan);
     match options.plan.json {
@@ -24,7 +25,7 @@ pub fn diff(options: &Running) -> Result<(), Failure> {
         }
         false => {
             print!("{}", change.forward);
-            super::list(&procedure, super::Stream::Error);
+            super::tell::list(&procedure, super::tell::PrintStream::Error);
         }
     }
     Ok(())
@@ -33,11 +34,11 @@ pub fn diff(options: &Running) -> Result<(), Failure> {
 /// Prints what takes the change back.
 ///
 /// # Errors
-/// As [`diff`]; and [`Failure::Usage`] when the configuration is not one from before the change.
-pub fn undo(options: &Running) -> Result<(), Failure> {
+/// As [`diff`]; and [`CommandError::Usage`] when the configuration is not one from before the change.
+pub fn undo(options: &Running) -> Result<(), CommandError> {
     let (_, plan, change) = load(options)?;
     if change.inverse.is_empty() {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "{}: this has the plan in it already; undo needs what the switch exported before, or \
              roll back on the switch: `gradwire switch verify` tells how",
             options.running.display()
@@ -50,12 +51,12 @@ pub fn undo(options: &Running) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load(options: &Running) -> Result<(Origin<'_>, Plan, Change), Failure> {
-    let origin = Origin::load(&options.plan)?;
+fn load(options: &Running) -> Result<(PlanOrigin<'_>, Plan, ConfigChange), CommandError> {
+    let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;
     let text = files::text(&options.running)?;
     let change = origin.dialect.change(&plan, &text);
-    let change = change.map_err(|error| super::unreadable(&options.running, &error))?;
+    let change = change.map_err(|error| super::tell::unreadable(&options.running, &error))?;
     Ok((origin, plan, change))
 }
 
@@ -64,6 +65,6 @@ fn object(plan: &Plan, change: &str, procedure: &[Look]) -> Value {
         "target": plan.target.to_string(),
         "origin": plan.site.origin,
         "change": change,
-        "procedure": super::looks(procedure),
+        "procedure": super::tell::looks(procedure),
     })
 }

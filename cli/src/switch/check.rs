@@ -4,21 +4,22 @@ use gradwire_switch_config::lint::{self, Finding, Rule};
 use serde_json::{Value, json};
 
 use super::options::Running;
-use super::schema::{self, Validation};
-use super::site::Origin;
-use crate::exit::Failure;
+use super::schema;
+use super::schema::validation::Validation;
+use super::site::PlanOrigin;
+use crate::exit::CommandError;
 use gradwire_lab::files;
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure::Check`] when anything is wrong; others name the file and what would be right.
-pub fn run(options: &Running) -> Result<(), Failure> {
-    let origin = Origin::load(&options.plan)?;
+/// [`CommandError::Check`] when anything is wrong; others name the file and what would be right.
+pub fn run(options: &Running) -> Result<(), CommandError> {
+    let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;
     let text = files::text(&options.running)?;
     let reading = origin.dialect.read(&plan, &text);
-    let reading = reading.map_err(|error| super::unreadable(&options.running, &error))?;
+    let reading = reading.map_err(|error| super::tell::unreadable(&options.running, &error))?;
     let mut findings = lint::findings(&plan, &reading);
     let validator = judged(schema::validate(plan.target, &text), &mut findings);
     match options.plan.json {
@@ -38,7 +39,7 @@ pub fn run(options: &Running) -> Result<(), Failure> {
     }
     match findings.len() {
         0 => Ok(()),
-        count => Err(Failure::Check(format!(
+        count => Err(CommandError::Check(format!(
             "{}: {count} found; `gradwire switch diff` prints what mends it",
             options.running.display()
         ))),

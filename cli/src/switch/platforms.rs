@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::options::Platforms;
 use super::site;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure::Usage`] when there is no such platform.
-pub fn run(options: &Platforms) -> Result<(), Failure> {
+/// [`CommandError::Usage`] when there is no such platform.
+pub fn run(options: &Platforms) -> Result<(), CommandError> {
     let targets = targets(options.platform.as_deref())?;
     if options.json {
         let objects = targets.iter().map(object).collect::<Vec<_>>();
@@ -39,7 +39,7 @@ pub fn run(options: &Platforms) -> Result<(), Failure> {
     Ok(())
 }
 
-fn targets(given: Option<&str>) -> Result<Vec<Target>, Failure> {
+fn targets(given: Option<&str>) -> Result<Vec<Target>, CommandError> {
     let Some(text) = given else {
         return Ok(Target::all().collect());
     };

@@ -23,9 +23,9 @@ use gradwire_switch_config::counters::Verdict;
 use gradwire_transport::probe::{Passages, ProbeClient, Tagging};
 
 use crate::doctor;
-use crate::exit::Failure;
-use options::Probe;
-use print::Report;
+use crate::exit::CommandError;
+use options::ProbeOptions;
+use print::ProbeReport;
 
 /// One kind of packets of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,9 +54,9 @@ impl Tagged {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure::Check`] when something is certainly not as planned; others name the option or file,
+/// [`CommandError::Check`] when something is certainly not as planned; others name the option or file,
 /// or say that the other host does not answer.
-pub fn run(options: &Probe) -> Result<(), Failure> {
+pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     if options.serve {
         return serve(options);
     }
@@ -65,7 +65,7 @@ pub fn run(options: &Probe) -> Result<(), Failure> {
         path => job_file::read(Path::new(path))?,
     };
     let tags = tags(&job, options)?;
-    let mut report = Report {
+    let mut report = ProbeReport {
         options,
         tags: &tags,
         passages: Passages::default(),
@@ -86,28 +86,28 @@ pub fn run(options: &Probe) -> Result<(), Failure> {
     let wrong = wrong.filter(|judgement| judgement.verdict == Verdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
-        count => Err(Failure::Check(format!(
+        count => Err(CommandError::Check(format!(
             "{count} of {} findings are against the plan",
             report.judgements.len()
         ))),
     }
 }
 
-fn serve(options: &Probe) -> Result<(), Failure> {
+fn serve(options: &ProbeOptions) -> Result<(), CommandError> {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let address = SocketAddr::new(options.bind.unwrap_or(any), options.port);
     doctor::serve(address, options.form(), "gradwire switch probe")
 }
 
 /// The streams of a job: control, and of each data class what is protected and what is droppable.
-fn tags(job: &Job, options: &Probe) -> Result<Vec<Tagged>, Failure> {
+fn tags(job: &Job, options: &ProbeOptions) -> Result<Vec<Tagged>, CommandError> {
     let policy = job.policy();
     let classes = policy.dscps.len();
     let rates = match &options.rate[..] {
         [one] => vec![*one; classes],
         several if several.len() == classes => several.to_vec(),
         several => {
-            return Err(Failure::Usage(format!(
+            return Err(CommandError::Usage(format!(
                 "--rate has {} rates; the job has {classes} classes, control first: give one rate, \
                  or {classes}",
                 several.len()
@@ -136,13 +136,13 @@ fn tags(job: &Job, options: &Probe) -> Result<Vec<Tagged>, Failure> {
     }
     match tags.first() {
         Some(first) if first.class.0 == 0 => Ok(tags),
-        _ => Err(Failure::Usage(
+        _ => Err(CommandError::Usage(
             "--rate 0 for control: it must be sent, since answers ride in its class".to_owned(),
         )),
     }
 }
 
-fn traffic(tags: &[Tagged], options: &Probe) -> Traffic {
+fn traffic(tags: &[Tagged], options: &ProbeOptions) -> Traffic {
     Traffic {
         streams: tags.iter().map(|tag| tag.stream).collect(),
         source: 0,
@@ -152,9 +152,9 @@ fn traffic(tags: &[Tagged], options: &Probe) -> Traffic {
     }
 }
 
-fn measure(options: &Probe, tags: &[Tagged]) -> Result<Passages, Failure> {
+fn measure(options: &ProbeOptions, tags: &[Tagged]) -> Result<Passages, CommandError> {
     let peer = options.peer.as_deref().expect("one of three is given");
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| Failure::System {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| CommandError::System {
         what: format!("--peer {peer}"),
         source: std::io::Error::other(error),
     };

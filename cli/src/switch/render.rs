@@ -7,22 +7,22 @@ use gradwire_switch_config::target::Platform;
 use serde_json::{Value, json};
 
 use super::options::Render;
-use super::site::Origin;
-use crate::exit::Failure;
+use super::site::PlanOrigin;
+use crate::exit::CommandError;
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure`] says what the platform cannot do, or which file cannot be written.
-pub fn run(options: &Render) -> Result<(), Failure> {
-    let origin = Origin::load(&options.plan)?;
+/// [`CommandError`] says what the platform cannot do, or which file cannot be written.
+pub fn run(options: &Render) -> Result<(), CommandError> {
+    let origin = PlanOrigin::load(&options.plan)?;
     match &options.out {
         Some(folder) => write_all(&origin, options, folder),
         None => print(&origin, options),
     }
 }
 
-fn print(origin: &Origin<'_>, options: &Render) -> Result<(), Failure> {
+fn print(origin: &PlanOrigin<'_>, options: &Render) -> Result<(), CommandError> {
     let switch = origin.switch()?;
     let plan = origin.plan_of(switch)?;
     let config = origin.dialect.render(&plan);
@@ -39,7 +39,7 @@ fn print(origin: &Origin<'_>, options: &Render) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write_all(origin: &Origin<'_>, options: &Render, folder: &Path) -> Result<(), Failure> {
+fn write_all(origin: &PlanOrigin<'_>, options: &Render, folder: &Path) -> Result<(), CommandError> {
     let one = options.plan.switch.is_some();
     let switches = match one {
         true => vec![origin.switch()?],
@@ -47,7 +47,7 @@ fn write_all(origin: &Origin<'_>, options: &Render, folder: &Path) -> Result<(),
     };
     let plans = switches.iter().map(|switch| origin.plan_of(switch));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let system = |what: String| move |source| Failure::System { what, source };
+    let system = |what: String| move |source| CommandError::System { what, source };
     std::fs::create_dir_all(folder).map_err(system(format!("make {}", folder.display())))?;
     for (switch, plan) in switches.iter().zip(&plans) {
         let name = switch.replace([' ', '/'], "-");

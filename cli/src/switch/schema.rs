@@ -22,39 +22,19 @@ macro_rules! yang_files {
 
 mod published;
 mod sonic;
+pub mod validation;
 mod yanglint;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use gradwire_switch_config::target::{Platform, Target};
+use validation::Validation;
 
 /// Judges NVUE in YAML on standard input; see [`ask_python`].
 const NVUE: &str = include_str!("schema/nvue.py");
 /// The same for the lines of EOS.
 const EOS: &str = include_str!("schema/eos.py");
-
-/// What a platform's validator says.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Validation {
-    /// It accepts the configuration.
-    Accepted {
-        /// The program, and what it knows: `yanglint, SONiC's models of 2026-08`.
-        tool: String,
-    },
-    /// It refuses it.
-    Rejected {
-        /// The program, and what it knows.
-        tool: String,
-        /// Why, one reason each.
-        messages: Vec<String>,
-    },
-    /// It could not be asked.
-    Missing {
-        /// What to install, or why there is no such program.
-        install: String,
-    },
-}
 
 /// What the validator of a platform says of a configuration.
 pub fn validate(target: Target, text: &str) -> Validation {

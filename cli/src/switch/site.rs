@@ -11,12 +11,12 @@ use gradwire_switch_config::plan::{Plan, Port, Site};
 use gradwire_switch_config::policy::QosPolicy;
 use gradwire_switch_config::target::Target;
 
-use super::options::PlanOptions;
-use crate::exit::Failure;
+use super::plan_options::PlanOptions;
+use crate::exit::CommandError;
 use gradwire_lab::files;
 
 /// A job on a fabric, for switches of a platform.
-pub struct Origin<'a> {
+pub struct PlanOrigin<'a> {
     /// The platform.
     pub target: Target,
     /// How it is spoken.
@@ -26,12 +26,12 @@ pub struct Origin<'a> {
     options: &'a PlanOptions,
 }
 
-impl<'a> Origin<'a> {
+impl<'a> PlanOrigin<'a> {
     /// Reads the files that the options name.
     ///
     /// # Errors
-    /// [`Failure`] names the file or option and what would be right.
-    pub fn load(options: &'a PlanOptions) -> Result<Self, Failure> {
+    /// [`CommandError`] names the file or option and what would be right.
+    pub fn load(options: &'a PlanOptions) -> Result<Self, CommandError> {
         let target = target(&options.platform)?;
         let job = match options.job.as_str() {
             "default" => Job::default(),
@@ -60,8 +60,8 @@ impl<'a> Origin<'a> {
     /// The switch that was asked for, or the first.
     ///
     /// # Errors
-    /// [`Failure::Usage`] names the switches that there are.
-    pub fn switch(&self) -> Result<&str, Failure> {
+    /// [`CommandError::Usage`] names the switches that there are.
+    pub fn switch(&self) -> Result<&str, CommandError> {
         let mut names = self.switches();
         let found = match &self.options.switch {
             Some(wanted) => names.find(|name| name == wanted),
@@ -69,7 +69,7 @@ impl<'a> Origin<'a> {
         };
         found.ok_or_else(|| {
             let known: Vec<&str> = self.switches().take(20).collect();
-            Failure::Usage(match &self.options.switch {
+            CommandError::Usage(match &self.options.switch {
                 Some(wanted) => format!(
                     "--switch {wanted}: {} has {}",
                     self.options.fabric,
@@ -83,8 +83,8 @@ impl<'a> Origin<'a> {
     /// The plan of the switch that was asked for.
     ///
     /// # Errors
-    /// [`Failure`] says what the platform cannot do, or what contradicts itself.
-    pub fn plan(&self) -> Result<Plan, Failure> {
+    /// [`CommandError`] says what the platform cannot do, or what contradicts itself.
+    pub fn plan(&self) -> Result<Plan, CommandError> {
         self.plan_of(self.switch()?)
     }
 
@@ -92,7 +92,7 @@ impl<'a> Origin<'a> {
     ///
     /// # Errors
     /// As [`Self::plan`].
-    pub fn plan_of(&self, switch: &str) -> Result<Plan, Failure> {
+    pub fn plan_of(&self, switch: &str) -> Result<Plan, CommandError> {
         let options = self.options;
         let site = Site {
             origin: format!("job {}, fabric {}, {switch}", options.job, options.fabric),
@@ -101,10 +101,10 @@ impl<'a> Origin<'a> {
         };
         let limits = self.dialect.limits(self.target.version);
         let plan = Plan::new(self.target, &limits, &self.policy, site);
-        plan.map_err(|error| Failure::Usage(error.to_string()))
+        plan.map_err(|error| CommandError::Usage(error.to_string()))
     }
 
-    fn ports(&self, switch: &str) -> Result<Vec<Port>, Failure> {
+    fn ports(&self, switch: &str) -> Result<Vec<Port>, CommandError> {
         let at = self.switches().position(|name| name == switch);
         let device = at.map(|at| Device::Switch(at as u32));
         let links = self.fabric.links.iter();
@@ -117,7 +117,7 @@ impl<'a> Origin<'a> {
                 .collect(),
         };
         if names.len() > rates.len() {
-            return Err(Failure::Usage(format!(
+            return Err(CommandError::Usage(format!(
                 "--ports names {} ports; {switch} has {} links",
                 names.len(),
                 rates.len()
@@ -131,14 +131,14 @@ impl<'a> Origin<'a> {
 /// The target of `--platform`.
 ///
 /// # Errors
-/// [`Failure::Usage`] lists the platforms, or the versions of the one that was given.
-pub fn target(text: &str) -> Result<Target, Failure> {
+/// [`CommandError::Usage`] lists the platforms, or the versions of the one that was given.
+pub fn target(text: &str) -> Result<Target, CommandError> {
     let target = Target::read(text);
-    target.map_err(|error| Failure::Usage(format!("--platform {text}: {error}")))
+    target.map_err(|error| CommandError::Usage(format!("--platform {text}: {error}")))
 }
 
 /// Reads `swp1-4,swp7`: names with commas, of which the last number may be a range.
-fn port_names(text: &str) -> Result<Vec<String>, Failure> {
+fn port_names(text: &str) -> Result<Vec<String>, CommandError> {
     let mut names = Vec::new();
     for part in text.split(',').map(str::trim) {
         let range = part.rsplit_once('-').and_then(|(head, last)| {
@@ -160,7 +160,7 @@ fn port_names(text: &str) -> Result<Vec<String>, Failure> {
                 .any(|c| c.is_whitespace() || c.is_control() || "\"'|\\".contains(c))
     };
     match names.iter().find(allowed) {
-        Some(wrong) => Err(Failure::Usage(format!(
+        Some(wrong) => Err(CommandError::Usage(format!(
             "--ports {text}: `{wrong}` is no name of a port; write swp1-4,swp7"
         ))),
         None => Ok(names),

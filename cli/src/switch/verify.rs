@@ -7,29 +7,29 @@ use gradwire_switch_config::plan::Plan;
 use serde_json::json;
 
 use super::options::Verify;
-use super::site::Origin;
-use crate::exit::Failure;
+use super::site::PlanOrigin;
+use crate::exit::CommandError;
 use gradwire_lab::files;
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`Failure::Check`] when counters are against the plan; others name the file and what is right.
-pub fn run(options: &Verify) -> Result<(), Failure> {
-    let origin = Origin::load(&options.plan)?;
+/// [`CommandError::Check`] when counters are against the plan; others name the file and what is right.
+pub fn run(options: &Verify) -> Result<(), CommandError> {
+    let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;
     let Some(path) = &options.counters else {
         let [procedure, looks] = [origin.dialect.procedure(&plan), origin.dialect.looks(&plan)];
         match options.plan.json {
             true => println!(
                 "{}",
-                json!({"procedure": super::looks(&procedure), "looks": super::looks(&looks)})
+                json!({"procedure": super::tell::looks(&procedure), "looks": super::tell::looks(&looks)})
             ),
             false => {
                 println!("Load, try and go back:");
-                super::list(&procedure, super::Stream::Output);
+                super::tell::list(&procedure, super::tell::PrintStream::Output);
                 println!("\nLook at:");
-                super::list(&looks, super::Stream::Output);
+                super::tell::list(&looks, super::tell::PrintStream::Output);
             }
         }
         return Ok(());
@@ -45,7 +45,7 @@ pub fn run(options: &Verify) -> Result<(), Failure> {
     let wrong = wrong.filter(|judgement| judgement.verdict == Verdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
-        count => Err(Failure::Check(format!(
+        count => Err(CommandError::Check(format!(
             "{}: {count} of {} queues are against the plan",
             path.display(),
             judgements.len()
@@ -53,9 +53,13 @@ pub fn run(options: &Verify) -> Result<(), Failure> {
     }
 }
 
-fn counts(origin: &Origin<'_>, plan: &Plan, path: &Path) -> Result<Vec<QueueCount>, Failure> {
+fn counts(
+    origin: &PlanOrigin<'_>,
+    plan: &Plan,
+    path: &Path,
+) -> Result<Vec<QueueCount>, CommandError> {
     let counts = origin.dialect.counters(plan, &files::text(path)?);
-    counts.map_err(|error| super::unreadable(path, &error))
+    counts.map_err(|error| super::tell::unreadable(path, &error))
 }
 
 fn tell(options: &Verify, judgements: &[Judgement]) {

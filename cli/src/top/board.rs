@@ -21,7 +21,7 @@ pub struct Places {
 
 /// The answer of a rank, and where it came from.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct RankAnswer {
     /// The host, as it was asked for.
     pub host: String,
     /// The port.
@@ -32,7 +32,7 @@ pub struct Answer {
 
 impl Places {
     /// Asks all hosts at the same time, each port by port.
-    pub fn ask(&self) -> Vec<Answer> {
+    pub fn ask(&self) -> Vec<RankAnswer> {
         std::thread::scope(|scope| {
             let asked: Vec<_> = (self.hosts.iter())
                 .map(|host| scope.spawn(|| self.ask_host(host)))
@@ -44,7 +44,7 @@ impl Places {
 
     /// A closed port says so at once, and ranks behind it may have answers; a host that says
     /// nothing would cost a wait per port, and is not asked on.
-    fn ask_host(&self, host: &str) -> Vec<Answer> {
+    fn ask_host(&self, host: &str) -> Vec<RankAnswer> {
         let mut answers = Vec::new();
         for port in self.port..=self.port.saturating_add(PORTS - 1) {
             let address = (host, port).to_socket_addrs();
@@ -52,7 +52,7 @@ impl Places {
                 break;
             };
             match metrics::fetch(address, PATIENCE) {
-                Ok(snapshot) => answers.push(Answer {
+                Ok(snapshot) => answers.push(RankAnswer {
                     host: host.to_owned(),
                     port,
                     snapshot,
@@ -107,7 +107,7 @@ pub struct Board {
 
 impl Board {
     /// Takes the answers of one refresh. Who is not among them is gone.
-    pub fn update(&mut self, answers: Vec<Answer>) {
+    pub fn update(&mut self, answers: Vec<RankAnswer>) {
         for sighting in &mut self.sightings {
             sighting.presence = Presence::Gone;
         }

@@ -24,14 +24,14 @@ pub struct RankRow {
     pub interval_s: f64,
     /// The rank's own numbers.
     #[serde(flatten)]
-    pub row: Row,
+    pub row: TopRow,
     /// Its peers', by rank.
-    pub peers: Vec<Row>,
+    pub peers: Vec<TopRow>,
 }
 
 /// The numbers of a rank or of one of its peers. What is not known of either is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
+pub struct TopRow {
     /// The rank, or the peer.
     pub rank: u16,
     /// "up", "gone", or how a peer stands.
@@ -113,7 +113,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn total(now: &Snapshot, before: &Snapshot, interval_s: f64) -> Row {
+fn total(now: &Snapshot, before: &Snapshot, interval_s: f64) -> TopRow {
     let rate = |now, before| per_second(now, before, interval_s);
     let owed = now.loss.owed_bytes.saturating_sub(before.loss.owed_bytes);
     let lost = now.loss.lost_bytes.saturating_sub(before.loss.lost_bytes);
@@ -121,7 +121,7 @@ fn total(now: &Snapshot, before: &Snapshot, interval_s: f64) -> Row {
     let allowed = allowed.saturating_sub(before.loss.allowed_bytes);
     let heard = || now.peers.iter().filter(|peer| peer.round_trips.count > 0);
     let done = rate(now.operations_done(), before.operations_done());
-    Row {
+    TopRow {
         rank: now.rank,
         state: match interval_s > 0.0 {
             true => "up",
@@ -138,14 +138,14 @@ fn total(now: &Snapshot, before: &Snapshot, interval_s: f64) -> Row {
     }
 }
 
-fn peer_row(now: &Peer, before: Option<&Peer>, interval_s: f64) -> Row {
+fn peer_row(now: &Peer, before: Option<&Peer>, interval_s: f64) -> TopRow {
     let none = Peer::default();
     let before = before.unwrap_or(&none);
     let lost = now.lost_segments.saturating_sub(before.lost_segments);
     let came = now.received_segments;
     let came = came.saturating_sub(before.received_segments);
     let heard = now.round_trips.count > 0;
-    Row {
+    TopRow {
         rank: now.rank,
         state: match interval_s > 0.0 {
             true => now.standing.clone(),
@@ -160,13 +160,13 @@ fn peer_row(now: &Peer, before: Option<&Peer>, interval_s: f64) -> Row {
     }
 }
 
-fn traffic(now: ClassTraffic, before: ClassTraffic, interval_s: f64) -> Row {
+fn traffic(now: ClassTraffic, before: ClassTraffic, interval_s: f64) -> TopRow {
     let rate = |now, before| per_second(now, before, interval_s);
-    Row {
+    TopRow {
         out_bytes_per_s: rate(now.sent_bytes, before.sent_bytes),
         in_bytes_per_s: rate(now.received_bytes, before.received_bytes),
         repairs_per_s: rate(now.repaired_segments, before.repaired_segments),
         marks_per_s: rate(now.marks, before.marks),
-        ..Row::default()
+        ..TopRow::default()
     }
 }

@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Row as TableRow, Table, TableState};
 
-use super::rows::{RankRow, Row};
+use super::rows::{RankRow, TopRow};
 use super::table::{self, Column};
 
 /// How long a key may wait, at most.
@@ -38,7 +38,7 @@ pub fn show(boards: &Receiver<Vec<RankRow>>) -> io::Result<()> {
             terminal.draw(|frame| view.draw(frame))?;
             if event::poll(KEY_WAIT)?
                 && let Event::Key(key) = event::read()?
-                && view.press(key) == Wish::Quit
+                && view.press(key) == KeyWish::Quit
             {
                 return Ok(());
             }
@@ -51,7 +51,7 @@ pub fn show(boards: &Receiver<Vec<RankRow>>) -> io::Result<()> {
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Wish {
+pub enum KeyWish {
     /// To go on.
     Stay,
     /// To end.
@@ -87,15 +87,15 @@ impl View {
     }
 
     /// Takes a key.
-    pub fn press(&mut self, key: KeyEvent) -> Wish {
+    pub fn press(&mut self, key: KeyEvent) -> KeyWish {
         if key.kind == KeyEventKind::Release {
-            return Wish::Stay;
+            return KeyWish::Stay;
         }
         let columns = table::of_ranks(self.width);
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyWish::Quit,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return Wish::Quit;
+                return KeyWish::Quit;
             }
             KeyCode::Up => self.choose(|at| at.saturating_sub(1)),
             KeyCode::Down => self.choose(|at| at + 1),
@@ -112,7 +112,7 @@ impl View {
             }
             _ => {}
         }
-        Wish::Stay
+        KeyWish::Stay
     }
 
     fn at(&self) -> usize {
@@ -131,7 +131,7 @@ impl View {
         let Some((head, order)) = self.sorted else {
             return;
         };
-        let compare = |column: &Column, a: &Row, b: &Row| {
+        let compare = |column: &Column, a: &TopRow, b: &TopRow| {
             let weights = ((column.weight)(b), (column.weight)(a));
             match order {
                 Order::Largest => weights.0.total_cmp(&weights.1),
@@ -210,7 +210,7 @@ impl View {
 
 fn grid<'a>(
     columns: &[Column],
-    rows: impl Iterator<Item = &'a Row>,
+    rows: impl Iterator<Item = &'a TopRow>,
     chosen: Option<usize>,
 ) -> Table<'a> {
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
@@ -246,7 +246,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::board::{Answer, Board};
+    use super::super::board::{Board, RankAnswer};
     use super::super::rows;
     use super::*;
 
@@ -310,8 +310,8 @@ mod tests {
         }
     }
 
-    fn answers(ranks: &[u16], seconds: u64) -> Vec<Answer> {
-        let answer = |&rank: &u16| Answer {
+    fn answers(ranks: &[u16], seconds: u64) -> Vec<RankAnswer> {
+        let answer = |&rank: &u16| RankAnswer {
             host: "127.0.0.1".to_owned(),
             port: 9400 + rank,
             snapshot: snapshot(rank, seconds),
@@ -340,7 +340,7 @@ mod tests {
             .collect()
     }
 
-    fn press(view: &mut View, codes: &[KeyCode]) -> Vec<Wish> {
+    fn press(view: &mut View, codes: &[KeyCode]) -> Vec<KeyWish> {
         let keys = codes.iter().map(|code| KeyEvent::from(*code));
         keys.map(|key| view.press(key)).collect()
     }
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(order(&view), [2, 1, 0], "the other way round");
         assert!(drawn(&mut view, 100, 14).contains("peers of rank 1 on alpha"));
         let last = press(&mut view, &[KeyCode::Left, KeyCode::Char('q')]);
-        assert_eq!(last, [Wish::Stay, Wish::Quit]);
+        assert_eq!(last, [KeyWish::Stay, KeyWish::Quit]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::rows::{RankRow, Row};
+use super::rows::{RankRow, TopRow};
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
@@ -14,9 +14,9 @@ pub struct Column {
     /// Narrow terminals drop the columns of the largest number first.
     dispensable: u8,
     /// What stands in it.
-    pub text: fn(&Row) -> String,
+    pub text: fn(&TopRow) -> String,
     /// By what its rows are sorted, largest first.
-    pub weight: fn(&Row) -> f64,
+    pub weight: fn(&TopRow) -> f64,
 }
 
 macro_rules! columns {
@@ -129,7 +129,7 @@ fn weight(value: Option<u64>) -> f64 {
     value.map_or(-1.0, |value| value as f64)
 }
 
-fn flight(row: &Row) -> String {
+fn flight(row: &TopRow) -> String {
     let kilo = |bytes: Option<u64>| count(bytes.map(|bytes| bytes / 1000));
     format!("{}/{}", kilo(row.in_flight_bytes), kilo(row.window_bytes))
 }

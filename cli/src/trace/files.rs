@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use gradwire_runtime::trace::Dump;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// The dumps in some files, in the order of ranks; of a folder, those in it.
 ///
 /// # Errors
-/// [`Failure::Read`] when a file cannot be read, [`Failure::Input`] when it is no dump, or when
+/// [`CommandError::Read`] when a file cannot be read, [`CommandError::Input`] when it is no dump, or when
 /// they do not belong together.
-pub fn read(places: &[PathBuf]) -> Result<Vec<Dump>, Failure> {
+pub fn read(places: &[PathBuf]) -> Result<Vec<Dump>, CommandError> {
     let mut dumps: BTreeMap<u16, (PathBuf, Dump)> = BTreeMap::new();
     for path in paths(places)? {
         let dump = read_one(&path)?;
@@ -30,7 +30,7 @@ pub fn read(places: &[PathBuf]) -> Result<Vec<Dump>, Failure> {
     Ok(dumps.into_values().map(|(_, dump)| dump).collect())
 }
 
-fn two_runs(path: &Path, dump: &Dump, other: (&PathBuf, &Dump)) -> Failure {
+fn two_runs(path: &Path, dump: &Dump, other: (&PathBuf, &Dump)) -> CommandError {
     let (id, job) = (dump.job_id, &dump.job);
     let (other_path, other) = (other.0.display(), other.1.job_id);
     let message = format!(
@@ -40,21 +40,21 @@ fn two_runs(path: &Path, dump: &Dump, other: (&PathBuf, &Dump)) -> Failure {
     refused(path, message)
 }
 
-fn refused(path: &Path, message: String) -> Failure {
-    Failure::Input {
+fn refused(path: &Path, message: String) -> CommandError {
+    CommandError::Input {
         given: path.display().to_string(),
         message,
     }
 }
 
-fn unreadable(path: &Path, source: std::io::Error) -> Failure {
-    Failure::Read {
+fn unreadable(path: &Path, source: std::io::Error) -> CommandError {
+    CommandError::Read {
         path: path.to_owned(),
         source,
     }
 }
 
-fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
     let mut paths = Vec::new();
     for place in places {
         if !place.is_dir() {
@@ -80,7 +80,7 @@ fn is_trace(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("gradwire-") && name.ends_with(".json"))
 }
 
-fn read_one(path: &Path) -> Result<Dump, Failure> {
+fn read_one(path: &Path) -> Result<Dump, CommandError> {
     let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
     let text = String::from_utf8_lossy(&bytes);
     Dump::from_json(&text).map_err(|error| refused(path, error.to_string()))

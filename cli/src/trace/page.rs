@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use gradwire_runtime::trace::dump::{Needs, State};
 
-use super::report::{GroupReport, Message, Report, Standing, Stuck, size};
+use super::report::{GroupReport, OpenMessage, RankStanding, Stuck, TraceReport, size};
 
 /// Rows whose texts are equal are one row; more messages than these are counted only.
 const MESSAGES_MAX: usize = 20;
 
 /// All of a report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &TraceReport) -> String {
     let mut text = title(report);
     text += &ranks(report);
     for group in &report.groups {
@@ -21,8 +21,8 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-fn title(report: &Report) -> String {
-    let Report {
+fn title(report: &TraceReport) -> String {
+    let TraceReport {
         job,
         job_id,
         world_size,
@@ -40,7 +40,7 @@ fn title(report: &Report) -> String {
     text
 }
 
-fn ranks(report: &Report) -> String {
+fn ranks(report: &TraceReport) -> String {
     let mut table = Table::new(&[
         "rank",
         "host",
@@ -123,15 +123,15 @@ fn state(state: State) -> &'static str {
 }
 
 /// Neighbouring ranks that stand alike.
-fn alike(standings: &[Standing]) -> Vec<Vec<&Standing>> {
-    let key = |one: &Standing| {
+fn alike(standings: &[RankStanding]) -> Vec<Vec<&RankStanding>> {
+    let key = |one: &RankStanding| {
         let stuck = one.stuck.as_ref();
         let stuck = stuck.map(|stuck| (stuck.sequence, stuck.operation.clone(), stuck.state));
         let waits_for = one.stuck.as_ref().and_then(|stuck| stuck.needs.clone());
         let waits_for = waits_for.map(|needs| needs.ranks);
         (one.told, one.entered, one.completed, stuck, waits_for)
     };
-    let mut rows: Vec<Vec<&Standing>> = Vec::new();
+    let mut rows: Vec<Vec<&RankStanding>> = Vec::new();
     for one in standings {
         match rows.iter_mut().find(|row| key(row[0]) == key(one)) {
             Some(row) => row.push(one),
@@ -182,7 +182,7 @@ fn is_waited_for(group: &GroupReport, rank: u16) -> bool {
     needs.any(|needs| needs.ranks.contains(&rank))
 }
 
-fn messages(messages: &[Message]) -> String {
+fn messages(messages: &[OpenMessage]) -> String {
     if messages.is_empty() {
         return String::new();
     }
@@ -223,7 +223,7 @@ fn messages(messages: &[Message]) -> String {
     text
 }
 
-fn longest(report: &Report) -> String {
+fn longest(report: &TraceReport) -> String {
     if report.longest.is_empty() {
         return String::new();
     }

@@ -12,7 +12,7 @@ const UNEVEN: [&str; 3] = ["gather", "scatter", "all_to_all"];
 
 /// Everything that is said about a run of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct TraceReport {
     /// Name of the job.
     pub job: String,
     /// Number of the run.
@@ -26,7 +26,7 @@ pub struct Report {
     /// The groups, by number.
     pub groups: Vec<GroupReport>,
     /// Messages between two ranks that have not ended well.
-    pub messages: Vec<Message>,
+    pub messages: Vec<OpenMessage>,
     /// The operations that took longest, longest first.
     pub longest: Vec<Long>,
 }
@@ -58,7 +58,7 @@ pub struct GroupReport {
     /// Its ranks.
     pub ranks: Vec<u16>,
     /// How far they are, in the order of ranks.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<RankStanding>,
     /// The ranks that have not entered what others have.
     pub behind: Vec<u16>,
     /// The first operation that the ranks do not agree on.
@@ -67,7 +67,7 @@ pub struct GroupReport {
 
 /// How far a rank is with the collectives of a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Standing {
+pub struct RankStanding {
     /// The rank.
     pub rank: u16,
     /// Whether it has left a trace.
@@ -108,7 +108,7 @@ pub struct Mismatch {
 
 /// A message between two ranks that has not ended well.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Message {
+pub struct OpenMessage {
     /// The rank that tells it.
     pub rank: u16,
     /// The other one; nothing where it may be any.
@@ -142,7 +142,7 @@ pub struct Long {
     pub last_in_late_us: u64,
 }
 
-impl Report {
+impl TraceReport {
     /// Compares the dumps of one run, one of each rank, in the order of ranks; at least one.
     pub fn of(dumps: &[Dump], longest: usize) -> Self {
         let first = dumps.first().expect("one file at least is asked for");
@@ -191,9 +191,9 @@ fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
         let dump = dumps.iter().find(|dump| dump.rank == *rank);
         standing(*rank, dump, id)
     };
-    let standings: Vec<Standing> = ranks.iter().map(standing).collect();
+    let standings: Vec<RankStanding> = ranks.iter().map(standing).collect();
     let furthest = standings.iter().filter_map(|one| one.entered).max()?;
-    let is_behind = |one: &&Standing| one.told && one.entered < Some(furthest);
+    let is_behind = |one: &&RankStanding| one.told && one.entered < Some(furthest);
     Some(GroupReport {
         id,
         ranks: ranks.to_vec(),
@@ -207,7 +207,7 @@ fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
     })
 }
 
-fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> Standing {
+fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> RankStanding {
     let entries = || {
         dump.into_iter()
             .flat_map(move |dump| collectives(dump, group))
@@ -215,7 +215,7 @@ fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> Standing {
     let open = entries().filter(|entry| entry.state != State::Completed);
     let stuck = open.min_by_key(|entry| entry.sequence);
     let completed = entries().filter(|entry| entry.state == State::Completed);
-    Standing {
+    RankStanding {
         rank,
         told: dump.is_some(),
         entered: entries().map(|entry| entry.sequence).max(),
@@ -297,12 +297,12 @@ fn mismatch(dumps: &[Dump], group: u16) -> Option<Mismatch> {
     })
 }
 
-fn messages(dumps: &[Dump]) -> Vec<Message> {
+fn messages(dumps: &[Dump]) -> Vec<OpenMessage> {
     let mut messages = Vec::new();
     for dump in dumps {
         let open = dump.operations.iter();
         let open = open.filter(|entry| entry.is_message() && entry.state != State::Completed);
-        messages.extend(open.map(|entry| Message {
+        messages.extend(open.map(|entry| OpenMessage {
             rank: dump.rank,
             peer: entry.peer,
             group: entry.group,

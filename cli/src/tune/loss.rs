@@ -16,34 +16,36 @@ use std::time::Duration;
 
 use gradwire_lab::job_file::{self, document};
 use gradwire_lab::output::WholeFile;
-use gradwire_lab::tune::loss::evidence::{self, Evidence};
+use gradwire_lab::tune::loss::evidence::{self, SearchEvidence};
 use gradwire_lab::tune::loss::journal::{Heading, Journal};
-use gradwire_lab::tune::loss::trial::Bench;
+use gradwire_lab::tune::loss::trial::TrialBench;
 use gradwire_lab::tune::loss::{evidence::of, page};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
-use gradwire_tuning::tolerance::judge::{Goal, Looks, Verdict};
-use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
-use gradwire_tuning::tolerance::{Setting, Trial};
+use gradwire_tuning::tolerance::judge::{MetricGoal, ToleranceVerdict, TrialLooks};
+use gradwire_tuning::tolerance::search::{
+    PhaseTolerance, SearchStep, SearchSubject, ToleranceFinding, ToleranceSearch,
+};
+use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
 
 use crate::environment::Environment;
-use crate::exit::Failure;
-use options::Loss;
+use crate::exit::CommandError;
+use options::TuneLossOptions;
 use told::Teller;
 
 /// Runs the search and tells what was found.
 ///
 /// # Errors
-/// [`Failure`] when options make no sense, the script fails or is none that can be tuned, and
+/// [`CommandError`] when options make no sense, the script fails or is none that can be tuned, and
 /// when a tolerance that was to be checked is rejected.
-pub fn run(options: &Loss) -> Result<(), Failure> {
+pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     let search = search_of(options)?;
     let path = job_path(options);
     let document = document::read(&path)?;
     let job = base(&path)?;
     let heading = Heading::new(&options.command, &options.metric, job.to_toml());
     let mut journal = Journal::open(&options.out, &heading)?;
-    let bench = Bench {
+    let bench = TrialBench {
         job,
         command: options.command.clone(),
         metric: options.metric.clone(),
@@ -53,7 +55,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     let teller = Teller::new(options, &journal);
     let finding = find(&search, &bench, (&mut journal, &teller))?;
     let question = options.question();
-    let evidence = Evidence {
+    let evidence = SearchEvidence {
         question: &question,
         finding: &finding,
         records: journal.records(),
@@ -65,7 +67,7 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     }
     if finding.found.is_lossless() && !finding.is_complete {
         teller.found(&evidence, None);
-        return Err(Failure::Check(format!(
+        return Err(CommandError::Check(format!(
             "{} trials ended before any tolerance was accepted: give more with --trials, or a \
              wider --margin; finished trials are kept",
             journal.records().len()
@@ -76,36 +78,36 @@ pub fn run(options: &Loss) -> Result<(), Failure> {
     Ok(())
 }
 
-fn search_of(options: &Loss) -> Result<Search, Failure> {
+fn search_of(options: &TuneLossOptions) -> Result<ToleranceSearch, CommandError> {
     let (least, most) = (usize::from(options.seeds), usize::from(options.max_seeds));
     if least > most {
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--seeds {least} is more than --max-seeds {most}: give as many or fewer"
         )));
     }
     let subject = match options.check {
-        Some(share) => Subject::Check(share),
-        None => Subject::Largest {
+        Some(share) => SearchSubject::Check(share),
+        None => SearchSubject::Largest {
             groups: usize::from(options.groups),
             phases: match options.phases {
-                true => Phases::Tightened,
-                false => Phases::Alike,
+                true => PhaseTolerance::Tightened,
+                false => PhaseTolerance::Alike,
             },
         },
     };
-    Ok(Search {
-        goal: Goal {
+    Ok(ToleranceSearch {
+        goal: MetricGoal {
             better: options.better(),
             margin: options.margin,
         },
         subject,
-        looks: Looks::new(least..=most, options.confidence),
+        looks: TrialLooks::new(least..=most, options.confidence),
         budget: options.trials as usize,
     })
 }
 
 /// The file of the job, which need not be there.
-fn job_path(options: &Loss) -> PathBuf {
+fn job_path(options: &TuneLossOptions) -> PathBuf {
     let given = options.job.clone().or_else(|| Environment::read().job);
     given.unwrap_or_else(|| PathBuf::from("job.toml"))
 }
@@ -115,7 +117,7 @@ fn job_path(options: &Loss) -> PathBuf {
 const PACKET: u32 = 1_500;
 
 /// The job in a file, if there is one, without what a trial sets.
-fn base(path: &Path) -> Result<Job, Failure> {
+fn base(path: &Path) -> Result<Job, CommandError> {
     let mut job = match path.exists() {
         true => job_file::read(path)?,
         false => Job::default(),
@@ -138,22 +140,22 @@ fn base(path: &Path) -> Result<Job, Failure> {
 }
 
 fn find(
-    search: &Search,
-    bench: &Bench,
+    search: &ToleranceSearch,
+    bench: &TrialBench,
     (journal, teller): (&mut Journal, &Teller<'_>),
-) -> Result<Finding, Failure> {
+) -> Result<ToleranceFinding, CommandError> {
     loop {
-        let done: Vec<Trial> = journal
+        let done: Vec<ToleranceTrial> = journal
             .records()
             .iter()
             .map(|one| one.trial.clone())
             .collect();
         match search.next(&done) {
-            Next::Done(finding) => {
+            SearchStep::Done(finding) => {
                 teller.end();
                 return Ok(finding);
             }
-            Next::Try {
+            SearchStep::Try {
                 setting,
                 seed,
                 remaining,
@@ -172,21 +174,21 @@ fn find(
 }
 
 /// The folder of a trial.
-fn name_of(number: usize, setting: &Setting, seed: u64) -> String {
+fn name_of(number: usize, setting: &ToleranceSetting, seed: u64) -> String {
     format!(
         "{number:03}-{}-seed{seed}",
         of(setting).replace([' ', ','], "")
     )
 }
 
-fn checked(evidence: &Evidence<'_>) -> Result<(), Failure> {
+fn checked(evidence: &SearchEvidence<'_>) -> Result<(), CommandError> {
     let Some(cell) = evidence.finding.cells.first() else {
-        return Err(Failure::Check(
+        return Err(CommandError::Check(
             "the trials ended before the tolerance was judged: give more with --trials".to_owned(),
         ));
     };
     match cell.judgement.verdict {
-        Verdict::Accepted => Ok(()),
-        _ => Err(Failure::Check(evidence.sentence(cell))),
+        ToleranceVerdict::Accepted => Ok(()),
+        _ => Err(CommandError::Check(evidence.sentence(cell))),
     }
 }

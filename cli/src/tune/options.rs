@@ -2,18 +2,18 @@
 
 use clap::{Args, Subcommand};
 
-use super::loss::options::{LOSS_EXAMPLES, Loss};
-use super::schedule::options::{SCHEDULE_EXAMPLES, Schedule};
+use super::loss::options::{LOSS_EXAMPLES, TuneLossOptions};
+use super::schedule::options::{SCHEDULE_EXAMPLES, ScheduleOptions};
 
 /// What can be tuned.
 #[derive(Debug, Subcommand)]
 pub enum TuneCommand {
     /// Find the chunk and the credit with which simulated training steps are fastest.
     #[command(after_help = SCHEDULE_EXAMPLES)]
-    Schedule(Schedule),
+    Schedule(ScheduleOptions),
     /// Find the largest tolerance that a training script's own metric bears.
     #[command(after_help = LOSS_EXAMPLES)]
-    Loss(Loss),
+    Loss(TuneLossOptions),
 }
 
 /// A script that is tried in a process of its own.

@@ -6,15 +6,15 @@ use gradwire_lab::job_file::document;
 use gradwire_lab::tune::schedule;
 use gradwire_report::json;
 
-use crate::exit::Failure;
-use options::Schedule;
+use crate::exit::CommandError;
+use options::ScheduleOptions;
 
 /// Finds chunk and credit, prints them, and writes them where that is asked for.
 ///
 /// # Errors
-/// [`Failure`] when the scenario is wrong or has no training steps, when one of its runs does not
+/// [`CommandError`] when the scenario is wrong or has no training steps, when one of its runs does not
 /// end, or when a file cannot be written.
-pub fn run(options: &Schedule) -> Result<(), Failure> {
+pub fn run(options: &ScheduleOptions) -> Result<(), CommandError> {
     let question = options.question();
     if let Some(path) = &options.write {
         // What cannot be written is better known now.

@@ -13,10 +13,10 @@ use gradwire_runtime::{Counters, EndError, Ended, LocalRank, Task};
 use nix::time::{ClockId, clock_gettime};
 
 use super::exercise::Exercise;
-use super::kind::Kind;
+use super::kind::PerfCollective;
 use super::memory;
-use super::messages::{Buckets, Layering, Measured, Round};
-use super::pattern::{self, Estimate, Expected};
+use super::messages::{BucketsRound, Layering, Measured, Round};
+use super::pattern::{self, Expected, InexactSum};
 
 /// How long one operation may take.
 const OPERATION_PATIENCE: Span = Span::from_millis(120_000);
@@ -27,14 +27,14 @@ const TENSOR_KEY: u64 = 1;
 
 /// A rank that does collectives in a loop.
 #[derive(Debug)]
-pub struct Bench {
+pub struct RankBench {
     rank: LocalRank,
     group: Group,
     collectives: u32,
     step: u32,
 }
 
-impl Bench {
+impl RankBench {
     /// A bench over all ranks of a job.
     pub fn new(rank: LocalRank, world: u16) -> Self {
         let ranks = (0..world).map(Rank).collect();
@@ -73,7 +73,7 @@ impl Bench {
             let done = self.exercise(&exercise, (buffer, input))?;
             (buffer, input) = (done.buffer, done.input);
             measured.times_us.push(done.micros);
-            if round.kind == Kind::Barrier {
+            if round.kind == PerfCollective::Barrier {
                 measured.barrier_ns.push(done.span_ns);
             }
             measured.operations_lost_segments += done.outcome.lost_segments;
@@ -100,9 +100,9 @@ impl Bench {
     ///
     /// # Errors
     /// [`EndError`] of the first that fails.
-    pub fn buckets(&mut self, buckets: &Buckets) -> Result<Measured, EndError> {
+    pub fn buckets(&mut self, buckets: &BucketsRound) -> Result<Measured, EndError> {
         let seat = (self.rank.rank().0, self.world());
-        let exercise = Exercise::new(Kind::AllReduce, seat, buckets.bytes);
+        let exercise = Exercise::new(PerfCollective::AllReduce, seat, buckets.bytes);
         let tensors = vec![exercise.buffer.clone(); usize::from(buckets.count)];
         let before = self.rank.counters();
         self.step += 1;
@@ -147,7 +147,7 @@ impl Bench {
             self.check(
                 &mut measured,
                 &result,
-                (Kind::AllReduce, &exercise.expected),
+                (PerfCollective::AllReduce, &exercise.expected),
             );
         }
         self.barrier()?;
@@ -178,16 +178,16 @@ impl Bench {
         &self,
         measured: &mut Measured,
         result: &[u8],
-        (kind, expected): (Kind, &Option<Expected>),
+        (kind, expected): (PerfCollective, &Option<Expected>),
     ) {
         let Some(expected) = expected else {
             return;
         };
         let job = self.rank.job();
         let estimate = match job.holes {
-            HoleFilling::Rescale => Estimate::Rescaled,
+            HoleFilling::Rescale => InexactSum::Rescaled,
             HoleFilling::Zero | HoleFilling::Previous | HoleFilling::ErrorFeedback => {
-                Estimate::Partial
+                InexactSum::Partial
             }
         };
         let found = pattern::deviations(result, expected, self.world(), estimate);
@@ -198,7 +198,7 @@ impl Bench {
         } else {
             found.estimated
         };
-        if kind == Kind::AllReduce {
+        if kind == PerfCollective::AllReduce {
             let is_exact = found.estimated == 0;
             let hash = if is_exact { 0 } else { pattern::hash(result) };
             measured.hashes.push(hash);

@@ -6,7 +6,7 @@ use gradwire_collectives::operation::Collective;
 use gradwire_protocol::units::Rank;
 
 use super::ELEMENT_BYTES;
-use super::kind::Kind;
+use super::kind::PerfCollective;
 use super::pattern::{self, Expected};
 
 /// The rank that collectives with a root have as root.
@@ -28,7 +28,7 @@ pub struct Exercise {
 impl Exercise {
     /// The exercise of a rank in a world. `bytes` is the size of the whole tensor, a multiple of
     /// the collective's granule.
-    pub fn new(kind: Kind, (rank, world): (u16, u16), bytes: u64) -> Self {
+    pub fn new(kind: PerfCollective, (rank, world): (u16, u16), bytes: u64) -> Self {
         let elements = bytes / ELEMENT_BYTES;
         let block = elements / u64::from(world);
         let own = |elements: Range<u64>| pattern::contribution(rank, elements);
@@ -40,18 +40,18 @@ impl Exercise {
         };
         let whole = || expect(0, pattern::sum(world, 0..elements));
         let (collective, buffer, input, expected) = match kind {
-            Kind::AllReduce => (Collective::AllReduce, own(0..elements), None, whole()),
-            Kind::ReduceScatter => {
+            PerfCollective::AllReduce => (Collective::AllReduce, own(0..elements), None, whole()),
+            PerfCollective::ReduceScatter => {
                 let block_sum = expect(mine.start, pattern::sum(world, mine));
                 let input = Some(own(0..elements));
                 (Collective::ReduceScatter, zeros(block), input, block_sum)
             }
-            Kind::AllGather => {
+            PerfCollective::AllGather => {
                 let input = Some(own(0..block));
                 let all = of_all(&(0..block));
                 (Collective::AllGather, zeros(elements), input, all)
             }
-            Kind::Broadcast => {
+            PerfCollective::Broadcast => {
                 let roots = pattern::contribution(ROOT.0, 0..elements);
                 let before = match Rank(rank) == ROOT {
                     true => roots.clone(),
@@ -60,12 +60,12 @@ impl Exercise {
                 let collective = Collective::Broadcast { root: ROOT };
                 (collective, before, None, expect(0, roots))
             }
-            Kind::Reduce => {
+            PerfCollective::Reduce => {
                 let sum = (Rank(rank) == ROOT).then(whole).flatten();
                 let collective = Collective::Reduce { root: ROOT };
                 (collective, own(0..elements), None, sum)
             }
-            Kind::AllToAll => {
+            PerfCollective::AllToAll => {
                 let input = Some(own(0..elements));
                 let all = of_all(&mine);
                 (
@@ -75,8 +75,8 @@ impl Exercise {
                     all,
                 )
             }
-            Kind::Barrier => (Collective::Barrier, Vec::new(), None, None),
-            Kind::SendRecv => return Self::ping_pong(rank, elements),
+            PerfCollective::Barrier => (Collective::Barrier, Vec::new(), None, None),
+            PerfCollective::SendRecv => return Self::ping_pong(rank, elements),
         };
         Self {
             collective: Some(collective),
@@ -109,7 +109,7 @@ mod tests {
 
     const WORLD: u16 = 3;
 
-    fn exercises(kind: Kind) -> Vec<Exercise> {
+    fn exercises(kind: PerfCollective) -> Vec<Exercise> {
         let exercise = |rank| Exercise::new(kind, (rank, WORLD), 4 * kind.granule(WORLD));
         (0..WORLD).map(exercise).collect()
     }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_blocks_of_a_reduce_scatter_make_up_the_sum() {
-        let blocks: Vec<u8> = exercises(Kind::ReduceScatter)
+        let blocks: Vec<u8> = exercises(PerfCollective::ReduceScatter)
             .iter()
             .flat_map(|one| exact(one).to_vec())
             .collect();
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_all_to_all_is_a_transposition() {
-        let exercises = exercises(Kind::AllToAll);
+        let exercises = exercises(PerfCollective::AllToAll);
         for (to, receiver) in exercises.iter().enumerate() {
             let received = exact(receiver).chunks(16);
             for (from, block) in exercises.iter().zip(received) {
@@ -145,7 +145,11 @@ mod tests {
 
     #[test]
     fn no_rank_has_its_result_before_it_begins() {
-        for kind in [Kind::AllReduce, Kind::AllGather, Kind::AllToAll] {
+        for kind in [
+            PerfCollective::AllReduce,
+            PerfCollective::AllGather,
+            PerfCollective::AllToAll,
+        ] {
             for one in exercises(kind) {
                 assert_ne!(one.buffer, exact(&one), "{kind}");
             }
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn only_the_root_of_a_reduce_is_checked() {
-        let checked = exercises(Kind::Reduce)
+        let checked = exercises(PerfCollective::Reduce)
             .iter()
             .map(|one| one.expected.is_some())
             .collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use super::ELEMENT_BYTES;
 /// What is measured.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum PerfCollective {
     /// Every rank gets the sum.
     AllReduce,
     /// Every rank gets its block of the sum.
@@ -28,7 +28,7 @@ pub enum Kind {
     SendRecv,
 }
 
-impl Kind {
+impl PerfCollective {
     /// What algbw is multiplied by to tell what one link carries (nccl-tests, doc/PERFORMANCE.md);
     /// a ping-pong has one message on the link at a time, so that algbw is what it carries.
     pub fn bus_factor(self, ranks: u16) -> f64 {
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PerfCollective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AllReduce => "all-reduce",
@@ -83,13 +83,13 @@ mod tests {
     #[test]
     fn bus_factors_are_those_of_nccl_tests() {
         let factors = [
-            (Kind::AllReduce, 1.5),
-            (Kind::ReduceScatter, 0.75),
-            (Kind::AllGather, 0.75),
-            (Kind::AllToAll, 0.75),
-            (Kind::Broadcast, 1.0),
-            (Kind::Reduce, 1.0),
-            (Kind::SendRecv, 1.0),
+            (PerfCollective::AllReduce, 1.5),
+            (PerfCollective::ReduceScatter, 0.75),
+            (PerfCollective::AllGather, 0.75),
+            (PerfCollective::AllToAll, 0.75),
+            (PerfCollective::Broadcast, 1.0),
+            (PerfCollective::Reduce, 1.0),
+            (PerfCollective::SendRecv, 1.0),
         ];
         for (kind, factor) in factors {
             assert_eq!(kind.bus_factor(4), factor, "{kind}");
@@ -98,7 +98,11 @@ mod tests {
 
     #[test]
     fn ranks_read_the_name_that_people_type() {
-        for kind in [Kind::AllReduce, Kind::SendRecv, Kind::AllToAll] {
+        for kind in [
+            PerfCollective::AllReduce,
+            PerfCollective::SendRecv,
+            PerfCollective::AllToAll,
+        ] {
             let line = serde_json::to_string(&kind).expect("a plain name");
             assert_eq!(line, format!("\"{kind}\""));
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 
-use super::messages::{Buckets, FromRank, Measured, Open, Round, ToRank};
-use super::place::Place;
+use super::messages::{BucketsRound, FromRank, Measured, Open, Round, ToRank};
+use super::place::CrewPlace;
 use crate::error::LabError;
 
 /// How long processes may take to start, and ranks to meet.
@@ -50,7 +50,7 @@ impl Crew {
     ///
     /// # Errors
     /// [`LabError`] of the first rank that fails; then none is left.
-    pub fn of_ranks(world: u16, job: &Job, place: &Place) -> Result<Self, LabError> {
+    pub fn of_ranks(world: u16, job: &Job, place: &CrewPlace) -> Result<Self, LabError> {
         let program = std::env::current_exe().map_err(|source| LabError::System {
             what: "finding this program".into(),
             source,
@@ -71,7 +71,7 @@ impl Crew {
         name: &'static str,
         (world, command): (u16, impl Fn() -> Command),
         job: &Job,
-        place: &Place,
+        place: &CrewPlace,
     ) -> Result<Self, LabError> {
         let (heard, answers) = channel();
         let mut crew = Self {
@@ -135,7 +135,7 @@ impl Crew {
     /// [`LabError`] of the first rank that fails.
     pub fn buckets(
         &mut self,
-        buckets: &Buckets,
+        buckets: &BucketsRound,
         patience: Duration,
     ) -> Result<Vec<Measured>, LabError> {
         let answers = self.ask(patience, |_| ToRank::Buckets(buckets.clone()))?;
@@ -256,7 +256,7 @@ impl Drop for Crew {
 impl Member {
     fn start(
         command: &mut Command,
-        (place, rank): (&Place, usize),
+        (place, rank): (&CrewPlace, usize),
         heard: &Sender<(usize, Heard)>,
     ) -> Result<Self, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();

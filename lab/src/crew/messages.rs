@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::kind::Kind;
+use super::kind::PerfCollective;
 
 /// From the launcher to a rank.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -20,7 +20,7 @@ pub enum ToRank {
     /// Measure.
     Round(Round),
     /// Do many all-reduces at once.
-    Buckets(Buckets),
+    Buckets(BucketsRound),
     /// Leave and end.
     End {},
 }
@@ -44,7 +44,7 @@ pub struct Open {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Round {
     /// Which collective.
-    pub kind: Kind,
+    pub kind: PerfCollective,
     /// Size of the tensor.
     pub bytes: u64,
     /// How many times.
@@ -53,7 +53,7 @@ pub struct Round {
 
 /// All-reduces that are on their way at once, one per layer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Buckets {
+pub struct BucketsRound {
     /// How many.
     pub count: u16,
     /// Size of each.

@@ -58,7 +58,7 @@ pub struct Deviations {
 
 /// What the elements that are not exact can be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Estimate {
+pub enum InexactSum {
     /// The mean of some ranks' values, times the number of ranks.
     Rescaled,
     /// The sum of some ranks' values, or that with something of an earlier, equal tensor.
@@ -70,7 +70,7 @@ pub fn deviations(
     result: &[u8],
     expected: &Expected,
     world: u16,
-    estimate: Estimate,
+    estimate: InexactSum,
 ) -> Deviations {
     let mut found = Deviations::default();
     if result == expected.exact {
@@ -82,12 +82,12 @@ pub fn deviations(
         let (is, exact) = (float(is), float(should_be));
         let values = (0..world).map(|rank| value(rank, element));
         let (least, most) = match estimate {
-            Estimate::Rescaled => {
+            InexactSum::Rescaled => {
                 let bound = |picked: f32| picked * f32::from(world);
                 let least = values.clone().fold(f32::MAX, f32::min);
                 (bound(least), bound(values.fold(0.0, f32::max)))
             }
-            Estimate::Partial => (0.0, 2.0 * exact),
+            InexactSum::Partial => (0.0, 2.0 * exact),
         };
         let slack = (exact.abs() + 1.0) * ROUNDING;
         found.wrong += u64::from(!(least - slack..=most + slack).contains(&is));
@@ -136,7 +136,7 @@ mod tests {
     fn the_exact_sum_has_no_deviation() {
         let expected = expected(3, 500..1000);
         assert_eq!(
-            deviations(&expected.exact, &expected, 3, Estimate::Rescaled),
+            deviations(&expected.exact, &expected, 3, InexactSum::Rescaled),
             Deviations::default()
         );
     }
@@ -147,10 +147,10 @@ mod tests {
         let mut result = expected.exact.clone();
         let own = contribution(0, 500..1500);
         result[400..404].copy_from_slice(&(2.0 * float(&own[400..404])).to_le_bytes());
-        let found = deviations(&result, &expected, 2, Estimate::Rescaled);
+        let found = deviations(&result, &expected, 2, InexactSum::Rescaled);
         assert_eq!((found.estimated, found.wrong), (1, 0));
         result[404..408].copy_from_slice(&1e6_f32.to_le_bytes());
-        let found = deviations(&result, &expected, 2, Estimate::Rescaled);
+        let found = deviations(&result, &expected, 2, InexactSum::Rescaled);
         assert_eq!((found.estimated, found.wrong), (2, 1));
     }
 }

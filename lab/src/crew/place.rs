@@ -32,7 +32,7 @@ const NETWORK: [u8; 3] = [10, 83, 0];
 
 /// Where ranks are.
 #[derive(Debug)]
-pub enum Place {
+pub enum CrewPlace {
     /// On this machine, joined by loopback.
     Host,
     /// On this machine, each at an address of its own.
@@ -41,7 +41,7 @@ pub enum Place {
     Lab(Lab),
 }
 
-impl Place {
+impl CrewPlace {
     /// Ranks at the addresses in `bind`, or at loopback without any; with a `link_mtu` each in a
     /// namespace of its own.
     ///

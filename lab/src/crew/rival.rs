@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use gradwire_protocol::job::Job;
 
-use super::kind::Kind;
+use super::kind::PerfCollective;
 use super::launcher::{Crew, random_token};
-use super::place::Place;
+use super::place::CrewPlace;
 use crate::error::LabError;
 
 const GLOO: &str = include_str!("gloo.py");
@@ -39,17 +39,17 @@ impl Rival {
 pub fn crew(
     rival: Rival,
     python: &Path,
-    (kind, ranks): (Kind, u16),
-    place: &Place,
+    (kind, ranks): (PerfCollective, u16),
+    place: &CrewPlace,
 ) -> Result<Crew, LabError> {
     match rival {
         Rival::Gloo => gloo(python, ranks, place),
-        Rival::Openmpi if kind != Kind::AllReduce => Err(LabError::Usage(format!(
+        Rival::Openmpi if kind != PerfCollective::AllReduce => Err(LabError::Usage(format!(
             "--against openmpi measures all-reduce, not {kind}"
         ))),
         Rival::Openmpi => match place {
-            Place::Host | Place::Addresses(_) => open_mpi(ranks),
-            Place::Lab(_) => Err(LabError::Usage(
+            CrewPlace::Host | CrewPlace::Addresses(_) => open_mpi(ranks),
+            CrewPlace::Lab(_) => Err(LabError::Usage(
                 "--against openmpi measures shared memory within one host: leave out --netns"
                     .to_owned(),
             )),
@@ -57,7 +57,7 @@ pub fn crew(
     }
 }
 
-fn gloo(python: &Path, ranks: u16, place: &Place) -> Result<Crew, LabError> {
+fn gloo(python: &Path, ranks: u16, place: &CrewPlace) -> Result<Crew, LabError> {
     let has_torch = Command::new(python)
         .args([
             "-c",
@@ -129,7 +129,7 @@ fn open_mpi(ranks: u16) -> Result<Crew, LabError> {
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command
     };
-    Crew::start("mpirun", (1, command), &Job::default(), &Place::Host)
+    Crew::start("mpirun", (1, command), &Job::default(), &CrewPlace::Host)
 }
 
 fn no_open_mpi(error: std::io::Error) -> LabError {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::kind::Kind;
+use super::kind::PerfCollective;
 use super::messages::{Measured, Round};
 use crate::error::LabError;
 
@@ -20,9 +20,9 @@ const ITERATIONS_MAX: u32 = 200;
 
 /// What is done, and how often.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct RoundsPlan {
     /// Which collective.
-    pub kind: Kind,
+    pub kind: PerfCollective,
     /// Size of the tensor.
     pub bytes: u64,
     /// Rounds in which all take turns.
@@ -35,14 +35,14 @@ pub struct Plan {
 
 /// What one contestant did.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
+pub struct RoundSeries {
     /// What each rank measured before the timed rounds.
     pub warmup: Vec<Vec<Measured>>,
     /// Of each timed round what each rank measured.
     pub rounds: Vec<Vec<Measured>>,
 }
 
-impl Plan {
+impl RoundsPlan {
     /// Has contestants 0 to `contestants - 1` take turns; `run` has one of them do a round.
     ///
     /// # Errors
@@ -51,8 +51,8 @@ impl Plan {
         &self,
         contestants: usize,
         run: &mut impl FnMut(usize, &Round) -> Result<Vec<Measured>, LabError>,
-    ) -> Result<Vec<Series>, LabError> {
-        let mut all = vec![Series::default(); contestants];
+    ) -> Result<Vec<RoundSeries>, LabError> {
+        let mut all = vec![RoundSeries::default(); contestants];
         let round = |iterations| Round {
             kind: self.kind,
             bytes: self.bytes,
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-impl Series {
+impl RoundSeries {
     /// All rounds, those before the timed ones first.
     pub fn parts(&self) -> impl Iterator<Item = &Vec<Measured>> {
         self.warmup.iter().chain(&self.rounds)
@@ -115,7 +115,7 @@ pub struct Ratio {
 
 impl Ratio {
     /// The ratio of `theirs` to `ours`, round by round.
-    pub fn of(theirs: &Series, ours: &Series) -> Self {
+    pub fn of(theirs: &RoundSeries, ours: &RoundSeries) -> Self {
         let (above, below) = (theirs.medians_us(), ours.medians_us());
         let ratios: Vec<f64> = above.iter().zip(&below).map(|(a, b)| a / b).collect();
         Self {
@@ -165,8 +165,8 @@ mod tests {
         }
     }
 
-    fn series(rounds: &[f64]) -> Series {
-        Series {
+    fn series(rounds: &[f64]) -> RoundSeries {
+        RoundSeries {
             warmup: Vec::new(),
             rounds: rounds.iter().map(|time| vec![rank(&[*time])]).collect(),
         }
@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn contestants_take_turns_and_each_does_what_its_own_time_affords() {
-        let plan = Plan {
-            kind: Kind::AllReduce,
+        let plan = RoundsPlan {
+            kind: PerfCollective::AllReduce,
             bytes: 4,
             rounds: 2,
             iterations: None,

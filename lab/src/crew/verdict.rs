@@ -4,12 +4,12 @@
 use gradwire_protocol::job::Job;
 
 use super::ELEMENT_BYTES;
-use super::kind::Kind;
+use super::kind::PerfCollective;
 use super::messages::Measured;
-use super::rounds::Series;
+use super::rounds::RoundSeries;
 
 /// What is wrong with what our ranks did, one line each; nothing when everything is right.
-pub fn faults(kind: Kind, bytes: u64, series: &Series, job: &Job) -> Vec<String> {
+pub fn faults(kind: PerfCollective, bytes: u64, series: &RoundSeries, job: &Job) -> Vec<String> {
     let found = series
         .parts()
         .flat_map(|part| faults_of_round(kind, part, job));
@@ -19,7 +19,7 @@ pub fn faults(kind: Kind, bytes: u64, series: &Series, job: &Job) -> Vec<String>
 }
 
 /// What is wrong with what a rival's ranks told, if they checked it.
-pub fn faults_of_rival(name: &str, bytes: u64, series: &Series) -> Option<String> {
+pub fn faults_of_rival(name: &str, bytes: u64, series: &RoundSeries) -> Option<String> {
     let wrong: u64 = series
         .parts()
         .flatten()
@@ -29,7 +29,7 @@ pub fn faults_of_rival(name: &str, bytes: u64, series: &Series) -> Option<String
 }
 
 /// What is wrong with one round.
-pub fn faults_of_round(kind: Kind, ranks: &[Measured], job: &Job) -> Vec<String> {
+pub fn faults_of_round(kind: PerfCollective, ranks: &[Measured], job: &Job) -> Vec<String> {
     let mut faults = Vec::new();
     let total = |count: fn(&Measured) -> u64| ranks.iter().map(count).sum::<u64>();
     for (rank, measured) in ranks.iter().enumerate() {
@@ -62,7 +62,7 @@ pub fn faults_of_round(kind: Kind, ranks: &[Measured], job: &Job) -> Vec<String>
     let explained = total(|rank| rank.lost_segments) * segment_elements;
     let estimated = match kind {
         // All ranks have the same result, or another fault says that they have not.
-        Kind::AllReduce => ranks[0].estimated_elements,
+        PerfCollective::AllReduce => ranks[0].estimated_elements,
         _ => total(|rank| rank.estimated_elements),
     };
     if estimated > explained {
@@ -110,7 +110,7 @@ mod tests {
             tolerance: Share::new(0.1).expect("a share"),
             ..Job::default()
         };
-        faults_of_round(Kind::AllReduce, &[sound, other], &job)
+        faults_of_round(PerfCollective::AllReduce, &[sound, other], &job)
     }
 
     #[test]
@@ -139,10 +139,10 @@ mod tests {
             };
             faults_of_round(kind, &[rank.clone(), rank], &Job::default()).len()
         };
-        assert_eq!(faults(Kind::AllReduce, 512), 0);
-        assert_eq!(faults(Kind::AllReduce, 513), 1);
-        assert_eq!(faults(Kind::ReduceScatter, 256), 0);
-        assert_eq!(faults(Kind::ReduceScatter, 257), 1);
+        assert_eq!(faults(PerfCollective::AllReduce, 512), 0);
+        assert_eq!(faults(PerfCollective::AllReduce, 513), 1);
+        assert_eq!(faults(PerfCollective::ReduceScatter, 256), 0);
+        assert_eq!(faults(PerfCollective::ReduceScatter, 257), 1);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
                 ..Measured::default()
             };
             let ranks = [rank((10, left)), rank((20, 30))];
-            faults_of_round(Kind::Barrier, &ranks, &Job::default())
+            faults_of_round(PerfCollective::Barrier, &ranks, &Job::default())
         };
         assert_eq!(faults(20), Vec::<String>::new());
         assert!(faults(19)[0].contains("1 barriers let a rank go"));

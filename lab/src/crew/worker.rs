@@ -9,7 +9,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::{OpenRank, Opening};
 
-use super::bench::Bench;
+use super::bench::RankBench;
 use super::messages::{FromRank, Open, ToRank};
 use crate::error::LabError;
 
@@ -68,7 +68,7 @@ fn answer(answer: &FromRank) {
 
 fn follow(orders: &Receiver<ToRank>, process: &RankProcess) -> Result<(), LabError> {
     let mut opened = None;
-    let mut bench: Option<Bench> = None;
+    let mut bench: Option<RankBench> = None;
     while let Ok(order) = orders.recv() {
         match (order, bench.as_mut()) {
             (ToRank::Open(open), _) => {
@@ -82,7 +82,7 @@ fn follow(orders: &Receiver<ToRank>, process: &RankProcess) -> Result<(), LabErr
             (ToRank::Join { rendezvous }, _) => {
                 let open = opened.take().ok_or_else(out_of_order)?;
                 let world = open.world_size();
-                let joined = Bench::new(open.join(&rendezvous, JOIN_PATIENCE)?, world);
+                let joined = RankBench::new(open.join(&rendezvous, JOIN_PATIENCE)?, world);
                 let wire = joined.wire().to_owned();
                 bench = Some(joined);
                 answer(&FromRank::Joined { wire });

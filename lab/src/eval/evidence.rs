@@ -5,23 +5,23 @@ use std::collections::BTreeSet;
 use gradwire_workloads::workload::Workload;
 use serde_json::Value;
 
-use crate::sweep::cells::Cell;
-use crate::sweep::folder::Folder;
-use crate::sweep::record::Record;
+use crate::sweep::cells::SweepCell;
+use crate::sweep::folder::SweepFolder;
+use crate::sweep::record::CellRecord;
 
 /// The runs of a table, in the order of its plans.
 #[derive(Debug)]
-pub struct Evidence {
-    runs: Vec<Run>,
+pub struct TableEvidence {
+    runs: Vec<CellRun>,
     /// Cells without a result, each with the reason.
     pub missing: Vec<String>,
 }
 
 /// A cell that has run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct CellRun {
     /// What it is.
-    pub point: Point,
+    pub point: CellPoint,
     /// Keys of the job that its plan sets.
     set: Value,
     result: Value,
@@ -29,11 +29,11 @@ pub struct Run {
 
 /// What a cell of training steps is, apart from its seed.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Point {
+pub struct CellPoint {
     /// The model.
     pub model: String,
     /// How gradients become sums.
-    pub exchange: Exchange,
+    pub exchange: GradientExchange,
     /// The rate of hosts, as the plan writes it: `25G`.
     pub rate: String,
     /// What its links lose at random, as the plan writes it: `0.1%`; nothing where it does not say.
@@ -44,14 +44,14 @@ pub struct Point {
 
 /// How gradients become sums.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Exchange {
+pub enum GradientExchange {
     /// Through parameter servers.
     Servers,
     /// By all-reduces in a ring.
     Ring,
 }
 
-impl Exchange {
+impl GradientExchange {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Servers, Self::Ring];
 
@@ -64,16 +64,16 @@ impl Exchange {
     }
 }
 
-impl Point {
+impl CellPoint {
     /// What a cell is.
-    pub fn of(cell: &Cell) -> Self {
+    pub fn of(cell: &SweepCell) -> Self {
         let (fabric, workload) = (&cell.scenario.fabric, &cell.scenario.workload);
         let behind = fabric.split_once('@').map_or("", |(_, rest)| rest);
         Self {
             model: Workload::model_of(workload).unwrap_or_default().to_owned(),
             exchange: match workload.contains(":ps=") {
-                true => Exchange::Servers,
-                false => Exchange::Ring,
+                true => GradientExchange::Servers,
+                false => GradientExchange::Ring,
             },
             rate: behind.split([',', '/']).next().unwrap_or("").to_owned(),
             loss: behind
@@ -96,7 +96,7 @@ impl Point {
     }
 }
 
-impl Run {
+impl CellRun {
     /// The number at a place of the result, such as `/training/0/iteration_us`.
     pub fn number(&self, place: &str) -> Option<f64> {
         self.result.pointer(place)?.as_f64()
@@ -115,26 +115,26 @@ impl Run {
     }
 }
 
-impl Evidence {
+impl TableEvidence {
     /// What is known of cells in a folder.
-    pub fn of(cells: &[Cell], folder: &Folder) -> Self {
+    pub fn of(cells: &[SweepCell], folder: &SweepFolder) -> Self {
         let (mut runs, mut missing) = (Vec::new(), Vec::new());
         for cell in cells {
             match folder.record(&cell.id) {
-                Some(Record {
+                Some(CellRecord {
                     result: Some(result),
                     scenario,
                     error,
                     ..
                 }) => {
                     missing.extend(error.map(|error| format!("{}: {error}", cell.label)));
-                    runs.push(Run {
-                        point: Point::of(cell),
+                    runs.push(CellRun {
+                        point: CellPoint::of(cell),
                         set: scenario["set"].clone(),
                         result: Value::Object(result),
                     });
                 }
-                Some(Record { error, .. }) => {
+                Some(CellRecord { error, .. }) => {
                     let reason = error.unwrap_or_else(|| "it has no result".to_owned());
                     missing.push(format!("{}: {reason}", cell.label));
                 }
@@ -145,12 +145,12 @@ impl Evidence {
     }
 
     /// All runs.
-    pub fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[CellRun] {
         &self.runs
     }
 
     /// What there is apart from cases and seeds, in the order of the plans.
-    pub fn points(&self) -> Vec<Point> {
+    pub fn points(&self) -> Vec<CellPoint> {
         let mut seen = BTreeSet::new();
         let points = self.runs.iter().map(|run| run.point.with_case(""));
         points.filter(|point| seen.insert(point.clone())).collect()
@@ -164,14 +164,14 @@ impl Evidence {
     }
 
     /// The mean over seeds of a number of a result.
-    pub fn mean(&self, point: &Point, place: &str) -> Option<f64> {
+    pub fn mean(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
         let numbers: Vec<f64> = runs.filter_map(|run| run.number(place)).collect();
         mean(&numbers)
     }
 
     /// The 99th percentile by nearest rank of all numbers of a list, over all seeds.
-    pub fn p99(&self, point: &Point, place: &str) -> Option<f64> {
+    pub fn p99(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
         let mut numbers: Vec<f64> = runs.flat_map(|run| run.numbers(place)).collect();
         numbers.sort_by(f64::total_cmp);
@@ -202,25 +202,28 @@ pub fn larger(before: Option<f64>, value: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::sweep::cells;
-    use crate::sweep::plan::Plan;
+    use crate::sweep::plan::SweepPlan;
 
     #[test]
     fn a_cell_is_known_by_model_exchange_rate_losses_and_case() {
         let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%\"\n\
                     workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
-        let plan = Plan::from_toml(text).expect("it can be read");
+        let plan = SweepPlan::from_toml(text).expect("it can be read");
         let cells = cells::of(&plan).expect("its cells make sense");
-        let point = Point::of(&cells[0]);
+        let point = CellPoint::of(&cells[0]);
         let known = (&*point.model, &*point.rate, &*point.loss);
         assert_eq!(known, ("vgg16", "25G", "1%"));
-        assert_eq!((point.exchange, &*point.case), (Exchange::Servers, "off"));
+        assert_eq!(
+            (point.exchange, &*point.case),
+            (GradientExchange::Servers, "off")
+        );
         let ring = cells[0].scenario.workload.replace("ps=4", "tensors");
         let scenario = crate::sim::scenario::Scenario::new("single:4@10G", &ring);
-        let cell = Cell {
+        let cell = SweepCell {
             scenario,
             ..cells[0].clone()
         };
-        assert_eq!(Point::of(&cell).exchange, Exchange::Ring);
+        assert_eq!(CellPoint::of(&cell).exchange, GradientExchange::Ring);
     }
 
     #[test]

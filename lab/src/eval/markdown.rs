@@ -1,10 +1,10 @@
 //! A report as Markdown.
 
-use super::report::Report;
-use super::section::{Goal, Grid, Section, State};
+use super::report::EvalReport;
+use super::section::{EvalGoal, GoalState, Grid, Section};
 
 /// The whole report.
-pub fn document(report: &Report) -> String {
+pub fn document(report: &EvalReport) -> String {
     let mut text = format!("# {}\n\n{}\n\n", report.title, report.about);
     text += &goals(&report.sections);
     for section in &report.sections {
@@ -23,11 +23,11 @@ fn goals(sections: &[Section]) -> String {
     }
 }
 
-fn told(goal: &Goal) -> String {
+fn told(goal: &EvalGoal) -> String {
     let mark = match goal.state {
-        State::Met => "✓",
-        State::Missed => "✗",
-        State::Open => "?",
+        GoalState::Met => "✓",
+        GoalState::Missed => "✗",
+        GoalState::Open => "?",
     };
     let (state, what, found) = (goal.state.label(), &goal.what, &goal.found);
     format!("{mark} {state}: {what}. Found: {found}.")

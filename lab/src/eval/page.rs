@@ -2,8 +2,8 @@
 
 use pulldown_cmark::{Event, Options, Parser, html};
 
-use super::report::Report;
-use super::section::{Chart, Goal, Grid, Section, Shape, Source, State};
+use super::report::EvalReport;
+use super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Section, Source};
 use gradwire_report::html::{cell, document, figure, heads, row};
 use gradwire_report::plot::{self, SERIES};
 use gradwire_report::svg::escaped;
@@ -12,14 +12,14 @@ use gradwire_report::svg::escaped;
 const SIZE: (f64, f64) = (1_140.0, 300.0);
 
 /// The whole page.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &EvalReport) -> String {
     let mut body = format!(
         "<h1>{}</h1>\n<p>{}</p>\n",
         escaped(report.title),
         escaped(&report.about)
     );
     let all = report.sections.iter().flat_map(|section| &section.goals);
-    let all: Vec<&Goal> = all.collect();
+    let all: Vec<&EvalGoal> = all.collect();
     if !all.is_empty() {
         body += &format!("<h2>Goals</h2>\n{}", goals(&all));
     }
@@ -38,7 +38,7 @@ fn label(source: Source) -> String {
     format!("<span class=\"{class}\">{}</span>", source.label())
 }
 
-fn goals(goals: &[&Goal]) -> String {
+fn goals(goals: &[&EvalGoal]) -> String {
     let names = [
         "<th>goal</th>",
         "<th class=\"told\">found</th>",
@@ -47,9 +47,9 @@ fn goals(goals: &[&Goal]) -> String {
     let mut text = row(&names.map(str::to_owned));
     for goal in goals {
         let (mark, class) = match goal.state {
-            State::Met => ("✓", "met"),
-            State::Missed => ("✗", "missed"),
-            State::Open => ("?", "open"),
+            GoalState::Met => ("✓", "met"),
+            GoalState::Missed => ("✗", "missed"),
+            GoalState::Open => ("?", "open"),
         };
         let state = goal.state.label();
         text += &row(&[
@@ -119,13 +119,13 @@ fn table(grid: &Grid, source: Source) -> String {
 
 fn picture(chart: &Chart, source: Source) -> String {
     let picture = match &chart.shape {
-        Shape::Bars(series, groups) => {
+        ChartShape::Bars(series, groups) => {
             if groups.is_empty() {
                 return String::new();
             }
             plot::bars(SIZE, &chart.axis, series, groups)
         }
-        Shape::Curves(across, curves) => {
+        ChartShape::Curves(across, curves) => {
             if curves.iter().all(|(_, points)| points.is_empty()) {
                 return String::new();
             }

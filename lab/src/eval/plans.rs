@@ -4,12 +4,12 @@ use std::path::Path;
 
 use crate::error::LabError;
 use crate::files;
-use crate::sweep::cells::{self, Cell};
+use crate::sweep::cells::{self, SweepCell};
 use crate::sweep::plan;
 
 /// A plan that is part of this program.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct EvalPlan {
     /// Its file's name.
     pub name: &'static str,
     /// What it says.
@@ -20,7 +20,7 @@ pub struct Plan {
 
 macro_rules! plan {
     ($name:literal, $cell_s:literal) => {
-        Plan {
+        EvalPlan {
             name: $name,
             text: include_str!(concat!("plans/", $name)),
             cell_s: $cell_s,
@@ -29,37 +29,37 @@ macro_rules! plan {
 }
 
 /// All models in a ring at all rates, with a scheduler and without.
-pub const RING: Plan = plan!("ring.toml", 2.0);
+pub const RING: EvalPlan = plan!("ring.toml", 2.0);
 /// The same with servers, without a scheduler.
-pub const SERVERS_OFF: Plan = plan!("servers-off.toml", 2.0);
+pub const SERVERS_OFF: EvalPlan = plan!("servers-off.toml", 2.0);
 /// The same with servers and a scheduler.
-pub const SERVERS_ON: Plan = plan!("servers-on.toml", 2.0);
+pub const SERVERS_ON: EvalPlan = plan!("servers-on.toml", 2.0);
 /// The same with smaller parts.
-pub const SERVERS_ON_SMALL: Plan = plan!("servers-on-small.toml", 3.0);
+pub const SERVERS_ON_SMALL: EvalPlan = plan!("servers-on-small.toml", 3.0);
 /// Three models with servers at one rate, without a scheduler.
-pub const SERVERS_OFF_QUICK: Plan = plan!("servers-off-quick.toml", 1.0);
+pub const SERVERS_OFF_QUICK: EvalPlan = plan!("servers-off-quick.toml", 1.0);
 /// The same with a scheduler.
-pub const SERVERS_ON_QUICK: Plan = plan!("servers-on-quick.toml", 1.0);
+pub const SERVERS_ON_QUICK: EvalPlan = plan!("servers-on-quick.toml", 1.0);
 /// The same with smaller parts.
-pub const SERVERS_ON_SMALL_QUICK: Plan = plan!("servers-on-small-quick.toml", 1.5);
+pub const SERVERS_ON_SMALL_QUICK: EvalPlan = plan!("servers-on-small-quick.toml", 1.5);
 /// Every chunk with every credit.
-pub const SEARCH: Plan = plan!("search.toml", 0.6);
+pub const SEARCH: EvalPlan = plan!("search.toml", 0.6);
 /// A small grid.
-pub const SEARCH_QUICK: Plan = plan!("search-quick.toml", 0.3);
+pub const SEARCH_QUICK: EvalPlan = plan!("search-quick.toml", 0.3);
 /// All models by all transports on 144 hosts, with servers.
-pub const FABRIC_SERVERS: Plan = plan!("fabric-servers.toml", 8.0);
+pub const FABRIC_SERVERS: EvalPlan = plan!("fabric-servers.toml", 8.0);
 /// The same in a ring.
-pub const FABRIC_RING: Plan = plan!("fabric-ring.toml", 8.0);
+pub const FABRIC_RING: EvalPlan = plan!("fabric-ring.toml", 8.0);
 /// One model by all transports.
-pub const FABRIC_QUICK: Plan = plan!("fabric-quick.toml", 3.0);
+pub const FABRIC_QUICK: EvalPlan = plan!("fabric-quick.toml", 3.0);
 /// One model by all transports, where links lose packets.
-pub const LOSSES: Plan = plan!("losses.toml", 13.0);
+pub const LOSSES: EvalPlan = plan!("losses.toml", 13.0);
 /// A few of these.
-pub const LOSSES_QUICK: Plan = plan!("losses-quick.toml", 3.0);
+pub const LOSSES_QUICK: EvalPlan = plan!("losses-quick.toml", 3.0);
 /// Part by part.
-pub const STEPS: Plan = plan!("steps.toml", 8.0);
+pub const STEPS: EvalPlan = plan!("steps.toml", 8.0);
 /// Part by part, one model.
-pub const STEPS_QUICK: Plan = plan!("steps-quick.toml", 3.0);
+pub const STEPS_QUICK: EvalPlan = plan!("steps-quick.toml", 3.0);
 
 /// A plan that is run: one of this program, or what somebody made of it.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct Written {
     pub cell_s: f64,
 }
 
-impl Plan {
+impl EvalPlan {
     /// The plan, or the file of its name in a folder where that has one.
     ///
     /// # Errors
@@ -96,9 +96,9 @@ impl Written {
     ///
     /// # Errors
     /// [`LabError`] names the line that is wrong.
-    pub fn cells(&self) -> Result<Vec<Cell>, LabError> {
+    pub fn cells(&self) -> Result<Vec<SweepCell>, LabError> {
         let wrong = |error| LabError::Usage(format!("the plan {}: {error}", self.name));
-        let plan = plan::Plan::from_toml(&self.text).map_err(wrong)?;
+        let plan = plan::SweepPlan::from_toml(&self.text).map_err(wrong)?;
         cells::of(&plan).map_err(wrong)
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     use super::super::tables::{Content, TABLES};
     use super::*;
 
-    fn all() -> impl Iterator<Item = Plan> {
+    fn all() -> impl Iterator<Item = EvalPlan> {
         let plans = TABLES.iter().flat_map(|table| match table.content {
             Content::Simulated(quick, whole, _) => [quick, whole].concat(),
             Content::Trained(_) => Vec::new(),
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn every_plan_is_one_of_valid_cells() {
         for plan in all() {
-            let written = plan::Plan::from_toml(plan.text).expect(plan.name);
+            let written = plan::SweepPlan::from_toml(plan.text).expect(plan.name);
             if let Err(error) = cells::check(&written) {
                 panic!("{}: {error}", plan.name);
             }
@@ -138,8 +138,8 @@ mod tests {
             let Content::Simulated(quick, whole, _) = table.content else {
                 continue;
             };
-            let seconds = |plans: &[Plan]| -> f64 {
-                let cells = |plan: &Plan| {
+            let seconds = |plans: &[EvalPlan]| -> f64 {
+                let cells = |plan: &EvalPlan| {
                     let cells = plan.read(None).and_then(|plan| plan.cells());
                     cells.expect(plan.name).len()
                 };

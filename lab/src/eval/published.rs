@@ -1,6 +1,6 @@
 //! Published figures that stand beside ours, each with its source; and what a simple model says.
 
-use super::evidence::{Exchange, Point};
+use super::evidence::{CellPoint, GradientExchange};
 
 /// Gains of a flow-level model, in percents of speed, at 10, 25, 40 and 100 Gb/s: one worker whose
 /// servers are never the bottleneck, gradients at the times of Espresso's V100 tables, a forward
@@ -16,8 +16,8 @@ const FLOW_MODEL: [(&str, [f64; 4]); 5] = [
 const FLOW_RATES: [&str; 4] = ["10G", "25G", "40G", "100G"];
 
 /// What the flow-level model says of a point, in percents of speed.
-pub fn flow_model(point: &Point) -> Option<f64> {
-    if point.exchange != Exchange::Servers {
+pub fn flow_model(point: &CellPoint) -> Option<f64> {
+    if point.exchange != GradientExchange::Servers {
         return None;
     }
     let (_, gains) = FLOW_MODEL.iter().find(|(name, _)| *name == point.model)?;
@@ -44,9 +44,9 @@ pub const DLCP_FCT: [(&str, f64, f64); 3] = [
 
 /// Most that DLCP trains faster than the best that was there before, in percents of speed (its
 /// abstract): with servers and in a ring.
-pub fn dlcp_speed(exchange: Exchange) -> f64 {
+pub fn dlcp_speed(exchange: GradientExchange) -> f64 {
     match exchange {
-        Exchange::Servers => 84.3,
-        Exchange::Ring => 11.0,
+        GradientExchange::Servers => 84.3,
+        GradientExchange::Ring => 11.0,
     }
 }

@@ -7,13 +7,13 @@ use super::markdown;
 use super::page;
 use super::section::Section;
 use crate::error::LabError;
-use crate::sweep::folder::Folder;
-use crate::sweep::record::Record;
+use crate::sweep::folder::SweepFolder;
+use crate::sweep::record::CellRecord;
 use gradwire_report::{json, numbers::bytes};
 
 /// What all tables said.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct EvalReport {
     /// The heading.
     pub title: &'static str,
     /// What was run, in words.
@@ -23,12 +23,12 @@ pub struct Report {
     /// The tables.
     pub sections: Vec<Section>,
     /// Time and memory: the only part that differs from run to run.
-    pub cost: Cost,
+    pub cost: EvalCost,
 }
 
 /// What the cells of a report took.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Cost {
+pub struct EvalCost {
     /// Simulated cells.
     pub cells: usize,
     /// Those that an earlier run had finished.
@@ -43,9 +43,9 @@ pub struct Cost {
     pub cores: usize,
 }
 
-impl Cost {
+impl EvalCost {
     /// Adds what a cell took.
-    pub fn add(&mut self, record: &Record) {
+    pub fn add(&mut self, record: &CellRecord) {
         let number = |key: &str| record.cost.get(key).and_then(Value::as_f64);
         self.cells += 1;
         self.cells_cpu_s += number("cpu_s").unwrap_or(0.0);
@@ -71,12 +71,12 @@ impl Cost {
     }
 }
 
-impl Report {
+impl EvalReport {
     /// Writes Markdown, JSON and HTML.
     ///
     /// # Errors
     /// [`LabError::System`] names the file that cannot be written.
-    pub fn write(&self, folder: &Folder) -> Result<(), LabError> {
+    pub fn write(&self, folder: &SweepFolder) -> Result<(), LabError> {
         folder.write("report.md", markdown::document(self).as_bytes())?;
         folder.write("report.json", format!("{}\n", json::line(self)).as_bytes())?;
         folder.write("report.html", page::page(self).as_bytes())

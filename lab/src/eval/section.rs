@@ -22,7 +22,7 @@ pub struct Section {
     #[serde(skip)]
     pub charts: Vec<Chart>,
     /// What was to be reached, and whether it was.
-    pub goals: Vec<Goal>,
+    pub goals: Vec<EvalGoal>,
     /// What the study wrote of itself, in Markdown, where it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
@@ -130,12 +130,12 @@ pub struct Chart {
     /// What its numbers are, with their unit.
     pub axis: String,
     /// What is drawn.
-    pub shape: Shape,
+    pub shape: ChartShape,
 }
 
 /// What a picture is made of.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum ChartShape {
     /// Bars side by side: names of the series, and groups with a bar of each series.
     Bars(Vec<String>, Vec<(String, Vec<Option<f64>>)>),
     /// Curves over an axis with this title, by name.
@@ -144,19 +144,19 @@ pub enum Shape {
 
 /// Something that was to be reached.
 #[derive(Clone, Debug, Serialize)]
-pub struct Goal {
+pub struct EvalGoal {
     /// What.
     pub what: String,
     /// What was found.
     pub found: String,
     /// Whether that is enough.
-    pub state: State,
+    pub state: GoalState,
 }
 
 /// Whether a goal is reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum GoalState {
     /// It is.
     Met,
     /// It is not.
@@ -165,7 +165,7 @@ pub enum State {
     Open,
 }
 
-impl State {
+impl GoalState {
     /// Whether `met` holds, or nothing is known.
     pub fn of(met: Option<bool>) -> Self {
         match met {

@@ -1,7 +1,7 @@
 //! The tables of an evaluation: what each runs, and what it makes of that.
 //!
 //! A table of simulated cells has plans ([`super::plans`]) and a function that reads
-//! [`Evidence`]; one of real training runs a command ([`super::training`]).
+//! [`TableEvidence`]; one of real training runs a command ([`super::training`]).
 
 pub mod accuracy;
 pub mod fabric;
@@ -12,19 +12,14 @@ pub mod search;
 pub mod steps;
 pub mod tolerance;
 
-use super::evidence::Evidence;
-use super::plans::{self, Plan};
-use super::section::{Chart, Goal, Grid};
+use super::evidence::TableEvidence;
+use super::findings::TableFindings;
+use super::plans::{self, EvalPlan};
 use super::training::Study;
-
-/// Mean time of a step in a result, in microseconds.
-pub const ITERATION: &str = "/training/0/iteration_us";
-/// The time of each step.
-pub const ITERATIONS: &str = "/training/0/iterations_us";
 
 /// One table.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct EvalTable {
     /// What `--only` calls it.
     pub name: &'static str,
     /// Its heading.
@@ -37,27 +32,18 @@ pub struct Table {
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
     /// Simulated cells: those of the quick evaluation, those of the whole one, what they say.
-    Simulated(&'static [Plan], &'static [Plan], fn(&Evidence) -> Found),
+    Simulated(
+        &'static [EvalPlan],
+        &'static [EvalPlan],
+        fn(&TableEvidence) -> TableFindings,
+    ),
     /// Real training.
     Trained(&'static Study),
 }
 
-/// What a table says of what was found.
-#[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// Paragraphs: what was run, and how to read it.
-    pub about: Vec<String>,
-    /// The numbers.
-    pub grids: Vec<Grid>,
-    /// The pictures.
-    pub charts: Vec<Chart>,
-    /// What was to be reached.
-    pub goals: Vec<Goal>,
-}
-
 /// All tables, in the order of the report.
-pub const TABLES: [Table; 7] = [
-    Table {
+pub const TABLES: [EvalTable; 7] = [
+    EvalTable {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
         content: Content::Simulated(
@@ -75,12 +61,12 @@ pub const TABLES: [Table; 7] = [
             scheduling::found,
         ),
     },
-    Table {
+    EvalTable {
         name: "search",
         title: "Chunk and credit by few trials",
         content: Content::Simulated(&[plans::SEARCH_QUICK], &[plans::SEARCH], search::found),
     },
-    Table {
+    EvalTable {
         name: "fabric",
         title: "144 hosts beside other traffic",
         content: Content::Simulated(
@@ -89,35 +75,24 @@ pub const TABLES: [Table; 7] = [
             fabric::found,
         ),
     },
-    Table {
+    EvalTable {
         name: "steps",
         title: "What each part adds",
         content: Content::Simulated(&[plans::STEPS_QUICK], &[plans::STEPS], steps::found),
     },
-    Table {
+    EvalTable {
         name: "losses",
         title: "Links that lose packets",
         content: Content::Simulated(&[plans::LOSSES_QUICK], &[plans::LOSSES], losses::found),
     },
-    Table {
+    EvalTable {
         name: "training",
         title: "Accuracy under loss",
         content: Content::Trained(&accuracy::STUDY),
     },
-    Table {
+    EvalTable {
         name: "tolerance",
         title: "Tolerances found by trials",
         content: Content::Trained(&tolerance::STUDY),
     },
 ];
-
-/// Names, each once, in their order.
-fn named<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut list: Vec<String> = Vec::new();
-    for name in names {
-        if !list.iter().any(|known| known == name) {
-            list.push(name.to_owned());
-        }
-    }
-    list
-}

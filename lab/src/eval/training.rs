@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use gradwire_report::eprintln;
 use serde_json::Value;
 
-use super::EvalRequest;
-use super::tables::Found;
-use crate::sweep::folder::Folder;
+use super::findings::TableFindings;
+use super::request::EvalRequest;
+use crate::sweep::folder::SweepFolder;
 
 /// What trains for a table.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Study {
     /// Its folder beside the report.
     pub folder: &'static str,
     /// What is run.
-    pub parts: fn(&EvalRequest, &Path) -> Vec<Part>,
+    pub parts: fn(&EvalRequest, &Path) -> Vec<StudyPart>,
     /// A file in that folder, in Markdown, that says what it found.
     pub written: Option<&'static str>,
     /// What the result of a part says was not run, if anything.
@@ -29,12 +29,12 @@ pub struct Study {
     /// What is told when something of it cannot run.
     pub remedy: &'static str,
     /// What the results of its parts say.
-    pub found: fn(&[(String, Value)]) -> Found,
+    pub found: fn(&[(String, Value)]) -> TableFindings,
 }
 
 /// One command of a study.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct StudyPart {
     /// What it is called in the report.
     pub name: String,
     /// What is typed.
@@ -47,7 +47,7 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Trained {
     /// What its results say; of those that there are.
-    pub found: Found,
+    pub found: TableFindings,
     /// What was typed.
     pub commands: Vec<String>,
     /// What it could not do.
@@ -57,7 +57,7 @@ pub struct Trained {
 }
 
 /// Runs a study to its end.
-pub fn run(study: &Study, options: &EvalRequest, folder: &Folder) -> Trained {
+pub fn run(study: &Study, options: &EvalRequest, folder: &SweepFolder) -> Trained {
     let place = folder.path(study.folder);
     let parts = (study.parts)(options, &place);
     let (mut results, mut missing) = (Vec::new(), Vec::new());
@@ -91,7 +91,7 @@ fn typed(words: &[String]) -> String {
 
 /// Runs one part; what it tells on the way goes to the terminal. When this process is killed, the
 /// part is ended too.
-fn result(part: &Part, place: &Path) -> Result<Value, String> {
+fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     eprintln!("{}", typed(&part.words));
     let mut guard = guarded(&part.words).map_err(|error| format!("its guard: {error}"))?;

@@ -10,31 +10,31 @@ use serde_json::json;
 
 use super::plans::Written;
 use crate::error::LabError;
-use crate::sweep::cells::Cell;
+use crate::sweep::cells::SweepCell;
 use crate::sweep::crew;
-use crate::sweep::folder::Folder;
+use crate::sweep::folder::SweepFolder;
 
 /// Milliseconds of a second: the unit of the bar.
 const MILLIS: f64 = 1e3;
 
 /// The cells of some tables.
 #[derive(Debug, Default)]
-pub struct Work {
-    cells: Vec<(Cell, f64)>,
+pub struct CellWork {
+    cells: Vec<(SweepCell, f64)>,
     /// How many of them were finished before.
     pub kept: usize,
 }
 
 /// How cells are listed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum ListForm {
     /// For people.
     Words,
     /// An object a line.
     Json,
 }
 
-impl Work {
+impl CellWork {
     /// Adds the cells of a plan that are not there yet.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Work {
     }
 
     /// The cells.
-    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+    pub fn cells(&self) -> impl Iterator<Item = &SweepCell> {
         self.cells.iter().map(|(cell, _)| cell)
     }
 
@@ -58,7 +58,7 @@ impl Work {
     /// # Errors
     /// [`LabError`] when a process cannot be started or a record not be kept. A cell that fails is
     /// no error here: its record says why.
-    pub fn run(&mut self, folder: &Folder, at_once: usize) -> Result<(), LabError> {
+    pub fn run(&mut self, folder: &SweepFolder, at_once: usize) -> Result<(), LabError> {
         let (finished, mut missing): (Vec<_>, Vec<_>) = self
             .cells
             .iter()
@@ -70,7 +70,7 @@ impl Work {
             .map(|(cell, seconds)| (cell.id.as_str(), *seconds))
             .collect();
         let progress = bar(seconds.values().sum(), missing.len());
-        let cells: Vec<&Cell> = missing.iter().map(|(cell, _)| cell).collect();
+        let cells: Vec<&SweepCell> = missing.iter().map(|(cell, _)| cell).collect();
         let ran = crew::run(&cells, at_once, &|record| {
             folder.keep(&record)?;
             let seconds = seconds.get(record.id.as_str()).copied();
@@ -87,10 +87,10 @@ impl Work {
     }
 
     /// One line a cell: its id, whether it is finished, what it is.
-    pub fn list(&self, folder: &Folder, form: Form) -> String {
+    pub fn list(&self, folder: &SweepFolder, form: ListForm) -> String {
         let lines = self.cells().map(|cell| {
             let finished = folder.is_finished(&cell.id);
-            if form == Form::Json {
+            if form == ListForm::Json {
                 let listed = json!({ "id": cell.id, "label": cell.label, "finished": finished });
                 return format!("{listed}\n");
             }

@@ -6,8 +6,8 @@ use gradwire_netsim::results::outcome::{LinkOutcome, QueueSample};
 use gradwire_netsim::results::statistics::{completion, micros, percentile, slowdown};
 use gradwire_protocol::units::Span;
 
-use super::report::Run;
-use gradwire_report::plot::{Axis, Plot, across, colour, dashed, stroke, upwards};
+use super::drawn::DrawnRun;
+use gradwire_report::plot::{Plot, PlotAxis, across, colour, dashed, stroke, upwards};
 use gradwire_report::svg::Scale;
 
 /// Points of a curve at most; more than a screen has would only make the page heavy.
@@ -24,8 +24,8 @@ fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// The share of flows that were completed by a time; `None` when no flow was.
-pub fn completion_times(runs: &[Run], size: (f64, f64)) -> Option<String> {
-    let times = |run: &Run| sorted(run.flows().iter().filter_map(completion).map(micros));
+pub fn completion_times(runs: &[DrawnRun], size: (f64, f64)) -> Option<String> {
+    let times = |run: &DrawnRun| sorted(run.flows().iter().filter_map(completion).map(micros));
     let curves: Vec<Vec<f64>> = runs.iter().map(times).collect();
     let ideal = sorted(runs[0].flows().iter().map(|flow| micros(flow.ideal)));
     let (low, high) = extent(curves.iter().flatten().chain(&ideal).copied());
@@ -34,11 +34,11 @@ pub fn completion_times(runs: &[Run], size: (f64, f64)) -> Option<String> {
     }
     let mut plot = Plot::new(
         size,
-        Axis {
+        PlotAxis {
             title: "flow completion time, us",
             scale: Scale::fitting((low * 0.98, high * 1.02), across(size.0)),
         },
-        Axis {
+        PlotAxis {
             title: "share of flows",
             scale: Scale::linear((0.0, 1.0), upwards(size.1)),
         },
@@ -81,7 +81,7 @@ fn cumulative(sorted: &[f64], flows: usize) -> Vec<(f64, f64)> {
 
 /// Slowdown by flow size, median and 99th percentile; where all flows are equal, the share of
 /// flows by slowdown. `None` when no flow was completed.
-pub fn slowdowns(runs: &[Run], size: (f64, f64)) -> Option<String> {
+pub fn slowdowns(runs: &[DrawnRun], size: (f64, f64)) -> Option<String> {
     let by_size: Vec<_> = runs.iter().map(slowdown_by_size).collect();
     let sizes = by_size.iter().map(BTreeMap::len).max().unwrap_or(0);
     match sizes {
@@ -92,7 +92,7 @@ pub fn slowdowns(runs: &[Run], size: (f64, f64)) -> Option<String> {
 }
 
 /// Slowdowns, sorted, of flows whose size lies within a factor of two, by the lower end of that.
-fn slowdown_by_size(run: &Run) -> BTreeMap<u32, Vec<f64>> {
+fn slowdown_by_size(run: &DrawnRun) -> BTreeMap<u32, Vec<f64>> {
     let mut groups: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for flow in run.flows() {
         let group = flow.bytes.get().max(1).ilog2();
@@ -105,7 +105,11 @@ fn slowdown_by_size(run: &Run) -> BTreeMap<u32, Vec<f64>> {
     groups
 }
 
-fn slowdown_curves(runs: &[Run], groups: &[BTreeMap<u32, Vec<f64>>], size: (f64, f64)) -> String {
+fn slowdown_curves(
+    runs: &[DrawnRun],
+    groups: &[BTreeMap<u32, Vec<f64>>],
+    size: (f64, f64),
+) -> String {
     // The middle of a factor of two.
     let middle = |group: u32| 2_f64.powf(f64::from(group) + 0.5);
     let all = |per_mille: usize| {
@@ -121,11 +125,11 @@ fn slowdown_curves(runs: &[Run], groups: &[BTreeMap<u32, Vec<f64>>], size: (f64,
     );
     let mut plot = Plot::new(
         size,
-        Axis {
+        PlotAxis {
             title: "flow size, bytes",
             scale: Scale::fitting(spread, across(size.0)),
         },
-        Axis {
+        PlotAxis {
             title: "slowdown, p99 (solid) and p50 (dashed)",
             scale: Scale::fitting((low.min(1.0) * 0.95, high * 1.1), upwards(size.1)),
         },
@@ -147,17 +151,17 @@ fn slowdown_curves(runs: &[Run], groups: &[BTreeMap<u32, Vec<f64>>], size: (f64,
     plot.drawing.element("slowdown by flow size")
 }
 
-fn slowdown_shares(runs: &[Run], size: (f64, f64)) -> String {
-    let values = |run: &Run| sorted(run.flows().iter().filter_map(slowdown));
+fn slowdown_shares(runs: &[DrawnRun], size: (f64, f64)) -> String {
+    let values = |run: &DrawnRun| sorted(run.flows().iter().filter_map(slowdown));
     let curves: Vec<Vec<f64>> = runs.iter().map(values).collect();
     let (_, high) = extent(curves.iter().flatten().copied());
     let mut plot = Plot::new(
         size,
-        Axis {
+        PlotAxis {
             title: "slowdown (all flows have about the same size)",
             scale: Scale::fitting((0.98, high * 1.02), across(size.0)),
         },
-        Axis {
+        PlotAxis {
             title: "share of flows that are slower",
             scale: Scale::linear((0.0, 1.0), upwards(size.1)),
         },
@@ -178,15 +182,15 @@ fn slowdown_shares(runs: &[Run], size: (f64, f64)) -> String {
 }
 
 /// Queues of the ports with the deepest ones over time; `highest` is the top of the axis in bytes.
-pub fn queues(run: &Run, highest: u64, size: (f64, f64)) -> String {
+pub fn queues(run: &DrawnRun, highest: u64, size: (f64, f64)) -> String {
     let (outcome, end) = (&run.outcome, run.end());
     let mut plot = Plot::new(
         size,
-        Axis {
+        PlotAxis {
             title: "simulated time, us",
             scale: Scale::linear((0.0, micros(end)), across(size.0)),
         },
-        Axis {
+        PlotAxis {
             title: "queue, kB",
             scale: Scale::linear((0.0, highest.max(1) as f64 / 1e3), upwards(size.1)),
         },

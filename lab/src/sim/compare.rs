@@ -10,7 +10,7 @@ use gradwire_netsim::results::statistics::Estimate;
 use gradwire_report::numbers::count;
 use serde::Serialize;
 
-use super::progress::Progress;
+use super::progress::RunProgress;
 use super::scenario::Scenario;
 use super::summary::{Figures, Summary};
 use crate::error::LabError;
@@ -65,7 +65,7 @@ fn all_ended(summary: &Summary) -> Option<&Figures> {
 
 /// A comparison, as JSON shows it.
 #[derive(Debug, Serialize)]
-pub struct Comparison {
+pub struct TransportComparison {
     simulated: bool,
     fabric: String,
     workload: String,
@@ -139,7 +139,7 @@ pub struct ComparisonPlan {
 ///
 /// # Errors
 /// [`LabError`] when the scenario makes no sense for one of the transports.
-pub fn compare(options: &ComparisonPlan) -> Result<Comparison, LabError> {
+pub fn compare(options: &ComparisonPlan) -> Result<TransportComparison, LabError> {
     let seeds = u64::from(options.seeds);
     let seeds: Vec<u64> = (0..seeds)
         .map(|more| options.scenario.seed + more)
@@ -148,13 +148,13 @@ pub fn compare(options: &ComparisonPlan) -> Result<Comparison, LabError> {
     let summaries = run_all(&scenarios, parallel(options))?;
     let by_transport: Vec<&[Summary]> = summaries.chunks(seeds.len()).collect();
     let unfinished = summaries.iter().try_for_each(Summary::unfinished);
-    Ok(Comparison {
+    Ok(TransportComparison {
         unfinished: unfinished.err(),
         ..comparison(options, seeds, &by_transport)
     })
 }
 
-impl Comparison {
+impl TransportComparison {
     /// The comparison as a table.
     pub fn table(&self) -> String {
         table(self)
@@ -198,7 +198,7 @@ fn parallel(options: &ComparisonPlan) -> usize {
 /// Runs all scenarios, so many at a time; summaries are in their order. After the first error no
 /// further run begins.
 fn run_all(scenarios: &[Scenario], parallel: usize) -> Result<Vec<Summary>, LabError> {
-    let progress = Progress::of_runs(scenarios.len());
+    let progress = RunProgress::of_runs(scenarios.len());
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     let work = || {
@@ -231,14 +231,18 @@ fn run_all(scenarios: &[Scenario], parallel: usize) -> Result<Vec<Summary>, LabE
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn comparison(options: &ComparisonPlan, seeds: Vec<u64>, runs: &[&[Summary]]) -> Comparison {
+fn comparison(
+    options: &ComparisonPlan,
+    seeds: Vec<u64>,
+    runs: &[&[Summary]],
+) -> TransportComparison {
     let rows = runs.iter().map(|summaries| row(summaries, runs[0]));
     let transports: Vec<Row> = rows.collect();
     let fastest = METRICS.iter().enumerate().filter_map(|(index, metric)| {
         let row = fastest(&transports, index)?;
         Some((metric.key.to_owned(), row.transport.clone().into()))
     });
-    Comparison {
+    TransportComparison {
         simulated: true,
         fabric: options.scenario.fabric.clone(),
         workload: options.scenario.workload.clone(),
@@ -296,8 +300,8 @@ fn row(summaries: &[Summary], base: &[Summary]) -> Row {
     }
 }
 
-fn table(comparison: &Comparison) -> String {
-    let Comparison { seeds, base, .. } = comparison;
+fn table(comparison: &TransportComparison) -> String {
+    let TransportComparison { seeds, base, .. } = comparison;
     let background = comparison.background.as_ref();
     let background = background.map_or_else(String::new, |text| format!(" beside {text}"));
     let mut text = format!(

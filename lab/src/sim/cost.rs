@@ -7,7 +7,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 
 /// What was taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct RunCost {
     /// User CPU time in seconds.
     pub cpu_s: f64,
     /// Time on the wall in seconds.
@@ -63,9 +63,9 @@ impl Meter {
     }
 
     /// What was taken since the start.
-    pub fn stop(&self) -> Cost {
+    pub fn stop(&self) -> RunCost {
         let peak = Whose::Process.usage().max_rss();
-        Cost {
+        RunCost {
             cpu_s: self.whose.cpu().saturating_sub(self.cpu).as_secs_f64(),
             wall_s: now().duration_since(self.began).as_secs_f64(),
             // The system counts it in units of 1,024 bytes.

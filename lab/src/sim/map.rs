@@ -11,7 +11,7 @@ use gradwire_netsim::results::outcome::LinkOutcome;
 use gradwire_netsim::results::statistics::{dropped, place, utilisation};
 use gradwire_protocol::units::Span;
 
-use super::report::Run;
+use super::drawn::DrawnRun;
 use gradwire_report::numbers::count;
 use gradwire_report::svg::{Anchor, Drawing};
 
@@ -35,7 +35,7 @@ const COLOURS: [(f64, f64, f64); 5] = [
 const DROPS: &str = "#d7263d";
 
 /// The map of a run.
-pub fn map(run: &Run) -> String {
+pub fn map(run: &DrawnRun) -> String {
     let over = run.time();
     if run.loaded.setup.fabric.hosts <= LINES_HOSTS_MAX {
         lines(&run.loaded.setup.fabric, &run.outcome.links, over)
@@ -45,7 +45,7 @@ pub fn map(run: &Run) -> String {
 }
 
 /// What is to be seen on the map of a run, in words.
-pub fn legend_of(run: &Run) -> &'static str {
+pub fn legend_of(run: &DrawnRun) -> &'static str {
     if run.loaded.setup.fabric.hosts <= LINES_HOSTS_MAX {
         "A line has the colour of its busier direction; a red mark is at the sending end of a link \
          whose port dropped packets."
@@ -309,10 +309,10 @@ mod tests {
     use super::*;
     use crate::sim::scenario::Scenario;
 
-    fn run(fabric: &str) -> Run {
+    fn run(fabric: &str) -> DrawnRun {
         let scenario = Scenario::new(fabric, "permutation:20KB");
         let loaded = scenario.load().expect("both exist");
-        Run::of(&scenario, loaded, &mut |_| {}).expect("they fit each other")
+        DrawnRun::of(&scenario, loaded, &mut |_| {}).expect("they fit each other")
     }
 
     #[test]

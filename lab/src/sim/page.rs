@@ -1,8 +1,8 @@
 //! The page of a report: its text and tables around the pictures.
 
 use super::chart;
+use super::drawn::DrawnRun;
 use super::map::{self, map, several};
-use super::report::Run;
 use super::run::subject;
 use super::steps;
 use super::summary::{Figures, Summary};
@@ -17,7 +17,7 @@ const HALF: (f64, f64) = (558.0, 330.0);
 const WHOLE: (f64, f64) = (1_140.0, 250.0);
 
 /// The page of some runs of one workload; `command` is what was typed.
-pub fn page(runs: &[Run], command: &str) -> String {
+pub fn page(runs: &[DrawnRun], command: &str) -> String {
     let first = &runs[0].summary;
     let subject = subject(&named(first));
     let mut body = format!(
@@ -62,7 +62,7 @@ const LOSSES: &str = "What all ports together did with packets of each class, 0 
     droppable packets above the threshold of their queue; full: no room; marked: protected \
     packets above the threshold.";
 
-fn scale(runs: &[Run]) -> String {
+fn scale(runs: &[DrawnRun]) -> String {
     let (first, fabric) = (&runs[0].summary, &runs[0].loaded.setup.fabric);
     let mut parts = vec![
         several(first.hosts as usize, "host"),
@@ -134,7 +134,7 @@ fn figure_of(figures: &Option<Figures>, of: fn(&Figures) -> f64) -> String {
     cell(&value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")))
 }
 
-fn results(runs: &[Run]) -> String {
+fn results(runs: &[DrawnRun]) -> String {
     let of_flows: &[Column] = match runs[0].summary.flows {
         0 => &[],
         _ => &OF_FLOWS,
@@ -142,7 +142,7 @@ fn results(runs: &[Run]) -> String {
     let columns: Vec<&Column> = of_flows.iter().chain(&OF_ALL).collect();
     let names = columns.iter().map(|(name, _)| *name);
     let mut text = heads(&["transport"].into_iter().chain(names).collect::<Vec<_>>());
-    for Run { summary, .. } in runs {
+    for DrawnRun { summary, .. } in runs {
         let mut cells = vec![cell(&swatch(&summary.transport))];
         cells.extend(columns.iter().map(|(_, of)| of(summary)));
         text += &row(&cells);
@@ -150,13 +150,13 @@ fn results(runs: &[Run]) -> String {
     format!("<table>\n{text}</table>\n{}", unfinished(runs))
 }
 
-fn unfinished(runs: &[Run]) -> String {
+fn unfinished(runs: &[DrawnRun]) -> String {
     let said = runs.iter().filter_map(|run| run.summary.unfinished().err());
     let said = said.map(|failure| format!("<p><b>{}</b></p>\n", escaped(&failure.to_string())));
     said.collect()
 }
 
-fn curves(runs: &[Run]) -> String {
+fn curves(runs: &[DrawnRun]) -> String {
     let times = chart::completion_times(runs, HALF);
     let slowdowns = chart::slowdowns(runs, HALF);
     let (Some(times), Some(slowdowns)) = (times, slowdowns) else {
@@ -169,9 +169,9 @@ fn curves(runs: &[Run]) -> String {
 /// Rows of a table of tasks.
 const NAMES_MAX: usize = 16;
 
-fn tasks(runs: &[Run]) -> String {
+fn tasks(runs: &[DrawnRun]) -> String {
     let mut text = String::new();
-    for Run { summary, .. } in runs {
+    for DrawnRun { summary, .. } in runs {
         let Some(tasks) = &summary.tasks else {
             continue;
         };
@@ -202,7 +202,7 @@ fn tasks(runs: &[Run]) -> String {
     timelines(runs) + &section("Tasks", told, &format!("<table>\n{text}</table>\n"))
 }
 
-fn timelines(runs: &[Run]) -> String {
+fn timelines(runs: &[DrawnRun]) -> String {
     let drawn = runs.iter().filter_map(|run| {
         let picture = timeline::timeline(run)?;
         Some(figure(&swatch(&run.summary.transport), &picture))
@@ -214,7 +214,7 @@ fn timelines(runs: &[Run]) -> String {
     section("Ranks over time", &told, &drawn.collect::<String>())
 }
 
-fn queues(runs: &[Run]) -> String {
+fn queues(runs: &[DrawnRun]) -> String {
     let samples = runs.iter().flat_map(|run| &run.outcome.samples);
     let highest = samples.map(|sample| sample.bytes).max().unwrap_or(0);
     if highest == 0 {
@@ -229,7 +229,7 @@ fn queues(runs: &[Run]) -> String {
     section("Queues over time", told, &drawn.collect::<String>())
 }
 
-fn maps(runs: &[Run]) -> String {
+fn maps(runs: &[DrawnRun]) -> String {
     let drawn = runs
         .iter()
         .map(|run| figure(&swatch(&run.summary.transport), &map(run)));
@@ -241,9 +241,9 @@ fn maps(runs: &[Run]) -> String {
     section("Links of the fabric", &told, &drawn.collect::<String>())
 }
 
-fn losses(runs: &[Run]) -> String {
+fn losses(runs: &[DrawnRun]) -> String {
     let mut text = String::new();
-    for Run { summary, .. } in runs {
+    for DrawnRun { summary, .. } in runs {
         let first = swatch(&summary.transport);
         text += &heads(&[&first, "queued", "early", "full", "trimmed", "marked"]);
         text += &loss_rows(summary);
@@ -267,8 +267,8 @@ fn loss_rows(summary: &Summary) -> String {
     rows.collect()
 }
 
-fn footer(runs: &[Run]) -> String {
-    let costs = runs.iter().map(|Run { summary, .. }| {
+fn footer(runs: &[DrawnRun]) -> String {
+    let costs = runs.iter().map(|DrawnRun { summary, .. }| {
         format!(
             "{}: {} packet-hops in {:.2} s of CPU time, {} resident, digest {}<br>\n",
             escaped(&summary.transport),

@@ -19,11 +19,11 @@ const STEPS: u64 = 1000;
 
 /// A bar over one or several runs.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct RunProgress {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl RunProgress {
     /// A bar for so many runs.
     pub fn of_runs(runs: usize) -> Self {
         let style = "{bar:30} {percent:>3}%  {elapsed} gone, about {eta} left  {msg}";

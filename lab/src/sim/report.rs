@@ -2,72 +2,12 @@
 
 use std::path::Path;
 
-use gradwire_netsim::engine::parallel::Glance;
-use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
-use gradwire_netsim::results::statistics;
-use gradwire_protocol::units::{Instant, Span};
-
+use super::drawn::DrawnRun;
 use super::page::page;
-use super::progress::{self, Progress};
-use super::scenario::{Loaded, Scenario};
-use super::summary::Summary;
+use super::progress::RunProgress;
+use super::scenario::Scenario;
 use crate::error::LabError;
 use crate::output::WholeFile;
-
-/// Samples of queues in the least time that a run can take.
-const SAMPLES: u64 = 200;
-/// Queues are sampled not more often than this.
-const SAMPLE_EVERY_MIN: Span = Span::from_nanos(200);
-
-/// A run that is drawn.
-#[derive(Debug)]
-pub struct Run {
-    /// What was run.
-    pub loaded: Loaded,
-    /// What it brought.
-    pub outcome: Outcome,
-    /// The numbers of it.
-    pub summary: Summary,
-}
-
-impl Run {
-    /// Runs a scenario with samples of its queues.
-    ///
-    /// # Errors
-    /// [`LabError`] when the scenario makes no sense.
-    pub fn of(
-        scenario: &Scenario,
-        mut loaded: Loaded,
-        watch: &mut dyn FnMut(Glance),
-    ) -> Result<Self, LabError> {
-        let least = progress::least(&loaded.setup).divided(SAMPLES);
-        loaded.setup.sample_every = Some(least.max(SAMPLE_EVERY_MIN));
-        let (outcome, summary) = scenario.run(&loaded, watch)?;
-        Ok(Self {
-            loaded,
-            outcome,
-            summary,
-        })
-    }
-
-    /// Flows of the workload, without those of a background.
-    pub fn flows(&self) -> &[FlowOutcome] {
-        &self.outcome.flows[..self.loaded.flows]
-    }
-
-    /// When the last flow or task ended, from the start of the simulation.
-    pub fn end(&self) -> Span {
-        let flows = self.outcome.flows.iter().filter_map(|flow| flow.received);
-        let tasks = self.outcome.tasks.iter().filter_map(|task| task.ended);
-        let last = flows.chain(tasks).max().unwrap_or_default();
-        last.since(Instant::START)
-    }
-
-    /// From the first start to the last end of everything.
-    pub fn time(&self) -> Span {
-        statistics::makespan(&self.outcome.flows, &self.outcome.tasks)
-    }
-}
 
 /// Runs the scenario with each of `transports`, or with its own where there are none, one after the
 /// other, and writes the report to `out`; the end says whether all flows and tasks have ended.
@@ -82,12 +22,12 @@ pub fn report(
 ) -> Result<Result<(), LabError>, LabError> {
     let file = WholeFile::create(out)?;
     let scenarios = scenarios(scenario, transports);
-    let progress = Progress::of_runs(scenarios.len());
+    let progress = RunProgress::of_runs(scenarios.len());
     let mut runs = Vec::new();
     for scenario in scenarios {
         let loaded = scenario.load()?;
         let mut watch = progress.run(&scenario.transport, &loaded);
-        runs.push(Run::of(&scenario, loaded, &mut watch)?);
+        runs.push(DrawnRun::of(&scenario, loaded, &mut watch)?);
         progress.done(runs.len());
     }
     progress.end();

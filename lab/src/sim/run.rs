@@ -7,7 +7,7 @@ use gradwire_netsim::results::statistics::{self, PlacePair, micros};
 use gradwire_protocol::units::Span;
 use gradwire_report::numbers::{bytes, count};
 
-use super::progress::Progress;
+use super::progress::RunProgress;
 use super::scenario::{Loaded, Scenario};
 use super::summary::{ClassDrops, Figures, Summary};
 use crate::error::LabError;
@@ -30,7 +30,7 @@ pub struct Ran {
 /// here, but one of [`Summary::unfinished`].
 pub fn run(scenario: &Scenario) -> Result<Ran, LabError> {
     let loaded = scenario.load()?;
-    let progress = Progress::of_runs(1);
+    let progress = RunProgress::of_runs(1);
     let result = scenario.run(&loaded, &mut progress.run("", &loaded));
     progress.end();
     let (outcome, summary) = result?;

@@ -7,7 +7,7 @@ use gradwire_protocol::units::Instant;
 use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::{CollectiveKind, Task, Work};
 
-use super::report::Run;
+use super::drawn::DrawnRun;
 use gradwire_report::svg::{Anchor, Drawing, Scale, number};
 
 /// Bars that are drawn; the longest, where there are more tasks.
@@ -60,7 +60,7 @@ struct Step<'a> {
 
 /// The last step that a worker of the first job ended, on the one that was last; what it is, and
 /// its picture. `None` where no step ended.
-pub fn last(run: &Run) -> Option<(String, String)> {
+pub fn last(run: &DrawnRun) -> Option<(String, String)> {
     let job = run.loaded.setup.workload.step_ends.first()?;
     let ends = |host: u32| {
         let outcomes = run
@@ -98,7 +98,7 @@ pub fn last(run: &Run) -> Option<(String, String)> {
 }
 
 fn bars<'a>(
-    run: &'a Run,
+    run: &'a DrawnRun,
     job: &'a StepEnds,
     host: u32,
     (from, to): (Instant, Instant),
@@ -246,7 +246,7 @@ mod tests {
     fn drawn(workload: &str) -> (String, String) {
         let scenario = Scenario::new("single:5@10G", workload);
         let loaded = scenario.load().expect("both exist");
-        let run = Run::of(&scenario, loaded, &mut |_| {}).expect("they fit each other");
+        let run = DrawnRun::of(&scenario, loaded, &mut |_| {}).expect("they fit each other");
         last(&run).expect("a step has ended")
     }
 

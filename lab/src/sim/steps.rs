@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::report::Run;
+use super::drawn::DrawnRun;
 use super::step;
 use super::summary::{Figures, Summary};
-use super::training::Training;
+use super::training::TrainingSummary;
 use gradwire_report::html::{self, cell, figure, heads, row, section};
 use gradwire_report::numbers::count;
 use gradwire_report::plot::colour;
@@ -25,14 +25,14 @@ const LOSSES: &str = "Share of the segments that hosts expected of a layer's gra
     without, within the tolerance; what a bucket lost counts for all of its layers.";
 
 /// The sections of runs that have training steps; nothing where none has.
-pub fn steps(runs: &[Run]) -> String {
+pub fn steps(runs: &[DrawnRun]) -> String {
     if runs.iter().all(|run| jobs(&run.summary).next().is_none()) {
         return String::new();
     }
     section("Training steps", TIMES, &times(runs)) + &pictures(runs) + &losses(runs)
 }
 
-fn jobs(summary: &Summary) -> impl Iterator<Item = &Training> {
+fn jobs(summary: &Summary) -> impl Iterator<Item = &TrainingSummary> {
     summary.training.iter()
 }
 
@@ -40,7 +40,7 @@ fn swatch(transport: &str) -> String {
     html::swatch(colour(transport), transport)
 }
 
-fn times(runs: &[Run]) -> String {
+fn times(runs: &[DrawnRun]) -> String {
     let mut text = heads(&[
         "transport",
         "job",
@@ -53,7 +53,7 @@ fn times(runs: &[Run]) -> String {
         "FCT",
         "p99",
     ]);
-    for Run { summary, .. } in runs {
+    for DrawnRun { summary, .. } in runs {
         for job in jobs(summary) {
             let ended = job.iterations_us.len() as u64;
             let share = job.exposed_us.zip(job.iteration_us);
@@ -90,7 +90,7 @@ fn percent(share: Option<f64>) -> String {
     cell(&share.unwrap_or_else(|| "-".to_owned()))
 }
 
-fn pictures(runs: &[Run]) -> String {
+fn pictures(runs: &[DrawnRun]) -> String {
     let drawn = runs.iter().filter_map(|run| {
         let (told, picture) = step::last(run)?;
         let caption = format!("{} {}", swatch(&run.summary.transport), escaped(&told));
@@ -106,7 +106,7 @@ fn pictures(runs: &[Run]) -> String {
 /// By job and layer, the share that each run lost, and the layer's place in the forward pass.
 type Losses<'a> = BTreeMap<(&'a str, usize, &'a str), Vec<f64>>;
 
-fn losses(runs: &[Run]) -> String {
+fn losses(runs: &[DrawnRun]) -> String {
     let mut lost: Losses<'_> = BTreeMap::new();
     for (column, run) in runs.iter().enumerate() {
         for job in jobs(&run.summary) {
@@ -163,13 +163,13 @@ mod tests {
     use super::*;
     use crate::sim::scenario::Scenario;
 
-    fn run(workload: &str, tolerance: &str) -> Run {
+    fn run(workload: &str, tolerance: &str) -> DrawnRun {
         let scenario = Scenario {
             tolerance: notation::share(tolerance),
             ..Scenario::new("single:5@10G", workload)
         };
         let loaded = scenario.load().expect("both exist");
-        Run::of(&scenario, loaded, &mut |_| {}).expect("they fit each other")
+        DrawnRun::of(&scenario, loaded, &mut |_| {}).expect("they fit each other")
     }
 
     #[test]

@@ -11,9 +11,9 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Instant, Span};
 use serde::{Deserialize, Serialize};
 
-use super::cost::Cost;
+use super::cost::RunCost;
 use super::scenario::{Loaded, Scenario};
-use super::training::Training;
+use super::training::TrainingSummary;
 use crate::error::LabError;
 
 /// Names of tasks that a summary has at most; those that took longest in all.
@@ -59,9 +59,9 @@ pub struct Summary {
     /// The same for the mean receiving host.
     pub goodput_per_receiver_gbps: f64,
     /// Tasks of programs, where there are any.
-    pub tasks: Option<Tasks>,
+    pub tasks: Option<TaskSummary>,
     /// Steps of each training job of the workload.
-    pub training: Vec<Training>,
+    pub training: Vec<TrainingSummary>,
     /// From the first start to the last end of all flows and tasks of the workload.
     pub makespan_us: f64,
     /// What ports did with packets of each class, highest class first.
@@ -159,7 +159,7 @@ pub struct ClassDrops {
 
 /// How the tasks of programs went.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Tasks {
+pub struct TaskSummary {
     /// How many.
     pub tasks: usize,
     /// How many ended.
@@ -198,7 +198,7 @@ fn finished(flows: &[FlowOutcome]) -> usize {
 
 impl Summary {
     /// The summary of an outcome.
-    pub fn new(scenario: &Scenario, loaded: &Loaded, outcome: &Outcome, cost: &Cost) -> Self {
+    pub fn new(scenario: &Scenario, loaded: &Loaded, outcome: &Outcome, cost: &RunCost) -> Self {
         let setup = &loaded.setup;
         let (flows, background) = outcome.flows.split_at(loaded.flows);
         let goodput = Goodput::of(flows);
@@ -227,7 +227,7 @@ impl Summary {
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
             tasks: tasks(loaded, &own_tasks),
-            training: Training::of(&setup.workload, &own_tasks),
+            training: TrainingSummary::of(&setup.workload, &own_tasks),
             makespan_us: rounded(micros(statistics::makespan(flows, &own_tasks))),
             drops: drops(outcome),
             marks: counts.marks,
@@ -308,7 +308,7 @@ fn drops(outcome: &Outcome) -> Vec<ClassDrops> {
     drops.collect()
 }
 
-fn tasks(loaded: &Loaded, outcomes: &[TaskOutcome]) -> Option<Tasks> {
+fn tasks(loaded: &Loaded, outcomes: &[TaskOutcome]) -> Option<TaskSummary> {
     let named = statistics::named_tasks(&loaded.setup.workload, outcomes);
     let finished = named.iter().map(|tasks| tasks.finished).sum();
     let by_name = named.into_iter().take(NAMES_MAX).map(|tasks| TaskFigures {
@@ -318,7 +318,7 @@ fn tasks(loaded: &Loaded, outcomes: &[TaskOutcome]) -> Option<Tasks> {
         mean_us: rounded(micros(tasks.mean)),
         max_us: rounded(micros(tasks.max)),
     });
-    (!loaded.tasks.is_empty()).then(|| Tasks {
+    (!loaded.tasks.is_empty()).then(|| TaskSummary {
         tasks: loaded.tasks.values().sum(),
         finished,
         by_name: by_name.collect(),

@@ -6,7 +6,7 @@ use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Instant;
 use gradwire_workloads::workload::{Task, Work};
 
-use super::report::Run;
+use super::drawn::DrawnRun;
 use gradwire_report::numbers::count;
 use gradwire_report::svg::{Anchor, Drawing, Scale, number};
 
@@ -32,7 +32,7 @@ struct Bar<'a> {
 }
 
 /// The first ranks of the programs of a run; `None` where no task ended.
-pub fn timeline(run: &Run) -> Option<String> {
+pub fn timeline(run: &DrawnRun) -> Option<String> {
     let bars = bars(run);
     let end = bars.iter().map(|bar| bar.to).max()?;
     let ranks = bars.iter().map(|bar| bar.rank + 1).max()?;
@@ -69,7 +69,7 @@ pub fn timeline(run: &Run) -> Option<String> {
 }
 
 /// How many of how many ranks are drawn, in words.
-pub fn shown(run: &Run) -> String {
+pub fn shown(run: &DrawnRun) -> String {
     let ranks = run.loaded.setup.workload.programs.len();
     match ranks {
         few if few <= RANKS_MAX => format!("all {few} ranks"),
@@ -77,7 +77,7 @@ pub fn shown(run: &Run) -> String {
     }
 }
 
-fn hosts(run: &Run) -> Vec<u32> {
+fn hosts(run: &DrawnRun) -> Vec<u32> {
     let programs = run.loaded.setup.workload.programs.iter();
     let mut hosts: Vec<u32> = programs.map(|program| program.host).collect();
     hosts.sort_unstable();
@@ -85,7 +85,7 @@ fn hosts(run: &Run) -> Vec<u32> {
     hosts
 }
 
-fn bars(run: &Run) -> Vec<Bar<'_>> {
+fn bars(run: &DrawnRun) -> Vec<Bar<'_>> {
     let hosts = hosts(run);
     let programs = run.loaded.setup.workload.programs.iter();
     let programs: BTreeMap<u32, &[Task]> = programs
@@ -144,7 +144,7 @@ mod tests {
     fn every_rank_has_a_row_and_every_task_a_bar() {
         let scenario = Scenario::new("single:3@100G", "all-reduce:64KiBx2");
         let loaded = scenario.load().expect("both exist");
-        let run = Run::of(&scenario, loaded, &mut |_| {}).expect("they fit each other");
+        let run = DrawnRun::of(&scenario, loaded, &mut |_| {}).expect("they fit each other");
         let tasks = run.outcome.tasks.len();
         assert!(tasks >= 6, "two all-reduces on three ranks, {tasks} tasks");
         let text = timeline(&run).expect("tasks have ended");

@@ -14,7 +14,7 @@ const LAYERS_MAX: usize = 8;
 
 /// How the steps of a training job went.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Training {
+pub struct TrainingSummary {
     /// The job: the workload that it came from.
     pub job: String,
     /// How many steps there were to be.
@@ -36,19 +36,19 @@ pub struct Training {
     /// on every rank.
     pub fct_us: Option<Figures>,
     /// What hosts did without, layers in the order of the forward pass.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<LostShare>,
 }
 
 /// What was accepted as lost of a layer's gradients.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Loss {
+pub struct LostShare {
     /// The layer.
     pub layer: String,
     /// Share of the segments that hosts expected; those of a bucket count for all of its layers.
     pub share: f64,
 }
 
-impl Training {
+impl TrainingSummary {
     /// The steps of each training job of a workload.
     pub fn of(workload: &Workload, own_tasks: &[TaskOutcome]) -> Vec<Self> {
         let jobs = workload.step_ends.iter();
@@ -61,7 +61,7 @@ impl Training {
     fn of_job(ends: &StepEnds, steps: Steps) -> Self {
         let times: Vec<f64> = steps.iterations.iter().copied().map(micros).collect();
         let exposed: Vec<f64> = steps.exposed().map(micros).collect();
-        let losses = steps.losses.into_iter().map(|loss| Loss {
+        let losses = steps.losses.into_iter().map(|loss| LostShare {
             layer: loss.name,
             share: loss.share,
         });
@@ -112,7 +112,8 @@ impl Training {
     }
 
     fn lost(&self) -> String {
-        let mut lost: Vec<&Loss> = self.losses.iter().filter(|loss| loss.share > 0.0).collect();
+        let mut lost: Vec<&LostShare> =
+            self.losses.iter().filter(|loss| loss.share > 0.0).collect();
         lost.sort_by(|one, other| other.share.total_cmp(&one.share));
         let rows = lost.iter().take(LAYERS_MAX).map(|loss| {
             let share = loss.share * 100.0;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::inputs::{self, Digests};
-use super::plan::{Entry, Key, Plan, PlanError};
+use super::plan::{Key, PlanEntry, SweepPlan, SweepPlanError};
 use crate::sim::scenario::Scenario;
 
 /// Most cells of a plan.
@@ -15,7 +15,7 @@ pub const MOST: usize = 1_000_000;
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct SweepCell {
     /// A hash of the version, the scenario and the content of the files that it names.
     pub id: String,
     /// What the plan varies, and which value this cell has: `seed=3 tolerance=10%`.
@@ -32,9 +32,9 @@ pub struct Cell {
 /// varying fastest.
 ///
 /// # Errors
-/// [`PlanError`] when a key or the kind of a value is wrong, something is missing, or two cells are
+/// [`SweepPlanError`] when a key or the kind of a value is wrong, something is missing, or two cells are
 /// the same.
-pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
+pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
     let mut digests = Digests::new();
     let mut cells = Vec::new();
     let mut ids = BTreeSet::new();
@@ -44,9 +44,9 @@ pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
         let files = inputs::files(&scenario);
         let id = id(&scenario, &inputs::digests(&files, &mut digests));
         if !ids.insert(id.clone()) {
-            return Err(PlanError::Same { cell: label });
+            return Err(SweepPlanError::Same { cell: label });
         }
-        cells.push(Cell {
+        cells.push(SweepCell {
             id,
             label,
             case: choice.name().map(shown),
@@ -61,11 +61,11 @@ pub fn of(plan: &Plan) -> Result<Vec<Cell>, PlanError> {
 /// loading the scenario is said with the line of the value.
 ///
 /// # Errors
-/// [`PlanError::Entry`].
-pub fn check(plan: &Plan) -> Result<(), PlanError> {
+/// [`SweepPlanError::Entry`].
+pub fn check(plan: &SweepPlan) -> Result<(), SweepPlanError> {
     let mut tried = BTreeSet::new();
     for choice in choices(plan)? {
-        let new: Vec<&Entry> = choice
+        let new: Vec<&PlanEntry> = choice
             .entries()
             .filter(|entry| tried.insert(std::ptr::from_ref(*entry)))
             .collect();
@@ -75,15 +75,15 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         let Err(failure) = scenario(plan, &choice)?.load() else {
             continue;
         };
-        let suspects: Vec<&Entry> = new.into_iter().chain(&plan.base).collect();
+        let suspects: Vec<&PlanEntry> = new.into_iter().chain(&plan.base).collect();
         return Err(refused(&suspects, failure.to_string()));
     }
     Ok(())
 }
 
 /// The entry that a message is about: the first that it names, else the first of all.
-fn refused(suspects: &[&Entry], message: String) -> PlanError {
-    let named = |entry: &&&Entry| match &entry.key {
+fn refused(suspects: &[&PlanEntry], message: String) -> SweepPlanError {
+    let named = |entry: &&&PlanEntry| match &entry.key {
         Key::Field(_) => entry
             .value
             .as_str()
@@ -93,22 +93,22 @@ fn refused(suspects: &[&Entry], message: String) -> PlanError {
     };
     let about = suspects.iter().find(named).or_else(|| suspects.first());
     match about {
-        Some(entry) => PlanError::Entry {
+        Some(entry) => SweepPlanError::Entry {
             line: entry.line,
             message,
         },
-        None => PlanError::Missing { message },
+        None => SweepPlanError::Missing { message },
     }
 }
 
 /// What a cell has beyond the base.
 struct Choice<'a> {
-    case: &'a [Entry],
-    varied: Vec<&'a Entry>,
+    case: &'a [PlanEntry],
+    varied: Vec<&'a PlanEntry>,
 }
 
 impl<'a> Choice<'a> {
-    fn entries(&self) -> impl Iterator<Item = &'a Entry> {
+    fn entries(&self) -> impl Iterator<Item = &'a PlanEntry> {
         self.case.iter().chain(self.varied.iter().copied())
     }
 
@@ -118,7 +118,7 @@ impl<'a> Choice<'a> {
     }
 
     fn label(&self) -> String {
-        let told = |entry: &Entry| format!("{}={}", entry.key, shown(&entry.value));
+        let told = |entry: &PlanEntry| format!("{}={}", entry.key, shown(&entry.value));
         let case = match self.name() {
             Some(name) => vec![shown(name)],
             None => self.case.iter().map(told).collect(),
@@ -129,20 +129,20 @@ impl<'a> Choice<'a> {
 }
 
 /// What the cells have beyond the base, cell by cell.
-fn choices(plan: &Plan) -> Result<impl Iterator<Item = Choice<'_>>, PlanError> {
+fn choices(plan: &SweepPlan) -> Result<impl Iterator<Item = Choice<'_>>, SweepPlanError> {
     let cases = plan.cases.len().max(1);
     let sizes: Vec<usize> = plan.ranges.iter().map(Vec::len).collect();
     let product = sizes.iter().map(|size| *size as u128);
     let total = product.fold(cases as u128, u128::saturating_mul);
     if total > MOST as u128 {
-        return Err(PlanError::Size {
+        return Err(SweepPlanError::Size {
             cells: total,
             most: MOST,
         });
     }
     Ok((0..total as usize).map(move |number| {
         let mut rest = number;
-        let mut varied: Vec<&Entry> = Vec::new();
+        let mut varied: Vec<&PlanEntry> = Vec::new();
         for range in plan.ranges.iter().rev() {
             varied.push(&range[rest % range.len()]);
             rest /= range.len();
@@ -153,7 +153,7 @@ fn choices(plan: &Plan) -> Result<impl Iterator<Item = Choice<'_>>, PlanError> {
     }))
 }
 
-fn scenario(plan: &Plan, choice: &Choice<'_>) -> Result<Scenario, PlanError> {
+fn scenario(plan: &SweepPlan, choice: &Choice<'_>) -> Result<Scenario, SweepPlanError> {
     let mut written = json!({});
     let entries = || plan.base.iter().chain(choice.entries());
     for entry in entries() {
@@ -162,11 +162,11 @@ fn scenario(plan: &Plan, choice: &Choice<'_>) -> Result<Scenario, PlanError> {
     serde_json::from_value(written).map_err(|error| {
         let wrong = entries().find_map(|entry| Some((entry, fault(entry)?)));
         match wrong {
-            Some((entry, message)) => PlanError::Entry {
+            Some((entry, message)) => SweepPlanError::Entry {
                 line: entry.line,
                 message,
             },
-            None => PlanError::Missing {
+            None => SweepPlanError::Missing {
                 message: error.to_string(),
             },
         }
@@ -174,7 +174,7 @@ fn scenario(plan: &Plan, choice: &Choice<'_>) -> Result<Scenario, PlanError> {
 }
 
 /// What is wrong with an entry by itself: its key, or the kind of its value.
-fn fault(entry: &Entry) -> Option<String> {
+fn fault(entry: &PlanEntry) -> Option<String> {
     let mut alone = json!({});
     entry.put(&mut alone);
     let error = serde_json::from_value::<Scenario>(alone).err()?.to_string();
@@ -214,8 +214,8 @@ mod tests {
                         [[cases]]\ntransport = \"ndp\"\n\
                         [[cases]]\nset.\"transport.entropies\" = 4\n";
 
-    fn cells(text: &str) -> Vec<Cell> {
-        let plan = Plan::from_toml(text).expect("it can be read");
+    fn cells(text: &str) -> Vec<SweepCell> {
+        let plan = SweepPlan::from_toml(text).expect("it can be read");
         of(&plan).expect("its cells make sense")
     }
 

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
-use super::cells::Cell;
-use super::record::Record;
-use super::worker::Order;
+use super::cells::SweepCell;
+use super::record::CellRecord;
+use super::worker::CellOrder;
 use crate::error::LabError;
 use gradwire_report::json;
 
@@ -20,9 +20,9 @@ use gradwire_report::json;
 /// # Errors
 /// The first failure of `keep` or to start a process; cells that were begun still end.
 pub fn run(
-    cells: &[&Cell],
+    cells: &[&SweepCell],
     at_once: usize,
-    keep: &(dyn Fn(Record) -> Result<(), LabError> + Sync),
+    keep: &(dyn Fn(CellRecord) -> Result<(), LabError> + Sync),
 ) -> Result<(), LabError> {
     let program = std::env::current_exe().map_err(|source| LabError::System {
         what: "cannot find this program".to_owned(),
@@ -54,16 +54,16 @@ pub fn run(
     })
 }
 
-fn record_of(program: &Path, cell: &Cell) -> Result<Record, LabError> {
+fn record_of(program: &Path, cell: &SweepCell) -> Result<CellRecord, LabError> {
     let output = output_of(program, cell).map_err(|source| LabError::System {
         what: "cannot run a cell in a process of its own".to_owned(),
         source,
     })?;
-    let record = serde_json::from_slice::<Record>(&output.stdout);
-    Ok(record.unwrap_or_else(|_| Record::of_failure(&cell.id, &cell.scenario, death(&output))))
+    let record = serde_json::from_slice::<CellRecord>(&output.stdout);
+    Ok(record.unwrap_or_else(|_| CellRecord::of_failure(&cell.id, &cell.scenario, death(&output))))
 }
 
-fn output_of(program: &Path, cell: &Cell) -> std::io::Result<Output> {
+fn output_of(program: &Path, cell: &SweepCell) -> std::io::Result<Output> {
     let mut process = Command::new(program)
         .args(["sim", "sweep", "--told"])
         .env_remove("GRADWIRE_JOB")
@@ -73,7 +73,7 @@ fn output_of(program: &Path, cell: &Cell) -> std::io::Result<Output> {
         .spawn()?;
     // Held until the process has ended: it ends early when its input is closed.
     let mut input = process.stdin.take().expect("it was asked for");
-    let order = json::line(&Order::new(&cell.id, &cell.scenario));
+    let order = json::line(&CellOrder::new(&cell.id, &cell.scenario));
     // A process that is gone before it listens is told about by its output.
     let _ = writeln!(input, "{order}");
     process.wait_with_output()

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use super::record::Record;
+use super::record::CellRecord;
 use crate::error::LabError;
 use crate::output::WholeFile;
 use gradwire_report::json;
 
 /// Where the results of a sweep are.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct SweepFolder {
     root: PathBuf,
 }
 
-impl Folder {
+impl SweepFolder {
     /// The folder at a path, which need not be there yet.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
@@ -25,9 +25,9 @@ impl Folder {
     }
 
     /// What is known of a cell; `None` where its file is missing or not whole.
-    pub fn record(&self, id: &str) -> Option<Record> {
+    pub fn record(&self, id: &str) -> Option<CellRecord> {
         let text = std::fs::read_to_string(self.path(&cell_name(id))).ok()?;
-        let record: Record = serde_json::from_str(&text).ok()?;
+        let record: CellRecord = serde_json::from_str(&text).ok()?;
         (record.id == id).then_some(record)
     }
 
@@ -41,7 +41,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`LabError::System`] when the file cannot be written.
-    pub fn keep(&self, record: &Record) -> Result<(), LabError> {
+    pub fn keep(&self, record: &CellRecord) -> Result<(), LabError> {
         let text = format!("{}\n", json::line(record));
         self.write(&cell_name(&record.id), text.as_bytes())
     }

@@ -20,18 +20,18 @@ const NAME: &str = "name";
 
 /// A plan as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct SweepPlan {
     /// What all cells have in common.
-    pub base: Vec<Entry>,
+    pub base: Vec<PlanEntry>,
     /// The values of each key that is varied, in the order of the plan; none is empty.
-    pub ranges: Vec<Vec<Entry>>,
+    pub ranges: Vec<Vec<PlanEntry>>,
     /// Keys that change together.
-    pub cases: Vec<Vec<Entry>>,
+    pub cases: Vec<Vec<PlanEntry>>,
 }
 
 /// One value of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct PlanEntry {
     /// Where it belongs.
     pub key: Key,
     /// The value.
@@ -61,7 +61,7 @@ impl fmt::Display for Key {
     }
 }
 
-impl Entry {
+impl PlanEntry {
     /// Puts the value into a scenario, over what is there.
     pub fn put(&self, scenario: &mut Value) {
         match &self.key {
@@ -74,7 +74,7 @@ impl Entry {
 
 /// Why a plan is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum PlanError {
+pub enum SweepPlanError {
     /// The text is not TOML.
     #[error("line {line}: {message}")]
     Syntax {
@@ -131,14 +131,14 @@ pub enum PlanError {
     },
 }
 
-impl Plan {
+impl SweepPlan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// [`PlanError`] names the first line that is wrong, and what would be right.
-    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+    /// [`SweepPlanError`] names the first line that is wrong, and what would be right.
+    pub fn from_toml(text: &str) -> Result<Self, SweepPlanError> {
         let reader = Reader { text };
-        let root = DeTable::parse(text).map_err(|error| PlanError::Syntax {
+        let root = DeTable::parse(text).map_err(|error| SweepPlanError::Syntax {
             line: error.span().map_or(1, |span| reader.line(&span)),
             message: error.message().replace('\n', ", "),
         })?;
@@ -149,7 +149,7 @@ impl Plan {
                 "ranges" => plan.ranges = reader.ranges(value)?,
                 "cases" => plan.cases = reader.cases(value)?,
                 other => {
-                    return Err(PlanError::Table {
+                    return Err(SweepPlanError::Table {
                         line: reader.line(&name.span()),
                         name: other.to_owned(),
                     });
@@ -182,8 +182,13 @@ impl Reader<'_> {
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    fn wrong(&self, value: &Spanned<DeValue<'_>>, what: &str, allowed: &'static str) -> PlanError {
-        PlanError::Kind {
+    fn wrong(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        what: &str,
+        allowed: &'static str,
+    ) -> SweepPlanError {
+        SweepPlanError::Kind {
             line: self.line(&value.span()),
             what: what.to_owned(),
             allowed,
@@ -195,7 +200,7 @@ impl Reader<'_> {
         &self,
         what: &str,
         table: &'a Spanned<DeValue<'a>>,
-    ) -> Result<Vec<(Key, &'a Spanned<DeValue<'a>>)>, PlanError> {
+    ) -> Result<Vec<(Key, &'a Spanned<DeValue<'a>>)>, SweepPlanError> {
         let Some(written) = table.get_ref().as_table() else {
             return Err(self.wrong(table, what, "is a table of keys and values"));
         };
@@ -214,24 +219,28 @@ impl Reader<'_> {
         Ok(keys)
     }
 
-    fn entry(&self, key: Key, value: &Spanned<DeValue<'_>>) -> Result<Entry, PlanError> {
+    fn entry(&self, key: Key, value: &Spanned<DeValue<'_>>) -> Result<PlanEntry, SweepPlanError> {
         let line = self.line(&value.span());
         let deserializer = ValueDeserializer::from(value.clone());
         match Value::deserialize(deserializer) {
-            Ok(value) => Ok(Entry { key, value, line }),
-            Err(error) => Err(PlanError::Entry {
+            Ok(value) => Ok(PlanEntry { key, value, line }),
+            Err(error) => Err(SweepPlanError::Entry {
                 line,
                 message: format!("{key}: {}", error.message()),
             }),
         }
     }
 
-    fn entries(&self, what: &str, table: &Spanned<DeValue<'_>>) -> Result<Vec<Entry>, PlanError> {
+    fn entries(
+        &self,
+        what: &str,
+        table: &Spanned<DeValue<'_>>,
+    ) -> Result<Vec<PlanEntry>, SweepPlanError> {
         let keys = self.keys(what, table)?.into_iter();
         keys.map(|(key, value)| self.entry(key, value)).collect()
     }
 
-    fn cases(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Vec<Entry>>, PlanError> {
+    fn cases(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Vec<PlanEntry>>, SweepPlanError> {
         let Some(tables) = value.get_ref().as_array() else {
             return Err(self.wrong(value, "cases", "are tables, each headed [[cases]]"));
         };
@@ -239,12 +248,16 @@ impl Reader<'_> {
         tables.map(|table| self.entries(CASES, table)).collect()
     }
 
-    fn ranges(&self, table: &Spanned<DeValue<'_>>) -> Result<Vec<Vec<Entry>>, PlanError> {
+    fn ranges(&self, table: &Spanned<DeValue<'_>>) -> Result<Vec<Vec<PlanEntry>>, SweepPlanError> {
         let keys = self.keys("[ranges]", table)?.into_iter();
         keys.map(|(key, value)| self.range(key, value)).collect()
     }
 
-    fn range(&self, key: Key, value: &Spanned<DeValue<'_>>) -> Result<Vec<Entry>, PlanError> {
+    fn range(
+        &self,
+        key: Key,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Vec<PlanEntry>, SweepPlanError> {
         let wrong = || {
             let allowed = "are a list of values, or whole numbers as \"1..=10\"";
             self.wrong(value, &format!("the range of {key}"), allowed)
@@ -257,7 +270,7 @@ impl Reader<'_> {
             DeValue::String(text) => {
                 let line = self.line(&value.span());
                 let numbers = whole_numbers(text).ok_or_else(wrong)?;
-                let entry = |number| Entry {
+                let entry = |number| PlanEntry {
                     key: key.clone(),
                     value: Value::from(number),
                     line,
@@ -296,7 +309,7 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        Plan::from_toml(text)
+        SweepPlan::from_toml(text)
             .expect_err("the plan is wrong")
             .to_string()
     }
@@ -306,8 +319,8 @@ mod tests {
         let text = "[base]\nworkload = \"incast:15x64KB\"\nset.loss.min_message = \"1KiB\"\n\
                     [ranges]\nseed = \"3..=5\"\n\
                     set.\"transport.gap\" = [\n  \"1ms\",\n  \"2ms\"\n]\n";
-        let plan = Plan::from_toml(text).expect("the plan is right");
-        let told = |entries: &[Entry]| {
+        let plan = SweepPlan::from_toml(text).expect("the plan is right");
+        let told = |entries: &[PlanEntry]| {
             let told = entries
                 .iter()
                 .map(|entry| format!("{} {} = {}", entry.line, entry.key, entry.value));

@@ -13,7 +13,7 @@ const COSTS: [&str; 4] = ["cpu_s", "cpu_per_thread_s", "wall_s", "peak_rss_bytes
 /// A cell that has run: with a result, with an error, or with both where the run was stopped before
 /// everything had ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Record {
+pub struct CellRecord {
     /// The cell.
     pub id: String,
     /// What was run: the fields of the scenario.
@@ -29,7 +29,7 @@ pub struct Record {
     pub cost: Map<String, Value>,
 }
 
-impl Record {
+impl CellRecord {
     /// The record of a run that was done.
     pub fn of_run(id: &str, scenario: &Scenario, summary: &Summary) -> Self {
         let Value::Object(mut result) = json!(summary) else {

@@ -6,13 +6,13 @@ use std::io::{BufRead, Read};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
+use super::record::CellRecord;
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
 
 /// What is told, on one line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Order {
+pub struct CellOrder {
     /// The version of the sweep that tells it.
     pub version: String,
     /// The cell.
@@ -21,7 +21,7 @@ pub struct Order {
     pub scenario: Scenario,
 }
 
-impl Order {
+impl CellOrder {
     /// The order to run a cell with this version.
     pub fn new(id: &str, scenario: &Scenario) -> Self {
         Self {
@@ -37,14 +37,14 @@ impl Order {
 ///
 /// # Errors
 /// [`LabError::Usage`] when what is told is no order, or one of another version.
-pub fn run(orphaned: u8) -> Result<Record, LabError> {
+pub fn run(orphaned: u8) -> Result<CellRecord, LabError> {
     let mut line = String::new();
     let told = std::io::stdin().lock().read_line(&mut line);
     told.map_err(|source| LabError::System {
         what: "standard input".to_owned(),
         source,
     })?;
-    let order: Order = serde_json::from_str(&line)
+    let order: CellOrder = serde_json::from_str(&line)
         .map_err(|error| LabError::Usage(format!("the cell told over standard input: {error}")))?;
     if order.version != env!("CARGO_PKG_VERSION") {
         return Err(LabError::Usage(format!(
@@ -57,12 +57,12 @@ pub fn run(orphaned: u8) -> Result<Record, LabError> {
     Ok(record_of(&order))
 }
 
-fn record_of(order: &Order) -> Record {
+fn record_of(order: &CellOrder) -> CellRecord {
     let (id, scenario) = (&order.id, &order.scenario);
     let loaded = scenario.load();
     match loaded.and_then(|loaded| scenario.run(&loaded, &mut |_| {})) {
-        Ok((_, summary)) => Record::of_run(id, scenario, &summary),
-        Err(failure) => Record::of_failure(id, scenario, failure.to_string()),
+        Ok((_, summary)) => CellRecord::of_run(id, scenario, &summary),
+        Err(failure) => CellRecord::of_failure(id, scenario, failure.to_string()),
     }
 }
 

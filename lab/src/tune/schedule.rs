@@ -12,12 +12,12 @@ pub mod trials;
 
 use std::collections::BTreeMap;
 
-use gradwire_tuning::surface::{Axes, Axis, Point, Search};
+use gradwire_tuning::surface::{Axes, SchedulePoint, ScheduleSearch, SizeAxis};
 
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
-use report::Report;
-use trials::{Runs, Trial};
+use report::ScheduleReport;
+use trials::{PointRuns, PointTrial};
 
 /// What is searched, and how.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ pub struct ScheduleQuestion {
     /// Trials at most.
     pub trials: u16,
     /// Chunks to choose from; without it, as many as make sense.
-    pub chunk: Option<Axis>,
+    pub chunk: Option<SizeAxis>,
     /// Credits to choose from.
-    pub credit: Axis,
+    pub credit: SizeAxis,
     /// Which points are run.
     pub extent: Extent,
     /// Runs at the same time; without it, one per core.
@@ -50,47 +50,54 @@ pub enum Extent {
 /// # Errors
 /// [`LabError`] when the scenario is wrong or has no training steps, or when one of its runs does
 /// not end.
-pub fn run(question: &ScheduleQuestion) -> Result<Report, LabError> {
-    let runs = Runs::of(question)?;
+pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
+    let runs = PointRuns::of(question)?;
     let axes = runs.axes()?;
-    let search = Search::new(axes, usize::from(question.trials), question.scenario.seed);
+    let search = ScheduleSearch::new(axes, usize::from(question.trials), question.scenario.seed);
     let found = match question.extent {
         Extent::Grid => on_grid(&runs, axes, search),
         Extent::Search => step_by_step(&runs, search),
     };
     runs.end();
-    Ok(Report::new(question, found?, runs.seconds()))
+    Ok(ScheduleReport::new(question, found?, runs.seconds()))
 }
 
 /// What was tried, in order, and all points where that was asked for.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ScheduleTrials {
     /// What the search tried.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<PointTrial>,
     /// The whole grid, by rising chunk, then by rising credit.
-    pub grid: Vec<Trial>,
+    pub grid: Vec<PointTrial>,
 }
 
 /// Runs every point once, and lets the search look into the results.
-fn on_grid(runs: &Runs<'_>, axes: Axes, mut search: Search) -> Result<Found, LabError> {
-    let points: Vec<Point> = axes.points().collect();
+fn on_grid(
+    runs: &PointRuns<'_>,
+    axes: Axes,
+    mut search: ScheduleSearch,
+) -> Result<ScheduleTrials, LabError> {
+    let points: Vec<SchedulePoint> = axes.points().collect();
     runs.announce(points.len());
     let grid = runs.run(&points)?;
     let times = grid.iter().map(|trial| (trial.point, trial.iteration_us));
-    let times: BTreeMap<Point, f64> = times.collect();
+    let times: BTreeMap<SchedulePoint, f64> = times.collect();
     let mut trials = Vec::new();
     while let Some(point) = search.propose() {
         let iteration_us = times[&point];
         search.tell(point, iteration_us);
-        trials.push(Trial {
+        trials.push(PointTrial {
             point,
             iteration_us,
         });
     }
-    Ok(Found { trials, grid })
+    Ok(ScheduleTrials { trials, grid })
 }
 
-fn step_by_step(runs: &Runs<'_>, mut search: Search) -> Result<Found, LabError> {
+fn step_by_step(
+    runs: &PointRuns<'_>,
+    mut search: ScheduleSearch,
+) -> Result<ScheduleTrials, LabError> {
     runs.announce(search.trials());
     let mut trials = runs.run(&search.design())?;
     for trial in &trials {
@@ -102,7 +109,7 @@ fn step_by_step(runs: &Runs<'_>, mut search: Search) -> Result<Found, LabError> 
             trials.push(trial);
         }
     }
-    Ok(Found {
+    Ok(ScheduleTrials {
         trials,
         grid: Vec::new(),
     })

@@ -40,7 +40,7 @@ prints the job array that does so. For Ray, see `gradwire.sweep` in Python.";
 
 /// Options of `gradwire sim sweep`.
 #[derive(Args, Clone, Debug)]
-pub struct Sweep {
+pub struct SweepOptions {
     /// The plan: base, ranges and cases.
     #[arg(required_unless_present = "told")]
     pub plan: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct Sweep {
     pub parallel: Option<u16>,
     /// What the results are written as.
     #[arg(long, default_value = "jsonl", value_name = "FORMAT")]
-    pub format: Format,
+    pub format: ResultFormat,
     /// Only list the cells, and whether they are finished.
     #[arg(long, group = "part")]
     pub list: bool,
@@ -79,7 +79,7 @@ pub struct Sweep {
 
 /// What is to be done with the cells of a plan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Part<'a> {
+pub enum SweepPart<'a> {
     /// Run them all and write the results.
     Whole,
     /// List them.
@@ -94,25 +94,27 @@ pub enum Part<'a> {
     Slurm(Option<u16>),
 }
 
-impl Sweep {
+impl SweepOptions {
     /// What was asked for.
-    pub fn part(&self) -> Part<'_> {
+    pub fn part(&self) -> SweepPart<'_> {
         if self.list {
-            return Part::List;
+            return SweepPart::List;
         }
         if self.gather {
-            return Part::Gather;
+            return SweepPart::Gather;
         }
-        let cell = self.cell.as_deref().map(Part::Cell);
-        let shard = || self.shard.map(Part::Shard);
-        let slurm = || self.slurm.map(Part::Slurm);
-        cell.or_else(shard).or_else(slurm).unwrap_or(Part::Whole)
+        let cell = self.cell.as_deref().map(SweepPart::Cell);
+        let shard = || self.shard.map(SweepPart::Shard);
+        let slurm = || self.slurm.map(SweepPart::Slurm);
+        cell.or_else(shard)
+            .or_else(slurm)
+            .unwrap_or(SweepPart::Whole)
     }
 }
 
 /// What results are written as.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Format {
+pub enum ResultFormat {
     /// JSON lines.
     Jsonl,
     /// JSON lines, and a Parquet file of the same rows with a column per value.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// Where folders of namespaces are.
 const FOLDER: &str = "/run/gradwire";
@@ -26,11 +26,11 @@ pub struct Kept {
 
 /// The folder of a namespace, by its name.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct KeptFolder {
     path: PathBuf,
 }
 
-impl Folder {
+impl KeptFolder {
     /// Of the namespace of this name; nothing is made.
     pub fn of(name: &str) -> Self {
         Self {
@@ -46,8 +46,8 @@ impl Folder {
     /// Makes the folder.
     ///
     /// # Errors
-    /// [`Failure::System`] where it cannot be made.
-    pub fn make(&self) -> Result<(), Failure> {
+    /// [`CommandError::System`] where it cannot be made.
+    pub fn make(&self) -> Result<(), CommandError> {
         std::fs::create_dir_all(self.bpffs()).map_err(|source| self.system("make", source))
     }
 
@@ -60,8 +60,8 @@ impl Folder {
     /// Keeps what was set up.
     ///
     /// # Errors
-    /// [`Failure::System`] where it cannot be written.
-    pub fn write(&self, kept: &Kept) -> Result<(), Failure> {
+    /// [`CommandError::System`] where it cannot be written.
+    pub fn write(&self, kept: &Kept) -> Result<(), CommandError> {
         let text = serde_json::to_string(kept).expect("names are text");
         let written = std::fs::write(self.path.join("kept.json"), text);
         written.map_err(|source| self.system("write into", source))
@@ -70,8 +70,8 @@ impl Folder {
     /// Takes the folder away, and what is mounted there.
     ///
     /// # Errors
-    /// [`Failure::System`] where it cannot be removed.
-    pub fn remove(&self) -> Result<(), Failure> {
+    /// [`CommandError::System`] where it cannot be removed.
+    pub fn remove(&self) -> Result<(), CommandError> {
         // Nothing is mounted where no program was loaded; then this fails, and that is fine.
         let mut command = Command::new("umount");
         let _ = command.arg(self.bpffs()).output();
@@ -83,8 +83,8 @@ impl Folder {
         }
     }
 
-    fn system(&self, verb: &str, source: io::Error) -> Failure {
-        Failure::System {
+    fn system(&self, verb: &str, source: io::Error) -> CommandError {
+        CommandError::System {
             what: format!("{verb} {}", self.path.display()),
             source,
         }

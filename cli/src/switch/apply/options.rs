@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use gradwire_protocol::units::{Dscp, Span};
 
-use crate::switch::options::{PlanOptions, dscp};
+use crate::switch::plan_options::{PlanOptions, dscp};
 use crate::values::span;
 
 /// Behind the help of the command.
@@ -59,7 +59,7 @@ pub struct Apply {
     pub existing: bool,
     /// What does the work; `auto` asks the kernel.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORM")]
-    pub form: Wanted,
+    pub form: WantedForm,
     /// Print configuration and counters of a namespace that was set up.
     #[arg(long, conflicts_with_all = ["remove", "job"])]
     pub export: bool,
@@ -70,7 +70,7 @@ pub struct Apply {
 
 /// What does the work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Wanted {
+pub enum WantedForm {
     /// `lab` where the kernel has prio and red, else `bpf`.
     Auto,
     /// prio and red below HTB.

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use gradwire_fabric::settings;
 use gradwire_protocol::units::{Rate, Share, Span};
 
-use crate::doctor::print::Form;
+use crate::doctor::print::OutputForm;
 use crate::values::{share, span};
 
 /// Behind the help of the command.
@@ -34,7 +34,7 @@ A server answers only its own protocol, never with more bytes than it was sent; 
 /// Options of `gradwire switch probe`.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("side").required(true).args(["serve", "peer", "simulate"])))]
-pub struct Probe {
+pub struct ProbeOptions {
     /// Count the packets of other hosts.
     #[arg(long)]
     pub serve: bool,
@@ -92,10 +92,14 @@ pub struct Probe {
     pub json: bool,
 }
 
-impl Probe {
+impl ProbeOptions {
     /// How results are shown.
-    pub fn form(&self) -> Form {
-        if self.json { Form::Json } else { Form::List }
+    pub fn form(&self) -> OutputForm {
+        if self.json {
+            OutputForm::Json
+        } else {
+            OutputForm::List
+        }
     }
 }
 

@@ -10,13 +10,13 @@ use gradwire_transport::probe::{Passage, Passages};
 use serde_json::{Value, json};
 
 use super::Tagged;
-use super::options::Probe;
-use crate::doctor::print::Form;
+use super::options::ProbeOptions;
+use crate::doctor::print::OutputForm;
 
 /// What was sent and what came of it.
-pub struct Report<'a> {
+pub struct ProbeReport<'a> {
     /// As it was asked for.
-    pub options: &'a Probe,
+    pub options: &'a ProbeOptions,
     /// The streams.
     pub tags: &'a [Tagged],
     /// What came of each.
@@ -27,12 +27,12 @@ pub struct Report<'a> {
     pub judgements: Vec<Judgement>,
 }
 
-impl Report<'_> {
+impl ProbeReport<'_> {
     /// The text to print, with its last line break.
     pub fn text(&self) -> String {
         match self.options.form() {
-            Form::Json => format!("{}\n", self.object()),
-            Form::List => self.table(),
+            OutputForm::Json => format!("{}\n", self.object()),
+            OutputForm::List => self.table(),
         }
     }
 

@@ -9,22 +9,22 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
 use gradwire_transport::probe::{Passage, Passages};
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use gradwire_lab::files;
 
 /// Sends traffic from the first host of a fabric to the last; `rtt` is what thresholds are made
 /// for, the fabric's own without it.
 ///
 /// # Errors
-/// [`Failure`] names the fabric and what is wrong with it.
+/// [`CommandError`] names the fabric and what is wrong with it.
 pub fn send(
     given: &str,
     job: &Job,
     traffic: &Traffic,
     rtt: Option<Span>,
-) -> Result<Fates, Failure> {
+) -> Result<Fates, CommandError> {
     let fabric = files::fabric(given)?;
-    let wrong = |message: String| Failure::Input {
+    let wrong = |message: String| CommandError::Input {
         given: given.to_owned(),
         message,
     };

@@ -4,7 +4,7 @@
 use gradwire_switch_config::dialect::{junos, openconfig};
 use gradwire_switch_config::reading::ReadError;
 
-use super::Validation;
+use super::validation::Validation;
 use super::yanglint::{self, Models};
 
 const OPENCONFIG: [(&str, &str); 23] = yang_files!["openconfig";

@@ -2,7 +2,7 @@
 
 use gradwire_switch_config::dialect::sonic::yang;
 
-use super::Validation;
+use super::validation::Validation;
 use super::yanglint::{self, Models};
 
 const FILES: [(&str, &str); 23] = yang_files!["sonic";

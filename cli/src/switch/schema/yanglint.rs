@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Validation;
+use super::validation::Validation;
 
 /// YANG models of a platform.
 pub(super) struct Models<'a> {

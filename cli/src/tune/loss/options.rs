@@ -36,7 +36,7 @@ trial takes longer than --timeout.";
 
 /// Options of `gradwire tune loss`.
 #[derive(Args, Clone, Debug)]
-pub struct Loss {
+pub struct TuneLossOptions {
     /// The training script, as it is started without this command.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -122,7 +122,7 @@ pub struct Loss {
     pub json: bool,
 }
 
-impl Loss {
+impl TuneLossOptions {
     /// What is asked of the script.
     pub fn question(&self) -> LossQuestion {
         LossQuestion {

@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gradwire_tuning::tolerance::Setting;
+use gradwire_tuning::tolerance::ToleranceSetting;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::options::Loss;
-use gradwire_lab::tune::loss::evidence::{self, Evidence, number_text, of};
-use gradwire_lab::tune::loss::journal::{Journal, Record};
+use super::options::TuneLossOptions;
+use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, number_text, of};
+use gradwire_lab::tune::loss::journal::{Journal, TrialRecord};
 use gradwire_lab::tune::loss::trial::percent;
 
 /// Tells of a search as the options want it.
 #[derive(Debug)]
 pub struct Teller<'a> {
-    options: &'a Loss,
+    options: &'a TuneLossOptions,
     bar: ProgressBar,
     /// Trials that were there before.
     before: usize,
@@ -23,7 +23,7 @@ pub struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     /// Tells what will be done at most, and what has been done.
-    pub fn new(options: &'a Loss, journal: &Journal) -> Self {
+    pub fn new(options: &'a TuneLossOptions, journal: &Journal) -> Self {
         let style = "{bar:30} {pos} of about {len} trials  {elapsed} gone  {msg}";
         let style = ProgressStyle::with_template(style);
         let style = style.expect("the template is constant and well-formed");
@@ -59,7 +59,12 @@ impl<'a> Teller<'a> {
     }
 
     /// A trial begins; about so many are still to come, this one with them.
-    pub fn begin(&self, (setting, seed): (&Setting, u64), remaining: usize, done: &[Record]) {
+    pub fn begin(
+        &self,
+        (setting, seed): (&ToleranceSetting, u64),
+        remaining: usize,
+        done: &[TrialRecord],
+    ) {
         let left = match mean_seconds(done) {
             None => "about an unknown time left".to_owned(),
             Some(each) => {
@@ -80,7 +85,7 @@ impl<'a> Teller<'a> {
     }
 
     /// A trial has ended.
-    pub fn done(&self, record: &Record) {
+    pub fn done(&self, record: &TrialRecord) {
         let number = self.bar.position() + 1;
         self.bar.suspend(|| match self.options.json {
             true => println!("{}", json!(record)),
@@ -95,7 +100,7 @@ impl<'a> Teller<'a> {
     }
 
     /// What was found, and the job file that it was written to.
-    pub fn found(&self, evidence: &Evidence<'_>, job: Option<&Path>) {
+    pub fn found(&self, evidence: &SearchEvidence<'_>, job: Option<&Path>) {
         let page = self.options.out.join("report.html");
         if self.options.json {
             println!("{}", summary(evidence, job, &page));
@@ -114,12 +119,12 @@ impl<'a> Teller<'a> {
     }
 }
 
-fn mean_seconds(done: &[Record]) -> Option<f64> {
+fn mean_seconds(done: &[TrialRecord]) -> Option<f64> {
     let sum: f64 = done.iter().map(|record| record.seconds).sum();
     (!done.is_empty()).then(|| sum / done.len() as f64)
 }
 
-fn row(number: u64, record: &Record) -> String {
+fn row(number: u64, record: &TrialRecord) -> String {
     let trial = &record.trial;
     let losses = match (trial.setting.is_lossless(), record.burst > 1.0) {
         (true, _) => "none",
@@ -140,7 +145,7 @@ fn row(number: u64, record: &Record) -> String {
     }
 }
 
-fn summary(evidence: &Evidence<'_>, job: Option<&Path>, page: &Path) -> Value {
+fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Value {
     let finding = evidence.finding;
     let cells = finding.cells.iter().map(|cell| {
         json!({

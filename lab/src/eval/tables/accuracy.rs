@@ -8,10 +8,10 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::super::evidence::mean;
-use super::super::section::{Chart, Goal, Grid, Shape, State, Value};
-use super::super::training::{Part, Study};
-use super::{Found, named};
-use crate::eval::EvalRequest;
+use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value};
+use super::super::training::{Study, StudyPart};
+use crate::eval::findings::{TableFindings, named};
+use crate::eval::request::EvalRequest;
 
 /// The study of this table.
 pub const STUDY: Study = Study {
@@ -36,13 +36,13 @@ const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwir
      shakespeare (less is better). Steps are those until the score was as good as the lossless \
      end of the same seed, but for a margin; of seeds that got there.";
 
-fn parts(options: &EvalRequest, place: &Path) -> Vec<Part> {
+fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
     let python = options.python.display().to_string();
     let place = place.display().to_string();
     let mut words = vec![python, "-m".to_owned(), "gradwire.study".to_owned()];
     words.extend(["--json", "--minutes", MINUTES, "--out", &place].map(str::to_owned));
     words.extend(options.quick.then(|| "--quick".to_owned()));
-    vec![Part {
+    vec![StudyPart {
         name: "training".to_owned(),
         words,
         also: None,
@@ -60,7 +60,7 @@ struct Group {
     steps: Option<f64>,
 }
 
-fn found(results: &[(String, Json)]) -> Found {
+fn found(results: &[(String, Json)]) -> TableFindings {
     let findings = results.first().map_or(&Json::Null, |(_, value)| value);
     let groups: Vec<Group> = list(&findings["groups"]).map(group).collect();
     let tasks = named(groups.iter().map(|group| group.task.as_str()));
@@ -77,7 +77,7 @@ fn found(results: &[(String, Json)]) -> Found {
             ),
         ]
     });
-    Found {
+    TableFindings {
         about: vec![ABOUT.to_owned()],
         grids: grids.collect(),
         charts: tasks.iter().map(|task| chart(task, &groups)).collect(),
@@ -166,18 +166,18 @@ fn chart(task: &str, groups: &[Group]) -> Chart {
     Chart {
         caption: format!("{task}: the score at the end, by what fills holes"),
         axis: "score".to_owned(),
-        shape: Shape::Curves("lost, %".to_owned(), curves.into_iter().collect()),
+        shape: ChartShape::Curves("lost, %".to_owned(), curves.into_iter().collect()),
     }
 }
 
-fn goal(value: &Json) -> Goal {
+fn goal(value: &Json) -> EvalGoal {
     let evidence: Vec<&str> = list(&value["evidence"]).filter_map(Json::as_str).collect();
     let against: Vec<&str> = evidence
         .iter()
         .copied()
         .filter(|line| line.ends_with(": no"))
         .collect();
-    Goal {
+    EvalGoal {
         what: value["expectation"].as_str().unwrap_or("-").to_owned(),
         found: match (evidence.len(), against.len()) {
             (0, _) => "not run".to_owned(),
@@ -185,7 +185,7 @@ fn goal(value: &Json) -> Goal {
             (all, 0) => format!("so in all of {all} comparisons"),
             (all, some) => format!("not so in {some} of {all}: {}", against.join(", ")),
         },
-        state: State::of(value["holds"].as_bool()),
+        state: GoalState::of(value["holds"].as_bool()),
     }
 }
 
@@ -214,9 +214,9 @@ mod tests {
         let shown = |row: &Vec<Value>| row.iter().map(Value::shown).collect::<Vec<_>>().join(" ");
         let rows: Vec<String> = found.grids[0].rows.iter().map(shown).collect();
         assert_eq!(rows, ["all zero none - 0.7000", "nothing - - 0.7500 -"]);
-        assert_eq!(found.goals[0].state, State::Met);
+        assert_eq!(found.goals[0].state, GoalState::Met);
         assert!(told.is_some_and(|told| told.starts_with("2 trainings")));
-        let Shape::Curves(_, curves) = &found.charts[0].shape else {
+        let ChartShape::Curves(_, curves) = &found.charts[0].shape else {
             panic!("it is drawn as curves");
         };
         assert_eq!(

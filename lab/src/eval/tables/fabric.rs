@@ -1,10 +1,10 @@
 //! DLCP's own evaluation: training steps of 144 hosts beside other traffic, by several transports.
 
-use super::super::evidence::{Evidence, Exchange, Point, larger, mean};
+use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger, mean};
 use super::super::published::{DLCP_FCT, dlcp_speed};
-use super::super::section::{Chart, Goal, Grid, Shape, State, Value, change};
+use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
-use super::{Found, ITERATION, ITERATIONS, named};
+use crate::eval::findings::{ITERATION, ITERATIONS, TableFindings, named};
 
 /// Completion times of communication tasks, in microseconds.
 const FCT_MEAN: &str = "/training/0/fct_us/mean";
@@ -30,14 +30,14 @@ const ABOUT: [&str; 3] = [
 ];
 
 /// Makes the table.
-pub fn found(evidence: &Evidence) -> Found {
+pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points();
     let mut grids = vec![speeds(evidence, &points)];
-    let completions = Exchange::ALL.map(|one| completion(evidence, &points, one));
+    let completions = GradientExchange::ALL.map(|one| completion(evidence, &points, one));
     grids.extend(completions.into_iter().filter(|grid| !grid.rows.is_empty()));
     grids.extend(points.iter().map(|point| details(evidence, point)));
-    let charts = Exchange::ALL.map(|exchange| chart(evidence, &points, exchange));
-    Found {
+    let charts = GradientExchange::ALL.map(|exchange| chart(evidence, &points, exchange));
+    TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids,
         charts: charts.to_vec(),
@@ -45,7 +45,7 @@ pub fn found(evidence: &Evidence) -> Found {
     }
 }
 
-fn speeds(evidence: &Evidence, points: &[Point]) -> Grid {
+fn speeds(evidence: &TableEvidence, points: &[CellPoint]) -> Grid {
     let ours: Vec<&str> = ours(evidence).collect();
     let fixed = ["model", "exchange", "best reference", "its iteration, ms"];
     let rows = points.iter().map(|point| {
@@ -73,12 +73,12 @@ fn speeds(evidence: &Evidence, points: &[Point]) -> Grid {
 
 /// Changes of completion times against a reference, a mean over points that have both.
 fn change_of(
-    evidence: &Evidence,
-    points: &[Point],
+    evidence: &TableEvidence,
+    points: &[CellPoint],
     pair: (&str, &str),
     place: &str,
 ) -> Option<f64> {
-    let time = |point: &Point, case: &str| evidence.mean(&point.with_case(case), place);
+    let time = |point: &CellPoint, case: &str| evidence.mean(&point.with_case(case), place);
     let (before, case) = pair;
     let changes = points
         .iter()
@@ -86,9 +86,9 @@ fn change_of(
     mean(&changes.collect::<Vec<_>>())
 }
 
-fn completion(evidence: &Evidence, points: &[Point], exchange: Exchange) -> Grid {
+fn completion(evidence: &TableEvidence, points: &[CellPoint], exchange: GradientExchange) -> Grid {
     let own = points.iter().filter(|point| point.exchange == exchange);
-    let points: Vec<Point> = own.cloned().collect();
+    let points: Vec<CellPoint> = own.cloned().collect();
     let mut rows = Vec::new();
     for (reference, paper_mean, paper_p99) in DLCP_FCT {
         for case in ours(evidence) {
@@ -117,7 +117,7 @@ fn completion(evidence: &Evidence, points: &[Point], exchange: Exchange) -> Grid
     }
 }
 
-fn details(evidence: &Evidence, point: &Point) -> Grid {
+fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
     let rows = evidence.cases().into_iter().map(|case| {
         let own = point.with_case(case);
         let millis = |micros: Option<f64>| Value::number(micros.map(|micros| micros / 1e3), 3);
@@ -145,8 +145,8 @@ fn details(evidence: &Evidence, point: &Point) -> Grid {
     }
 }
 
-fn chart(evidence: &Evidence, points: &[Point], exchange: Exchange) -> Chart {
-    let own: Vec<&Point> = points
+fn chart(evidence: &TableEvidence, points: &[CellPoint], exchange: GradientExchange) -> Chart {
+    let own: Vec<&CellPoint> = points
         .iter()
         .filter(|point| point.exchange == exchange)
         .collect();
@@ -163,17 +163,17 @@ fn chart(evidence: &Evidence, points: &[Point], exchange: Exchange) -> Chart {
             exchange.name()
         ),
         axis: "times the best reference's".to_owned(),
-        shape: Shape::Bars(cases.clone(), groups.collect()),
+        shape: ChartShape::Bars(cases.clone(), groups.collect()),
     }
 }
 
-fn goals(evidence: &Evidence, points: &[Point]) -> Vec<Goal> {
+fn goals(evidence: &TableEvidence, points: &[CellPoint]) -> Vec<EvalGoal> {
     let ours: Vec<&str> = ours(evidence).collect();
-    let mut goals: Vec<Goal> = Exchange::ALL
+    let mut goals: Vec<EvalGoal> = GradientExchange::ALL
         .iter()
         .map(|exchange| fastest(evidence, points, &ours, *exchange))
         .collect();
-    let leads: Vec<(&Point, f64)> = points
+    let leads: Vec<(&CellPoint, f64)> = points
         .iter()
         .filter_map(|point| Some((point, lead(evidence, point, LOSSLESS)?)))
         .collect();
@@ -189,7 +189,7 @@ fn goals(evidence: &Evidence, points: &[Point]) -> Vec<Goal> {
             )
         })
         .collect();
-    goals.push(Goal {
+    goals.push(EvalGoal {
         what: "Without loss (p = 0) never slower than the best reference".to_owned(),
         found: match slower.is_empty() {
             true => format!("in none of {} cells", leads.len()),
@@ -200,18 +200,23 @@ fn goals(evidence: &Evidence, points: &[Point]) -> Vec<Goal> {
                 slower.join(", ")
             ),
         },
-        state: State::of((!leads.is_empty()).then_some(slower.is_empty())),
+        state: GoalState::of((!leads.is_empty()).then_some(slower.is_empty())),
     });
     goals
 }
 
-fn fastest(evidence: &Evidence, points: &[Point], ours: &[&str], exchange: Exchange) -> Goal {
+fn fastest(
+    evidence: &TableEvidence,
+    points: &[CellPoint],
+    ours: &[&str],
+    exchange: GradientExchange,
+) -> EvalGoal {
     let own = points.iter().filter(|point| point.exchange == exchange);
     let cells = own.flat_map(|point| ours.iter().map(move |case| (point, *case)));
     let leads = cells.filter_map(|(point, case)| Some((point, case, lead(evidence, point, case)?)));
     let most = leads.max_by(|(_, _, one), (_, _, other)| one.total_cmp(other));
     let paper = dlcp_speed(exchange);
-    Goal {
+    EvalGoal {
         what: format!(
             "With {}: in its best cell more than {} over the best reference",
             exchange.name(),
@@ -221,6 +226,6 @@ fn fastest(evidence: &Evidence, points: &[Point], ours: &[&str], exchange: Excha
             || "not run".to_owned(),
             |(point, case, lead)| format!("{} ({}, {case})", change(lead), point.model),
         ),
-        state: State::of(most.map(|(_, _, lead)| lead > paper)),
+        state: GoalState::of(most.map(|(_, _, lead)| lead > paper)),
     }
 }

@@ -1,9 +1,9 @@
 //! Links that lose packets at random: what that costs, and what a tolerance is worth then.
 
-use super::super::evidence::{Evidence, Exchange, Point, larger};
-use super::super::section::{Chart, Goal, Grid, Shape, State, Value, change};
+use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger};
+use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
-use super::{Found, named};
+use crate::eval::findings::{TableFindings, named};
 
 const ABOUT: [&str; 2] = [
     "The fabric, the hosts and the traffic of the table \"fabric\", but every link loses packets \
@@ -16,10 +16,10 @@ const ABOUT: [&str; 2] = [
 ];
 
 /// Makes the table.
-pub fn found(evidence: &Evidence) -> Found {
-    let has_points = |one: &Exchange| !points(evidence, *one).is_empty();
-    let run = || Exchange::ALL.into_iter().filter(has_points);
-    Found {
+pub fn found(evidence: &TableEvidence) -> TableFindings {
+    let has_points = |one: &GradientExchange| !points(evidence, *one).is_empty();
+    let run = || GradientExchange::ALL.into_iter().filter(has_points);
+    TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: run().map(|one| grid(evidence, one)).collect(),
         charts: run().map(|one| chart(evidence, one)).collect(),
@@ -28,25 +28,29 @@ pub fn found(evidence: &Evidence) -> Found {
 }
 
 /// The points of one exchange, by how much their links lose.
-fn points(evidence: &Evidence, exchange: Exchange) -> Vec<Point> {
+fn points(evidence: &TableEvidence, exchange: GradientExchange) -> Vec<CellPoint> {
     let points = evidence.points().into_iter();
-    let mut points: Vec<Point> = points.filter(|one| one.exchange == exchange).collect();
+    let mut points: Vec<CellPoint> = points.filter(|one| one.exchange == exchange).collect();
     points.sort_by(|one, other| percents(one).total_cmp(&percents(other)));
     points
 }
 
 /// How many percents of packets a link loses.
-fn percents(point: &Point) -> f64 {
+fn percents(point: &CellPoint) -> f64 {
     point.loss.trim_end_matches('%').parse().unwrap_or(0.0)
 }
 
 /// How much longer a step takes than where the links of the first point lose nothing.
-fn harm(evidence: &Evidence, (first, point): (&Point, &Point), case: &str) -> Option<f64> {
+fn harm(
+    evidence: &TableEvidence,
+    (first, point): (&CellPoint, &CellPoint),
+    case: &str,
+) -> Option<f64> {
     let time = |point| iteration(evidence, point, case);
     larger(time(first), time(point))
 }
 
-fn grid(evidence: &Evidence, exchange: Exchange) -> Grid {
+fn grid(evidence: &TableEvidence, exchange: GradientExchange) -> Grid {
     let points = points(evidence, exchange);
     let mut columns = vec!["case".to_owned()];
     for (at, point) in points.iter().enumerate() {
@@ -69,7 +73,7 @@ fn grid(evidence: &Evidence, exchange: Exchange) -> Grid {
     }
 }
 
-fn chart(evidence: &Evidence, exchange: Exchange) -> Chart {
+fn chart(evidence: &TableEvidence, exchange: GradientExchange) -> Chart {
     let points = points(evidence, exchange);
     let curves = named(evidence.cases().into_iter()).into_iter().map(|case| {
         let of_case = points.iter().filter_map(|point| {
@@ -82,12 +86,12 @@ fn chart(evidence: &Evidence, exchange: Exchange) -> Chart {
     Chart {
         caption: format!("Iteration by what a link loses, {}", exchange.name()),
         axis: "ms".to_owned(),
-        shape: Shape::Curves("lost on each link, %".to_owned(), curves.collect()),
+        shape: ChartShape::Curves("lost on each link, %".to_owned(), curves.collect()),
     }
 }
 
-fn never_slower(evidence: &Evidence) -> Goal {
-    let all = Exchange::ALL.map(|exchange| points(evidence, exchange));
+fn never_slower(evidence: &TableEvidence) -> EvalGoal {
+    let all = GradientExchange::ALL.map(|exchange| points(evidence, exchange));
     let leads: Vec<(String, f64)> = (all.iter().flatten())
         .filter_map(|point| {
             let lead = lead(evidence, point, LOSSLESS)?;
@@ -98,16 +102,16 @@ fn never_slower(evidence: &Evidence) -> Goal {
         .collect();
     let told: Vec<&str> = leads.iter().map(|(told, _)| told.as_str()).collect();
     let holds = leads.iter().all(|(_, lead)| *lead >= 0.0);
-    Goal {
+    EvalGoal {
         what: "Without a tolerance never slower than the best reference, whatever links lose"
             .to_owned(),
         found: told.join("; "),
-        state: State::of((!leads.is_empty()).then_some(holds)),
+        state: GoalState::of((!leads.is_empty()).then_some(holds)),
     }
 }
 
-fn worth(evidence: &Evidence) -> Goal {
-    let last = points(evidence, Exchange::Servers).pop();
+fn worth(evidence: &TableEvidence) -> EvalGoal {
+    let last = points(evidence, GradientExchange::Servers).pop();
     let best = last.and_then(|last| {
         let lossless = iteration(evidence, &last, LOSSLESS);
         let tolerant = ours(evidence).filter(|case| *case != LOSSLESS);
@@ -115,13 +119,13 @@ fn worth(evidence: &Evidence) -> Goal {
             .filter_map(|case| Some((case, larger(lossless, iteration(evidence, &last, case))?)));
         changes.min_by(|(_, one), (_, other)| one.total_cmp(other))
     });
-    Goal {
+    EvalGoal {
         what: "With servers, where links lose most, the best tolerance makes steps shorter"
             .to_owned(),
         found: best.map_or_else(
             || "not run".to_owned(),
             |(case, change_of)| format!("{} ({case})", change(change_of)),
         ),
-        state: State::of(best.map(|(_, change_of)| change_of < 0.0)),
+        state: GoalState::of(best.map(|(_, change_of)| change_of < 0.0)),
     }
 }

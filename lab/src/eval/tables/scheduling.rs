@@ -1,10 +1,10 @@
 //! A scheduler on and off: how much faster steps are in which gradients of front layers leave
 //! first, in parts, within a credit.
 
-use super::super::evidence::{Evidence, Exchange, Point, faster};
+use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, faster};
 use super::super::published::{BYTE_SCHEDULER, flow_model};
-use super::super::section::{Chart, Goal, Grid, Shape, State, Value, change};
-use super::{Found, ITERATION, named};
+use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
+use crate::eval::findings::{ITERATION, TableFindings, named};
 
 /// The case without a scheduler; all others have one.
 const OFF: &str = "off";
@@ -24,7 +24,7 @@ const ABOUT: [&str; 3] = [
 
 /// What one point brought.
 struct Row<'a> {
-    point: &'a Point,
+    point: &'a CellPoint,
     off: Option<f64>,
     on: Option<(&'a str, f64)>,
 }
@@ -41,20 +41,20 @@ impl Row<'_> {
 }
 
 /// Makes the table.
-pub fn found(evidence: &Evidence) -> Found {
+pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points();
     let rows: Vec<Row<'_>> = points.iter().map(|point| row(evidence, point)).collect();
-    Found {
+    TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: vec![grid(&rows)],
-        charts: Exchange::ALL
+        charts: GradientExchange::ALL
             .map(|exchange| chart(&rows, exchange))
             .to_vec(),
         goals: goals(&rows),
     }
 }
 
-fn row<'a>(evidence: &'a Evidence, point: &'a Point) -> Row<'a> {
+fn row<'a>(evidence: &'a TableEvidence, point: &'a CellPoint) -> Row<'a> {
     let time = |case: &str| evidence.mean(&point.with_case(case), ITERATION);
     let on = evidence.cases().into_iter().filter(|case| *case != OFF);
     let on = on.filter_map(|case| Some((case, time(case)?)));
@@ -101,7 +101,7 @@ fn grid(rows: &[Row<'_>]) -> Grid {
     }
 }
 
-fn chart(rows: &[Row<'_>], exchange: Exchange) -> Chart {
+fn chart(rows: &[Row<'_>], exchange: GradientExchange) -> Chart {
     let own = || rows.iter().filter(|row| row.point.exchange == exchange);
     let models = named(own().map(|row| row.point.model.as_str()));
     let rates = named(own().map(|row| row.point.rate.as_str()));
@@ -116,14 +116,14 @@ fn chart(rows: &[Row<'_>], exchange: Exchange) -> Chart {
     Chart {
         caption: format!("Gain of the scheduler, {}", exchange.name()),
         axis: "percents of speed".to_owned(),
-        shape: Shape::Bars(rates.clone(), groups.collect()),
+        shape: ChartShape::Bars(rates.clone(), groups.collect()),
     }
 }
 
-fn goals(rows: &[Row<'_>]) -> Vec<Goal> {
+fn goals(rows: &[Row<'_>]) -> Vec<EvalGoal> {
     let servers = || {
         let servers = rows.iter();
-        servers.filter(|row| row.point.exchange == Exchange::Servers)
+        servers.filter(|row| row.point.exchange == GradientExchange::Servers)
     };
     let at_25 = |model: &str| {
         let row = servers().find(|row| row.point.model == model && row.point.rate == "25G");
@@ -136,25 +136,25 @@ fn goals(rows: &[Row<'_>]) -> Vec<Goal> {
     let near = apart.iter().filter(|apart| apart.abs() <= APART_MOST);
     let (near, all) = (near.count(), apart.len());
     vec![
-        Goal {
+        EvalGoal {
             what: "VGG16 with servers at 25 Gb/s: about 1.9 times as fast (+85 to +105 %)".into(),
             found: told(vgg),
-            state: State::of(vgg.map(|gain| (85.0..=105.0).contains(&gain))),
+            state: GoalState::of(vgg.map(|gain| (85.0..=105.0).contains(&gain))),
         },
-        Goal {
+        EvalGoal {
             what: "ResNet50 with servers at 25 Gb/s: nothing to gain (within 5 %)".into(),
             found: told(resnet),
-            state: State::of(resnet.map(|gain| gain.abs() <= 5.0)),
+            state: GoalState::of(resnet.map(|gain| gain.abs() <= 5.0)),
         },
-        Goal {
+        EvalGoal {
             what: "Gains at 25 Gb/s in the order VGG16, BERT-base, ResNet50".into(),
             found: [vgg, bert, resnet].map(told).join(", "),
-            state: State::of(order.map(|((vgg, bert), resnet)| vgg > bert && bert > resnet)),
+            state: GoalState::of(order.map(|((vgg, bert), resnet)| vgg > bert && bert > resnet)),
         },
-        Goal {
+        EvalGoal {
             what: "With servers, within 10 points of the flow-level model".into(),
             found: format!("{near} of {all} cells"),
-            state: State::of((all > 0).then_some(near == all)),
+            state: GoalState::of((all > 0).then_some(near == all)),
         },
     ]
 }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{Axes, Axis, Point as Setting, Search};
+use gradwire_tuning::surface::{Axes, SchedulePoint, ScheduleSearch, SizeAxis};
 
-use super::super::evidence::{Evidence, Point, larger};
+use super::super::evidence::{CellPoint, TableEvidence, larger};
 use super::super::published::SEARCH_TRIALS;
-use super::super::section::{Chart, Goal, Grid, Shape, State, Value};
-use super::{Found, ITERATION};
+use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value};
+use crate::eval::findings::{ITERATION, TableFindings};
 
 const CHUNK: &str = "collectives.chunk";
 const CREDIT: &str = "collectives.credit";
@@ -34,14 +34,14 @@ type Times = BTreeMap<(ByteCount, ByteCount), f64>;
 
 /// A grid and what was found of it.
 struct Row {
-    point: Point,
+    point: CellPoint,
     times: Times,
     found: Option<Trials>,
 }
 
 /// A search that has ended.
 struct Trials {
-    best: Setting,
+    best: SchedulePoint,
     time: f64,
     trials: usize,
     /// The best after each trial.
@@ -68,10 +68,10 @@ impl Row {
 }
 
 /// Makes the table.
-pub fn found(evidence: &Evidence) -> Found {
+pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points().into_iter();
     let rows: Vec<Row> = points.map(|point| row(evidence, point)).collect();
-    Found {
+    TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: vec![grid(&rows)],
         charts: vec![chart(&rows)],
@@ -79,7 +79,7 @@ pub fn found(evidence: &Evidence) -> Found {
     }
 }
 
-fn row(evidence: &Evidence, point: Point) -> Row {
+fn row(evidence: &TableEvidence, point: CellPoint) -> Row {
     let own = evidence
         .runs()
         .iter()
@@ -104,7 +104,7 @@ fn search(times: &Times) -> Option<Trials> {
         chunk: axis(times.keys().map(|(chunk, _)| *chunk))?,
         credit: axis(times.keys().map(|(_, credit)| *credit))?,
     };
-    let mut search = Search::new(axes, SEARCH_TRIALS, SEED);
+    let mut search = ScheduleSearch::new(axes, SEARCH_TRIALS, SEED);
     let mut course = Vec::new();
     while let Some(setting) = search.propose() {
         let time = times.get(&(setting.chunk, setting.credit))?;
@@ -120,11 +120,11 @@ fn search(times: &Times) -> Option<Trials> {
     })
 }
 
-fn axis(sizes: impl Iterator<Item = ByteCount>) -> Option<Axis> {
+fn axis(sizes: impl Iterator<Item = ByteCount>) -> Option<SizeAxis> {
     let mut sizes: Vec<ByteCount> = sizes.collect();
     sizes.sort();
     sizes.dedup();
-    let axis = Axis {
+    let axis = SizeAxis {
         smallest: *sizes.first()?,
         steps: u8::try_from(sizes.len()).ok()?,
     };
@@ -185,18 +185,18 @@ fn chart(rows: &[Row]) -> Chart {
     Chart {
         caption: "The best after each trial".to_owned(),
         axis: "percents above the best of the grid".to_owned(),
-        shape: Shape::Curves("trials".to_owned(), curves.collect()),
+        shape: ChartShape::Curves("trials".to_owned(), curves.collect()),
     }
 }
 
-fn goal(rows: &[Row]) -> Goal {
+fn goal(rows: &[Row]) -> EvalGoal {
     let apart: Vec<f64> = rows.iter().filter_map(Row::apart).collect();
     let near = apart.iter().filter(|apart| **apart <= APART_MOST).count();
     let all = rows.len();
-    Goal {
+    EvalGoal {
         what: format!("Within 5 % of the best of the grid in at most {SEARCH_TRIALS} trials"),
         found: format!("{near} of {all} grids"),
-        state: State::of((all > 0 && apart.len() == all).then_some(near == all)),
+        state: GoalState::of((all > 0 && apart.len() == all).then_some(near == all)),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What each part of gradwire adds: cases that have one part more than the case before.
 
-use super::super::evidence::{Evidence, Point, faster};
-use super::super::section::{Chart, Grid, Shape, Value};
+use super::super::evidence::{CellPoint, TableEvidence, faster};
+use super::super::section::{Chart, ChartShape, Grid, Value};
 use super::rivals::iteration;
-use super::{Found, named};
+use crate::eval::findings::{TableFindings, named};
 
 const ABOUT: [&str; 2] = [
     "The fabric and the traffic of the table before. Each case has one part more than the one \
@@ -13,9 +13,9 @@ const ABOUT: [&str; 2] = [
 ];
 
 /// Makes the table.
-pub fn found(evidence: &Evidence) -> Found {
+pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points();
-    Found {
+    TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: points.iter().map(|point| grid(evidence, point)).collect(),
         charts: vec![chart(evidence, &points)],
@@ -23,7 +23,7 @@ pub fn found(evidence: &Evidence) -> Found {
     }
 }
 
-fn times(evidence: &Evidence, point: &Point) -> Vec<(String, Option<f64>)> {
+fn times(evidence: &TableEvidence, point: &CellPoint) -> Vec<(String, Option<f64>)> {
     let cases = evidence.cases().into_iter();
     cases
         .map(|case| {
@@ -33,7 +33,7 @@ fn times(evidence: &Evidence, point: &Point) -> Vec<(String, Option<f64>)> {
         .collect()
 }
 
-fn grid(evidence: &Evidence, point: &Point) -> Grid {
+fn grid(evidence: &TableEvidence, point: &CellPoint) -> Grid {
     let times = times(evidence, point);
     let first = times.first().and_then(|(_, time)| *time);
     let rows = times.iter().enumerate().map(|(at, (case, time))| {
@@ -58,7 +58,7 @@ fn grid(evidence: &Evidence, point: &Point) -> Grid {
     }
 }
 
-fn chart(evidence: &Evidence, points: &[Point]) -> Chart {
+fn chart(evidence: &TableEvidence, points: &[CellPoint]) -> Chart {
     let groups = points.iter().map(|point| {
         let times = times(evidence, point);
         let first = times.first().and_then(|(_, time)| *time);
@@ -69,6 +69,6 @@ fn chart(evidence: &Evidence, points: &[Point]) -> Chart {
     Chart {
         caption: "Speed, part by part; 1 is the first case".to_owned(),
         axis: "times the first case's".to_owned(),
-        shape: Shape::Bars(named(evidence.cases().into_iter()), groups.collect()),
+        shape: ChartShape::Bars(named(evidence.cases().into_iter()), groups.collect()),
     }
 }

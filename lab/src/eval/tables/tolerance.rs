@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::super::section::{Chart, Goal, Grid, Shape, State, Value};
-use super::super::training::{Part, Study};
-use super::Found;
-use crate::eval::EvalRequest;
+use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value};
+use super::super::training::{Study, StudyPart};
+use crate::eval::findings::TableFindings;
+use crate::eval::request::EvalRequest;
 
 /// The study of this table.
 pub const STUDY: Study = Study {
@@ -58,7 +58,7 @@ const SCRIPTS: [Script; 2] = [
     },
 ];
 
-fn parts(options: &EvalRequest, place: &Path) -> Vec<Part> {
+fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
     match options.quick {
         true => vec![part(
             &SCRIPTS[1],
@@ -85,7 +85,7 @@ enum Aim {
 }
 
 /// Both aims share the folder of a script, and so its trials without loss.
-fn part(script: &Script, aim: Aim, (options, place): (&EvalRequest, &Path)) -> Part {
+fn part(script: &Script, aim: Aim, (options, place): (&EvalRequest, &Path)) -> StudyPart {
     let own = std::env::current_exe().unwrap_or_else(|_| "gradwire".into());
     let folder = place.join(script.name);
     let mut words = vec![own.display().to_string()];
@@ -112,19 +112,19 @@ fn part(script: &Script, aim: Aim, (options, place): (&EvalRequest, &Path)) -> P
     let script_words = [script.file, "--seed", "{seed}"];
     let rest = launch.iter().chain(&script_words).chain(script.short);
     words.extend(rest.map(|word| (*word).to_owned()));
-    Part {
+    StudyPart {
         name,
         words,
         also: Some(1),
     }
 }
 
-fn found(results: &[(String, Json)]) -> Found {
+fn found(results: &[(String, Json)]) -> TableFindings {
     let summaries: Vec<(&str, &Json)> = results
         .iter()
         .map(|(name, value)| (name.as_str(), &value["summary"]))
         .collect();
-    Found {
+    TableFindings {
         about: vec![ABOUT.to_owned()],
         grids: vec![outcomes(&summaries), settings(&summaries)],
         charts: vec![chart(&summaries)],
@@ -213,19 +213,19 @@ fn chart(summaries: &[(&str, &Json)]) -> Chart {
     Chart {
         caption: "What tolerances cost; 1 is the margin".to_owned(),
         axis: "margins".to_owned(),
-        shape: Shape::Curves("tolerance, %".to_owned(), curves.collect()),
+        shape: ChartShape::Curves("tolerance, %".to_owned(), curves.collect()),
     }
 }
 
-fn goal((name, summary): (&str, &Json)) -> Option<Goal> {
+fn goal((name, summary): (&str, &Json)) -> Option<EvalGoal> {
     if !name.ends_with(TOO_HIGH) {
         return None;
     }
     let last = summary["settings"].as_array()?.last()?;
     let verdict = last["verdict"].as_str().unwrap_or("nothing");
-    Some(Goal {
+    Some(EvalGoal {
         what: format!("A tolerance that is too high is rejected ({name})"),
         found: verdict.to_owned(),
-        state: State::of(Some(["rejected", "not shown"].contains(&verdict))),
+        state: GoalState::of(Some(["rejected", "not shown"].contains(&verdict))),
     })
 }

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gradwire_tuning::tolerance::Trial;
+use gradwire_tuning::tolerance::ToleranceTrial;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
@@ -52,10 +52,10 @@ impl Heading {
 
 /// A finished trial.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Record {
+pub struct TrialRecord {
     /// What was tried, and the metric.
     #[serde(flatten)]
-    pub trial: Trial,
+    pub trial: ToleranceTrial,
     /// Share of packets that were dropped on purpose.
     pub drop: f64,
     /// Mean length of a run of them.
@@ -104,7 +104,7 @@ impl Accepted {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    records: Vec<Record>,
+    records: Vec<TrialRecord>,
 }
 
 impl Journal {
@@ -151,7 +151,7 @@ impl Journal {
     }
 
     /// The trials that were done.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[TrialRecord] {
         &self.records
     }
 
@@ -159,7 +159,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`LabError::System`] when it cannot be written.
-    pub fn add(&mut self, record: Record) -> Result<(), LabError> {
+    pub fn add(&mut self, record: TrialRecord) -> Result<(), LabError> {
         add(&mut self.file, &line(&record)).map_err(|source| LabError::System {
             what: format!("cannot write {}", self.path.display()),
             source,
@@ -184,7 +184,7 @@ fn add(file: &mut File, line: &str) -> std::io::Result<()> {
     file.sync_data()
 }
 
-fn read(text: &str, heading: &Heading) -> Result<Vec<Record>, String> {
+fn read(text: &str, heading: &Heading) -> Result<Vec<TrialRecord>, String> {
     let mut lines = text.lines().zip(1..);
     let wrong = |number: i32, error: &dyn std::fmt::Display| {
         format!("line {number}: {error}; give another folder with --out, or delete this file")
@@ -206,7 +206,7 @@ fn read(text: &str, heading: &Heading) -> Result<Vec<Record>, String> {
 
 #[cfg(test)]
 mod tests {
-    use gradwire_tuning::tolerance::Setting;
+    use gradwire_tuning::tolerance::ToleranceSetting;
 
     use super::*;
 
@@ -224,10 +224,10 @@ mod tests {
         )
     }
 
-    fn record(seed: u64, metric: Option<f64>) -> Record {
-        let setting = Setting::overall(0.015);
-        Record {
-            trial: Trial {
+    fn record(seed: u64, metric: Option<f64>) -> TrialRecord {
+        let setting = ToleranceSetting::overall(0.015);
+        TrialRecord {
+            trial: ToleranceTrial {
                 setting,
                 seed,
                 metric,

@@ -1,16 +1,16 @@
 //! The page of a search: the metric over the loss that was really accepted, seed by seed, with the
 //! margin, and the settings as a table.
 
-use gradwire_tuning::tolerance::Setting;
-use gradwire_tuning::tolerance::judge::{Better, Verdict, mean_and_deviation};
-use gradwire_tuning::tolerance::search::Cell;
+use gradwire_tuning::tolerance::ToleranceSetting;
+use gradwire_tuning::tolerance::judge::{Better, ToleranceVerdict, mean_and_deviation};
+use gradwire_tuning::tolerance::search::JudgedSetting;
 
-use super::evidence::{Evidence, verdict};
+use super::evidence::{SearchEvidence, verdict};
 use super::evidence::{number_text, of};
-use super::journal::Record;
+use super::journal::TrialRecord;
 use super::trial::percent;
 use gradwire_report::html::{cell, document, figure, heads, row, section, swatch};
-use gradwire_report::plot::{Axis, Plot, across, dashed, stroke, upwards};
+use gradwire_report::plot::{Plot, PlotAxis, across, dashed, stroke, upwards};
 use gradwire_report::svg::{Scale, escaped};
 
 /// Half of the page's width.
@@ -34,7 +34,7 @@ const TABLE: &str = "Worse by: mean difference from the lossless trials of the s
     first; behind a slash, that of steps after a change of the gradients.";
 
 /// The page of a search.
-pub fn page(evidence: &Evidence<'_>) -> String {
+pub fn page(evidence: &SearchEvidence<'_>) -> String {
     let metric = escaped(&evidence.question.metric);
     let found = found(evidence);
     let mut body = format!("<h1>{}</h1>\n", escaped(&found));
@@ -54,7 +54,7 @@ pub fn page(evidence: &Evidence<'_>) -> String {
     document(&found, &body)
 }
 
-fn found(evidence: &Evidence<'_>) -> String {
+fn found(evidence: &SearchEvidence<'_>) -> String {
     let finding = evidence.finding;
     match (evidence.question.check, finding.cells.first()) {
         (Some(share), Some(cell)) => {
@@ -77,7 +77,7 @@ enum Level {
 
 impl Level {
     /// The metric of a trial as it is drawn.
-    fn metric(self, evidence: &Evidence<'_>, record: &Record) -> Option<f64> {
+    fn metric(self, evidence: &SearchEvidence<'_>, record: &TrialRecord) -> Option<f64> {
         let metric = record.trial.metric?;
         if self == Self::OfEachSeed {
             return Some(metric);
@@ -92,7 +92,7 @@ impl Level {
 /// Values along the upright axis.
 type Range = (f64, f64);
 
-fn whole(evidence: &Evidence<'_>) -> Range {
+fn whole(evidence: &SearchEvidence<'_>) -> Range {
     let metrics = evidence
         .records
         .iter()
@@ -105,13 +105,13 @@ fn whole(evidence: &Evidence<'_>) -> Range {
     (range.0 - room, range.1 + room)
 }
 
-fn near(evidence: &Evidence<'_>) -> Range {
+fn near(evidence: &SearchEvidence<'_>) -> Range {
     let (mean, reach) = (evidence.baseline().0, 3.0 * evidence.finding.margin);
     (mean - reach, mean + reach)
 }
 
 /// Shares that were lost, in percent: the least and the most that are drawn.
-fn losses(evidence: &Evidence<'_>) -> Range {
+fn losses(evidence: &SearchEvidence<'_>) -> Range {
     let shares = evidence
         .records
         .iter()
@@ -127,7 +127,7 @@ fn losses(evidence: &Evidence<'_>) -> Range {
     }
 }
 
-fn curve(evidence: &Evidence<'_>, level: Level) -> String {
+fn curve(evidence: &SearchEvidence<'_>, level: Level) -> String {
     let (low, high) = losses(evidence);
     let range = match level {
         Level::OfEachSeed => whole(evidence),
@@ -135,11 +135,11 @@ fn curve(evidence: &Evidence<'_>, level: Level) -> String {
     };
     let mut plot = Plot::new(
         SIZE,
-        Axis {
+        PlotAxis {
             title: "really lost, %",
             scale: Scale::fitting((low, high), across(SIZE.0)),
         },
-        Axis {
+        PlotAxis {
             title: &evidence.question.metric,
             scale: Scale::linear(range, upwards(SIZE.1)),
         },
@@ -173,7 +173,7 @@ fn curve(evidence: &Evidence<'_>, level: Level) -> String {
         .element("the metric of all trials over the loss that was accepted")
 }
 
-fn disc(plot: &mut Plot, record: &Record, (least, metric): (f64, f64)) {
+fn disc(plot: &mut Plot, record: &TrialRecord, (least, metric): (f64, f64)) {
     let (lossless, lost) = (record.trial.setting.is_lossless(), record.accepted.share());
     let colour = match (lossless, record.burst > 1.0) {
         (true, _) => BASELINE,
@@ -195,8 +195,8 @@ fn disc(plot: &mut Plot, record: &Record, (least, metric): (f64, f64)) {
 /// The mean of a setting and its spread; gives where it is.
 fn mark(
     plot: &mut Plot,
-    (evidence, level): (&Evidence<'_>, Level),
-    cell: &Cell,
+    (evidence, level): (&SearchEvidence<'_>, Level),
+    cell: &JudgedSetting,
 ) -> Option<(f64, f64)> {
     let setting = &cell.setting;
     let trials = evidence.records.iter();
@@ -214,7 +214,7 @@ fn mark(
         &stroke(MEAN),
     );
     let fill = match cell.judgement.verdict {
-        Verdict::Accepted => MEAN,
+        ToleranceVerdict::Accepted => MEAN,
         _ => "#fff",
     };
     let style = format!(r#"fill="{fill}" stroke="{MEAN}" stroke-width="1.5""#);
@@ -238,7 +238,7 @@ fn legend() -> String {
     format!("<p>{names}</p>\n")
 }
 
-fn table(evidence: &Evidence<'_>) -> String {
+fn table(evidence: &SearchEvidence<'_>) -> String {
     let mut text = heads(&[
         "tolerance",
         "verdict",
@@ -250,7 +250,7 @@ fn table(evidence: &Evidence<'_>) -> String {
         "really lost, %",
     ]);
     let (mean, deviation) = evidence.baseline();
-    let lossless = evidence.metrics(&Setting::lossless()).len();
+    let lossless = evidence.metrics(&ToleranceSetting::lossless()).len();
     text += &row(&[
         cell("0% (baseline)"),
         cell(""),
@@ -289,7 +289,7 @@ fn table(evidence: &Evidence<'_>) -> String {
     format!("<table>\n{text}</table>\n")
 }
 
-fn trials(evidence: &Evidence<'_>) -> String {
+fn trials(evidence: &SearchEvidence<'_>) -> String {
     let mut text = heads(&[
         "tolerance",
         "seed",

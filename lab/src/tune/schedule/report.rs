@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::Point;
+use gradwire_tuning::surface::SchedulePoint;
 use serde::Serialize;
 use toml_edit::DocumentMut;
 
-use super::trials::Trial;
-use super::{Found, ScheduleQuestion};
+use super::trials::PointTrial;
+use super::{ScheduleQuestion, ScheduleTrials};
 use crate::error::LabError;
 use crate::job_file::document;
 
 /// What was found, as JSON shows it. Sizes are bytes.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ScheduleReport {
     fabric: String,
     workload: String,
     seed: u64,
@@ -37,9 +37,9 @@ struct Row {
     iteration_us: f64,
 }
 
-impl From<&Trial> for Row {
-    fn from(trial: &Trial) -> Self {
-        let Point { chunk, credit } = trial.point;
+impl From<&PointTrial> for Row {
+    fn from(trial: &PointTrial) -> Self {
+        let SchedulePoint { chunk, credit } = trial.point;
         Self {
             chunk: chunk.get(),
             credit: credit.get(),
@@ -48,10 +48,10 @@ impl From<&Trial> for Row {
     }
 }
 
-impl Report {
+impl ScheduleReport {
     /// The report of a search of at least one trial that took `wall_s` seconds.
-    pub fn new(question: &ScheduleQuestion, found: Found, wall_s: f64) -> Self {
-        let rows = |trials: &[Trial]| trials.iter().map(Row::from).collect::<Vec<_>>();
+    pub fn new(question: &ScheduleQuestion, found: ScheduleTrials, wall_s: f64) -> Self {
+        let rows = |trials: &[PointTrial]| trials.iter().map(Row::from).collect::<Vec<_>>();
         let (trials, grid) = (rows(&found.trials), rows(&found.grid));
         let best = least(&trials).expect("a search tries at least one point");
         let grid_best = least(&grid);

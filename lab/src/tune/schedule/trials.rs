@@ -4,28 +4,28 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{Axes, Axis, Point};
+use gradwire_tuning::surface::{Axes, SchedulePoint, SizeAxis};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ScheduleQuestion;
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
-use crate::sweep::cells::Cell;
+use crate::sweep::cells::SweepCell;
 use crate::sweep::crew;
-use crate::sweep::record::Record;
+use crate::sweep::record::CellRecord;
 
 /// A point that was run.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial {
+pub struct PointTrial {
     /// Chunk and credit.
-    pub point: Point,
+    pub point: SchedulePoint,
     /// Mean time of a training step.
     pub iteration_us: f64,
 }
 
 /// What runs points, and shows how far that is.
 #[derive(Debug)]
-pub struct Runs<'a> {
+pub struct PointRuns<'a> {
     question: &'a ScheduleQuestion,
     scenario: Scenario,
     shape: Shape,
@@ -51,12 +51,12 @@ enum Exchange {
 const CHUNK_LEAST: ByteCount = *gradwire_protocol::job::CHUNKS.start();
 /// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
 /// more than any bucket has.
-const CHUNKS: Axis = Axis {
+const CHUNKS: SizeAxis = SizeAxis {
     smallest: ByteCount::kib(256),
     steps: 8,
 };
 
-impl<'a> Runs<'a> {
+impl<'a> PointRuns<'a> {
     /// Runs of the scenario that was typed.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl<'a> Runs<'a> {
     /// [`LabError::Usage`] when a chunk is less than a job may say, scaled.
     pub fn axes(&self) -> Result<Axes, LabError> {
         let least = self.shape.least_chunk();
-        let chunk = self.question.chunk.unwrap_or_else(|| Axis {
+        let chunk = self.question.chunk.unwrap_or_else(|| SizeAxis {
             smallest: CHUNKS.smallest.max(least),
             ..CHUNKS
         });
@@ -134,12 +134,12 @@ impl<'a> Runs<'a> {
     ///
     /// # Errors
     /// [`LabError`] of the first run that has no result.
-    pub fn run(&self, points: &[Point]) -> Result<Vec<Trial>, LabError> {
-        let cells: Vec<Cell> = points.iter().map(|point| self.cell(*point)).collect();
-        let cells: Vec<&Cell> = cells.iter().collect();
+    pub fn run(&self, points: &[SchedulePoint]) -> Result<Vec<PointTrial>, LabError> {
+        let cells: Vec<SweepCell> = points.iter().map(|point| self.cell(*point)).collect();
+        let cells: Vec<&SweepCell> = cells.iter().collect();
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let at_once = self.question.parallel.map_or_else(cores, usize::from);
-        let records: Mutex<Vec<Record>> = Mutex::default();
+        let records: Mutex<Vec<CellRecord>> = Mutex::default();
         crew::run(&cells, at_once, &|record| {
             self.progress.inc(1);
             let mut records = records.lock().expect("nobody panics while it is held");
@@ -149,11 +149,11 @@ impl<'a> Runs<'a> {
         let records = records
             .into_inner()
             .expect("nobody panics while it is held");
-        let of_point = |point: &Point| {
+        let of_point = |point: &SchedulePoint| {
             let id = id(*point);
             let record = records.iter().find(|record| record.id == id);
             let record = record.expect("a crew keeps a record of every cell");
-            Ok(Trial {
+            Ok(PointTrial {
                 point: *point,
                 iteration_us: iteration_us(record)?,
             })
@@ -161,7 +161,7 @@ impl<'a> Runs<'a> {
         points.iter().map(of_point).collect()
     }
 
-    fn cell(&self, point: Point) -> Cell {
+    fn cell(&self, point: SchedulePoint) -> SweepCell {
         let mut scenario = self.scenario.clone();
         let scaled = |size: ByteCount| ByteCount::new((size.get() / self.shape.scale).max(1));
         if self.shape.exchange == Exchange::Servers {
@@ -175,7 +175,7 @@ impl<'a> Runs<'a> {
             scenario.set.retain(|(set, _)| set != key);
             scenario.set.push((key.to_owned(), size.to_string()));
         }
-        Cell {
+        SweepCell {
             id: id(point),
             label: id(point),
             case: None,
@@ -209,11 +209,11 @@ impl Shape {
     }
 }
 
-fn id(point: Point) -> String {
+fn id(point: SchedulePoint) -> String {
     format!("chunk={} credit={}", point.chunk, point.credit)
 }
 
-fn iteration_us(record: &Record) -> Result<f64, LabError> {
+fn iteration_us(record: &CellRecord) -> Result<f64, LabError> {
     let lacks = |why: &str| LabError::Check(format!("the run with {}: {why}", record.id));
     if let Some(error) = &record.error {
         return Err(lacks(error));

@@ -1,0 +1,66 @@
+//! A run with what its pictures need.
+
+use gradwire_netsim::engine::parallel::Glance;
+use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
+use gradwire_netsim::results::statistics;
+use gradwire_protocol::units::{Instant, Span};
+
+use super::progress;
+use super::scenario::{Loaded, Scenario};
+use super::summary::Summary;
+use crate::error::LabError;
+
+/// Samples of queues in the least time that a run can take.
+const SAMPLES: u64 = 200;
+/// Queues are sampled not more often than this.
+const SAMPLE_EVERY_MIN: Span = Span::from_nanos(200);
+
+/// A run that is drawn.
+#[derive(Debug)]
+pub struct DrawnRun {
+    /// What was run.
+    pub loaded: Loaded,
+    /// What it brought.
+    pub outcome: Outcome,
+    /// The numbers of it.
+    pub summary: Summary,
+}
+
+impl DrawnRun {
+    /// Runs a scenario with samples of its queues.
+    ///
+    /// # Errors
+    /// [`LabError`] when the scenario makes no sense.
+    pub fn of(
+        scenario: &Scenario,
+        mut loaded: Loaded,
+        watch: &mut dyn FnMut(Glance),
+    ) -> Result<Self, LabError> {
+        let least = progress::least(&loaded.setup).divided(SAMPLES);
+        loaded.setup.sample_every = Some(least.max(SAMPLE_EVERY_MIN));
+        let (outcome, summary) = scenario.run(&loaded, watch)?;
+        Ok(Self {
+            loaded,
+            outcome,
+            summary,
+        })
+    }
+
+    /// Flows of the workload, without those of a background.
+    pub fn flows(&self) -> &[FlowOutcome] {
+        &self.outcome.flows[..self.loaded.flows]
+    }
+
+    /// When the last flow or task ended, from the start of the simulation.
+    pub fn end(&self) -> Span {
+        let flows = self.outcome.flows.iter().filter_map(|flow| flow.received);
+        let tasks = self.outcome.tasks.iter().filter_map(|task| task.ended);
+        let last = flows.chain(tasks).max().unwrap_or_default();
+        last.since(Instant::START)
+    }
+
+    /// From the first start to the last end of everything.
+    pub fn time(&self) -> Span {
+        statistics::makespan(&self.outcome.flows, &self.outcome.tasks)
+    }
+}
