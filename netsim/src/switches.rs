@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use gradwire_fabric::fitting;
-use gradwire_fabric::policy::{Buffer, Order, Pause, QosPolicy};
+use gradwire_fabric::policy::{Pause, QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::ByteCount;
@@ -25,7 +25,7 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     match setup.transport {
         Transport::Gradwire | Transport::Dctcp | Transport::SlowDctcp => {}
         Transport::PFabric => {
-            policy.order = Order::Urgency;
+            policy.order = ServiceOrder::Urgency;
             policy.queues.truncate(2);
             policy.queues[1].marks_above = None;
         }
@@ -48,11 +48,11 @@ pub fn policy(setup: &Setup) -> QosPolicy {
 /// queue that may fill a port, as in their papers.
 pub(crate) fn with_memory_of(setup: &Setup) -> Cow<'_, Fabric> {
     match (setup.transport, setup.fabric.buffer) {
-        (Transport::Gradwire, _) | (_, Buffer::PerPort(_) | Buffer::Shared { .. }) => {
+        (Transport::Gradwire, _) | (_, SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. }) => {
             Cow::Borrowed(&setup.fabric)
         }
-        (_, Buffer::Divided { bytes, .. }) => Cow::Owned(Fabric {
-            buffer: Buffer::PerPort(bytes),
+        (_, SwitchBuffer::Divided { bytes, .. }) => Cow::Owned(Fabric {
+            buffer: SwitchBuffer::PerPort(bytes),
             ..setup.fabric.clone()
         }),
     }

@@ -3,10 +3,10 @@
 //! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its
 //! limit, and serves in order of arrival, or, where the policy says so, the least urgency first
 //! (pFabric, Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the
-//! [`QosPolicy`], limits from the fabric's [`Buffer`]. [`crate::engine::region`] calls a port at
+//! [`QosPolicy`], limits from the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at
 //! each event.
 
-use gradwire_fabric::policy::{Buffer, Order, QosPolicy};
+use gradwire_fabric::policy::{QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Instant, Rate, Span};
 
@@ -39,7 +39,7 @@ pub struct PortLimits {
 
 impl PortLimits {
     /// The limits of a switch port of this rate.
-    pub fn of_switch(policy: &QosPolicy, buffer: Buffer, rate: Rate) -> Self {
+    pub fn of_switch(policy: &QosPolicy, buffer: SwitchBuffer, rate: Rate) -> Self {
         let trims = policy.trims_to.is_some();
         Self {
             marks_above: std::array::from_fn(|queue| policy.marks_above(queue, rate)),
@@ -49,12 +49,14 @@ impl PortLimits {
                 u64::MAX
             },
             bytes: match buffer {
-                Buffer::PerPort(bytes) => bytes.get(),
-                Buffer::Divided { bytes, .. } | Buffer::Shared { bytes, .. } => bytes.get(),
+                SwitchBuffer::PerPort(bytes) => bytes.get(),
+                SwitchBuffer::Divided { bytes, .. } | SwitchBuffer::Shared { bytes, .. } => {
+                    bytes.get()
+                }
             },
             alpha: match buffer {
-                Buffer::Divided { alpha, .. } => Some(alpha),
-                Buffer::PerPort(_) | Buffer::Shared { .. } => None,
+                SwitchBuffer::Divided { alpha, .. } => Some(alpha),
+                SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. } => None,
             },
         }
     }
@@ -243,13 +245,13 @@ impl PortQueues {
     pub fn leave<C: Default>(
         &mut self,
         now: Instant,
-        order: Order,
+        order: ServiceOrder,
         packets: &mut PacketArena<C>,
     ) -> PacketIndex {
         let queue = (self.occupied & !self.paused).trailing_zeros() as usize;
         let before = match order {
-            Order::Arrival => PacketIndex::NONE,
-            Order::Urgency => self.before_most_urgent(queue, packets),
+            ServiceOrder::Arrival => PacketIndex::NONE,
+            ServiceOrder::Urgency => self.before_most_urgent(queue, packets),
         };
         self.unlink(now, queue, before, packets)
     }

@@ -10,7 +10,7 @@
 //! The state of a region depends on its events alone, and their order on times and numbers alone,
 //! so a run gives the same results on any number of threads.
 
-use gradwire_fabric::policy::{Balance, Order};
+use gradwire_fabric::policy::{Balance, ServiceOrder};
 use gradwire_fabric::routing::PortId;
 use gradwire_fabric::topology::{Device, LinkState};
 use gradwire_protocol::loss::LossProcess;
@@ -340,7 +340,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     /// There is no room: drops the newcomer, or the least urgent packet where urgency counts.
     fn drop_or_evict(&mut self, port: PortId, index: PacketIndex) {
         let newcomer = *self.packets.at(index);
-        if self.wiring.order == Order::Urgency {
+        if self.wiring.order == ServiceOrder::Urgency {
             let state = &mut self.ports[port.index()];
             if let Some(worst) = state.evict(self.now, &newcomer, &mut self.packets) {
                 self.on_left(port, worst);

@@ -3,13 +3,13 @@
 //! A region is the part of a fabric that one thread works on; it owns hosts and switches, and with
 //! them the ports that send from them.
 
-use gradwire_fabric::policy::{Balance, DSCPS, Order, Pause, QosPolicy};
+use gradwire_fabric::policy::{Balance, DSCPS, Pause, QosPolicy, ServiceOrder};
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::engine::port::{PortLimits, picos_per_byte};
-use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::routing::{PortId, Routes};
-use gradwire_fabric::topology::{Change, Device, Fabric};
+use gradwire_fabric::topology::{Device, Fabric, LinkChange};
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
@@ -62,13 +62,13 @@ pub struct Wiring {
     /// How paths are chosen.
     pub balance: Balance,
     /// How queues are served.
-    pub order: Order,
+    pub order: ServiceOrder,
     /// PFC.
     pub pause: Option<Pause>,
     /// Length of a trimmed packet.
     pub trims_to: Option<ByteCount>,
     /// Links that fail and come back.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LinkChange>,
     /// Least latency between two regions.
     pub lookahead: Span,
     /// Seed of everything that switches and links draw.
@@ -88,8 +88,8 @@ impl Wiring {
             host_region: regions_of_hosts(fabric, &switch_region),
             switches: fabric.switches.len() as u32,
             shared: match fabric.buffer {
-                Buffer::PerPort(_) | Buffer::Divided { .. } => None,
-                Buffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
+                SwitchBuffer::PerPort(_) | SwitchBuffer::Divided { .. } => None,
+                SwitchBuffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
             },
             queue_of_dscp: policy.queue_of_dscp(),
             balance: policy.balance,
