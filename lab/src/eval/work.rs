@@ -1,7 +1,7 @@
 //! The open work of an evaluation: its cells, their order and the remaining time.
 //!
-//! Simulated cells are those of a sweep: each is a process, as many run at a time as there are cores,
-//! and each leaves a file when it ends. A cell runs once, even if several tables need it.
+//! Simulated cells are those of a sweep: each is a process, as many run at a time as there are
+//! cores, and each leaves a file when it ends. A cell runs once, even if several tables need it.
 
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@
 //! - [`trials`]: points as cells of a sweep, and the results of their runs.
 //! - [`report`]: the result in words, for programs, and as keys of a job file.
 //!
-//! The first points are independent and run on all cores at once, and so does a grid; each later point
-//! depends on the results before it.
+//! The first points are independent and run on all cores at once, and so does a grid; each later
+//! point depends on the results before it.
 
 pub mod report;
 pub mod trials;
