@@ -56,8 +56,8 @@ impl CellWork {
     /// Runs the cells without a result, `at_once` at a time, the longest first.
     ///
     /// # Errors
-    /// [`LabError`] when a process cannot be started or a record cannot be kept. A cell that fails is
-    /// no error here: its record has the reason.
+    /// [`LabError`] when a process cannot be started or a record cannot be kept. A cell that fails
+    /// is no error here: its record has the reason.
     pub fn run(&mut self, folder: &SweepFolder, at_once: usize) -> Result<(), LabError> {
         let (finished, mut missing): (Vec<_>, Vec<_>) = self
             .cells

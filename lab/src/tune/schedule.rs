@@ -48,8 +48,8 @@ pub enum Extent {
 /// Finds chunk and credit.
 ///
 /// # Errors
-/// [`LabError`] when the scenario is faulty or has no training steps, or when one of its runs does not
-/// end.
+/// [`LabError`] when the scenario is faulty or has no training steps, or when one of its runs does
+/// not end.
 pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
     let runs = PointRuns::of(question)?;
     let axes = runs.axes()?;

@@ -69,8 +69,8 @@ impl TrialBench {
     /// of lossy ones.
     ///
     /// # Errors
-    /// [`LabError`] when the script cannot be started, fails, prints no metric, or has no gradients that
-    /// could be lost.
+    /// [`LabError`] when the script cannot be started, fails, prints no metric, or has no gradients
+    /// that could be lost.
     pub fn run(
         &self,
         (setting, seed): (&ToleranceSetting, u64),
