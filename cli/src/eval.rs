@@ -1,6 +1,6 @@
 //! `gradwire eval`: a whole evaluation from one command, and the report of it.
 //!
-//! What is not here: tables, plans and what is made of them (`gradwire_lab::eval`).
+//! Not here: tables, plans and their evaluation (`gradwire_lab::eval`).
 
 pub mod options;
 

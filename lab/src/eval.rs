@@ -1,15 +1,14 @@
 //! Whole evaluations, and their report.
 //!
 //! Start here:
-//! - [`request`]: what is asked for.
-//! - [`tables`]: which tables there are, and what each makes of its cells: its [`findings`].
-//! - [`plans`]: what is simulated, as plans of sweeps; [`work`]: running that.
-//! - [`evidence`]: what the cells brought; [`published`]: figures that stand beside ours.
+//! - [`request`]: the parameters of an evaluation.
+//! - [`tables`]: the tables, and how each computes its [`findings`] from its cells.
+//! - [`plans`]: the simulated cells, as plans of sweeps; [`work`]: runs them.
+//! - [`evidence`]: the results of the cells; [`published`]: figures that stand beside ours.
 //! - [`training`]: tables of real training, which other commands run.
-//! - [`section`], [`report`], [`markdown`], [`page`]: what is said, and how it is written.
+//! - [`section`], [`report`], [`markdown`], [`page`]: the report, and its three forms.
 //!
-//! What is not here: the simulator, sweeps ([`crate::sweep`]), and training (`gradwire.study` in
-//! Python).
+//! Not here: the simulator, sweeps ([`crate::sweep`]), and training (`gradwire.study` in Python).
 
 pub mod evidence;
 pub mod findings;
@@ -96,7 +95,7 @@ impl<'a> Evaluation<'a> {
         self.folder.path(name)
     }
 
-    /// Runs what has not run yet and writes the report.
+    /// Runs the cells that have no result yet and writes the report.
     ///
     /// # Errors
     /// [`LabError`] when something cannot be started or written.

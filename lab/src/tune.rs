@@ -2,9 +2,9 @@
 //!
 //! - [`schedule`]: chunk and credit, with simulated training steps.
 //! - [`loss`]: the loss that a training script's own metric bears.
-//! - [`guard`]: the process around a script that is tried, which leaves nothing of it behind.
+//! - [`guard`]: the process around a script that is tried; it ends all processes of the script.
 //!
-//! What is not here: which trial comes next (`gradwire-tuning`).
+//! Not here: the choice of the next trial (`gradwire-tuning`).
 
 pub mod guard;
 pub mod loss;

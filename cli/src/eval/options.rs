@@ -1,4 +1,4 @@
-//! What can be typed after `gradwire eval`. Doc comments on options are the help text.
+//! The options of `gradwire eval`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ are run, the report is written, and the exit code is 1. A goal that is missed is
 /// The evaluations.
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
-    /// Run DLCP's evaluation and ByteScheduler's, and write what came of it.
+    /// Run DLCP's evaluation and ByteScheduler's, and write a report.
     #[command(after_help = EXAMPLES)]
     Dlcp(Dlcp),
 }
@@ -71,7 +71,7 @@ pub struct Dlcp {
 }
 
 impl Dlcp {
-    /// What is asked for.
+    /// The parameters of the evaluation.
     pub fn request(&self) -> EvalRequest {
         EvalRequest {
             quick: self.quick,

@@ -47,7 +47,7 @@ CPU's clock, or of CUDA events where the model is on a GPU.
 Exit codes: 0 when the table was written; 1 when the script trained no model, failed, or ended too
 early; 2 when there is no such script; 5 when there is no Python with gradwire and PyTorch.";
 
-/// What can be done with models.
+/// The commands for models.
 #[derive(Debug, Subcommand)]
 pub enum ModelCommand {
     /// List the models that are known by name.
@@ -56,7 +56,7 @@ pub enum ModelCommand {
     /// Show the gradients of a model: their sizes, and when the backward pass makes them.
     #[command(after_help = MODEL_SHOW_EXAMPLES)]
     Show(ModelShow),
-    /// Run a PyTorch script as it is, and keep what its layers cost as a table of your own.
+    /// Run a PyTorch script unchanged, and keep the cost of its layers as a table of your own.
     #[command(after_help = MODEL_RECORD_EXAMPLES)]
     Record(ModelRecord),
 }
@@ -100,7 +100,7 @@ pub struct ModelRecord {
     /// Print one JSON object instead of the summary.
     #[arg(long)]
     pub json: bool,
-    /// The script, and what it is called with.
+    /// The script, and its arguments.
     #[arg(
         required = true,
         trailing_var_arg = true,

@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire perf`. Doc comments on options are the help text.
+//! The options of `gradwire perf`. Doc comments on options are the help text.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ Example:
 Prints the resident set of each rank (VmRSS) after the warm-up and at the end; exit code 1 when one
 grew by more than --growth.";
 
-/// What can be measured.
+/// The measurements.
 #[derive(Debug, Subcommand)]
 pub enum PerfCommand {
     /// Sum of 32-bit floats over all ranks, for a range of sizes.
@@ -96,7 +96,7 @@ pub enum PerfCommand {
     /// Every rank gets a block of every rank.
     #[command(after_help = EXAMPLES)]
     AllToAll(CollectiveOptions),
-    /// Nobody goes on before all are there; sizes are of no meaning.
+    /// All ranks wait for each other; sizes have no effect.
     #[command(after_help = EXAMPLES)]
     Barrier(CollectiveOptions),
     /// Ping-pong between rank 0 and rank 1: latency and bandwidth one way.
@@ -135,10 +135,10 @@ pub struct CollectiveOptions {
     /// Iterations per size before the timed ones, at least; small sizes get about 50 ms of them.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub warmup: u32,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
-    /// What to compare with.
+    /// The rivals.
     #[command(flatten)]
     pub comparison: RivalOptions,
 }
@@ -157,13 +157,13 @@ pub struct SizeRange {
     pub factor: u64,
 }
 
-/// Where ranks are, what their job is, and how it is told.
+/// Place of the ranks, their job, and the form of the output.
 #[derive(Args, Clone, Debug)]
 pub struct GroundOptions {
     /// JSON, one object a line, instead of the table.
     #[arg(long)]
     pub json: bool,
-    /// What the job is.
+    /// The job.
     #[command(flatten)]
     pub job: JobOptions,
     /// Give each rank a network namespace of its own, joined by veth links; needs root.
@@ -209,7 +209,7 @@ impl GroundOptions {
     }
 }
 
-/// What to compare with.
+/// The rivals of a comparison.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Comparison")]
 pub struct RivalOptions {
@@ -273,10 +273,10 @@ pub struct LossOptions {
         value_name = "SHARES"
     )]
     pub drops: Vec<Share>,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
-    /// What to compare with.
+    /// The rivals.
     #[command(flatten)]
     pub comparison: RivalOptions,
 }
@@ -307,7 +307,7 @@ pub struct TuneOptions {
     /// The job file to write the table into; it need not exist.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
 }
@@ -337,7 +337,7 @@ pub struct BucketsOptions {
         value_name = "COUNT"
     )]
     pub rounds: u32,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
 }
@@ -362,7 +362,7 @@ pub struct SoakOptions {
     /// By how much the resident set of a rank may grow.
     #[arg(long, default_value = "1M", value_parser = size, value_name = "SIZE")]
     pub growth: ByteCount,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
 }

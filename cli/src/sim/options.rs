@@ -58,7 +58,7 @@ Examples:
 
 The file needs nothing beside it: its pictures are SVG within.";
 
-/// What can be simulated.
+/// The simulations.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Run a workload once: completion times, losses, queues.
@@ -67,15 +67,15 @@ pub enum SimCommand {
     /// Run a workload with several transports and seeds: ratios and how sure they are.
     #[command(after_help = SIM_COMPARE_EXAMPLES, mut_arg("transport", |one| one.hide(true)))]
     Compare(SimCompare),
-    /// Run every combination of a plan on all cores; what is finished is never run again.
+    /// Run every combination of a plan on all cores; finished ones are never run again.
     #[command(after_help = options::EXAMPLES)]
     Sweep(SweepOptions),
-    /// Run a workload and draw what happened, as one HTML file.
+    /// Run a workload and draw the results, as one HTML file.
     #[command(after_help = SIM_REPORT_EXAMPLES)]
     Report(SimReport),
 }
 
-/// Options that say what is simulated.
+/// Options of a simulated scenario.
 #[derive(Args, Clone, Debug)]
 pub struct ScenarioOptions {
     /// The fabric: a shape such as fat-tree:k=16@100G, or a file: fabric.toml, .topo of htsim, .txt
@@ -91,11 +91,11 @@ pub struct ScenarioOptions {
     /// ended.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
-    /// What carries the flows: gradwire, dctcp, dctcp-10ms (its timeouts are that long at least),
-    /// pfabric, ndp or roce. Of the job, the last five know collectives.algorithm, chunk, order and
-    /// credit only: each message of a collective is a flow. With credit 0, the default, it begins
-    /// as soon as it may, and order means nothing. With a credit, order = layers is ByteScheduler,
-    /// and order = arrival first come, first served.
+    /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
+    /// pfabric, ndp or roce. The last five take only collectives.algorithm, chunk, order and credit
+    /// from the job: each message of a collective is a flow. With credit 0, the default, a flow
+    /// begins as soon as it may, and order has no effect. With a credit, order = layers is
+    /// ByteScheduler, and order = arrival first come, first served.
     #[arg(long, default_value_t = scenario::default_transport())]
     pub transport: String,
     /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
@@ -145,7 +145,7 @@ impl ScenarioOptions {
 /// Options of `gradwire sim run`.
 #[derive(Args, Clone, Debug)]
 pub struct SimRun {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// Print one JSON object instead of the table.
@@ -156,7 +156,7 @@ pub struct SimRun {
 /// Options of `gradwire sim compare`.
 #[derive(Args, Clone, Debug)]
 pub struct SimCompare {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// The transports; ratios are to the first.
@@ -182,7 +182,7 @@ pub struct SimCompare {
 /// Options of `gradwire sim report`.
 #[derive(Args, Clone, Debug)]
 pub struct SimReport {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// Several transports in one report, instead of --transport.

@@ -1,5 +1,5 @@
-//! `gradwire switch diff` and `undo`: what is loaded into a switch that runs, and what takes it
-//! back.
+//! `gradwire switch diff` and `undo`: the change to load into a running switch, and the change that
+//! takes it back.
 
 use gradwire_switch_config::dialect::{Change, Look};
 use gradwire_switch_config::plan::Plan;
@@ -10,10 +10,10 @@ use super::site::PlanOrigin;
 use crate::exit::CommandError;
 use gradwire_lab::files;
 
-/// Prints what must change.
+/// Prints the change.
 ///
 /// # Errors
-/// [`CommandError`] names the file and what would be right.
+/// [`CommandError`] names the file and the values that are allowed.
 pub fn diff(options: &Running) -> Result<(), CommandError> {
     let (origin, plan, change) = load(options)?;
     let procedure = origin.dialect.procedure(&plan);
@@ -30,7 +30,7 @@ pub fn diff(options: &Running) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Prints what takes the change back.
+/// Prints the change that takes another one back.
 ///
 /// # Errors
 /// As [`diff`]; and [`CommandError::Usage`] when the configuration is not one from before the change.

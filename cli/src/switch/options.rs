@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire switch`. Doc comments on options are the help text.
+//! The options of `gradwire switch`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ Examples:
 
 JSON: a list of {target, facts: [{name, value, source}], remarks}.";
 
-/// What can be done with switches.
+/// The commands for switches.
 #[derive(Debug, Subcommand)]
 pub enum SwitchCommand {
     /// Print the configuration of a switch: queues, thresholds, hashing, no pauses.
@@ -75,16 +75,16 @@ pub enum SwitchCommand {
     /// Check a configuration: by the platform's schema, and against the plan.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Running),
-    /// Print what must change in a running configuration; only what is ours is touched.
+    /// Print the change of a running configuration; it touches only our own parts.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Running),
-    /// Print what takes a change back.
+    /// Print the change that takes another one back.
     #[command(after_help = UNDO_EXAMPLES)]
     Undo(Running),
-    /// Tell what to look at on a switch, or judge its counters.
+    /// List the commands to look at a switch with, or judge its counters.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
-    /// List platforms: what each can and cannot do, and where that is known from.
+    /// List platforms: their features and limits, and the sources of each fact.
     #[command(after_help = PLATFORMS_EXAMPLES)]
     Platforms(Platforms),
     /// Make a network namespace a switch with the queues of a plan.

@@ -1,4 +1,4 @@
-//! `gradwire switch verify`: what to look at on a switch, and what its counters tell.
+//! `gradwire switch verify`: commands to look at a switch with, and a judgement of its counters.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ use gradwire_lab::files;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when counters are against the plan; others name the file and what is right.
+/// [`CommandError::Check`] when counters are against the plan; others name the file and the values
+/// that are allowed.
 pub fn run(options: &Verify) -> Result<(), CommandError> {
     let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;

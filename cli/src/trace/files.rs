@@ -1,4 +1,4 @@
-//! Reading what the ranks of one run of a job have left.
+//! Reads the traces of one run of a job.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use options::ScheduleOptions;
 pub fn run(options: &ScheduleOptions) -> Result<(), CommandError> {
     let question = options.question();
     if let Some(path) = &options.write {
-        // What cannot be written is better known now.
+        // A job file that cannot be written is reported before the search.
         document::read(path)?;
     }
     let report = schedule::run(&question)?;

@@ -1,4 +1,4 @@
-//! One rank of `gradwire perf`: the process that does what the launcher says.
+//! One rank of `gradwire perf`: a process that follows the launcher's orders.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::error::LabError;
 
 /// How long ranks may take to meet.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait at the end for operations; there are none.
+/// How long to wait at the end for operations; all have ended by then.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a rank of `perf` is told to run.

@@ -1,4 +1,4 @@
-//! What the cells of a table brought, found by what they are.
+//! The results of a table's cells, found by the parameters of the cells.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ pub struct TableEvidence {
 /// A cell that has run.
 #[derive(Clone, Debug)]
 pub struct CellRun {
-    /// What it is.
+    /// Its parameters.
     pub point: CellPoint,
     /// Keys of the job that its plan sets.
     set: Value,
     result: Value,
 }
 
-/// What a cell of training steps is, apart from its seed.
+/// The parameters of a cell of training steps, without its seed.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct CellPoint {
     /// The model.
@@ -36,7 +36,8 @@ pub struct CellPoint {
     pub exchange: GradientExchange,
     /// The rate of hosts, as the plan writes it: `25G`.
     pub rate: String,
-    /// What its links lose at random, as the plan writes it: `0.1%`; nothing where it does not say.
+    /// The share that its links lose at random, as the plan writes it: `0.1%`; empty where the plan
+    /// says none.
     pub loss: String,
     /// The name of its case in the plan.
     pub case: String,
@@ -65,7 +66,7 @@ impl GradientExchange {
 }
 
 impl CellPoint {
-    /// What a cell is.
+    /// The parameters of a cell.
     pub fn of(cell: &SweepCell) -> Self {
         let (fabric, workload) = (&cell.scenario.fabric, &cell.scenario.workload);
         let behind = fabric.split_once('@').map_or("", |(_, rest)| rest);
@@ -116,7 +117,7 @@ impl CellRun {
 }
 
 impl TableEvidence {
-    /// What is known of cells in a folder.
+    /// The records of cells in a folder.
     pub fn of(cells: &[SweepCell], folder: &SweepFolder) -> Self {
         let (mut runs, mut missing) = (Vec::new(), Vec::new());
         for cell in cells {
@@ -149,7 +150,7 @@ impl TableEvidence {
         &self.runs
     }
 
-    /// What there is apart from cases and seeds, in the order of the plans.
+    /// All parameters apart from cases and seeds, in the order of the plans.
     pub fn points(&self) -> Vec<CellPoint> {
         let mut seen = BTreeSet::new();
         let points = self.runs.iter().map(|run| run.point.with_case(""));
@@ -180,7 +181,7 @@ impl TableEvidence {
     }
 }
 
-/// The arithmetic mean; nothing of nothing.
+/// The arithmetic mean; `None` of an empty list.
 pub fn mean(numbers: &[f64]) -> Option<f64> {
     let sum: f64 = numbers.iter().sum();
     (!numbers.is_empty()).then(|| sum / numbers.len() as f64)

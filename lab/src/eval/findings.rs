@@ -1,4 +1,4 @@
-//! The findings of a table: what it makes of its cells.
+//! The findings of a table: numbers, pictures and goals computed from its cells.
 
 use super::section::{Chart, EvalGoal, Grid};
 
@@ -7,16 +7,16 @@ pub const ITERATION: &str = "/training/0/iteration_us";
 /// The time of each step.
 pub const ITERATIONS: &str = "/training/0/iterations_us";
 
-/// What a table says of what was found.
+/// The content of a table.
 #[derive(Clone, Debug, Default)]
 pub struct TableFindings {
-    /// Paragraphs: what was run, and how to read it.
+    /// Paragraphs: the runs, and how to read their numbers.
     pub about: Vec<String>,
     /// The numbers.
     pub grids: Vec<Grid>,
     /// The pictures.
     pub charts: Vec<Chart>,
-    /// What was to be reached.
+    /// The goals, and whether they were reached.
     pub goals: Vec<EvalGoal>,
 }
 

@@ -12,7 +12,7 @@ use crate::sweep::plan;
 pub struct EvalPlan {
     /// Its file's name.
     pub name: &'static str,
-    /// What it says.
+    /// Its text.
     pub text: &'static str,
     /// CPU seconds of one of its cells, about, on a core of 2024: how long is left is told by them.
     pub cell_s: f64,
@@ -61,12 +61,12 @@ pub const STEPS: EvalPlan = plan!("steps.toml", 8.0);
 /// Part by part, one model.
 pub const STEPS_QUICK: EvalPlan = plan!("steps-quick.toml", 3.0);
 
-/// A plan that is run: one of this program, or what somebody made of it.
+/// A plan to run: one of this program, or the user's version of it.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// Its file's name.
     pub name: &'static str,
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// CPU seconds of one of its cells, about.
     pub cell_s: f64,

@@ -1,4 +1,5 @@
-//! Published figures that stand beside ours, each with its source; and what a simple model says.
+//! Published figures that stand beside ours, each with its source; and the results of a simple
+//! model.
 
 use super::evidence::{CellPoint, GradientExchange};
 
@@ -15,7 +16,7 @@ const FLOW_MODEL: [(&str, [f64; 4]); 5] = [
 ];
 const FLOW_RATES: [&str; 4] = ["10G", "25G", "40G", "100G"];
 
-/// What the flow-level model says of a point, in percents of speed.
+/// The flow-level model's result for a point, in percents of speed.
 pub fn flow_model(point: &CellPoint) -> Option<f64> {
     if point.exchange != GradientExchange::Servers {
         return None;
@@ -25,8 +26,8 @@ pub fn flow_model(point: &CellPoint) -> Option<f64> {
     Some(gains[rate])
 }
 
-/// What ByteScheduler's README shows for MXNet with parameter servers at 100 Gb/s, 16 to 64 V100
-/// (read off its charts), and the most that its paper states (SOSP'19, abstract).
+/// The results in ByteScheduler's README for MXNet with parameter servers at 100 Gb/s, 16 to 64
+/// V100 (read off its charts), and the largest that its paper states (SOSP'19, abstract).
 pub const BYTE_SCHEDULER: &str = "Published (ByteScheduler, SOSP'19): up to +196 %. Its README's \
     charts, MXNet with servers at 100 Gb/s RoCE, 16 to 64 V100, eight to a machine: VGG16 +98 to \
     +127 %, ResNet50 +5 to +16 %, Transformer +34 to +171 %.";
@@ -35,7 +36,7 @@ pub const BYTE_SCHEDULER: &str = "Published (ByteScheduler, SOSP'19): up to +196
 pub const SEARCH_TRIALS: usize = 15;
 
 /// Changes of completion times, in percents, in DLCP's simulation of 144 hosts (arXiv 2008.08445):
-/// mean and p99, against each reference. What timeouts its DCTCP had is not known.
+/// mean and p99, against each reference. The paper does not state the timeouts of its DCTCP.
 pub const DLCP_FCT: [(&str, f64, f64); 3] = [
     ("dctcp", -43.1, -91.8),
     ("dctcp, timeouts of 10 ms", -43.1, -91.8),

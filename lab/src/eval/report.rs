@@ -1,4 +1,4 @@
-//! The report of an evaluation: its sections, what it cost, and the files that it is written to.
+//! The report of an evaluation: its sections, its cost, and its files.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,12 +11,12 @@ use crate::sweep::folder::SweepFolder;
 use crate::sweep::record::CellRecord;
 use gradwire_report::{json, numbers::bytes};
 
-/// What all tables said.
+/// The content of the report.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvalReport {
     /// The heading.
     pub title: &'static str,
-    /// What was run, in words.
+    /// The runs, in words.
     pub about: String,
     /// The version of gradwire.
     pub version: &'static str,
@@ -26,7 +26,7 @@ pub struct EvalReport {
     pub cost: EvalCost,
 }
 
-/// What the cells of a report took.
+/// The cost of a report's cells.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EvalCost {
     /// Simulated cells.
@@ -44,7 +44,7 @@ pub struct EvalCost {
 }
 
 impl EvalCost {
-    /// Adds what a cell took.
+    /// Adds the cost of a cell.
     pub fn add(&mut self, record: &CellRecord) {
         let number = |key: &str| record.cost.get(key).and_then(Value::as_f64);
         self.cells += 1;
@@ -82,7 +82,7 @@ impl EvalReport {
         folder.write("report.html", page::page(self).as_bytes())
     }
 
-    /// What is missing, over all tables.
+    /// All missing results, over all tables.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter();
         sections.flat_map(|section| section.missing.iter().map(String::as_str))

@@ -1,8 +1,8 @@
-//! What is asked of an evaluation.
+//! The parameters of an evaluation.
 
 use std::path::PathBuf;
 
-/// What is evaluated, and where to.
+/// The extent of an evaluation, and where its files go.
 #[derive(Clone, Debug)]
 pub struct EvalRequest {
     /// Few cells of every table.

@@ -1,34 +1,35 @@
-//! What a table of an evaluation says: numbers, pictures, goals, and how to get them again.
+//! The content of a table in a report: numbers, pictures, goals, and the commands that compute them
+//! again.
 //!
-//! A [`Section`] knows nothing of Markdown, HTML or JSON; those are written from it by
-//! [`super::markdown`], [`super::page`] and serde.
+//! A [`Section`] is independent of Markdown, HTML and JSON: [`super::markdown`], [`super::page`]
+//! and serde write it.
 
 use serde::{Serialize, Serializer};
 
 /// One table with everything that belongs to it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
     /// Where its numbers come from.
     pub source: Source,
-    /// Paragraphs: what was run, and how to read it.
+    /// Paragraphs: the runs, and how to read their numbers.
     pub about: Vec<String>,
     /// The numbers.
     pub grids: Vec<Grid>,
-    /// The pictures; they show what the grids have.
+    /// The pictures; they show numbers of the grids.
     #[serde(skip)]
     pub charts: Vec<Chart>,
-    /// What was to be reached, and whether it was.
+    /// The goals, and whether they were reached.
     pub goals: Vec<EvalGoal>,
-    /// What the study wrote of itself, in Markdown, where it did.
+    /// The study's own summary, in Markdown, where it wrote one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
-    /// What makes the numbers again.
+    /// Commands that compute the numbers again.
     pub commands: Vec<String>,
-    /// What could not be had, and what to do about it.
+    /// Missing results, and how to get them.
     pub missing: Vec<String>,
 }
 
@@ -55,7 +56,7 @@ impl Source {
 /// Rows of numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
-    /// What they are.
+    /// Describes the numbers.
     pub caption: String,
     /// Names of the columns.
     pub columns: Vec<String>,
@@ -72,7 +73,7 @@ pub enum Value {
     Number(f64, usize),
     /// A share as percents with a sign, of a number of percents.
     Change(f64),
-    /// Nothing is known.
+    /// Unknown.
     Missing,
 }
 
@@ -125,15 +126,15 @@ pub fn change(percents: f64) -> String {
 /// A picture.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows.
+    /// Describes the picture.
     pub caption: String,
-    /// What its numbers are, with their unit.
+    /// Title and unit of its numbers.
     pub axis: String,
-    /// What is drawn.
+    /// Its content.
     pub shape: ChartShape,
 }
 
-/// What a picture is made of.
+/// The form of a picture.
 #[derive(Clone, Debug)]
 pub enum ChartShape {
     /// Bars side by side: names of the series, and groups with a bar of each series.
@@ -145,9 +146,9 @@ pub enum ChartShape {
 /// Something that was to be reached.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvalGoal {
-    /// What.
+    /// The goal.
     pub what: String,
-    /// What was found.
+    /// The result.
     pub found: String,
     /// Whether that is enough.
     pub state: GoalState,
@@ -166,7 +167,7 @@ pub enum GoalState {
 }
 
 impl GoalState {
-    /// Whether `met` holds, or nothing is known.
+    /// The state for a comparison's outcome; `None` where the numbers are unknown.
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,

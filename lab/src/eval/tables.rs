@@ -1,4 +1,4 @@
-//! The tables of an evaluation: what each runs, and what it makes of that.
+//! The tables of an evaluation: their runs, and the functions that read the results.
 //!
 //! A table of simulated cells has plans ([`super::plans`]) and a function that reads
 //! [`TableEvidence`]; one of real training runs a command ([`super::training`]).
@@ -20,7 +20,7 @@ use super::training::Study;
 /// One table.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalTable {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
@@ -31,7 +31,8 @@ pub struct EvalTable {
 /// Where the numbers of a table are from.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
-    /// Simulated cells: those of the quick evaluation, those of the whole one, what they say.
+    /// Simulated cells: those of the quick evaluation, those of the whole one, and the function
+    /// that reads their results.
     Simulated(
         &'static [EvalPlan],
         &'static [EvalPlan],

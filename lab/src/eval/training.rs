@@ -1,8 +1,8 @@
-//! Tables of real training: the commands that train, and what they print at their ends.
+//! Tables of real training: commands that train and print their results at their ends.
 //!
-//! Those commands keep what is finished themselves, and go on where they were; here they are
-//! started, one after the other, since each uses all cores. Each prints JSON, the last line of
-//! which is its result.
+//! Those commands keep finished trainings themselves and continue where they were. They run one
+//! after the other, since each uses all cores. The last line of JSON that each prints is its
+//! result.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,29 +15,29 @@ use super::findings::TableFindings;
 use super::request::EvalRequest;
 use crate::sweep::folder::SweepFolder;
 
-/// What trains for a table.
+/// The trainings of a table.
 #[derive(Debug)]
 pub struct Study {
     /// Its folder beside the report.
     pub folder: &'static str,
-    /// What is run.
+    /// Its commands.
     pub parts: fn(&EvalRequest, &Path) -> Vec<StudyPart>,
-    /// A file in that folder, in Markdown, that says what it found.
+    /// A file in that folder, in Markdown, with the study's own summary.
     pub written: Option<&'static str>,
-    /// What the result of a part says was not run, if anything.
+    /// Reads from a part's result which trainings were left out, if any.
     pub left: fn(&Value) -> Option<String>,
-    /// What is told when something of it cannot run.
+    /// The advice when a part cannot run.
     pub remedy: &'static str,
-    /// What the results of its parts say.
+    /// Computes the table from the results of the parts.
     pub found: fn(&[(String, Value)]) -> TableFindings,
 }
 
 /// One command of a study.
 #[derive(Clone, Debug)]
 pub struct StudyPart {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub name: String,
-    /// What is typed.
+    /// Program and arguments.
     pub words: Vec<String>,
     /// The exit code, beside 0, with which it has a result.
     pub also: Option<i32>,
@@ -46,13 +46,13 @@ pub struct StudyPart {
 /// A study that was run, or why not.
 #[derive(Debug)]
 pub struct Trained {
-    /// What its results say; of those that there are.
+    /// The table, computed from the results that there are.
     pub found: TableFindings,
-    /// What was typed.
+    /// The commands, as typed.
     pub commands: Vec<String>,
-    /// What it could not do.
+    /// The missing results.
     pub missing: Vec<String>,
-    /// What it wrote of itself, in Markdown.
+    /// The study's own summary, in Markdown.
     pub written: Option<String>,
 }
 
@@ -89,8 +89,8 @@ fn typed(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Runs one part; what it tells on the way goes to the terminal. When this process is killed, the
-/// part is ended too.
+/// Runs one part; its messages go to the terminal. When this process is killed, the part is ended,
+/// too.
 fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     eprintln!("{}", typed(&part.words));
@@ -121,7 +121,8 @@ fn guarded(words: &[String]) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// A line of JSON; Python writes numbers without end as words, which here are none.
+/// A line of JSON. Python writes infinities and NaN as words that JSON lacks; they become `null`
+/// here.
 fn json(line: &str) -> Option<Value> {
     let line = line
         .replace("-Infinity", "null")

@@ -1,4 +1,4 @@
-//! What an evaluation has to run, in which order, and how long that takes still.
+//! The cells that an evaluation has to run, their order, and the time that they still take.
 //!
 //! Simulated cells are those of a sweep: a process each, as many at a time as there are cores, and
 //! a file for each that is finished. Each cell runs once, though several tables may need it.
@@ -53,7 +53,7 @@ impl CellWork {
         self.cells.iter().map(|(cell, _)| cell)
     }
 
-    /// Runs what has no result yet, `at_once` cells at a time, those that take longest first.
+    /// Runs the cells without a result, `at_once` at a time, the longest first.
     ///
     /// # Errors
     /// [`LabError`] when a process cannot be started or a record not be kept. A cell that fails is
@@ -86,7 +86,7 @@ impl CellWork {
         self.cells.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// One line a cell: its id, whether it is finished, what it is.
+    /// One line a cell: its id, whether it is finished, its label.
     pub fn list(&self, folder: &SweepFolder, form: ListForm) -> String {
         let lines = self.cells().map(|cell| {
             let finished = folder.is_finished(&cell.id);

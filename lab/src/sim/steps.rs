@@ -1,5 +1,5 @@
-//! Training steps of a report: a table of their times, a picture of one step, and what each layer
-//! did without.
+//! Training steps of a report: a table of their times, a picture of one step, and the accepted
+//! losses of each layer.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const STEP: &str = "What one worker did in the last step, layers from front to b
 const LOSSES: &str = "Share of the segments that hosts expected of a layer's gradients and did \
     without, within the tolerance; what a bucket lost counts for all of its layers.";
 
-/// The sections of runs that have training steps; nothing where none has.
+/// The sections of runs that have training steps; empty where no run has any.
 pub fn steps(runs: &[DrawnRun]) -> String {
     if runs.iter().all(|run| jobs(&run.summary).next().is_none()) {
         return String::new();

@@ -18,11 +18,11 @@ pub const MOST: usize = 1_000_000;
 pub struct SweepCell {
     /// A hash of the version, the scenario and the content of the files that it names.
     pub id: String,
-    /// What the plan varies, and which value this cell has: `seed=3 tolerance=10%`.
+    /// The keys that the plan varies, with this cell's values: `seed=3 tolerance=10%`.
     pub label: String,
     /// The name of its case, where that has one; then the label begins with it.
     pub case: Option<String>,
-    /// What is run.
+    /// The parameters of its run.
     pub scenario: Scenario,
     /// The files that the scenario names.
     pub files: Vec<PathBuf>,
@@ -57,8 +57,8 @@ pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
     Ok(cells)
 }
 
-/// Tries every value of the plan once, in the first cell that has it: what can only be known by
-/// loading the scenario is said with the line of the value.
+/// Tries every value of the plan once, in the first cell that has it: mistakes that show only when
+/// the scenario is loaded are reported with the line of the value.
 ///
 /// # Errors
 /// [`SweepPlanError::Entry`].
@@ -101,7 +101,7 @@ fn refused(suspects: &[&PlanEntry], message: String) -> SweepPlanError {
     }
 }
 
-/// What a cell has beyond the base.
+/// The entries of a cell beyond the base.
 struct Choice<'a> {
     case: &'a [PlanEntry],
     varied: Vec<&'a PlanEntry>,
@@ -128,7 +128,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What the cells have beyond the base, cell by cell.
+/// The entries of each cell beyond the base.
 fn choices(plan: &SweepPlan) -> Result<impl Iterator<Item = Choice<'_>>, SweepPlanError> {
     let cases = plan.cases.len().max(1);
     let sizes: Vec<usize> = plan.ranges.iter().map(Vec::len).collect();
@@ -173,7 +173,7 @@ fn scenario(plan: &SweepPlan, choice: &Choice<'_>) -> Result<Scenario, SweepPlan
     })
 }
 
-/// What is wrong with an entry by itself: its key, or the kind of its value.
+/// The mistake in an entry by itself: its key, or the type of its value.
 fn fault(entry: &PlanEntry) -> Option<String> {
     let mut alone = json!({});
     entry.put(&mut alone);

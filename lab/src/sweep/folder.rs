@@ -24,7 +24,7 @@ impl SweepFolder {
         self.root.join(name)
     }
 
-    /// What is known of a cell; `None` where its file is missing or not whole.
+    /// The record of a cell; `None` where its file is missing or not whole.
     pub fn record(&self, id: &str) -> Option<CellRecord> {
         let text = std::fs::read_to_string(self.path(&cell_name(id))).ok()?;
         let record: CellRecord = serde_json::from_str(&text).ok()?;
@@ -37,7 +37,7 @@ impl SweepFolder {
             .is_some_and(|record| record.result.is_some())
     }
 
-    /// Keeps what is known of a cell.
+    /// Keeps the record of a cell.
     ///
     /// # Errors
     /// [`LabError::System`] when the file cannot be written.

@@ -1,4 +1,4 @@
-//! The files that a scenario names: they are part of what its result depends on.
+//! The files that a scenario names: its result depends on their content.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,8 +41,8 @@ fn read_with(name: &str) -> Vec<PathBuf> {
     }
 }
 
-/// The digest of each file by its name; files that cannot be read have none, and fail when the
-/// scenario is loaded.
+/// The digest of each file by its name. Unreadable files have no digest, and fail when the scenario
+/// is loaded.
 pub fn digests(files: &[PathBuf], known: &mut Digests) -> BTreeMap<String, String> {
     let mut digests = BTreeMap::new();
     for path in files {

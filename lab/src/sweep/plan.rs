@@ -1,4 +1,4 @@
-//! What a plan says: what all cells have in common, and what is varied, each value with its line.
+//! The content of a plan: the base of all cells, and the keys that vary, each value with its line.
 //!
 //! Here a plan is only read. Which keys there are is decided by
 //! [`scenario`](crate::sim::scenario), which cells follow, by [`cells`](super::cells).
@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// The table whose keys are keys of a job: dotted, and as many as there are.
 const SET: &str = "set";
-/// What heads a case.
+/// Begins a case.
 const CASES: &str = "[[cases]]";
 /// The key by which a case is called; no key of a scenario.
 const NAME: &str = "name";
@@ -21,9 +21,9 @@ const NAME: &str = "name";
 /// A plan as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SweepPlan {
-    /// What all cells have in common.
+    /// The entries that all cells share.
     pub base: Vec<PlanEntry>,
-    /// The values of each key that is varied, in the order of the plan; none is empty.
+    /// The values of each key that is varied, in the order of the plan; no list is empty.
     pub ranges: Vec<Vec<PlanEntry>>,
     /// Keys that change together.
     pub cases: Vec<Vec<PlanEntry>>,
@@ -47,7 +47,7 @@ pub enum Key {
     Field(String),
     /// A key of the job, under `set`.
     Set(String),
-    /// What a case is called, which changes nothing.
+    /// The name of a case, which changes no result.
     Name,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Key {
 }
 
 impl PlanEntry {
-    /// Puts the value into a scenario, over what is there.
+    /// Puts the value into a scenario, over the old one.
     pub fn put(&self, scenario: &mut Value) {
         match &self.key {
             Key::Field(name) => scenario[name.as_str()] = self.value.clone(),
@@ -80,7 +80,7 @@ pub enum SweepPlanError {
     Syntax {
         /// Line of the text, from 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
     /// No such table.
@@ -91,14 +91,14 @@ pub enum SweepPlanError {
         /// Its name as written.
         name: String,
     },
-    /// Something other than what belongs there.
+    /// A value of the wrong type.
     #[error("line {line}: {what}: allowed {allowed}")]
     Kind {
         /// Line of the text.
         line: usize,
         /// Which table or key.
         what: String,
-        /// What may be written.
+        /// The values that are allowed.
         allowed: &'static str,
     },
     /// A key that no scenario has, or a value that it refuses.
@@ -106,13 +106,13 @@ pub enum SweepPlanError {
     Entry {
         /// Line of the text.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The mistake, and the values that are allowed.
         message: String,
     },
     /// Something that every scenario needs is written nowhere.
     #[error("{message}: write it in [base]")]
     Missing {
-        /// What is missing.
+        /// The missing key.
         message: String,
     },
     /// More cells than anybody wants.
@@ -126,7 +126,7 @@ pub enum SweepPlanError {
     /// Two cells that are one.
     #[error("two cells are the same, {cell}: write each value of a key once, in one place")]
     Same {
-        /// What the cells vary, and how.
+        /// Its label: the varied keys and their values.
         cell: String,
     },
 }
@@ -135,7 +135,7 @@ impl SweepPlan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// [`SweepPlanError`] names the first line that is wrong, and what would be right.
+    /// [`SweepPlanError`] names the first wrong line, and the values that are allowed.
     pub fn from_toml(text: &str) -> Result<Self, SweepPlanError> {
         let reader = Reader { text };
         let root = DeTable::parse(text).map_err(|error| SweepPlanError::Syntax {

@@ -1,4 +1,4 @@
-//! What is known of a cell once it has run: its result and what that cost, or why there is none.
+//! The record of a cell that has run: its result and cost, or the error.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -16,12 +16,12 @@ const COSTS: [&str; 4] = ["cpu_s", "cpu_per_thread_s", "wall_s", "peak_rss_bytes
 pub struct CellRecord {
     /// The cell.
     pub id: String,
-    /// What was run: the fields of the scenario.
+    /// The parameters of the run: the fields of the scenario.
     pub scenario: Value,
     /// The summary of the run, without its costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Map<String, Value>>,
-    /// What went wrong.
+    /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Time and memory that it took.
@@ -59,7 +59,7 @@ impl CellRecord {
         }
     }
 
-    /// The record without what differs from run to run, on one line.
+    /// The record without fields that differ from run to run, on one line.
     pub fn result_line(&self) -> String {
         let lasting = Self {
             cost: Map::new(),
@@ -68,7 +68,7 @@ impl CellRecord {
         format!("{}\n", json::line(&lasting))
     }
 
-    /// What it cost, on one line.
+    /// The cost, on one line.
     pub fn cost_line(&self) -> String {
         format!("{}\n", json!({ "id": self.id, "cost": self.cost }))
     }

@@ -10,14 +10,14 @@ use super::record::CellRecord;
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
 
-/// What is told, on one line.
+/// An order, one line of JSON.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CellOrder {
     /// The version of the sweep that tells it.
     pub version: String,
     /// The cell.
     pub id: String,
-    /// What to run.
+    /// The parameters of the run.
     pub scenario: Scenario,
 }
 
@@ -36,7 +36,7 @@ impl CellOrder {
 /// this process ends with the exit code `orphaned`.
 ///
 /// # Errors
-/// [`LabError::Usage`] when what is told is no order, or one of another version.
+/// [`LabError::Usage`] when the line is no order, or one of another version.
 pub fn run(orphaned: u8) -> Result<CellRecord, LabError> {
     let mut line = String::new();
     let told = std::io::stdin().lock().read_line(&mut line);
@@ -67,7 +67,7 @@ fn record_of(order: &CellOrder) -> CellRecord {
 }
 
 fn end_with_input(orphaned: u8) {
-    // Whatever ends the input, an error too, whoever wanted the result is gone.
+    // When the input ends, even by an error, the process that wanted the result is gone.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     std::process::exit(i32::from(orphaned));
 }

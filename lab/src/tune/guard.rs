@@ -1,9 +1,9 @@
 //! The process around a script that is tried.
 //!
-//! Whoever started it holds its standard input. When that ends, because the trial took too long or
-//! the starter was killed, the script's process group is ended: asked first, since `torchrun` then
-//! ends its ranks, and forced after a while. When the script has ended by itself, what it left in
-//! its group is ended too.
+//! The starter holds its standard input. When that closes, because the trial took too long or the
+//! starter was killed, the guard ends the script's process group: it asks first, since `torchrun`
+//! then ends its ranks, and kills after a while. When the script has ended by itself, the guard
+//! ends the rest of its group, too.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -39,7 +39,7 @@ pub fn run(command: &[String]) -> Result<(), LabError> {
         what: format!("waiting for {program}"),
         source,
     })?;
-    // Mostly there is nobody left, which is an error and no problem.
+    // Usually the group is empty by then; the error is no problem.
     let _ = killpg(group, Signal::SIGKILL);
     std::process::exit(code_of(status));
 }

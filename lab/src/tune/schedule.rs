@@ -1,11 +1,11 @@
 //! Chunk and credit of a job, found by simulated training steps.
 //!
 //! Start here:
-//! - [`trials`]: points as cells of a sweep, and what their runs say.
-//! - [`report`]: what was found, in words, for programs, and as keys of a job file.
+//! - [`trials`]: points as cells of a sweep, and their step times.
+//! - [`report`]: the result in words, for programs, and as keys of a job file.
 //!
-//! The first points depend on nothing and run on all cores at once, and so does a grid; behind
-//! them each point depends on what was seen before.
+//! The first points are independent and run on all cores at once, and so does a grid; each later
+//! point depends on the results before it.
 
 pub mod report;
 pub mod trials;
@@ -19,10 +19,10 @@ use crate::sim::scenario::Scenario;
 use report::ScheduleReport;
 use trials::{PointRuns, PointTrial};
 
-/// What is searched, and how.
+/// The parameters of a search.
 #[derive(Clone, Debug)]
 pub struct ScheduleQuestion {
-    /// What is simulated.
+    /// The scenario.
     pub scenario: Scenario,
     /// Trials at most.
     pub trials: u16,
@@ -62,10 +62,10 @@ pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
     Ok(ScheduleReport::new(question, found?, runs.seconds()))
 }
 
-/// What was tried, in order, and all points where that was asked for.
+/// The trials in order, and all points where a grid was asked for.
 #[derive(Clone, Debug)]
 pub struct ScheduleTrials {
-    /// What the search tried.
+    /// The trials of the search.
     pub trials: Vec<PointTrial>,
     /// The whole grid, by rising chunk, then by rising credit.
     pub grid: Vec<PointTrial>,

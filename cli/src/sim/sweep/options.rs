@@ -1,4 +1,4 @@
-//! What can be typed after `gradwire sim sweep`. Doc comments on options are the help text.
+//! The options of `gradwire sim sweep`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ pub struct SweepOptions {
     /// Cells that run at the same time; without it, one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
-    /// What the results are written as.
+    /// Form of the results.
     #[arg(long, default_value = "jsonl", value_name = "FORMAT")]
     pub format: ResultFormat,
     /// Only list the cells, and whether they are finished.
@@ -65,10 +65,10 @@ pub struct SweepOptions {
     /// Run the cells I, I + N, I + 2 N and so on, counted from 0, and write no results.
     #[arg(long, group = "part", value_name = "I/N", value_parser = shard)]
     pub shard: Option<Shard>,
-    /// Run nothing: only write the results of cells that are all finished.
+    /// Do not run cells: only write the results of cells that are all finished.
     #[arg(long, group = "part")]
     pub gather: bool,
-    /// Run nothing: print a Slurm job array of as many tasks; without a number, one per cell.
+    /// Do not run cells: print a Slurm job array of as many tasks; without a number, one per cell.
     #[arg(long, group = "part", value_name = "TASKS", num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub slurm: Option<Option<u16>>,
@@ -77,7 +77,7 @@ pub struct SweepOptions {
     pub told: bool,
 }
 
-/// What is to be done with the cells of a plan.
+/// The part of a sweep that was asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SweepPart<'a> {
     /// Run them all and write the results.
@@ -95,7 +95,7 @@ pub enum SweepPart<'a> {
 }
 
 impl SweepOptions {
-    /// What was asked for.
+    /// The part that was asked for.
     pub fn part(&self) -> SweepPart<'_> {
         if self.list {
             return SweepPart::List;
@@ -112,7 +112,7 @@ impl SweepOptions {
     }
 }
 
-/// What results are written as.
+/// The form of results.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum ResultFormat {
     /// JSON lines.

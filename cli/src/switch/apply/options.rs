@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire switch apply`. Doc comments on options are the help text.
+//! The options of `gradwire switch apply`. Doc comments on options are the help text.
 
 use clap::{Args, ValueEnum};
 use gradwire_protocol::units::{Dscp, Span};
@@ -57,18 +57,18 @@ pub struct Apply {
     /// Namespace and ports exist: only queues, and bridge or routing, are set up.
     #[arg(long)]
     pub existing: bool,
-    /// What does the work; `auto` asks the kernel.
+    /// The implementation; `auto` asks the kernel.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORM")]
     pub form: WantedForm,
     /// Print configuration and counters of a namespace that was set up.
     #[arg(long, conflicts_with_all = ["remove", "job"])]
     pub export: bool,
-    /// Take away what was set up.
+    /// Remove everything that was set up.
     #[arg(long, conflicts_with = "job")]
     pub remove: bool,
 }
 
-/// What does the work.
+/// The implementation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum WantedForm {
     /// `lab` where the kernel has prio and red, else `bpf`.

@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire switch probe`. Doc comments on options are the help text.
+//! The options of `gradwire switch probe`. Doc comments on options are the help text.
 
 use std::net::IpAddr;
 

@@ -52,7 +52,7 @@ fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
 /// Cells of all seeds together.
 struct Group {
     task: String,
-    /// What is lost, by which rule holes are filled, by which transform.
+    /// The kind of loss, the rule that fills holes, and the transform.
     how: [String; 3],
     /// Percents of packets.
     drop: f64,

@@ -1,4 +1,4 @@
-//! Links that lose packets at random: what that costs, and what a tolerance is worth then.
+//! Links that lose packets at random: their cost, and how much a tolerance saves then.
 
 use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
@@ -40,7 +40,7 @@ fn percents(point: &CellPoint) -> f64 {
     point.loss.trim_end_matches('%').parse().unwrap_or(0.0)
 }
 
-/// How much longer a step takes than where the links of the first point lose nothing.
+/// How much longer a step takes than at the first point's loss, if that is zero.
 fn harm(
     evidence: &TableEvidence,
     (first, point): (&CellPoint, &CellPoint),

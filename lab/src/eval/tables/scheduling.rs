@@ -22,7 +22,7 @@ const ABOUT: [&str; 3] = [
     BYTE_SCHEDULER,
 ];
 
-/// What one point brought.
+/// The results of one point.
 struct Row<'a> {
     point: &'a CellPoint,
     off: Option<f64>,

@@ -36,7 +36,7 @@ struct Script {
     options: &'static [&'static str],
     /// Options of the script that make a trial short.
     short: &'static [&'static str],
-    /// What is searched.
+    /// The aims of its searches.
     aims: &'static [Aim],
 }
 
@@ -46,7 +46,7 @@ const SCRIPTS: [Script; 2] = [
         file: "examples/train_mnist.py",
         options: &[],
         short: &["--epochs", "2"],
-        // Nothing is too high for so short a training.
+        // So short a training bears any tolerance.
         aims: &[Aim::Find],
     },
     Script {
@@ -75,7 +75,7 @@ fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
     }
 }
 
-/// What a search is for.
+/// The aim of a search.
 #[derive(Clone, Copy)]
 enum Aim {
     /// The largest tolerance.

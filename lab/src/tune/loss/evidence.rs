@@ -1,4 +1,4 @@
-//! What a search has found and what that rests on, in words, and in the job file.
+//! The result of a search and its reasons, in words, and in the job file.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::output::WholeFile;
 /// How lines of evidence begin in a job file: those are replaced, all other comments stay.
 const MARK: &str = "# tune loss: ";
 
-/// What is asked of a script.
+/// The question that a search answers.
 #[derive(Clone, Debug)]
 pub struct LossQuestion {
     /// The script.
@@ -36,9 +36,9 @@ pub struct LossQuestion {
 /// A search that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchEvidence<'a> {
-    /// What was asked for.
+    /// The question.
     pub question: &'a LossQuestion,
-    /// What was found.
+    /// The search's result.
     pub finding: &'a Finding,
     /// All trials.
     pub records: &'a [TrialRecord],
@@ -66,7 +66,7 @@ impl SearchEvidence<'_> {
         Accepted::sum(self.of(setting).map(|record| record.accepted)).share()
     }
 
-    /// What was found, line by line.
+    /// The result, line by line.
     pub fn lines(&self) -> Vec<String> {
         let (mean, deviation) = self.baseline();
         let (metric, finding) = (&self.question.metric, self.finding);
@@ -95,7 +95,7 @@ impl SearchEvidence<'_> {
         lines
     }
 
-    /// One setting and what was seen of it.
+    /// One setting and its judgement.
     pub fn sentence(&self, cell: &Cell) -> String {
         let (judgement, setting) = (&cell.judgement, &cell.setting);
         let worse = match judgement.worse_by.is_finite() {
@@ -120,7 +120,7 @@ impl SearchEvidence<'_> {
         )
     }
 
-    /// What makes the result weaker than it looks.
+    /// Reasons to trust the result less than its numbers suggest.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let found = &self.finding.found;
@@ -205,7 +205,7 @@ fn groups(setting: &Setting) -> toml_edit::Value {
     shares.collect::<Array>().into()
 }
 
-/// Writes what was found into the job file, with its evidence as comments.
+/// Writes the result into the job file, with its evidence as comments.
 ///
 /// # Errors
 /// [`LabError::System`] when the file cannot be written.
@@ -234,7 +234,7 @@ fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
         return;
     }
     let loss = document::table(document, "loss");
-    // What an earlier search has found for groups and phases does not belong to this one.
+    // An earlier search's keys for groups and phases do not belong to this result.
     match found.groups.len() {
         0 | 1 => loss.remove("layer_tolerances"),
         _ => loss.insert("layer_tolerances", Item::Value(groups(found))),

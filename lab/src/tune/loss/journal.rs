@@ -1,5 +1,6 @@
-//! The journal of a search: a first line that says what every trial runs, and a line per finished
-//! trial. It is only ever added to, so a search that was killed goes on behind its last whole line.
+//! The journal of a search: a first line with the parameters of every trial, and a line per
+//! finished trial. Lines are only ever added, so a killed search continues behind its last whole
+//! line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,7 +14,7 @@ use crate::error::LabError;
 /// The form of a journal. Another form has another number.
 const VERSION: u32 = 1;
 
-/// What all trials of a journal have in common: whatever changes their results.
+/// The parameters that all trials of a journal share: everything that changes their results.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Heading {
     gradwire_tune_loss: u32,
@@ -53,23 +54,23 @@ impl Heading {
 /// A finished trial.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TrialRecord {
-    /// What was tried, and the metric.
+    /// The setting, and the metric.
     #[serde(flatten)]
     pub trial: Trial,
     /// Share of packets that were dropped on purpose.
     pub drop: f64,
     /// Mean length of a run of them.
     pub burst: f64,
-    /// What the ranks did without.
+    /// The losses that the ranks accepted.
     pub accepted: Accepted,
     /// How long it took.
     pub seconds: f64,
-    /// Why there is no metric, where there is none.
+    /// The reason why the metric is missing, where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What all ranks together did without.
+/// The accepted losses of all ranks together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Accepted {
     /// Ranks that told.
@@ -83,7 +84,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// The share of what might be lost that was.
+    /// The share of the bytes allowed to be lost that was lost.
     pub fn share(&self) -> f64 {
         self.lost_bytes as f64 / self.owed_bytes.max(1) as f64
     }

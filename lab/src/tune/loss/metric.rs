@@ -1,10 +1,10 @@
-//! The metric in what a script prints.
+//! Finds the metric in a script's output.
 
 use serde_json::Value;
 
 /// The metric on the last line that has it: a JSON object with that key, or the name followed by a
-/// number, with `=`, `:` or nothing but spaces between. `None` when no line has it. A number that
-/// is none (NaN) is one here.
+/// number, with `=`, `:` or only spaces between. `None` when no line has it. NaN counts as a number
+/// here.
 pub fn last(text: &str, name: &str) -> Option<f64> {
     text.lines().rev().find_map(|line| in_line(line, name))
 }

@@ -66,12 +66,12 @@ fn found(evidence: &SearchEvidence<'_>) -> String {
     }
 }
 
-/// What is drawn of what a seed does by itself.
+/// How the effect of the seed itself is drawn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Level {
     /// All: the metric as it was.
     OfEachSeed,
-    /// Nothing: differences from the lossless trial of the same seed, about the baseline's mean.
+    /// Removed: differences from the lossless trial of the same seed, about the baseline's mean.
     TakenOut,
 }
 

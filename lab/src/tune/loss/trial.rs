@@ -1,8 +1,8 @@
-//! One trial: the script in a process of its own, with a job that loses packets on purpose, and
-//! what can be read of it afterwards.
+//! One trial: runs the script in a process of its own, with a job that loses packets on purpose,
+//! and reads the traces afterwards.
 //!
-//! So that much of a tolerance is really used up, a little more is dropped than it allows. How much
-//! was accepted is read from what the ranks leave behind, never taken for granted.
+//! A little more is dropped than the tolerance allows, so that most of it is used up. The accepted
+//! share is read from the ranks' traces, never assumed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,13 @@ use super::journal::{Accepted, TrialRecord};
 use super::metric;
 use crate::error::LabError;
 
-/// Mean length of bursts, and how many times the tolerance is dropped, of what may be missing;
-/// about a quarter of a message is protected. Losses are not the same in every message, least in
-/// bursts: what one has lost beyond its tolerance is repaired, and no other may lose it.
+/// Mean length of bursts, and the drop rate as a multiple of the tolerance. The factor is above 1
+/// because about a quarter of a message is protected, and because losses differ between messages,
+/// most in bursts: a loss beyond one message's tolerance is repaired, and no other message may lose
+/// it instead.
 const INDEPENDENT: (f64, f64) = (1.0, 1.25);
 const BURSTS: (f64, f64) = (8.0, 1.5);
-/// More than this is never dropped: nothing would ever arrive.
+/// The largest drop rate; above it, hardly a packet would arrive.
 const DROP_MAX: f64 = 0.9;
 /// So many times as long as the slowest lossless trial may a lossy one take, and so long always.
 const SLOWER: f64 = 10.0;
@@ -34,14 +35,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Last lines of standard error that are shown of a script that failed.
 const LINES: usize = 12;
 
-/// What all trials of a search have in common.
+/// The parameters that all trials of a search share.
 #[derive(Debug)]
 pub struct TrialBench {
     /// The job of the user, without tolerance and faults.
     pub job: Job,
     /// The script.
     pub command: Vec<String>,
-    /// What it prints of itself.
+    /// The name of the metric in its output.
     pub metric: String,
     /// The longest that it may take.
     pub timeout: Duration,
@@ -56,8 +57,8 @@ enum End {
 }
 
 impl TrialBench {
-    /// How long a lossy trial may take: what makes training much slower is not borne, whatever the
-    /// metric, and need not be waited for.
+    /// How long a lossy trial may take. A loss that makes training much slower is rejected whatever
+    /// the metric, so there is no point in waiting for it.
     pub fn patience(&self, done: &[TrialRecord]) -> Duration {
         let lossless = done.iter().filter(|one| one.trial.setting.is_lossless());
         let slowest = lossless.map(|one| one.seconds).fold(0.0, f64::max);
@@ -238,7 +239,7 @@ struct Place {
     seed: u64,
 }
 
-/// What the ranks of a trial did without.
+/// The accepted losses that the ranks of a trial reported.
 struct Told {
     sum: Accepted,
     /// The job's tolerance, as they know it.
@@ -293,8 +294,8 @@ impl Place {
         script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
     }
 
-    /// The last lines of its standard error, behind the last one that names an error, or that
-    /// stands before what `torchrun` has to say about it, which is much.
+    /// The last lines of its standard error, behind the last line that names an error, or that
+    /// precedes the long summary of `torchrun`.
     fn complaint(&self) -> String {
         let path = self.folder.join("stderr.txt");
         let bytes = std::fs::read(&path).unwrap_or_default();
@@ -320,7 +321,7 @@ impl Place {
         )
     }
 
-    /// What the ranks have left; of none where they left nothing.
+    /// The losses in the ranks' traces; zero ranks where there is no trace.
     fn accepted(&self) -> Told {
         let all = counts(&self.folder.join("ranks"));
         let one = |snapshot: &Snapshot| Accepted {

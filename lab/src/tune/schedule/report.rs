@@ -1,4 +1,4 @@
-//! What was found: in words, for programs, and as keys of a job file.
+//! The result in words, for programs, and as keys of a job file.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{ScheduleQuestion, ScheduleTrials};
 use crate::error::LabError;
 use crate::job_file::document;
 
-/// What was found, as JSON shows it. Sizes are bytes.
+/// The result, as JSON shows it. Sizes are bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScheduleReport {
     fabric: String,
@@ -98,7 +98,7 @@ impl ScheduleReport {
         text + &format!("\n[collectives]\nchunk = \"{chunk}\"\ncredit = \"{credit}\"\n")
     }
 
-    /// Puts what was found into a job file, which may be a new one.
+    /// Puts the result into a job file, which may be a new one.
     ///
     /// # Errors
     /// [`LabError`] when the file is no job or cannot be written.

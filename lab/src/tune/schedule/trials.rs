@@ -23,7 +23,7 @@ pub struct PointTrial {
     pub iteration_us: f64,
 }
 
-/// What runs points, and shows how far that is.
+/// Runs points, and shows progress.
 #[derive(Debug)]
 pub struct PointRuns<'a> {
     question: &'a ScheduleQuestion,
@@ -32,10 +32,10 @@ pub struct PointRuns<'a> {
     progress: ProgressBar,
 }
 
-/// What of a workload decides about the sizes of its runs.
+/// The parts of a workload that decide about the sizes of its runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Shape {
-    /// By what the workload divides its model.
+    /// The divisor of the workload's model.
     scale: u64,
     exchange: Exchange,
 }
@@ -49,8 +49,8 @@ enum Exchange {
 
 /// The least that `collectives.chunk` may be.
 const CHUNK_LEAST: ByteCount = *gradwire_protocol::job::CHUNKS.start();
-/// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
-/// more than any bucket has.
+/// The default range of chunks: from as small as a packet's overhead allows to larger than any
+/// bucket.
 const CHUNKS: Axis = Axis {
     smallest: ByteCount::kib(256),
     steps: 8,
@@ -91,7 +91,7 @@ impl<'a> PointRuns<'a> {
         })
     }
 
-    /// What is searched.
+    /// The axes of the search.
     ///
     /// # Errors
     /// [`LabError::Usage`] when a chunk is less than a job may say, scaled.
@@ -165,7 +165,7 @@ impl<'a> PointRuns<'a> {
         let mut scenario = self.scenario.clone();
         let scaled = |size: ByteCount| ByteCount::new((size.get() / self.shape.scale).max(1));
         if self.shape.exchange == Exchange::Servers {
-            // What is written twice counts as it is written last.
+            // A repeated option counts as it is written last.
             scenario.workload += &format!(",part={}", point.chunk);
         }
         for (key, size) in [
