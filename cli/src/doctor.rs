@@ -36,8 +36,8 @@ const TURN: Duration = Duration::from_secs(1);
 /// Runs the doctor.
 ///
 /// # Errors
-/// [`CommandError::Problems`] when there is a finding of that state; others when the doctor could not
-/// do its work.
+/// [`CommandError::Problems`] when there is a finding of that state; others when the doctor could
+/// not do its work.
 pub fn run(options: &Doctor) -> Result<(), CommandError> {
     let job = job_file::given_or_default(options.job.as_ref())?;
     if options.serve {

@@ -20,7 +20,8 @@ const NAMED_MOST: usize = 3;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError`] when something cannot be started or written; at the end, when cells have failed.
+/// [`CommandError`] when something cannot be started or written; at the end, when cells have
+/// failed.
 pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
     let EvalCommand::Dlcp(options) = command;
     let request = options.request();

@@ -40,7 +40,7 @@ Exit codes:
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
   5  the system refused something, for example a port in use, or no rank answers top
-  141  nobody reads what it prints any more: a closed pipe";
+  141  the reader of the output has gone: a closed pipe";
 
 impl Exit {
     /// The exit with this code; unknown codes count as a lost rank, since the process of a rank

@@ -24,7 +24,7 @@ Examples:
 Columns (as in nccl-tests; counts are sums over all ranks, warm-up included):
   time       of the slowest rank, in microseconds: median over iterations, then over rounds
   algbw      size / time, in gigabytes (10^9 bytes) per second
-  busbw      what one link carries, comparable between world sizes: algbw times 2(n-1)/n for
+  busbw      rate of one link, comparable between world sizes: algbw times 2(n-1)/n for
              all-reduce, (n-1)/n for reduce-scatter, all-gather and all-to-all, 1 for the rest
   lost       segments that stayed missing, within the tolerance
   repaired   segments that were sent again
@@ -33,8 +33,8 @@ Columns (as in nccl-tests; counts are sums over all ranks, warm-up included):
   ratio      time of the rival / time of gradwire, above 1 where gradwire is faster; with the
              least and the greatest ratio of single rounds
 
-Size is that of the whole tensor: what all ranks together give or get in reduce-scatter,
-all-gather and all-to-all. send-recv is a ping-pong of ranks 0 and 1; its time is one way.
+Size is that of the whole tensor: in reduce-scatter, all-gather and all-to-all the sum over all
+ranks. send-recv is a ping-pong of ranks 0 and 1; its time is one way.
 
 JSON: one object a line for each size and backend, and a last one with \"summary\" and \"ratios\".
 algbw_gbps and busbw_gbps are giga*bits* (10^9 bits) per second.";
@@ -44,7 +44,7 @@ Examples:
   gradwire perf loss -n 2 --bytes 8M
   sudo gradwire perf loss -n 2 --bytes 8M --netns --against gloo
 
-Goodput is size / time, as a share of what the same ranks do when nothing is dropped, all in
+Goodput is size / time, as a share of the same ranks' goodput without drops, all in
 alternation. gradwire's packets are dropped by its receivers, one by one. Gloo's are dropped by
 the kernel where they arrive, by a filter on the link (tc, BPF), which sees a packet as it travels
 because segmentation offload is off on that link while Gloo is measured, also without loss.";
@@ -64,7 +64,7 @@ Example:
 
 Each bucket is an all-reduce of its own and belongs to one layer. They are submitted from the last
 layer to the first, as backward passes do, and all are on their way at once. The table has the
-order in which they were complete; beside it the order without what tells layers apart.
+order in which they were complete; beside it the order without knowledge of layers.
 Inversions are pairs of layers of which the rear one was complete first; Kendall's tau is 1 when
 the front layers finish first, -1 when they finish last.";
 
@@ -193,7 +193,8 @@ impl GroundOptions {
     /// Where the ranks are.
     ///
     /// # Errors
-    /// [`CommandError`] when namespaces cannot be made, or there are not as many addresses as ranks.
+    /// [`CommandError`] when namespaces cannot be made, or there are not as many addresses as
+    /// ranks.
     pub fn place(&self, ranks: u16) -> Result<CrewPlace, CommandError> {
         let link_mtu = self.netns.then_some(self.link_mtu);
         Ok(CrewPlace::new(&self.bind, link_mtu, ranks)?)

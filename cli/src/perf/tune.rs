@@ -35,8 +35,8 @@ const MOSTLY: f64 = 0.9;
 /// Measures the algorithms and writes the table.
 ///
 /// # Errors
-/// [`CommandError`] when options make no sense, ranks fail, a result is wrong, or the file cannot be
-/// written.
+/// [`CommandError`] when options make no sense, ranks fail, a result is wrong, or the file cannot
+/// be written.
 pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     let mut job = job_on(&options.ground)?;
     refuse_spinning(&job)?;

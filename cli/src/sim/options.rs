@@ -21,8 +21,8 @@ Examples:
   gradwire sim run leaf-spine:2x4x2@25G step:mine.csv:ddp,steps=5,slow=1.2,algorithm=ring
 
 Times are simulated microseconds; percentiles are of flows that ended, by nearest rank.
-  FCT        from a flow's start until its receiver has all that it needs
-  slowdown   FCT over what the flow would take alone on an idle fabric
+  FCT        from a flow's start until its receiver is complete
+  slowdown   FCT over the time of the flow alone on an idle fabric
   goodput    bytes that receivers have, without headers, first start to last end
   early      droppable packets that a queue above its threshold dropped
   full       packets that found no room
@@ -34,11 +34,11 @@ or ps=8 (parameter servers on the first 8 hosts). Options behind it, with commas
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own
   algorithm=ring  of all-reduces; without it, as the job says
-  part=1MiB       a gradient is cut into parts of so many bytes for parameter servers; whole: not
-                  at all, but shared by the servers from a million elements on
+  part=1MiB       size of the parts of a gradient for parameter servers; part=whole: not cut, but
+                  shared by the servers from a million elements on
   scale=16        a 16th of all sizes and times, which takes a 16th of the run
 
-Exit code 1, with the table of what ended, when flows or tasks have not ended at --limit.
+Exit code 1 when flows or tasks have not ended at --limit; the table has those that ended.
 JSON: one object on one line; times in microseconds, rates in Gb/s (10^9 bits per second).";
 
 const SIM_COMPARE_EXAMPLES: &str = "\
@@ -56,7 +56,7 @@ Examples:
   gradwire sim report fat-tree:k=8@100G permutation:2MB --out report.html
   gradwire sim report fabric.toml flows.cm --transports gradwire,dctcp,ndp --out report.html
 
-The file needs nothing beside it: its pictures are SVG within.";
+The file stands alone: its pictures are SVG within it.";
 
 /// The simulations.
 #[derive(Debug, Subcommand)]

@@ -294,7 +294,7 @@ fn shell(room: &File, folder: &KeptFolder, script: &str) -> Result<(), CommandEr
 fn known(name: &str, folder: &KeptFolder) -> Result<Kept, CommandError> {
     folder.read().ok_or_else(|| {
         failure(format!(
-            "{name} was not set up by `gradwire switch apply` (nothing is kept of it)"
+            "{name} was not set up by `gradwire switch apply` (its folder in /run is missing)"
         ))
     })
 }

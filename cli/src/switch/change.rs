@@ -33,12 +33,13 @@ pub fn diff(options: &Running) -> Result<(), CommandError> {
 /// Prints the change that takes another one back.
 ///
 /// # Errors
-/// As [`diff`]; and [`CommandError::Usage`] when the configuration is not one from before the change.
+/// As [`diff`]; and [`CommandError::Usage`] when the configuration is not one from before the
+/// change.
 pub fn undo(options: &Running) -> Result<(), CommandError> {
     let (_, plan, change) = load(options)?;
     if change.inverse.is_empty() {
         return Err(CommandError::Usage(format!(
-            "{}: this has the plan in it already; undo needs what the switch exported before, or \
+            "{}: this has the plan in it already; undo needs the switch's export from before, or \
              roll back on the switch: `gradwire switch verify` tells how",
             options.running.display()
         )));

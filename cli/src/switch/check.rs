@@ -41,7 +41,7 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
     match findings.len() {
         0 => Ok(()),
         count => Err(CommandError::Check(format!(
-            "{}: {count} found; `gradwire switch diff` prints what mends it",
+            "{}: {count} found; `gradwire switch diff` prints the change that mends it",
             options.running.display()
         ))),
     }

@@ -53,8 +53,8 @@ impl Tagged {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when something is certainly not as planned; others name the option or file,
-/// or say that the other host does not answer.
+/// [`CommandError::Check`] when something is certainly not as planned; others name the option or
+/// file, or say that the other host does not answer.
 pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     if options.serve {
         return serve(options);

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::options::Verify;
 use super::site::PlanOrigin;
+use super::tell;
 use crate::exit::CommandError;
 use gradwire_lab::files;
 
@@ -24,13 +25,13 @@ pub fn run(options: &Verify) -> Result<(), CommandError> {
         match options.plan.json {
             true => println!(
                 "{}",
-                json!({"procedure": super::tell::looks(&procedure), "looks": super::tell::looks(&looks)})
+                json!({"procedure": tell::looks(&procedure), "looks": tell::looks(&looks)})
             ),
             false => {
                 println!("Load, try and go back:");
-                super::tell::list(&procedure, super::tell::PrintStream::Output);
+                tell::list(&procedure, tell::PrintStream::Output);
                 println!("\nLook at:");
-                super::tell::list(&looks, super::tell::PrintStream::Output);
+                tell::list(&looks, tell::PrintStream::Output);
             }
         }
         return Ok(());
@@ -60,7 +61,7 @@ fn counts(
     path: &Path,
 ) -> Result<Vec<QueueCount>, CommandError> {
     let counts = origin.dialect.counters(plan, &files::text(path)?);
-    counts.map_err(|error| super::tell::unreadable(path, &error))
+    counts.map_err(|error| tell::unreadable(path, &error))
 }
 
 fn tell(options: &Verify, judgements: &[Judgement]) {

@@ -12,8 +12,8 @@ use options::ScheduleOptions;
 /// Finds chunk and credit, prints them, and writes them where that is asked for.
 ///
 /// # Errors
-/// [`CommandError`] when the scenario is wrong or has no training steps, when one of its runs does not
-/// end, or when a file cannot be written.
+/// [`CommandError`] when the scenario is wrong or has no training steps, when one of its runs does
+/// not end, or when a file cannot be written.
 pub fn run(options: &ScheduleOptions) -> Result<(), CommandError> {
     let question = options.question();
     if let Some(path) = &options.write {

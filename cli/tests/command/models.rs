@@ -202,7 +202,10 @@ fn steps_of_a_users_table_are_simulated_and_told() {
         .lines()
         .map(|row| row.split_whitespace().collect::<Vec<_>>());
     assert!(rows.any(|row| row == ["computing", "17.0"]), "{text}");
-    assert!(text.contains("communication that nothing hides"), "{text}");
+    assert!(
+        text.contains("communication that computing does not hide"),
+        "{text}"
+    );
 }
 
 #[test]

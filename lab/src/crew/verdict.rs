@@ -36,7 +36,7 @@ pub fn faults_of_round(kind: PerfCollective, ranks: &[Measured], job: &Job) -> V
         if measured.wrong_elements > 0 {
             let count = measured.wrong_elements;
             faults.push(format!(
-                "{count} elements on rank {rank} are not what contributions can make"
+                "{count} elements on rank {rank} are no sum of contributions"
             ));
         }
         if measured.hashes != ranks[0].hashes {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_broken_promise_is_named() {
-        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are not what"));
+        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are no sum"));
         assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("another result"));
         assert!(faults_with(|rank| rank.max_lost_share = 0.11)[0].contains("lost 11.00%"));
         assert!(faults_with(|rank| rank.ledger_lost_segments = 1)[0].contains("counts 1"));

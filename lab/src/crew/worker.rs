@@ -104,7 +104,7 @@ fn follow(orders: &Receiver<ToRank>, process: &RankProcess) -> Result<(), LabErr
 }
 
 fn out_of_order() -> LabError {
-    LabError::Usage("perf-rank is started and told what to do by gradwire perf".to_owned())
+    LabError::Usage("perf-rank takes orders from gradwire perf and cannot run alone".to_owned())
 }
 
 fn open_rank(open: Open, process: &RankProcess) -> Result<OpenRank, LabError> {

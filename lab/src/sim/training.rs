@@ -102,7 +102,7 @@ impl TrainingSummary {
         text += &format!("  {:<20}{compute:>12.1}\n", "computing");
         let share = exposed / mean.max(f64::MIN_POSITIVE) * 100.0;
         text += &format!(
-            "  {:<20}{exposed:>12.1}  communication that nothing hides, {share:.1} %\n",
+            "  {:<20}{exposed:>12.1}  communication that computing does not hide, {share:.1} %\n",
             "exposed"
         );
         if self.iterations_us.len() < self.steps as usize {

@@ -32,8 +32,8 @@ pub struct SweepCell {
 /// varying fastest.
 ///
 /// # Errors
-/// [`SweepPlanError`] when a key or the kind of a value is wrong, something is missing, or two cells are
-/// the same.
+/// [`SweepPlanError`] when a key or the kind of a value is wrong, something is missing, or two
+/// cells are the same.
 pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
     let mut digests = Digests::new();
     let mut cells = Vec::new();

@@ -11,7 +11,7 @@ Examples:
   gradwire sim sweep plan.toml --out results
   gradwire sim sweep plan.toml --out results --format parquet
 
-A plan says what all cells have in common, and what is varied; a cell is one simulated run:
+A plan has a base for all cells, and the keys that vary; a cell is one simulated run:
   [base]                              # anything that `gradwire sim run` takes, by the same name
   fabric = \"leaf-spine:4x4x2@25G\"
   workload = \"incast:15x64KB\"
@@ -20,19 +20,19 @@ A plan says what all cells have in common, and what is varied; a cell is one sim
   set.\"transport.gap\" = [\"20us\", \"1ms\"]
   seed = \"1..=10\"
   [[cases]]                           # keys that change together; each case with all the ranges
-  name = \"ours\"                       # what the list calls it, if it is to have a name
+  name = \"ours\"                       # a name for the list, if you want one
   transport = \"gradwire\"
   [[cases]]
   transport = \"dctcp\"
-Files are named relative to the plan; GRADWIRE_JOB is not looked at.
+Files are named relative to the plan; GRADWIRE_JOB has no effect.
 
-What is written:
-  DIR/cells/ID.json   a finished cell; ID is a hash of all that its result depends on
+Files:
+  DIR/cells/ID.json   a finished cell; ID is a hash of everything that its result depends on
   DIR/results.jsonl   all cells in the order of the plan, equal byte for byte in every sweep
   DIR/costs.jsonl     time and memory that each cell took
 
-A sweep that was stopped or killed goes on where it was: finished cells are not run again, also
-when the plan has changed since. A cell that fails says why under \"error\"; the others are run,
+A sweep that was stopped or killed continues where it was: finished cells never run again, even
+when the plan has changed since. A cell that fails has the reason under \"error\"; the others run,
 the exit code is 1, and the next sweep tries it again.
 
 Several machines that share a disk: `--shard 0/4` to `--shard 3/4`, then `--gather`; `--slurm`

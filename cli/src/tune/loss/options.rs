@@ -25,9 +25,9 @@ the last one counts. {seed} in the command, and GRADWIRE_TRIAL_SEED, tell it the
 Trials with odd seeds lose packets independently of each other, those with even seeds in bursts of
 8. Each is compared with the lossless trial of its seed. A tolerance is accepted when the mean
 difference is below the margin with the confidence (Student's t; looking after each trial is
-accounted for), rejected when it is above, or when all trials of it have shown nothing.
+accounted for), rejected when it is above, or when its last trial still leaves it in doubt.
 
-A search that was ended goes on when the same command is given again: finished trials are lines of
+A search that was ended continues when the same command is given again: finished trials are lines of
 journal.jsonl in --out, beside the page report.html.
 
 Exit codes: 1 when --check rejects, or the trials ran out before any tolerance was accepted; 2 when

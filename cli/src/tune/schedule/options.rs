@@ -18,11 +18,11 @@ Examples:
   gradwire tune schedule leaf-spine:2x4x2@25G step:mine.csv:ddp,scale=16 --write job.toml
 
 Each trial is a simulated run with one chunk (`collectives.chunk`: how much of a tensor is one
-message) and one credit (`collectives.credit`: how much of that is on its way at once); what it
-is worth is the mean time of a training step. Small chunks pay for each message, large ones
+message) and one credit (`collectives.credit`: how much of that is on its way at once). It is
+judged by the mean time of a training step. Small chunks pay for each message, large ones
 cannot be overtaken; little credit leaves the wire idle, much credit is a queue in order of
-arrival. Which point is tried next is decided by Bayesian optimisation: a Gaussian process over
-the logarithms, expected improvement, as in ByteScheduler (SOSP'19).
+arrival. Bayesian optimisation chooses the next point: a Gaussian process over the logarithms,
+expected improvement, as in ByteScheduler (SOSP'19).
 
 Sizes are those of the job. With scale=N in the workload a run has an Nth of everything, of chunk
 and credit too, but not of the times on the way: that favours large ones. Parameter servers (ps=8)
