@@ -20,7 +20,7 @@ Tables:
   search      chunk and credit found by Bayesian search, beside a whole grid         simulated
   fabric      144 hosts with background: gradwire and its references                 simulated
   steps       the gain of each part of gradwire, one after the other                 simulated
-  losses      links that lose packets, and how much a tolerance saves then          simulated
+  losses      links that lose packets, and how much a tolerance saves then           simulated
   training    accuracy under loss, fill by fill, three seeds                         real training
   tolerance   results of `gradwire tune loss` on both scripts                        real training
 
