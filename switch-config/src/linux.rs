@@ -28,8 +28,9 @@ use export::ExportCounters;
 use form::LinuxForm;
 use state::TcState;
 
+use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
 use crate::lint::Finding;
 use crate::plan::Plan;
@@ -75,7 +76,7 @@ impl Dialect for Linux {
         Ok(check::reading(plan, &switch, findings))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         change::change(plan, &understood(running)?.0)
     }
 

@@ -1,7 +1,8 @@
 //! `gradwire switch diff` and `undo`: the change to load into a running switch, and the change that
 //! takes it back.
 
-use gradwire_switch_config::dialect::{Change, Look};
+use gradwire_switch_config::change::ConfigChange;
+use gradwire_switch_config::dialect::Look;
 use gradwire_switch_config::plan::Plan;
 use serde_json::{Value, json};
 
@@ -51,7 +52,7 @@ pub fn undo(options: &Running) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn load(options: &Running) -> Result<(PlanOrigin<'_>, Plan, Change), CommandError> {
+fn load(options: &Running) -> Result<(PlanOrigin<'_>, Plan, ConfigChange), CommandError> {
     let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;
     let text = files::text(&options.running)?;

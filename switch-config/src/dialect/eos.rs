@@ -11,23 +11,24 @@
 //! `render` has the lines, `grammar` and `maps` what changes are made of, `read` what lines mean,
 //! `counts` what counters say, `rounds` what people type.
 
-mod chip;
-mod counts;
+mod counters;
 mod grammar;
+mod limits;
 mod maps;
 mod read;
 mod render;
 mod rounds;
 
+use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
-use crate::lines::{Lines, grammar as slots};
+use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use chip::Chip;
-use grammar::Eos as Words;
+use grammar::EosRules;
+use limits::Chip;
 
 /// What is read.
 const WHAT: &str = "running-config of EOS";
@@ -53,14 +54,14 @@ impl Dialect for Eos {
         Ok(read::reading(plan, &lines(text)?))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let mut running = lines(running)?;
         maps::spread(&mut running);
         let mut wanted = render::whole(plan);
         render::clear_overrides(&mut wanted, &running);
         maps::spread(&mut wanted);
-        let change = slots::change(&running, &wanted, &Words);
-        Ok(Change {
+        let change = indented::change(&running, &wanted, &EosRules);
+        Ok(ConfigChange {
             forward: gathered(&change.forward),
             inverse: gathered(&change.inverse),
         })
@@ -68,10 +69,10 @@ impl Dialect for Eos {
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
         let mut running = lines(running)?;
-        let mut commands = Lines::read(change);
+        let mut commands = IndentedText::read(change);
         maps::spread(&mut running);
         maps::spread(&mut commands);
-        let mut tree = slots::apply(&running, &commands, &Words);
+        let mut tree = indented::apply(&running, &commands, &EosRules);
         maps::gather(&mut tree);
         Ok(tree.to_string())
     }
@@ -85,18 +86,18 @@ impl Dialect for Eos {
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| counts::read(text))
+        neutral::read(text).unwrap_or_else(|| counters::read(text))
     }
 }
 
 fn gathered(commands: &str) -> String {
-    let mut tree = Lines::read(commands);
+    let mut tree = IndentedText::read(commands);
     maps::gather(&mut tree);
     tree.to_string()
 }
 
 /// The lines of a configuration.
-fn lines(text: &str) -> Result<Lines, ReadError> {
+fn lines(text: &str) -> Result<IndentedText, ReadError> {
     let known = ["interface", "qos", "hostname", "platform", "vlan", "ip"];
-    Lines::running_config(WHAT, text, &known)
+    IndentedText::running_config(WHAT, text, &known)
 }

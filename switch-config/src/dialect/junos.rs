@@ -4,20 +4,23 @@
 //! begin with `gradwire`; on ports only what a scheduler map or classifier is bound by is changed,
 //! and PFC is unbound. Sources of what the switches do are in `facts`.
 
-mod change;
-mod facts;
+mod counters;
+mod limits;
 mod read;
-mod show;
-mod statements;
-mod write;
+mod render;
 pub mod yang;
 
+use super::contract::{Dialect, Look};
+use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::{Change, Dialect, Look};
 use crate::limits::Limits;
+use crate::notation::set_lines;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
-use statements::{Statements, edits};
+use render::JunosRules;
+
+/// The facts of Junos where nothing is compared with a plan.
+const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
 
 /// Junos.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub struct Junos;
 
 impl Dialect for Junos {
     fn limits(&self, version: &str) -> Limits {
-        facts::limits(version)
+        limits::limits(version)
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -38,35 +41,39 @@ impl Dialect for Junos {
             "# gradwire switch render --platform {}\n# {origin}\n# what is not certain: `gradwire \
              switch platforms`\n{}",
             plan.target,
-            write::statements(plan).text()
+            set_lines::write(&render::statements(plan))
         )
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
-        Ok(read::reading(plan, &Statements::parse(text)?))
+        Ok(read::reading(plan, &set_lines::read(&ANY_PLAN, text)?))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
-        Ok(change::change(plan, &Statements::parse(running)?))
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
+        let rules = JunosRules { plan: Some(plan) };
+        let running = set_lines::read(&rules, running)?;
+        Ok(set_lines::change(
+            &rules,
+            &running,
+            &render::statements(plan),
+        ))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        let mut statements = Statements::parse(running)?;
-        for edit in edits(change)? {
-            statements.edit(&edit);
-        }
-        Ok(statements.text())
+        let mut nodes = set_lines::read(&ANY_PLAN, running)?;
+        set_lines::apply(&ANY_PLAN, &mut nodes, change)?;
+        Ok(set_lines::write(&nodes))
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        show::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        show::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| show::counters(text))
+        neutral::read(text).unwrap_or_else(|| counters::counters(text))
     }
 }

@@ -8,23 +8,21 @@
 //! without touching others, `change` makes patches and loads them. `yaml` parses, `read` says what
 //! a file means, `counts` what counters say, `rounds` what people type.
 
-mod change;
-mod counts;
-mod leaves;
+mod counters;
+mod limits;
 mod ports;
 mod read;
-mod release;
 mod render;
 mod rounds;
-mod yaml;
 
+use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use release::Release;
+use limits::Release;
 
 /// What is read.
 const WHAT: &str = "NVUE configuration in YAML";
@@ -47,15 +45,15 @@ impl Dialect for Nvue {
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
-        Ok(read::reading(plan, &yaml::settings(text)?))
+        Ok(read::reading(plan, &read::settings(text)?))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
-        change::between(plan, running)
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
+        render::change(plan, running)
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        change::load(running, change)
+        render::apply(running, change)
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
@@ -67,6 +65,6 @@ impl Dialect for Nvue {
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| counts::read(plan, text))
+        neutral::read(text).unwrap_or_else(|| counters::read(plan, text))
     }
 }

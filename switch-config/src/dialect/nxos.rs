@@ -5,16 +5,17 @@
 //! ours have names that begin with `gradwire`; on ports the two service policies and the mode of
 //! PFC are set.
 
-mod facts;
+mod counters;
 mod grammar;
+mod limits;
 mod read;
-mod show;
-mod write;
+mod render;
 
+use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
-use crate::lines::{Lines, grammar as slots};
+use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -27,7 +28,7 @@ pub struct Nxos;
 
 impl Dialect for Nxos {
     fn limits(&self, _version: &str) -> Limits {
-        facts::limits()
+        limits::limits()
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -35,30 +36,30 @@ impl Dialect for Nxos {
     }
 
     fn render(&self, plan: &Plan) -> String {
-        write::whole(plan)
+        render::whole(plan)
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         Ok(read::reading(plan, &lines(text)?))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let running = lines(running)?;
-        let wanted = write::wanted(plan, &running);
-        Ok(slots::change(&running, &wanted, &grammar::Nxos))
+        let wanted = render::wanted(plan, &running);
+        Ok(indented::change(&running, &wanted, &grammar::NxosRules))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        let commands = Lines::read(change);
-        Ok(slots::apply(&lines(running)?, &commands, &grammar::Nxos).to_string())
+        let commands = IndentedText::read(change);
+        Ok(indented::apply(&lines(running)?, &commands, &grammar::NxosRules).to_string())
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        show::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        show::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
@@ -75,7 +76,7 @@ impl Dialect for Nxos {
 }
 
 /// The lines of a configuration.
-fn lines(text: &str) -> Result<Lines, ReadError> {
+fn lines(text: &str) -> Result<IndentedText, ReadError> {
     let known = [
         "interface",
         "policy-map",
@@ -84,5 +85,5 @@ fn lines(text: &str) -> Result<Lines, ReadError> {
         "version",
         "feature",
     ];
-    Lines::running_config(WHAT, text, &known)
+    IndentedText::running_config(WHAT, text, &known)
 }

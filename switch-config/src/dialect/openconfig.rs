@@ -13,12 +13,13 @@ pub mod yang;
 
 use serde_json::{Value, json};
 
+use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
+use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
-use crate::tables;
 
 /// What a text should have been.
 const WHAT: &str = "openconfig-qos in JSON";
@@ -37,21 +38,21 @@ impl Dialect for OpenConfig {
     }
 
     fn render(&self, plan: &Plan) -> String {
-        tables::write(&write::tree(plan))
+        json::write(&write::tree(plan))
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         Ok(read::reading(plan, &tree(text)?))
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         Ok(change::change(plan, &tree(running)?))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        let mut root = tables::read(WHAT, running)?;
+        let mut root = json::read(WHAT, running)?;
         change::apply(&mut root, change)?;
-        Ok(tables::write(&root))
+        Ok(json::write(&root))
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
@@ -69,7 +70,7 @@ impl Dialect for OpenConfig {
 
 /// The tree of an export: a tree, or a list of answers of `gnmic get` that has one in it.
 fn tree(text: &str) -> Result<Value, ReadError> {
-    tables::read(WHAT, text).or_else(|error| {
+    json::read(WHAT, text).or_else(|error| {
         let answers: Option<Value> = serde_json::from_str(text).ok();
         let found = answers.as_ref().and_then(answered);
         found.map(|qos| json!({write::ROOT: qos})).ok_or(error)

@@ -24,13 +24,14 @@ mod read;
 mod render;
 pub mod yang;
 
+use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::dialect::{Change, Dialect, Look};
+use crate::dialect::contract::{Dialect, Look};
 use crate::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Trims, Unit};
+use crate::notation::json;
 use crate::plan::Plan;
 use crate::policy::Balance;
 use crate::reading::{ReadError, Reading};
-use crate::tables;
 
 use config::{Config, WHAT};
 
@@ -90,11 +91,11 @@ impl Dialect for Sonic {
     }
 
     fn render(&self, plan: &Plan) -> String {
-        tables::write(&render::render(plan))
+        json::write(&render::render(plan))
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
-        let root = tables::read(WHAT, text)?;
+        let root = json::read(WHAT, text)?;
         let config = Config(&root);
         let mut findings = check::findings(config);
         findings.extend(meaning::findings(config, plan));
@@ -108,16 +109,16 @@ impl Dialect for Sonic {
         })
     }
 
-    fn change(&self, plan: &Plan, running: &str) -> Result<Change, ReadError> {
-        let running = tables::read(WHAT, running)?;
+    fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
+        let running = json::read(WHAT, running)?;
         config::check_shape(&running, &change::TOUCHED)?;
-        Ok(tables::change(&running, &change::with_plan(plan, &running)))
+        Ok(json::change(&running, &change::with_plan(plan, &running)))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        let mut root = tables::read(WHAT, running)?;
-        tables::apply(&mut root, change)?;
-        Ok(tables::write(&root))
+        let mut root = json::read(WHAT, running)?;
+        json::apply(&mut root, change)?;
+        Ok(json::write(&root))
     }
 
     fn procedure(&self, plan: &Plan) -> Vec<Look> {

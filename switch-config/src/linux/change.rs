@@ -11,7 +11,7 @@ use super::export::EXPORT_FORMAT;
 use super::render;
 use super::script::{self, HAD};
 use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, read_rate};
-use crate::dialect::Change;
+use crate::change::ConfigChange;
 use crate::plan::{Plan, Port};
 use crate::reading::ReadError;
 
@@ -19,7 +19,7 @@ use crate::reading::ReadError;
 ///
 /// # Errors
 /// [`ReadError`] names a port that the export lacks, or whose configuration could not be restored.
-pub(super) fn change(plan: &Plan, running: &TcState) -> Result<Change, ReadError> {
+pub(super) fn change(plan: &Plan, running: &TcState) -> Result<ConfigChange, ReadError> {
     let mut forward = String::new();
     let mut inverse = String::new();
     let mut wanted = TcState::default();
@@ -55,7 +55,7 @@ pub(super) fn change(plan: &Plan, running: &TcState) -> Result<Change, ReadError
             plan.target
         ),
     };
-    Ok(Change {
+    Ok(ConfigChange {
         forward: whole(forward, "what is to be changed"),
         inverse: whole(inverse, "back to what was there"),
     })

@@ -5,12 +5,13 @@
 
 use super::maps;
 use super::render::{DYNAMIC, MMU};
-use crate::lines::Line;
-use crate::lines::grammar::{Fence, Grammar};
+use crate::notation::indented::{ALL, CommandRules, first_words, is_before, last};
+use crate::tree::ConfigNode;
+use crate::tree::rules::{Fence, Owner, TreeRules};
 
 /// The words of EOS.
 #[derive(Debug)]
-pub(super) struct Eos;
+pub(super) struct EosRules;
 
 /// Stands for the command that takes a profile of dynamic thresholds into use.
 const APPLY: &str = "apply";
@@ -93,8 +94,41 @@ const QUEUE: [&str; 6] = [
     "random-detect ecn count",
 ];
 
-impl Grammar for Eos {
-    fn slot<'a>(&self, section: &str, command: &'a str) -> &'a str {
+impl TreeRules for EosRules {
+    fn owner(&self, section: &[&str], _node: &ConfigNode) -> Owner {
+        let section = last(section);
+        let title = ConfigNode::leaf(section);
+        let profile = title.after("qos profile").or_else(|| title.after(MMU));
+        match profile.is_some_and(|name| name.starts_with("gradwire")) || is_queue(section) {
+            true => Owner::Plan,
+            false => Owner::Others,
+        }
+    }
+
+    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+        is_before(rank, section, new, other)
+    }
+
+    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+        3
+    }
+
+    fn fence(&self, section: &[&str], node: Option<&ConfigNode>) -> Fence {
+        match node {
+            _ if section.is_empty() => Fence::Behind,
+            Some(node) if is_queue(node.text()) => Fence::Before,
+            _ => Fence::None,
+        }
+    }
+
+    fn is_one_group(&self, section: &[&str], one: &ConfigNode, other: &ConfigNode) -> bool {
+        let ranks = [one, other].map(|node| rank(last(section), node.text()));
+        ranks[0].is_some() && ranks[0] == ranks[1]
+    }
+}
+
+impl CommandRules for EosRules {
+    fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
         let words = match section {
             "" => words_at_top(command),
             _ if is_queue(section) => words_of_queue(command),
@@ -104,78 +138,48 @@ impl Grammar for Eos {
         first_words(command, words)
     }
 
-    fn rank(&self, section: &str, command: &str) -> Option<usize> {
-        let order: &[&str] = match section {
-            "" => &SECTIONS,
-            _ if is_queue(section) => &QUEUE,
-            _ if section.starts_with("interface") => &PORT,
-            _ if section.starts_with("qos profile") => &PROFILE,
-            _ => &["egress"],
-        };
-        let bare = command.strip_prefix("no ").unwrap_or(command);
-        let bare = match section.is_empty() && is_apply(bare) {
-            true => APPLY,
-            false => bare,
-        };
-        order.iter().position(|words| bare.starts_with(words))
-    }
-
-    fn is_ours(&self, section: &str) -> bool {
-        let profile = Line::leaf(section);
-        let profile = profile.after("qos profile").or_else(|| profile.after(MMU));
-        profile.is_some_and(|name| name.starts_with("gradwire")) || is_queue(section)
-    }
-
-    fn fence(&self, section: &str, command: &str) -> Fence {
-        match section {
-            "" => Fence::Behind,
-            _ if is_queue(command) => Fence::Before,
-            _ => Fence::None,
-        }
-    }
-
-    fn takes_away<'a>(&self, section: &str, command: &'a str) -> Option<&'a str> {
+    fn takes_away(&self, section: &str, command: &str) -> bool {
         // These are printed: they are values beside others, not the absence of any.
-        if command == "no qos trust" || (is_queue(section) && command == "no priority") {
-            return None;
-        }
-        let rest = command.strip_prefix("no ");
-        rest.or_else(|| command.strip_prefix("default "))
+        let is_value = command == "no qos trust" || is_queue(section) && command == "no priority";
+        !is_value && (command.starts_with("no ") || command.starts_with("default "))
     }
 
-    fn removal(&self, section: &str, command: &str) -> String {
+    fn removal(&self, section: &str, node: &ConfigNode) -> String {
+        let command = node.text();
         let word = match (section, command.starts_with("interface")) {
             ("", true) => "default",
             _ if command.starts_with("qos trust") => "default",
             _ => "no",
         };
-        let slot = self.slot(section, command);
-        match section.is_empty() && slot == MMU {
+        match section.is_empty() && node.name == MMU {
             true => format!("{word} {command}"),
-            false => format!("{word} {slot}"),
+            false => format!("{word} {}", node.name),
         }
     }
+}
 
-    fn spaces(&self) -> usize {
-        3
-    }
+/// Place of a command among those of its section.
+fn rank(section: &str, command: &str) -> Option<usize> {
+    let order: &[&str] = match section {
+        "" => &SECTIONS,
+        _ if is_queue(section) => &QUEUE,
+        _ if section.starts_with("interface") => &PORT,
+        _ if section.starts_with("qos profile") => &PROFILE,
+        _ => &["egress"],
+    };
+    let bare = command.strip_prefix("no ").unwrap_or(command);
+    let bare = match section.is_empty() && is_apply(bare) {
+        true => APPLY,
+        false => bare,
+    };
+    order.iter().position(|words| bare.starts_with(words))
 }
 
 fn is_queue(line: &str) -> bool {
-    let line = Line::leaf(line);
+    let line = ConfigNode::leaf(line);
     let mut words = ["tx-queue", "uc-tx-queue", "mc-tx-queue"].into_iter();
     words.any(|word| line.after(word).is_some())
 }
-
-/// The first `count` words of a command, or all of it.
-fn first_words(command: &str, count: usize) -> &str {
-    let ends = command.match_indices(' ').map(|(at, _)| at);
-    let end = ends.take(count).nth(count.saturating_sub(1));
-    &command[..end.unwrap_or(command.len())]
-}
-
-/// More words than a command has.
-const ALL: usize = 99;
 
 /// How many words of a command say which slot it fills.
 fn words_at_top(command: &str) -> usize {

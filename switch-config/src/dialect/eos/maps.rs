@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::lines::order::natural;
-use crate::lines::{Line, Lines};
+use crate::notation::indented::IndentedText;
+use crate::tree::ConfigNode;
+use crate::tree::order::natural;
 
 /// The drop precedence of droppable packets: the one that goes first.
 pub(super) const FIRST_TO_DROP: u8 = 2;
@@ -32,7 +33,7 @@ impl fmt::Display for Target {
 }
 
 /// Lines of the map, one for each target, in natural order.
-pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<Line> {
+pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<ConfigNode> {
     let mut dscps: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     rows.for_each(|(dscp, target)| dscps.entry(target).or_default().push(dscp));
     let lines = dscps.into_iter().map(|(target, mut dscps)| {
@@ -40,15 +41,15 @@ pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<Line> {
         dscps.dedup();
         let dscps: Vec<String> = dscps.iter().map(u8::to_string).collect();
         let to = if target.is_empty() { "" } else { " to " };
-        Line::leaf(format!("{DSCP} {}{to}{target}", dscps.join(" ")))
+        ConfigNode::leaf(format!("{DSCP} {}{to}{target}", dscps.join(" ")))
     });
-    let mut lines: Vec<Line> = lines.collect();
-    lines.sort_by(|one, other| natural(&one.text, &other.text));
+    let mut lines: Vec<ConfigNode> = lines.collect();
+    lines.sort_by(|one, other| natural(one.text(), other.text()));
     lines
 }
 
 /// The DSCPs and the target of a line of the map; a line of another form has none.
-pub(super) fn split(line: &Line) -> Option<(Vec<u8>, &str)> {
+pub(super) fn split(line: &ConfigNode) -> Option<(Vec<u8>, &str)> {
     let rest = line.after(DSCP)?;
     let (list, target) = rest.split_once(" to ").unwrap_or((rest, ""));
     let mut dscps = Vec::new();
@@ -66,12 +67,12 @@ pub(super) fn split(line: &Line) -> Option<(Vec<u8>, &str)> {
 }
 
 /// Makes one line for each DSCP.
-pub(super) fn spread(tree: &mut Lines) {
+pub(super) fn spread(tree: &mut IndentedText) {
     let lines = std::mem::take(&mut tree.below);
     tree.below = lines.into_iter().flat_map(spread_line).collect();
 }
 
-fn spread_line(line: Line) -> Vec<Line> {
+fn spread_line(line: ConfigNode) -> Vec<ConfigNode> {
     let (prefix, bare) = prefix(&line);
     let Some((dscps, target)) = split(&bare) else {
         return vec![line];
@@ -79,26 +80,26 @@ fn spread_line(line: Line) -> Vec<Line> {
     let to = if target.is_empty() { "" } else { " to " };
     let lines = dscps
         .iter()
-        .map(|dscp| Line::leaf(format!("{prefix}{DSCP} {dscp}{to}{target}")));
+        .map(|dscp| ConfigNode::leaf(format!("{prefix}{DSCP} {dscp}{to}{target}")));
     lines.collect()
 }
 
 /// `no `, `default ` or nothing, and the line without it.
-fn prefix(line: &Line) -> (&'static str, Line) {
+fn prefix(line: &ConfigNode) -> (&'static str, ConfigNode) {
     let mut words = ["no ", "default "].into_iter();
-    let found = words.find_map(|word| Some((word, line.text.strip_prefix(word)?)));
-    let (word, text) = found.unwrap_or(("", &line.text));
-    (word, Line::leaf(text))
+    let found = words.find_map(|word| Some((word, line.text().strip_prefix(word)?)));
+    let (word, text) = found.unwrap_or_else(|| ("", line.text()));
+    (word, ConfigNode::leaf(text))
 }
 
 /// Makes one line for each target again, at the place of the first.
-pub(super) fn gather(tree: &mut Lines) {
+pub(super) fn gather(tree: &mut IndentedText) {
     for prefix in ["", "no "] {
         gather_with(tree, prefix);
     }
 }
 
-fn gather_with(tree: &mut Lines, wanted: &str) {
+fn gather_with(tree: &mut IndentedText, wanted: &str) {
     let mut rows: Vec<(u8, String)> = Vec::new();
     let mut first = None;
     let mut rest = Vec::new();
@@ -114,7 +115,7 @@ fn gather_with(tree: &mut Lines, wanted: &str) {
     }
     let mut gathered = lines(rows.into_iter());
     for line in &mut gathered {
-        line.text.insert_str(0, wanted);
+        *line = ConfigNode::leaf(format!("{wanted}{}", line.text()));
     }
     let at = first.unwrap_or(rest.len());
     rest.splice(at..at, gathered);

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use super::chip::Chip;
+use super::limits::Chip;
 use super::maps::{self, FIRST_TO_DROP};
 use super::render::MMU;
-use crate::lines::{Line, Lines, facts};
 use crate::lint::{Finding, Rule};
+use crate::notation::indented::IndentedText;
 use crate::plan::Plan;
 use crate::policy::DSCPS;
 use crate::reading::{Landing, PortReading, Reading};
+use crate::tree::{ConfigNode, facts};
 
 mod queue;
 
@@ -19,7 +20,7 @@ mod queue;
 const QUEUES: u8 = 8;
 
 /// What a configuration says of the plan's ports.
-pub(super) fn reading(plan: &Plan, tree: &Lines) -> Reading {
+pub(super) fn reading(plan: &Plan, tree: &IndentedText) -> Reading {
     let chip = Chip::of(plan.target.version);
     let mut sheet = Sheet {
         tree,
@@ -32,7 +33,7 @@ pub(super) fn reading(plan: &Plan, tree: &Lines) -> Reading {
     let mut reading = Reading::default();
     for port in &plan.site.ports {
         let title = format!("interface {}", port.name);
-        let found = facts(&tree.below).find(|line| line.text == title);
+        let found = facts(&tree.below).find(|line| line.text() == title);
         let Some(found) = found else { continue };
         let mut said = PortReading {
             landings: map,
@@ -52,7 +53,7 @@ pub(super) fn reading(plan: &Plan, tree: &Lines) -> Reading {
 
 /// A configuration, and what was found wrong in it.
 struct Sheet<'a> {
-    tree: &'a Lines,
+    tree: &'a IndentedText,
     /// What a unicast queue is called.
     word: &'static str,
     /// Places and texts that were told already.
@@ -112,11 +113,11 @@ impl Sheet<'_> {
     }
 
     /// DSCPs, traffic class, and whether the drop precedence is the one that goes first.
-    fn row(&mut self, line: &Line) -> Option<(Vec<u8>, u8, bool)> {
+    fn row(&mut self, line: &ConfigNode) -> Option<(Vec<u8>, u8, bool)> {
         let Some((dscps, target)) = maps::split(line) else {
             self.find(
                 Rule::Schema,
-                &line.text,
+                line.text(),
                 "is no map of DSCPs 0 to 63 to a traffic class",
             );
             return None;
@@ -124,7 +125,7 @@ impl Sheet<'_> {
         if let Some(dscp) = dscps.iter().find(|dscp| usize::from(**dscp) >= DSCPS) {
             self.find(
                 Rule::Schema,
-                &line.text,
+                line.text(),
                 format!("DSCP {dscp}: they end at 63"),
             );
             return None;
@@ -140,7 +141,7 @@ impl Sheet<'_> {
         let (Some(class), Some(precedence)) = (class, precedence) else {
             self.find(
                 Rule::Schema,
-                &line.text,
+                line.text(),
                 "wants a traffic class of 0 to 7 and a drop precedence of 0 to 2",
             );
             return None;
@@ -159,7 +160,7 @@ impl Sheet<'_> {
             };
             let queue: Option<u8> = queue.trim().parse().ok().filter(|queue| *queue < QUEUES);
             if queue.is_none() {
-                self.find(Rule::QueueRange, &line.text, "queues are 0 to 7");
+                self.find(Rule::QueueRange, line.text(), "queues are 0 to 7");
             }
             for class in classes.split_whitespace() {
                 match class
@@ -168,7 +169,7 @@ impl Sheet<'_> {
                     .and_then(|at| queues.get_mut(at))
                 {
                     Some(slot) => *slot = queue,
-                    None => self.find(Rule::Schema, &line.text, "traffic classes are 0 to 7"),
+                    None => self.find(Rule::Schema, line.text(), "traffic classes are 0 to 7"),
                 }
             }
         }
@@ -183,7 +184,7 @@ impl Sheet<'_> {
         });
         let Some(used) = used else { return Vec::new() };
         let title = format!("{MMU} {used}");
-        let Some(profile) = facts(&self.tree.below).find(|line| line.text == title) else {
+        let Some(profile) = facts(&self.tree.below).find(|line| line.text() == title) else {
             self.find(
                 Rule::Dangling,
                 format!("{title} apply"),
@@ -203,10 +204,10 @@ impl Sheet<'_> {
             let number = number.parse().ok().filter(|number| *number < QUEUES);
             match (number, exponent(threshold)) {
                 (Some(number), Some(exponent)) => alphas.push((number, exponent)),
-                (None, _) => self.find(Rule::QueueRange, &line.text, "queues are 0 to 7"),
+                (None, _) => self.find(Rule::QueueRange, line.text(), "queues are 0 to 7"),
                 (_, None) => self.find(
                     Rule::Schema,
-                    &line.text,
+                    line.text(),
                     "thresholds are 1/128 to 8, powers of two",
                 ),
             }
@@ -214,17 +215,17 @@ impl Sheet<'_> {
         alphas
     }
 
-    fn port(&mut self, line: &Line, said: &mut PortReading) {
-        let place = line.text.clone();
+    fn port(&mut self, line: &ConfigNode, said: &mut PortReading) {
+        let place = line.text();
         let name = line.facts().find_map(|line| line.after("service-profile"));
         let profile = name.and_then(|name| {
             let title = format!("qos profile {name}");
-            facts(&self.tree.below).find(|line| line.text == title)
+            facts(&self.tree.below).find(|line| line.text() == title)
         });
         match (name, profile) {
             (None, _) => self.find(
                 Rule::ServiceOrder,
-                &place,
+                place,
                 "has no `service-profile`: queues are served and marked as by default",
             ),
             (Some(name), None) => self.find(
@@ -242,17 +243,17 @@ impl Sheet<'_> {
         if profile.is_some() && !trusts {
             self.find(
                 Rule::DscpQueue,
-                &place,
+                place,
                 "does not trust DSCPs: packets are classified by other fields; `qos trust dscp`",
             );
         }
     }
 
     /// A profile, or what stands at the port itself.
-    fn section(&mut self, section: &Line, said: &mut PortReading) {
+    fn section(&mut self, section: &ConfigNode, said: &mut PortReading) {
         pauses(section, &mut said.pauses);
         for line in section.facts() {
-            let place = format!("{}, {}", section.text, line.text);
+            let place = format!("{}, {}", section.text(), line.text());
             let mut known = ["tx-queue", "uc-tx-queue"].into_iter();
             let found = known.find_map(|word| Some((word, line.after(word)?)));
             let Some((word, number)) = found else {
@@ -295,16 +296,16 @@ impl Sheet<'_> {
 }
 
 /// Whether a section trusts DSCPs; `None` when it does not say.
-fn trust(section: &Line) -> Option<bool> {
-    section.facts().find_map(|line| match line.text.as_str() {
+fn trust(section: &ConfigNode) -> Option<bool> {
+    section.facts().find_map(|line| match line.text() {
         "no qos trust" => Some(false),
         _ => line.after("qos trust").map(|field| field == "dscp"),
     })
 }
 
 /// Classes of PFC that a section switches on; all, where it names none.
-fn pauses(section: &Line, pauses: &mut Vec<u8>) {
-    let says = |text: &str| section.facts().any(|line| line.text == text);
+fn pauses(section: &ConfigNode, pauses: &mut Vec<u8>) {
+    let says = |text: &str| section.facts().any(|line| line.text() == text);
     if says("no priority-flow-control") {
         pauses.clear();
     }

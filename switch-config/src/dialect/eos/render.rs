@@ -2,11 +2,12 @@
 
 use gradwire_protocol::units::{Dscp, Rate};
 
-use super::chip::Chip;
+use super::limits::Chip;
 use super::maps;
-use crate::lines::{Line, Lines, facts};
+use crate::notation::indented::IndentedText;
 use crate::plan::{Plan, PlanQueue, Profile, Selection};
 use crate::policy::{Balance, DSCPS};
+use crate::tree::{ConfigNode, facts};
 
 /// Name of the profile of dynamic thresholds.
 pub(super) const MEMORY: &str = "gradwire";
@@ -30,8 +31,8 @@ pub(super) fn profile_name(rate: Rate) -> String {
 }
 
 /// The plan as a whole configuration.
-pub(super) fn whole(plan: &Plan) -> Lines {
-    let mut sections = vec![vec![Line::leaf(format!(
+pub(super) fn whole(plan: &Plan) -> IndentedText {
+    let mut sections = vec![vec![ConfigNode::remark(format!(
         "! gradwire {} from {}",
         plan.target, plan.site.origin
     ))]];
@@ -46,23 +47,23 @@ pub(super) fn whole(plan: &Plan) -> Lines {
     sections.extend(plan.site.ports.iter().map(|port| {
         let name = profile_name(port.rate);
         let lines = vec![
-            Line::leaf(format!("service-profile {name}")),
-            Line::leaf("no priority-flow-control"),
+            ConfigNode::leaf(format!("service-profile {name}")),
+            ConfigNode::leaf("no priority-flow-control"),
         ];
-        vec![Line::new(format!("interface {}", port.name), lines)]
+        vec![ConfigNode::new(format!("interface {}", port.name), lines)]
     }));
     if plan.balance == Balance::Adaptive {
-        sections.push(vec![Line::leaf(DYNAMIC)]);
+        sections.push(vec![ConfigNode::leaf(DYNAMIC)]);
     }
     sections.push(maps(plan));
     if plan.alpha.is_some() {
-        sections.push(vec![Line::leaf(format!("{MMU} {MEMORY} apply"))]);
+        sections.push(vec![ConfigNode::leaf(format!("{MMU} {MEMORY} apply"))]);
     }
     let fenced = sections.into_iter().flat_map(|mut section| {
-        section.push(Line::leaf("!"));
+        section.push(ConfigNode::remark("!"));
         section
     });
-    Lines::indented(fenced.collect(), 3)
+    IndentedText::indented(fenced.collect(), 3)
 }
 
 /// Speeds of the plan's ports, each once, ascending.
@@ -73,7 +74,7 @@ fn rates(plan: &Plan) -> Vec<Rate> {
     rates
 }
 
-fn memory(plan: &Plan, exponent: i8) -> Line {
+fn memory(plan: &Plan, exponent: i8) -> ConfigNode {
     let threshold = match exponent {
         0.. => (1_u32 << exponent).to_string(),
         _ => format!("1/{}", 1_u32 << -exponent),
@@ -81,35 +82,38 @@ fn memory(plan: &Plan, exponent: i8) -> Line {
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
     let lines = numbers.into_iter().map(|number| {
-        Line::leaf(format!(
+        ConfigNode::leaf(format!(
             "egress unicast queue {number} threshold {threshold}"
         ))
     });
-    Line::new(format!("{MMU} {MEMORY}"), lines.collect())
+    ConfigNode::new(format!("{MMU} {MEMORY}"), lines.collect())
 }
 
-fn profile(plan: &Plan, rate: Rate) -> Line {
+fn profile(plan: &Plan, rate: Rate) -> ConfigNode {
     let mut lines = vec![
-        Line::leaf("qos trust dscp"),
-        Line::leaf("no priority-flow-control"),
+        ConfigNode::leaf("qos trust dscp"),
+        ConfigNode::leaf("no priority-flow-control"),
     ];
     let word = Chip::of(plan.target.version).queue();
     for queue in plan.queues.iter().rev() {
-        let mut settings = vec![Line::leaf("priority strict")];
+        let mut settings = vec![ConfigNode::leaf("priority strict")];
         let share = queue.marks_above;
         let mut profiles = plan.profiles.iter();
         let found = profiles.find(|found| Some(found.share) == share && found.rate == rate);
         settings.extend(found.map(drops));
-        lines.push(Line::leaf("!"));
-        lines.push(Line::new(format!("{word} {}", queue.number), settings));
+        lines.push(ConfigNode::remark("!"));
+        lines.push(ConfigNode::new(
+            format!("{word} {}", queue.number),
+            settings,
+        ));
     }
-    Line::new(format!("qos profile {}", profile_name(rate)), lines)
+    ConfigNode::new(format!("qos profile {}", profile_name(rate)), lines)
 }
 
 /// What a queue drops above its threshold: all of the drop precedence that goes first.
-fn drops(profile: &Profile) -> Line {
+fn drops(profile: &Profile) -> ConfigNode {
     let threshold = profile.threshold;
-    Line::leaf(format!(
+    ConfigNode::leaf(format!(
         "random-detect drop drop-precedence {} minimum-threshold {} bytes maximum-threshold {} \
          bytes drop-probability 100 weight 0",
         maps::FIRST_TO_DROP,
@@ -119,7 +123,7 @@ fn drops(profile: &Profile) -> Line {
 }
 
 /// Where every DSCP goes, and every traffic class.
-fn maps(plan: &Plan) -> Vec<Line> {
+fn maps(plan: &Plan) -> Vec<ConfigNode> {
     let by_precedence = plan.selection != Selection::Ecn;
     let target = |dscp: Dscp| {
         let queue: &PlanQueue = plan.queue_of_dscp(dscp);
@@ -133,33 +137,33 @@ fn maps(plan: &Plan) -> Vec<Line> {
     let word = Chip::of(plan.target.version).queue();
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
-    lines.extend(
-        numbers
-            .into_iter()
-            .map(|number| Line::leaf(format!("qos map traffic-class {number} to {word} {number}"))),
-    );
+    lines.extend(numbers.into_iter().map(|number| {
+        ConfigNode::leaf(format!("qos map traffic-class {number} to {word} {number}"))
+    }));
     lines
 }
 
 /// Adds to the ports of `wanted` what takes away that they say something else than their profile
 /// in `running`.
-pub(super) fn clear_overrides(wanted: &mut Lines, running: &Lines) {
+pub(super) fn clear_overrides(wanted: &mut IndentedText, running: &IndentedText) {
     for port in &mut wanted.below {
-        let Some(found) = facts(&running.below).find(|line| line.text == port.text) else {
+        let Some(found) = facts(&running.below).find(|line| line.text() == port.text()) else {
             continue;
         };
         if port.after("interface").is_none() {
             continue;
         }
-        let bare = found
-            .facts()
-            .map(|line| line.text.strip_prefix("no ").unwrap_or(&line.text));
+        let bare = found.facts().map(|line| {
+            line.text()
+                .strip_prefix("no ")
+                .unwrap_or_else(|| line.text())
+        });
         let overrides = bare.filter(|bare| {
-            let line = Line::leaf(*bare);
+            let line = ConfigNode::leaf(*bare);
             OVERRIDES.iter().any(|words| line.after(words).is_some())
         });
-        let cleared = overrides.map(|bare| Line::leaf(format!("default {bare}")));
-        let cleared: Vec<Line> = cleared.collect();
+        let cleared = overrides.map(|bare| ConfigNode::leaf(format!("default {bare}")));
+        let cleared: Vec<ConfigNode> = cleared.collect();
         port.below.extend(cleared);
     }
 }

@@ -1,8 +1,8 @@
 //! What people type: how a change is loaded, tried and taken back, and what to look at then.
 
-use super::chip::Chip;
+use super::limits::Chip;
 use super::render;
-use crate::dialect::{Look, look};
+use crate::dialect::contract::{Look, look};
 use crate::plan::Plan;
 
 /// How a change is loaded, tried without effect, and rolled back.

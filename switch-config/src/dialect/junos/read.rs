@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Dscp;
 
-use super::facts::{LEVELS, Scheduling, scheduling};
-use super::statements::{Statements, Words};
+use super::limits::{LEVELS, Scheduling, scheduling};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
+use crate::notation::set_lines::{self, Words};
 use crate::plan::{Plan, Selection};
 use crate::policy::DSCPS;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+use crate::tree::ConfigNode;
 
 /// Classes that Junos has by itself, and their queues (QFX).
 const DEFAULT_CLASSES: [(&str, u8); 5] = [
@@ -25,9 +26,10 @@ const DEFAULT_CLASSES: [(&str, u8); 5] = [
 const LOSSES: [&str; 4] = ["low", "medium-low", "medium-high", "high"];
 
 /// Reads a configuration.
-pub(super) fn reading(plan: &Plan, statements: &Statements) -> Reading {
-    let all = statements.in_force();
-    let cos = all.filter(|words| words.first().is_some_and(|word| word == "class-of-service"));
+pub(super) fn reading(plan: &Plan, statements: &[ConfigNode]) -> Reading {
+    let all = set_lines::in_force(statements);
+    let cos = all.iter();
+    let cos = cos.filter(|words| words.first().is_some_and(|word| word == "class-of-service"));
     let mut reader = Reader {
         plan,
         cos: cos.collect(),
@@ -253,7 +255,7 @@ impl<'a> Reader<'a> {
             );
         }
         for queue in &self.plan.queues {
-            let class = format!("{}-{}", super::write::OURS, queue.name());
+            let class = format!("{}-{}", super::render::OURS, queue.name());
             if self.is_there(&["forwarding-classes", "class", &class])
                 && !self.is_there(&["forwarding-class-sets", &set, "class", &class])
             {

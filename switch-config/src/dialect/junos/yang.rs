@@ -6,7 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::statements::Statements;
+use super::render::JunosRules;
+use crate::notation::set_lines;
 use crate::reading::ReadError;
 
 /// Modules to load, in order; what they import is found beside them.
@@ -55,9 +56,9 @@ const NUMBERS: [&str; 5] = [
 /// # Errors
 /// [`ReadError`] when the text is no export in `set` lines.
 pub fn document(text: &str) -> Result<String, ReadError> {
-    let statements = Statements::parse(text)?;
+    let nodes = set_lines::read(&JunosRules { plan: None }, text)?;
     let mut root = Map::new();
-    for words in statements.all() {
+    for words in set_lines::statements(&nodes) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let Some((&"class-of-service", words)) = words.split_first() else {
             continue;

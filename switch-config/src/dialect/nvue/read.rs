@@ -3,22 +3,63 @@
 //! What it does not say is as Cumulus Linux documents it where that is safe to take: switch
 //! priorities lead to queues of the same number. All else must be said.
 
+use super::WHAT;
+use super::limits::Release;
 use super::ports::{covers, covers_with_others};
-use super::release::Release;
 use super::render::{GLOBAL, trimmed_size};
-use super::yaml::Yaml;
 use crate::lint::{Finding, Rule};
+use crate::notation::yaml::{self, EMPTY, LIST, rows_at, text_at};
 use crate::plan::{Plan, Port, Purpose};
 use crate::policy::DSCPS;
-use crate::reading::{Landing, PortReading, Reading};
+use crate::reading::{Landing, PortReading, ReadError, Reading};
+use crate::tree::ConfigNode;
 
 mod profiles;
 
 /// Queues, and switch priorities.
 const QUEUES: u8 = 8;
 
+/// What a file sets: all its `- set:`, merged.
+pub(super) fn settings(text: &str) -> Result<ConfigNode, ReadError> {
+    let error = |message: String| ReadError {
+        what: WHAT,
+        line: Some(1),
+        message,
+    };
+    let items = yaml::parse(WHAT, text)?;
+    if items.value != LIST {
+        return Err(error(
+            "expected a list, `- header:` and `- set:`; give the output of `nv config show -o yaml`"
+                .to_owned(),
+        ));
+    }
+    let mut set: Option<ConfigNode> = None;
+    for item in items.below.into_iter().filter(|item| item.value == EMPTY) {
+        for node in item.below {
+            match node.name.as_str() {
+                "set" => match &mut set {
+                    None => set = Some(node),
+                    Some(set) => yaml::merge(set, node),
+                },
+                "header" | "unset" => {}
+                other => {
+                    return Err(error(format!(
+                        "`- {other}:` is no operation of NVUE; expected `- header:`, `- set:`"
+                    )));
+                }
+            }
+        }
+    }
+    set.ok_or_else(|| {
+        error(
+            "nothing is set: `- set:` is missing; give the output of `nv config show -o yaml`"
+                .to_owned(),
+        )
+    })
+}
+
 /// What a configuration says of the plan's ports.
-pub(super) fn reading(plan: &Plan, set: &Yaml) -> Reading {
+pub(super) fn reading(plan: &Plan, set: &ConfigNode) -> Reading {
     let mut sheet = Sheet {
         plan,
         set,
@@ -39,7 +80,7 @@ pub(super) fn reading(plan: &Plan, set: &Yaml) -> Reading {
 /// A configuration, and what was found wrong in it.
 struct Sheet<'a> {
     plan: &'a Plan,
-    set: &'a Yaml,
+    set: &'a ConfigNode,
     told: Vec<Finding>,
 }
 
@@ -53,15 +94,16 @@ impl<'a> Sheet<'a> {
 
     /// A text below an interface: of the port itself, or of a range that it is in.
     fn said(&self, port: &str, path: &[&str]) -> Option<&'a str> {
-        let rows = self.set.at(&["interface"])?.rows();
-        let own = rows.iter().filter(|(key, _)| key == port);
-        let ranges = rows.iter().filter(|(key, _)| covers_with_others(key, port));
-        own.chain(ranges).find_map(|(_, value)| value.text(path))
+        let rows = rows_at(self.set, &["interface"]);
+        let own = rows.iter().filter(|row| row.name == port);
+        let ranges = rows.iter();
+        let ranges = ranges.filter(|row| covers_with_others(&row.name, port));
+        own.chain(ranges).find_map(|row| text_at(row, path))
     }
 
     fn port(&mut self, port: &Port) -> Option<PortReading> {
-        let rows = self.set.at(&["interface"])?.rows();
-        rows.iter().find(|(key, _)| covers(key, &port.name))?;
+        let rows = rows_at(self.set, &["interface"]);
+        rows.iter().find(|row| covers(&row.name, &port.name))?;
         let mut said = PortReading::default();
         self.add_mapping(port, &mut said);
         self.add_service(port, &mut said);
@@ -72,7 +114,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The profile of a feature that a port has, with its place.
-    fn profile(&mut self, port: &Port, feature: &str) -> (String, Option<&'a Yaml>) {
+    fn profile(&mut self, port: &Port, feature: &str) -> (String, Option<&'a ConfigNode>) {
         let name = self.said(&port.name, &["qos", feature, "profile"]);
         let found = self.set.at(&["qos", feature, name.unwrap_or(GLOBAL)]);
         if let (Some(name), None) = (name, found)
@@ -91,7 +133,7 @@ impl<'a> Sheet<'a> {
         let (place, Some(profile)) = self.profile(port, "mapping") else {
             return;
         };
-        match profile.text(&["trust"]) {
+        match text_at(profile, &["trust"]) {
             Some("l3" | "both") => {}
             other => self.find(
                 Rule::DscpQueue,
@@ -102,7 +144,7 @@ impl<'a> Sheet<'a> {
                 ),
             ),
         }
-        let rows = profile.at(&["dscp"]).map_or(&[][..], Yaml::rows);
+        let rows = rows_at(profile, &["dscp"]);
         if rows.is_empty() {
             self.find(
                 Rule::DscpMapEmpty,
@@ -111,9 +153,10 @@ impl<'a> Sheet<'a> {
             );
         }
         let queues = self.queues_of_priorities();
-        for (keys, value) in rows {
+        for value in rows {
+            let keys = &value.name;
             let place = format!("{place}.dscp.{keys}");
-            let class = value.text(&["switch-priority"]);
+            let class = text_at(value, &["switch-priority"]);
             let class = class.and_then(|class| class.parse().ok());
             let Some(class) = class.filter(|class: &u8| *class < QUEUES) else {
                 self.find(Rule::Schema, &place, "wants a switch-priority of 0 to 7");
@@ -133,9 +176,10 @@ impl<'a> Sheet<'a> {
     fn queues_of_priorities(&mut self) -> [Option<u8>; QUEUES as usize] {
         let mut queues = std::array::from_fn(|class| Some(class as u8));
         let root = ["qos", "egress-queue-mapping", GLOBAL, "switch-priority"];
-        for (keys, value) in self.set.at(&root).map_or(&[][..], Yaml::rows) {
+        for value in rows_at(self.set, &root) {
+            let keys = &value.name;
             let place = format!("{}.{keys}", root.join("."));
-            let queue = value.text(&["traffic-class"]);
+            let queue = text_at(value, &["traffic-class"]);
             let queue: Option<u8> = queue.and_then(|queue| queue.parse().ok());
             let queue = queue.filter(|queue| *queue < QUEUES);
             if queue.is_none() {
@@ -179,12 +223,13 @@ impl<'a> Sheet<'a> {
             "egress-lossy-buffer",
             "traffic-class",
         ];
-        for (keys, value) in self.set.at(&root).map_or(&[][..], Yaml::rows) {
+        for value in rows_at(self.set, &root) {
+            let keys = &value.name;
             let place = format!("{}.{keys}", root.join("."));
-            let Some(name) = value.text(&["shared-alpha"]) else {
+            let Some(name) = text_at(value, &["shared-alpha"]) else {
                 continue;
             };
-            if value.text(&["shared-bytes"]).is_some() {
+            if text_at(value, &["shared-bytes"]).is_some() {
                 let text = "has shared-alpha and shared-bytes; keep one";
                 self.find(Rule::TwoThresholds, &place, text);
             }
@@ -203,7 +248,7 @@ impl<'a> Sheet<'a> {
     fn presets(&mut self) {
         let switch = ["enable", "state"];
         let is_on = |key: &&str| {
-            let text = self.set.text(&["qos", "roce", key]);
+            let text = text_at(self.set, &["qos", "roce", key]);
             text.is_some_and(|text| ["on", "enabled"].contains(&text))
         };
         if switch.iter().any(is_on) {
@@ -221,7 +266,7 @@ impl<'a> Sheet<'a> {
         };
         let release = Release::of(self.plan.target.version);
         let root = "system.forwarding.packet-trim";
-        let said = |key: &str| self.set.text(&["system", "forwarding", "packet-trim", key]);
+        let said = |key: &str| text_at(self.set, &["system", "forwarding", "packet-trim", key]);
         let wanted = [
             ("state", "enabled".to_owned()),
             ("size", trimmed_size(bytes.get()).to_string()),
@@ -248,12 +293,10 @@ impl<'a> Sheet<'a> {
 
     fn eligible(&mut self, port: &Port) {
         let keys = ["packet-trim", "egress-eligibility", "traffic-class"];
-        let rows = self.set.at(&["interface"]).map_or(&[][..], Yaml::rows);
-        let own = rows.iter().filter(|(key, _)| covers(key, &port.name));
-        let classes: Vec<String> = own
-            .filter_map(|(_, value)| value.at(&keys))
-            .flat_map(|classes| classes.rows().iter().map(|(key, _)| key.clone()))
-            .collect();
+        let rows = rows_at(self.set, &["interface"]);
+        let own = rows.iter().filter(|row| covers(&row.name, &port.name));
+        let classes = own.flat_map(|row| rows_at(row, &keys));
+        let classes: Vec<&String> = classes.map(|class| &class.name).collect();
         let place = format!("interface.{}.{}", port.name, keys.join("."));
         let mut eligible = Vec::new();
         for keys in &classes {

@@ -1,8 +1,12 @@
 //! The leaves of a plan.
 
-use super::leaves::{self, EMPTY, Path, path};
-use super::release::Release;
-use crate::lines::{Line, Lines};
+mod patch;
+
+pub(super) use patch::{apply, change};
+
+use super::limits::Release;
+use crate::notation::indented::IndentedText;
+use crate::notation::yaml::{self, EMPTY, KeyPath, path};
 use crate::plan::{Plan, Port, Profile, Purpose};
 use crate::policy::{Balance, DSCPS};
 use gradwire_protocol::units::{Dscp, Rate};
@@ -15,7 +19,7 @@ pub(super) const OFF: &str = "gradwire-off";
 pub(super) const GLOBAL: &str = "default-global";
 
 /// Leaves with their values, in YAML.
-pub(super) type Leaves = Vec<(Path, String)>;
+pub(super) type Leaves = Vec<(KeyPath, String)>;
 
 /// Name of the thresholds of ports of a rate.
 pub(super) fn thresholds_name(rate: Rate) -> String {
@@ -23,7 +27,7 @@ pub(super) fn thresholds_name(rate: Rate) -> String {
 }
 
 /// The plan as a whole configuration.
-pub(super) fn whole(plan: &Plan) -> Lines {
+pub(super) fn whole(plan: &Plan) -> IndentedText {
     let version = format!("Cumulus Linux {}.0", plan.target.version);
     let title = format!("# gradwire {} from {}", plan.target, plan.site.origin);
     let header = [
@@ -32,21 +36,13 @@ pub(super) fn whole(plan: &Plan) -> Lines {
         ("version", &version),
     ];
     let rows = header.map(|(key, value)| format!("    {key}: {value}\n"));
-    let mut tree = Lines::read(&format!("{title}\n- header:\n{}", rows.concat()));
-    let set = leaves::operation_mut(&mut tree, "set");
-    put(set, &of(plan));
+    let mut tree = yaml::read_lines(&format!("{title}\n- header:\n{}", rows.concat()));
+    patch::put(&mut tree, "set", &leaves_of(plan));
     tree
 }
 
-/// Sets leaves in a section that has nothing yet.
-pub(super) fn put(section: &mut Line, leaves: &Leaves) {
-    for (path, value) in leaves {
-        leaves::set(section, path, value).expect("a plan has no leaf below a leaf");
-    }
-}
-
 /// The leaves of a plan.
-pub(super) fn of(plan: &Plan) -> Leaves {
+pub(super) fn leaves_of(plan: &Plan) -> Leaves {
     let release = Release::of(plan.target.version);
     let mut leaves = Leaves::new();
     add_mapping(plan, &mut leaves);
@@ -157,7 +153,7 @@ fn add_port(plan: &Plan, port: &Port, leaves: &mut Leaves) {
     if plan.balance == Balance::Adaptive {
         let release = Release::of(plan.target.version);
         let keys = ["router", "adaptive-routing", release.switch()];
-        let on = leaves::quoted(release.on());
+        let on = yaml::quoted(release.on());
         add(leaves, &[&root[..], &keys].concat(), on);
     }
     for queue in &plan.queues {
@@ -171,7 +167,7 @@ fn add_port(plan: &Plan, port: &Port, leaves: &mut Leaves) {
 }
 
 fn add_balance(plan: &Plan, release: Release, leaves: &mut Leaves) {
-    let on = leaves::quoted(release.on());
+    let on = yaml::quoted(release.on());
     for hash in ["ecmp-hash", "lag-hash"] {
         add(leaves, &["system", "forwarding", hash, "source-port"], &on);
     }

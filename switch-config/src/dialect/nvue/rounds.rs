@@ -1,7 +1,7 @@
 //! What people type: how a change is loaded, tried and taken back, and what to look at then.
 
 use super::render;
-use crate::dialect::{Look, look};
+use crate::dialect::contract::{Look, look};
 use crate::plan::Plan;
 use crate::policy::Balance;
 

@@ -1,11 +1,12 @@
 //! Which slot a command of NX-OS fills, and where it stands.
 
-use crate::lines::Line;
-use crate::lines::grammar::{Fence, Grammar};
+use crate::notation::indented::{ALL, CommandRules, first_words, is_before, last};
+use crate::tree::ConfigNode;
+use crate::tree::rules::{Owner, TreeRules};
 
 /// The words of NX-OS.
 #[derive(Debug)]
-pub(super) struct Nxos;
+pub(super) struct NxosRules;
 
 /// What all names of ours begin with.
 pub(super) const OURS: &str = "gradwire";
@@ -47,56 +48,60 @@ const PORT: [&str; 9] = [
 /// Commands of a queue from the first to the last.
 const IN_QUEUE: [&str; 4] = ["priority", "bandwidth", "random-detect", "queue-limit"];
 
-impl Grammar for Nxos {
-    fn slot<'a>(&self, section: &str, command: &'a str) -> &'a str {
+impl TreeRules for NxosRules {
+    fn owner(&self, section: &[&str], _node: &ConfigNode) -> Owner {
+        let section = ConfigNode::leaf(last(section));
+        let policy = [CLASS, INPUT, OUTPUT];
+        let mut names = policy.iter().filter_map(|words| section.after(words));
+        match names.any(is_our_name) || section.text().starts_with("class ") {
+            true => Owner::Plan,
+            false => Owner::Others,
+        }
+    }
+
+    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+        is_before(rank, section, new, other)
+    }
+
+    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+        2
+    }
+}
+
+impl CommandRules for NxosRules {
+    fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
         let words = match section {
-            "" => usize::MAX,
+            "" => ALL,
             _ if section.starts_with("interface") && command.starts_with("service-policy") => 4,
             _ if section.starts_with("interface") && command.starts_with("priority-flow") => 2,
             _ if section.starts_with(QUEUE) => 1,
             _ if section.starts_with("class") => 2,
-            _ => usize::MAX,
+            _ => ALL,
         };
-        let ends = command.match_indices(' ').map(|(at, _)| at);
-        let end = ends.enumerate().find(|(word, _)| word + 1 == words);
-        &command[..end.map_or(command.len(), |(_, end)| end)]
+        first_words(command, words)
     }
 
-    fn rank(&self, section: &str, command: &str) -> Option<usize> {
-        let order: &[&str] = match section {
-            "" => &SECTIONS,
-            _ if section.starts_with("interface") => &PORT,
-            _ if section.starts_with(QUEUE) => &IN_QUEUE,
-            _ if section.starts_with(OUTPUT) => return queue_rank(command),
-            _ if section.starts_with(INPUT) => {
-                return Some(usize::from(command == "class class-default"));
-            }
-            _ => return None,
-        };
-        order.iter().position(|words| command.starts_with(words))
-    }
-
-    fn is_ours(&self, section: &str) -> bool {
-        let section = Line::leaf(section);
-        let policy = [CLASS, INPUT, OUTPUT];
-        let mut names = policy.iter().filter_map(|words| section.after(words));
-        names.any(is_our_name) || section.text.starts_with("class ")
-    }
-
-    fn fence(&self, _section: &str, _command: &str) -> Fence {
-        Fence::None
-    }
-
-    fn removal(&self, section: &str, command: &str) -> String {
-        match section.is_empty() && command.starts_with("interface") {
-            true => format!("default {command}"),
-            false => format!("no {}", self.slot(section, command)),
+    fn removal(&self, section: &str, node: &ConfigNode) -> String {
+        match section.is_empty() && node.text().starts_with("interface") {
+            true => format!("default {}", node.text()),
+            false => format!("no {}", node.name),
         }
     }
+}
 
-    fn spaces(&self) -> usize {
-        2
-    }
+/// Place of a command among those of its section.
+fn rank(section: &str, command: &str) -> Option<usize> {
+    let order: &[&str] = match section {
+        "" => &SECTIONS,
+        _ if section.starts_with("interface") => &PORT,
+        _ if section.starts_with(QUEUE) => &IN_QUEUE,
+        _ if section.starts_with(OUTPUT) => return queue_rank(command),
+        _ if section.starts_with(INPUT) => {
+            return Some(usize::from(command == "class class-default"));
+        }
+        _ => return None,
+    };
+    order.iter().position(|words| command.starts_with(words))
 }
 
 /// Whether a name is one of ours.

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use super::grammar::{INPUT, OUTPUT, QUEUE, queue_of};
 use crate::code_points;
-use crate::lines::{Line, Lines, facts};
 use crate::lint::{Finding, Rule};
+use crate::notation::indented::IndentedText;
 use crate::plan::Plan;
 use crate::policy::DSCPS;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+use crate::tree::{ConfigNode, facts};
 
 /// The global command that lets packets pass that are not ECN-capable.
 const FORWARD: &str = "congestion-control random-detect forward-nonecn";
 
 /// Reads a configuration.
-pub(super) fn reading(plan: &Plan, lines: &Lines) -> Reading {
+pub(super) fn reading(plan: &Plan, lines: &IndentedText) -> Reading {
     let mut reader = Reader {
         top: &lines.below,
         findings: Vec::new(),
@@ -29,7 +30,7 @@ pub(super) fn reading(plan: &Plan, lines: &Lines) -> Reading {
 }
 
 struct Reader<'a> {
-    top: &'a [Line],
+    top: &'a [ConfigNode],
     findings: Vec<Finding>,
 }
 
@@ -38,12 +39,12 @@ impl<'a> Reader<'a> {
         self.findings.push(Finding::new(rule, place, text));
     }
 
-    fn section(&self, name: &str) -> Option<&'a Line> {
-        facts(self.top).find(|line| line.text == name)
+    fn section(&self, name: &str) -> Option<&'a ConfigNode> {
+        facts(self.top).find(|line| line.text() == name)
     }
 
     /// The policy of these words and this name; a finding where there is none.
-    fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a Line> {
+    fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a ConfigNode> {
         let found = self.section(&format!("{words} {name}"));
         if found.is_none() {
             let text = format!("{place} refers to it, and it is not defined");
@@ -70,14 +71,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The policy that a port has, or else the whole switch.
-    fn bound(&self, interface: &'a Line, words: &str) -> Option<&'a str> {
+    fn bound(&self, interface: &'a ConfigNode, words: &str) -> Option<&'a str> {
         let system = self.section("system qos");
         let sections = [Some(interface), system].into_iter().flatten();
-        let mut lines = sections.flat_map(Line::facts);
+        let mut lines = sections.flat_map(ConfigNode::facts);
         lines.find_map(|line| line.after(words))
     }
 
-    fn landings(&mut self, policy: &str, section: &'a Line, said: &mut PortReading) {
+    fn landings(&mut self, policy: &str, section: &'a ConfigNode, said: &mut PortReading) {
         for class in section.facts() {
             let Some(name) = class.after("class") else {
                 continue;
@@ -98,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The queue that a class is sent to.
-    fn group(&mut self, place: &str, class: &'a Line) -> Option<u8> {
+    fn group(&mut self, place: &str, class: &'a ConfigNode) -> Option<u8> {
         let Some(group) = class.facts().find_map(|line| line.after("set qos-group")) else {
             self.find(Rule::NoQueue, place, "has no `set qos-group`");
             return None;
@@ -139,17 +140,17 @@ impl<'a> Reader<'a> {
                 Some(range) => dscps.extend(range),
                 None => {
                     let text = format!("`{given}` is no DSCP from 0 to 63");
-                    self.find(Rule::Schema, &map.text, text);
+                    self.find(Rule::Schema, map.text(), text);
                 }
             }
         }
         if map.facts().next().is_none() {
-            self.find(Rule::DscpMapEmpty, &map.text, "matches nothing");
+            self.find(Rule::DscpMapEmpty, map.text(), "matches nothing");
         }
         dscps
     }
 
-    fn queues(&mut self, policy: &str, section: &'a Line, said: &mut PortReading) {
+    fn queues(&mut self, policy: &str, section: &'a ConfigNode, said: &mut PortReading) {
         let mut shared: Vec<(u8, u64)> = Vec::new();
         for class in section.facts() {
             let Some(name) = class.after(QUEUE) else {
@@ -248,7 +249,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Classes that are paused, unless the port has PFC off.
-    fn pauses(&mut self, interface: &'a Line, said: &mut PortReading) {
+    fn pauses(&mut self, interface: &'a ConfigNode, said: &mut PortReading) {
         let mode = interface
             .facts()
             .find_map(|line| line.after("priority-flow-control mode"));
@@ -262,9 +263,9 @@ impl<'a> Reader<'a> {
         let bound = lines.find_map(|line| line.after("service-policy type network-qos"));
         let policy =
             bound.and_then(|name| self.section(&format!("policy-map type network-qos {name}")));
-        let classes = policy.into_iter().flat_map(Line::facts);
+        let classes = policy.into_iter().flat_map(ConfigNode::facts);
         let paused = classes
-            .flat_map(Line::facts)
+            .flat_map(ConfigNode::facts)
             .filter_map(|line| line.after("pause pfc-cos"));
         let numbers = paused.flat_map(|list| list.split(','));
         said.pauses

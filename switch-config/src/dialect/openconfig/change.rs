@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::paths::{Path, Step, at, children, entry, key_of, parse, put, take, written};
 use super::write::{OURS, ROOT, tree};
-use crate::dialect::Change;
+use crate::change::ConfigChange;
+use crate::notation::json;
 use crate::plan::{Plan, Port};
 use crate::reading::ReadError;
-use crate::tables;
 
 /// What a change should be.
 const WHAT: &str = "gNMI Set request in JSON";
@@ -28,7 +28,7 @@ const OWNED: [(&str, &str); 6] = [
 ];
 
 /// The change from a running tree to the plan.
-pub(super) fn change(plan: &Plan, running: &Value) -> Change {
+pub(super) fn change(plan: &Plan, running: &Value) -> ConfigChange {
     let wanted = tree(plan);
     let mut places = owned_places(running);
     for place in owned_places(&wanted) {
@@ -48,7 +48,7 @@ pub(super) fn change(plan: &Plan, running: &Value) -> Change {
             inverse.add(&place, before);
         }
     }
-    Change {
+    ConfigChange {
         forward: forward.text(),
         inverse: inverse.text(),
     }
@@ -59,7 +59,7 @@ pub(super) fn apply(running: &mut Value, change: &str) -> Result<(), ReadError> 
     if change.trim().is_empty() {
         return Ok(());
     }
-    let request = tables::read(WHAT, change)?;
+    let request = json::read(WHAT, change)?;
     let broken = |message: String| ReadError {
         what: WHAT,
         line: None,
@@ -121,7 +121,7 @@ impl Request {
             .collect();
         match request.is_empty() {
             true => String::new(),
-            false => tables::write(&Value::Object(request)),
+            false => json::write(&Value::Object(request)),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::lines::order::natural;
+use crate::tree::order::natural;
 
 /// One step on the way to a place.
 #[derive(Clone, Debug, Eq, PartialEq)]

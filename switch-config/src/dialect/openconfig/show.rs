@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::paths::{at, children, key_of};
 use super::write::{ROOT, name_of};
 use crate::counters::QueueCount;
-use crate::dialect::{Look, look};
+use crate::dialect::contract::{Look, look};
 use crate::plan::Plan;
 use crate::reading::ReadError;
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::config::{BAR, OURS};
 use super::ranges;
 use super::render::{self, DATA, POOL};
+use crate::notation::json;
 use crate::plan::Plan;
-use crate::tables;
 
 /// Tables of named rows, and the fields by which others name them.
 const NAMED: [(&str, &str); 6] = [
@@ -55,7 +55,7 @@ pub(super) fn with_plan(plan: &Plan, running: &Value) -> Value {
     }
     for port in &plan.site.ports {
         // It would rewrite the DSCPs that the next switch goes by.
-        let bindings = tables::object_at(&mut after, &["PORT_QOS_MAP", &port.name]);
+        let bindings = json::object_at(&mut after, &["PORT_QOS_MAP", &port.name]);
         bindings.remove("tc_to_dscp_map");
     }
     for table in [
@@ -65,9 +65,9 @@ pub(super) fn with_plan(plan: &Plan, running: &Value) -> Value {
         "SWITCH_TRIMMING",
     ] {
         if let Some(rows) = ours.get(table) {
-            let theirs = Value::Object(tables::object_at(&mut after, &[table]).clone());
+            let theirs = Value::Object(json::object_at(&mut after, &[table]).clone());
             let mut merged = theirs;
-            tables::merge(&mut merged, rows);
+            json::merge(&mut merged, rows);
             after[table] = merged;
         }
     }
@@ -88,21 +88,21 @@ fn keep_pool(running: &Value, ours: &mut Value) {
         let kind = pool.get("type").and_then(Value::as_str);
         kind == Some("egress") || kind == Some("both")
     };
-    let named = tables::at(running, &["BUFFER_POOL", POOL]).map(|_| POOL.to_owned());
+    let named = json::at(running, &["BUFFER_POOL", POOL]).map(|_| POOL.to_owned());
     let first = rows(running, "BUFFER_POOL").find(|(_, pool)| is_egress(pool));
     let kept = named.or_else(|| first.map(|(name, _)| name.clone()));
     let profile = ours.get_mut("BUFFER_PROFILE");
     let profile = profile.and_then(|table| table.get_mut(DATA));
     if let (Some(kept), Some(profile)) = (kept, profile) {
         profile["pool"] = Value::from(kept);
-        tables::object_at(ours, &[]).remove("BUFFER_POOL");
+        json::object_at(ours, &[]).remove("BUFFER_POOL");
     }
 }
 
 /// What a switch already chooses paths by stays; what is missing is added behind.
 fn keep_hash(running: &Value, ours: &mut Value) {
     let path = ["SWITCH_HASH", "GLOBAL", "ecmp_hash"];
-    let Some(Value::Array(theirs)) = tables::at(running, &path) else {
+    let Some(Value::Array(theirs)) = json::at(running, &path) else {
         return;
     };
     let Some(Value::Array(wanted)) = ours.pointer_mut("/SWITCH_HASH/GLOBAL/ecmp_hash") else {
@@ -162,7 +162,7 @@ fn is_ours(name: &str) -> bool {
 
 fn replace_rows(ours: &Value, after: &mut Value, table: &str) {
     for (key, row) in rows(ours, table) {
-        tables::object_at(after, &[table]).insert(key.clone(), row.clone());
+        json::object_at(after, &[table]).insert(key.clone(), row.clone());
     }
 }
 
@@ -172,7 +172,7 @@ fn remove_leftovers(ours: &Value, after: &mut Value) {
     for (table, field) in NAMED {
         let old = |name: &String| {
             is_ours(name)
-                && tables::at(ours, &[table, name]).is_none()
+                && json::at(ours, &[table, name]).is_none()
                 && !is_used(after, field, name)
         };
         let names: Vec<String> = rows(after, table)
@@ -180,7 +180,7 @@ fn remove_leftovers(ours: &Value, after: &mut Value) {
             .filter(old)
             .collect();
         for name in names {
-            tables::object_at(after, &[table]).remove(&name);
+            json::object_at(after, &[table]).remove(&name);
         }
     }
 }
@@ -193,10 +193,9 @@ fn is_used(after: &Value, field: &str, name: &str) -> bool {
 
 fn remove_empty(running: &Value, after: &mut Value) {
     for table in TOUCHED {
-        let is_empty =
-            |root: &Value| tables::at(root, &[table]) == Some(&Value::Object(Map::new()));
+        let is_empty = |root: &Value| json::at(root, &[table]) == Some(&Value::Object(Map::new()));
         if is_empty(after) && !is_empty(running) {
-            tables::object_at(after, &[]).remove(table);
+            json::object_at(after, &[]).remove(table);
         }
     }
 }

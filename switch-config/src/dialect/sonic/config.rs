@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::ranges;
+use crate::notation::json;
 use crate::reading::ReadError;
-use crate::tables;
 
 /// What is read, in the words of an error.
 pub(super) const WHAT: &str = "CONFIG_DB in JSON";
@@ -28,7 +28,7 @@ pub(super) struct Row<'a> {
 impl<'a> Config<'a> {
     /// The rows of a table that are objects, in order of keys.
     pub(super) fn rows(self, table: &'a str) -> impl Iterator<Item = Row<'a>> {
-        let rows = tables::at(self.0, &[table]).and_then(Value::as_object);
+        let rows = json::at(self.0, &[table]).and_then(Value::as_object);
         let rows = rows.into_iter().flatten();
         rows.filter_map(move |(key, value)| {
             let fields = value.as_object()?;
@@ -38,13 +38,13 @@ impl<'a> Config<'a> {
 
     /// A row, where there is one.
     pub(super) fn row(self, table: &'a str, key: &'a str) -> Option<Row<'a>> {
-        let fields = tables::at(self.0, &[table, key])?.as_object()?;
+        let fields = json::at(self.0, &[table, key])?.as_object()?;
         Some(Row { table, key, fields })
     }
 
     /// Whether a table is there.
     pub(super) fn has(self, table: &str) -> bool {
-        tables::at(self.0, &[table]).is_some()
+        json::at(self.0, &[table]).is_some()
     }
 
     /// The row that a field of another names.
@@ -103,7 +103,7 @@ pub(super) fn check_shape(root: &Value, names: &[&str]) -> Result<(), ReadError>
         message: format!("{place} must be an object, `{{...}}`"),
     };
     for name in names {
-        let Some(table) = tables::at(root, &[name]) else {
+        let Some(table) = json::at(root, &[name]) else {
             continue;
         };
         let rows = table.as_object().ok_or_else(|| wrong((*name).to_owned()))?;

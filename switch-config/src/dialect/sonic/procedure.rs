@@ -6,7 +6,7 @@
 //! `generic_config_updater/gcu_field_operation_validators.conf.json` (what is refused as a patch).
 
 use super::config::OURS;
-use crate::dialect::{Look, look};
+use crate::dialect::contract::{Look, look};
 use crate::plan::Plan;
 
 /// How the patch is loaded, tried without effect, and rolled back.

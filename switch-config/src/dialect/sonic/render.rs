@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::config::{BAR, OURS};
 use super::{QUEUES, ranges};
+use crate::notation::json;
 use crate::plan::{Plan, Port, Profile, Purpose};
 use crate::policy::{Balance, Buffer, DSCPS, RESERVED};
-use crate::tables;
 
 /// Name of the strict scheduler.
 pub(super) const STRICT: &str = "GRADWIRE_STRICT";
@@ -38,7 +38,7 @@ pub(super) fn render(plan: &Plan) -> Value {
     });
     for profile in &plan.profiles {
         let row = wred(profile);
-        tables::object_at(&mut root, &["WRED_PROFILE"]).insert(profile_name(profile), row);
+        json::object_at(&mut root, &["WRED_PROFILE"]).insert(profile_name(profile), row);
     }
     for port in &plan.site.ports {
         queues(plan, port, &mut root);
@@ -48,7 +48,7 @@ pub(super) fn render(plan: &Plan) -> Value {
             "tc_to_pg_map": OURS,
             "pfc_enable": "",
         });
-        tables::object_at(&mut root, &["PORT_QOS_MAP"]).insert(port.name.clone(), row);
+        json::object_at(&mut root, &["PORT_QOS_MAP"]).insert(port.name.clone(), row);
     }
     if plan.balance == Balance::Ecmp {
         root["SWITCH_HASH"] = json!({"GLOBAL": {"ecmp_hash": HASHED}});
@@ -96,7 +96,7 @@ fn wred(profile: &Profile) -> Value {
 }
 
 fn queues(plan: &Plan, port: &Port, root: &mut Value) {
-    let table = tables::object_at(root, &["QUEUE"]);
+    let table = json::object_at(root, &["QUEUE"]);
     for queue in &plan.queues {
         let mut row = json!({"scheduler": STRICT});
         if let Some(profile) = plan.profile(queue, port) {
@@ -134,7 +134,7 @@ fn buffers(plan: &Plan, root: &mut Value) {
     }
     root["BUFFER_POOL"] = json!({POOL: pool});
     root["BUFFER_PROFILE"] = json!({DATA: profile});
-    let table = tables::object_at(root, &["BUFFER_QUEUE"]);
+    let table = json::object_at(root, &["BUFFER_QUEUE"]);
     for port in &plan.site.ports {
         let key = format!("{}{BAR}{}", port.name, ranges::write(&(0..=last)));
         table.insert(key, json!({"profile": DATA}));

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::config::{self, BAR, Config, Row};
 use super::models::{Kind, Rows, TABLES, Table};
+use crate::notation::json;
 use crate::reading::ReadError;
-use crate::tables;
 
 pub use super::models::MODULES;
 
@@ -21,7 +21,7 @@ pub use super::models::MODULES;
 /// # Errors
 /// [`ReadError`] when the text is no JSON object.
 pub fn document(text: &str) -> Result<String, ReadError> {
-    let root = tables::read(config::WHAT, text)?;
+    let root = json::read(config::WHAT, text)?;
     let config = Config(&root);
     let mut document = Map::new();
     document.insert(
@@ -40,7 +40,7 @@ pub fn document(text: &str) -> Result<String, ReadError> {
         let module = table.module;
         document.insert(format!("{module}:{module}"), json!({table.name: content}));
     }
-    Ok(tables::write(&Value::Object(document)))
+    Ok(json::write(&Value::Object(document)))
 }
 
 fn ports(config: Config<'_>) -> Vec<Value> {

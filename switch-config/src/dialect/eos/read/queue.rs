@@ -1,8 +1,8 @@
 //! What the lines of one queue say.
 
-use crate::lines::Line;
 use crate::lint::Rule;
 use crate::reading::{Marking, Service};
+use crate::tree::ConfigNode;
 
 use super::super::maps::FIRST_TO_DROP;
 
@@ -26,10 +26,10 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Reads what stands below `tx-queue N`.
-    pub(super) fn of(section: &Line) -> Self {
+    pub(super) fn of(section: &ConfigNode) -> Self {
         let mut queue = Self::default();
         for line in section.facts() {
-            queue.add(&line.text);
+            queue.add(line.text());
         }
         queue.compare();
         queue

@@ -1,13 +1,11 @@
 //! What profiles of queues say: how they are served, when they mark and drop, whom they pause.
 
-use super::super::yaml::Yaml;
 use super::{QUEUES, Sheet};
 use crate::lint::Rule;
+use crate::notation::yaml::{rows_at, text_at};
 use crate::plan::Port;
 use crate::reading::{Marking, PortReading, Service};
-
-/// Classes of a profile that has none.
-const NONE: &[(String, Yaml)] = &[];
+use crate::tree::ConfigNode;
 
 impl Sheet<'_> {
     /// How queues are served.
@@ -15,10 +13,11 @@ impl Sheet<'_> {
         let (place, Some(profile)) = self.profile(port, "egress-scheduler") else {
             return;
         };
-        for (keys, value) in profile.at(&["traffic-class"]).map_or(NONE, Yaml::rows) {
+        for value in rows_at(profile, &["traffic-class"]) {
+            let keys = &value.name;
             let place = format!("{place}.traffic-class.{keys}");
-            let share = value.text(&["bw-percent"]);
-            let is_strict = match value.text(&["mode"]) {
+            let share = text_at(value, &["bw-percent"]);
+            let is_strict = match text_at(value, &["mode"]) {
                 Some("strict") => true,
                 Some("dwrr") => false,
                 other => {
@@ -53,7 +52,8 @@ impl Sheet<'_> {
         let (place, Some(profile)) = self.profile(port, "congestion-control") else {
             return;
         };
-        for (keys, value) in profile.at(&["traffic-class"]).map_or(NONE, Yaml::rows) {
+        for value in rows_at(profile, &["traffic-class"]) {
+            let keys = &value.name;
             let place = format!("{place}.traffic-class.{keys}");
             let marking = self.marking(value, &place);
             for number in self.numbers(keys, QUEUES, &place, Rule::QueueRange) {
@@ -63,15 +63,15 @@ impl Sheet<'_> {
     }
 
     /// When a queue marks and drops; `None` when it does neither.
-    fn marking(&mut self, value: &Yaml, place: &str) -> Option<Marking> {
+    fn marking(&mut self, value: &ConfigNode, place: &str) -> Option<Marking> {
         let ecn = self.is_enabled(value, "ecn", place);
         let red = self.is_enabled(value, "red", place);
-        if value.text(&["mode"]) == Some("relative") {
+        if text_at(value, &["mode"]) == Some("relative") {
             let text = "thresholds are relative to free memory; the plan has bytes: mode absolute";
             self.find(Rule::Threshold, place, text);
         }
         let mut depth = |key: &str| {
-            let text = value.text(&[key]);
+            let text = text_at(value, &[key]);
             let depth = text.and_then(|text| text.parse().ok());
             let depth = depth.filter(|depth: &u64| *depth > 0);
             if depth.is_none() {
@@ -85,7 +85,7 @@ impl Sheet<'_> {
             depth
         };
         let (low, high) = (depth("min-threshold"), depth("max-threshold"));
-        let percent = value.text(&["probability"]).unwrap_or("100");
+        let percent = text_at(value, &["probability"]).unwrap_or("100");
         let percent = percent.parse().ok().filter(|percent| *percent <= 100);
         if percent.is_none() {
             self.find(Rule::Schema, place, "probability is 0 to 100");
@@ -99,8 +99,8 @@ impl Sheet<'_> {
         })
     }
 
-    fn is_enabled(&mut self, value: &Yaml, key: &str, place: &str) -> bool {
-        match value.text(&[key]) {
+    fn is_enabled(&mut self, value: &ConfigNode, key: &str, place: &str) -> bool {
+        match text_at(value, &[key]) {
             Some("enable") => true,
             Some("disable") | None => false,
             Some(other) => {
@@ -117,13 +117,14 @@ impl Sheet<'_> {
             let (place, Some(profile)) = self.profile(port, feature) else {
                 continue;
             };
-            let is_off = |side: &str| profile.text(&[side]) == Some("disable");
+            let is_off = |side: &str| text_at(profile, &[side]) == Some("disable");
             if is_off("rx") && is_off("tx") {
                 continue;
             }
-            let classes = profile.at(&["switch-priority"]).map_or(NONE, Yaml::rows);
+            let classes = rows_at(profile, &["switch-priority"]);
             let before = said.pauses.len();
-            for (keys, _) in classes {
+            for class in classes {
+                let keys = &class.name;
                 let place = format!("{place}.switch-priority.{keys}");
                 let numbers = self.numbers(keys, QUEUES, &place, Rule::QueueRange);
                 said.pauses.extend(numbers);

@@ -1,8 +1,8 @@
 //! Commands for people, and what their output says.
 
-use super::statements::WHAT;
 use crate::counters::QueueCount;
-use crate::dialect::Look;
+use crate::dialect::contract::Look;
+use crate::notation::set_lines::WHAT;
 use crate::plan::{Plan, Selection};
 use crate::reading::ReadError;
 

@@ -1,23 +1,24 @@
 //! The plan as lines of NX-OS.
 
 use super::grammar::{CLASS, INPUT, OURS, OUTPUT, QUEUE, class_of, is_our_name};
-use crate::lines::order::natural;
-use crate::lines::{Line, Lines, facts};
+use crate::notation::indented::IndentedText;
 use crate::plan::{Plan, Port};
+use crate::tree::order::natural;
+use crate::tree::{ConfigNode, facts};
 
 /// All sections of the plan.
-pub(super) fn sections(plan: &Plan) -> Vec<Line> {
-    let mut sections: Vec<Line> = Vec::new();
+pub(super) fn sections(plan: &Plan) -> Vec<ConfigNode> {
+    let mut sections: Vec<ConfigNode> = Vec::new();
     for queue in &plan.queues {
         let mut dscps: Vec<u8> = queue.dscps.iter().map(|dscp| dscp.0).collect();
         dscps.extend(queue.droppable.map(|dscp| dscp.0));
         dscps.sort_unstable();
         let dscps: Vec<String> = dscps.iter().map(u8::to_string).collect();
-        let matches = Line::leaf(format!("match dscp {}", dscps.join(",")));
+        let matches = ConfigNode::leaf(format!("match dscp {}", dscps.join(",")));
         let name = format!("{CLASS} {OURS}-{}", queue.name());
-        sections.push(Line::new(name, vec![matches]));
+        sections.push(ConfigNode::new(name, vec![matches]));
     }
-    sections.sort_by(|one, other| natural(&one.text, &other.text));
+    sections.sort_by(|one, other| natural(one.text(), other.text()));
     sections.push(input(plan));
     let mut rates: Vec<&Port> = plan.site.ports.iter().collect();
     rates.sort_by_key(|port| port.rate);
@@ -34,73 +35,73 @@ pub(super) fn whole(plan: &Plan) -> String {
         "! gradwire switch render --platform {}\n! {origin}\n! not verified by any validator: see \
          `gradwire switch platforms`\n{}",
         plan.target,
-        Lines::indented(sections(plan), 2)
+        IndentedText::indented(sections(plan), 2)
     )
 }
 
 /// What a running configuration should be: the plan, and no sections of ours that it does not have.
-pub(super) fn wanted(plan: &Plan, running: &Lines) -> Lines {
+pub(super) fn wanted(plan: &Plan, running: &IndentedText) -> IndentedText {
     let mut sections = sections(plan);
-    let stale = |line: &&Line| {
+    let stale = |line: &&ConfigNode| {
         let words = [OUTPUT, INPUT, CLASS].into_iter();
         let mut names = words.filter_map(|words| line.after(words));
-        names.any(is_our_name) && !sections.iter().any(|other| other.text == line.text)
+        names.any(is_our_name) && !sections.iter().any(|other| other.text() == line.text())
     };
-    let mut gone: Vec<&Line> = facts(&running.below).filter(stale).collect();
+    let mut gone: Vec<&ConfigNode> = facts(&running.below).filter(stale).collect();
     gone.reverse();
-    let gone: Vec<Line> = gone
+    let gone: Vec<ConfigNode> = gone
         .into_iter()
-        .map(|line| Line::leaf(format!("no {}", line.text)))
+        .map(|line| ConfigNode::leaf(format!("no {}", line.text())))
         .collect();
     sections.extend(gone);
-    Lines::indented(sections, 2)
+    IndentedText::indented(sections, 2)
 }
 
 /// The policy that sends each class to its queue, and all others to the last. Classes share no
 /// DSCP, so their order says nothing: they stand by name.
-fn input(plan: &Plan) -> Line {
-    let group = |queue: u8| vec![Line::leaf(format!("set qos-group {queue}"))];
-    let mut classes: Vec<Line> = Vec::new();
+fn input(plan: &Plan) -> ConfigNode {
+    let group = |queue: u8| vec![ConfigNode::leaf(format!("set qos-group {queue}"))];
+    let mut classes: Vec<ConfigNode> = Vec::new();
     for queue in &plan.queues {
         let name = format!("class {OURS}-{}", queue.name());
-        classes.push(Line::new(name, group(queue.number)));
+        classes.push(ConfigNode::new(name, group(queue.number)));
     }
-    classes.sort_by(|one, other| natural(&one.text, &other.text));
+    classes.sort_by(|one, other| natural(one.text(), other.text()));
     let last = plan.queues.last().map_or(0, |queue| queue.number);
-    classes.push(Line::new("class class-default", group(last)));
-    Line::new(format!("{INPUT} {OURS}"), classes)
+    classes.push(ConfigNode::new("class class-default", group(last)));
+    ConfigNode::new(format!("{INPUT} {OURS}"), classes)
 }
 
 /// The policy of the queues of ports of one rate.
-fn output(plan: &Plan, port: &Port) -> Line {
+fn output(plan: &Plan, port: &Port) -> ConfigNode {
     let classes = (0..8).rev().map(|number| {
         let queue = plan.queues.iter().enumerate();
         let mut queue = queue.filter(|(_, queue)| queue.number == number);
         let found = queue.next();
-        let mut lines = vec![Line::leaf(match (found, number) {
+        let mut lines = vec![ConfigNode::leaf(match (found, number) {
             (_, 0) => "bandwidth remaining percent 100".to_owned(),
             (Some((at, _)), _) => format!("priority level {}", at + 1),
             (None, _) => "bandwidth remaining percent 0".to_owned(),
         })];
         let profile = found.and_then(|(_, queue)| plan.profile(queue, port));
         lines.extend(profile.map(|profile| {
-            Line::leaf(format!(
+            ConfigNode::leaf(format!(
                 "random-detect minimum-threshold {} kbytes maximum-threshold {} kbytes \
                  drop-probability 100 weight 0 ecn",
                 profile.threshold.low, profile.threshold.high
             ))
         }));
-        Line::new(format!("{QUEUE} {}", class_of(number)), lines)
+        ConfigNode::new(format!("{QUEUE} {}", class_of(number)), lines)
     });
-    Line::new(format!("{OUTPUT} {OURS}-{}", port.rate), classes.collect())
+    ConfigNode::new(format!("{OUTPUT} {OURS}-{}", port.rate), classes.collect())
 }
 
-fn interface(port: &Port) -> Line {
+fn interface(port: &Port) -> ConfigNode {
     let lines = [
         "priority-flow-control mode off".to_owned(),
         format!("service-policy type qos input {OURS}"),
         format!("service-policy type queuing output {OURS}-{}", port.rate),
     ];
-    let lines = lines.into_iter().map(Line::leaf).collect();
-    Line::new(format!("interface {}", port.name), lines)
+    let lines = lines.into_iter().map(ConfigNode::leaf).collect();
+    ConfigNode::new(format!("interface {}", port.name), lines)
 }

@@ -8,7 +8,7 @@
 use json_patch::Patch;
 use serde_json::{Map, Value};
 
-use crate::dialect::Change;
+use crate::change::ConfigChange;
 use crate::reading::ReadError;
 
 /// Reads an object.
@@ -71,8 +71,8 @@ pub fn object_at<'a>(root: &'a mut Value, path: &[&str]) -> &'a mut Map<String, 
 }
 
 /// The patches that lead from one value to another, and back; empty when they are equal.
-pub fn change(before: &Value, after: &Value) -> Change {
-    Change {
+pub fn change(before: &Value, after: &Value) -> ConfigChange {
+    ConfigChange {
         forward: patch_text(before, after),
         inverse: patch_text(after, before),
     }

@@ -1,6 +1,6 @@
 //! Commands for people.
 
-use crate::dialect::{Look, look};
+use crate::dialect::contract::{Look, look};
 use crate::plan::Plan;
 
 /// How a change is loaded, tried and rolled back.

@@ -1,0 +1,358 @@
+//! Patches of NVUE there and back, and the file after one was loaded.
+//!
+//! A key of `interface` may stand for many ports. A port says what its own key says, and else what
+//! such a range says; a port that would say the same as its range has no leaf of its own.
+
+use std::cmp::Ordering;
+
+use super::super::ports::covers_with_others;
+use super::super::read::settings;
+use super::{GLOBAL, Leaves, OFF, PROFILE, leaves_of, thresholds_name};
+use crate::change::ConfigChange;
+use crate::dialect::nvue::WHAT;
+use crate::notation::indented::IndentedText;
+use crate::notation::yaml::{self, EMPTY, KeyPath, bare, path, raw_value};
+use crate::plan::{Plan, Port};
+use crate::reading::ReadError;
+use crate::tree::diff::{self, NodeChange, TreeStep};
+use crate::tree::load::load;
+use crate::tree::order::natural;
+use crate::tree::rules::{Owner, TreeRules};
+use crate::tree::{ConfigNode, Sign};
+
+/// The key of all ports.
+const INTERFACE: &str = "interface";
+
+/// The facts of NVUE that decide about a tree.
+#[derive(Debug, Default)]
+pub(in crate::dialect::nvue) struct NvueRules {
+    /// Paths below which everything is the plan's.
+    roots: Vec<KeyPath>,
+}
+
+impl TreeRules for NvueRules {
+    fn owner(&self, section: &[&str], node: &ConfigNode) -> Owner {
+        let starts = |path: &[&str], other: &KeyPath| {
+            path.iter().zip(other).all(|(one, other)| one == other)
+        };
+        let path = [section, &[node.name.as_str()]].concat();
+        let is_below = |root: &KeyPath| section.len() >= root.len() && starts(section, root);
+        let has = |root: &KeyPath| path.len() <= root.len() && starts(&path, root);
+        match (self.roots.iter().any(is_below), self.roots.iter().any(has)) {
+            (true, _) => Owner::Plan,
+            (false, true) => Owner::Mixed,
+            (false, false) => Owner::Others,
+        }
+    }
+
+    fn is_before(&self, _section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+        natural(&other.name, &new.name) == Ordering::Greater
+    }
+
+    fn spaces(&self, parent: Option<&ConfigNode>) -> usize {
+        match parent {
+            None => 0,
+            Some(parent) if parent.text().starts_with("- ") => 4,
+            Some(_) => 2,
+        }
+    }
+
+    fn replace(&self, node: &mut ConfigNode, loaded: &ConfigNode) {
+        if let Some(value) = raw_value(loaded).filter(|_| node.below.is_empty()) {
+            yaml::put_value(node, value);
+        }
+    }
+
+    fn open(&self, node: &mut ConfigNode) {
+        if node.value == EMPTY {
+            yaml::put_value(node, "");
+        }
+    }
+}
+
+/// A file of NVUE with `- header:` and `- set:`.
+fn file(text: &str) -> Result<IndentedText, ReadError> {
+    settings(text)?;
+    let tree = yaml::read_lines(text);
+    match operation(&tree, "set") {
+        Some(_) => Ok(tree),
+        None => Err(ReadError {
+            what: WHAT,
+            line: Some(1),
+            message: "no line `- set:`; give the output of `nv config show -o yaml`, not of json"
+                .to_owned(),
+        }),
+    }
+}
+
+/// The node of `- set:` or `- unset:`.
+fn operation<'a>(tree: &'a IndentedText, name: &str) -> Option<&'a ConfigNode> {
+    let title = format!("- {name}:");
+    let mut found = tree.below.iter();
+    found.find(|node| node.text().starts_with(&title))
+}
+
+/// Loads leaves below an operation, which is made at the end where there is none.
+pub(in crate::dialect::nvue) fn put(tree: &mut IndentedText, name: &str, leaves: &Leaves) {
+    if !leaves.is_empty() && operation(tree, name).is_none() {
+        let mut node = ConfigNode::leaf(format!("- {name}:"));
+        name.clone_into(&mut node.name);
+        tree.below.push(node);
+    }
+    for (path, value) in leaves {
+        let path = [&[name.to_owned()], &path[..]].concat();
+        let leaf = yaml::entry(&path, value);
+        load(&NvueRules::default(), &mut tree.below, &[leaf]);
+    }
+}
+
+/// The patches that lead from a running file to the plan, and back.
+pub(in crate::dialect::nvue) fn change(
+    plan: &Plan,
+    running: &str,
+) -> Result<ConfigChange, ReadError> {
+    let tree = file(running)?;
+    let mut set = operation(&tree, "set").expect("file has looked").clone();
+    for port in &plan.site.ports {
+        add_ranges(&mut set, port);
+    }
+    let mut leaves = leaves_of(plan);
+    add_pauses_off(plan, &set, &mut leaves);
+    let mut wanted = IndentedText::default();
+    put(&mut wanted, "set", &leaves);
+    let rules = NvueRules {
+        roots: own_roots(plan),
+    };
+    let wanted = operation(&wanted, "set").map_or(&[][..], |set| &set.below);
+    let steps = diff::steps(&rules, &mut Vec::new(), &set.below, wanted);
+    let mut patches = NvuePatches::default();
+    patches.add(&mut Vec::new(), &steps);
+    let change = ConfigChange {
+        forward: patch(&patches.unset, &patches.set),
+        inverse: patch(&patches.unset_back, &patches.set_back),
+    };
+    apply(running, &change.forward)?;
+    Ok(change)
+}
+
+/// Gives a port what the ranges say that it is in.
+fn add_ranges(set: &mut ConfigNode, port: &Port) {
+    let mut nodes = set.below.iter_mut();
+    let Some(ports) = nodes.find(|node| node.name == INTERFACE) else {
+        return;
+    };
+    let ranges = ports.facts();
+    let ranges: Vec<ConfigNode> = ranges
+        .filter(|node| covers_with_others(&node.name, &port.name))
+        .cloned()
+        .collect();
+    for range in ranges {
+        let own = ports.below.iter().position(|node| node.name == port.name);
+        let own = own.unwrap_or_else(|| {
+            ports.below.push(yaml::entry(&path(&[&port.name]), ""));
+            ports.below.len() - 1
+        });
+        fill(&mut ports.below[own], &range);
+    }
+}
+
+/// Adds to a node what another one has and it has not.
+fn fill(node: &mut ConfigNode, other: &ConfigNode) {
+    for child in other.facts() {
+        match node.below.iter_mut().find(|one| one.name == child.name) {
+            Some(one) => fill(one, child),
+            None => node.below.push(child.clone()),
+        }
+    }
+}
+
+/// Where a port pauses by a profile of PFC or link pause, one that is off takes its place.
+fn add_pauses_off(plan: &Plan, set: &ConfigNode, wanted: &mut Leaves) {
+    for feature in ["link-pause", "pfc"] {
+        let for_all = set.at(&["qos", feature, GLOBAL]).is_some();
+        let paused = plan.site.ports.iter().map(|port| {
+            let path = path(&[INTERFACE, &port.name, "qos", feature, "profile"]);
+            (for_all || set.at(&path).is_some(), path)
+        });
+        let paused: Vec<KeyPath> = paused
+            .filter_map(|(has, path)| has.then_some(path))
+            .collect();
+        for side in ["rx", "tx"].iter().filter(|_| !paused.is_empty()) {
+            wanted.push((path(&["qos", feature, OFF, side]), "disable".to_owned()));
+        }
+        wanted.extend(paused.into_iter().map(|path| (path, OFF.to_owned())));
+    }
+}
+
+/// Paths below which everything is the plan's.
+fn own_roots(plan: &Plan) -> Vec<KeyPath> {
+    let mut roots = vec![
+        path(&["qos", "mapping", PROFILE]),
+        path(&["qos", "egress-scheduler", PROFILE]),
+        path(&["qos", "pfc", OFF]),
+        path(&["qos", "link-pause", OFF]),
+    ];
+    for port in &plan.site.ports {
+        roots.push(path(&[INTERFACE, &port.name, "qos", "congestion-control"]));
+        let name = thresholds_name(port.rate);
+        roots.push(path(&["qos", "congestion-control", &name]));
+    }
+    roots
+}
+
+/// Leaves to be set and paths to be unset, there and back.
+#[derive(Default)]
+struct NvuePatches {
+    set: Leaves,
+    unset: Leaves,
+    set_back: Leaves,
+    unset_back: Leaves,
+}
+
+impl NvuePatches {
+    fn add(&mut self, section: &mut KeyPath, steps: &[TreeStep<'_>]) {
+        for step in steps {
+            match &step.change {
+                NodeChange::Put(now) => {
+                    add_leaves(section, now, &mut self.set);
+                    let path = [&section[..], std::slice::from_ref(&now.name)].concat();
+                    self.unset_back.push((path, String::new()));
+                }
+                NodeChange::Take(was) => {
+                    let path = [&section[..], std::slice::from_ref(&was.name)].concat();
+                    self.unset.push((path, String::new()));
+                    add_leaves(section, was, &mut self.set_back);
+                }
+                NodeChange::Replace { was, now } => {
+                    add_leaves(section, now, &mut self.set);
+                    add_leaves(section, was, &mut self.set_back);
+                }
+                NodeChange::Within { was, now, steps } => {
+                    section.push(now.name.clone());
+                    if was.value == EMPTY && was.below.is_empty() {
+                        self.set_back.push((section.clone(), EMPTY.to_owned()));
+                    }
+                    self.add(section, steps);
+                    section.pop();
+                }
+            }
+        }
+    }
+}
+
+/// Adds a node that is a leaf, or every leaf below it.
+fn add_leaves(section: &[String], node: &ConfigNode, leaves: &mut Leaves) {
+    let path = [section, std::slice::from_ref(&node.name)].concat();
+    match raw_value(node) {
+        Some(value) => leaves.push((path, value.to_owned())),
+        None => leaves.extend(
+            yaml::leaves(node)
+                .into_iter()
+                .map(|(rest, value)| ([&path[..], &rest].concat(), value)),
+        ),
+    }
+}
+
+/// A patch; empty when there is nothing to do.
+fn patch(unset: &Leaves, set: &Leaves) -> String {
+    let mut tree = IndentedText::default();
+    put(&mut tree, "unset", unset);
+    put(&mut tree, "set", set);
+    tree.to_string()
+}
+
+/// A running file after `nv config patch` and `nv config apply`.
+pub(in crate::dialect::nvue) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
+    let mut tree = file(running)?;
+    if change.trim().is_empty() {
+        return Ok(tree.to_string());
+    }
+    yaml::parse(WHAT, change)?;
+    let change = yaml::read_lines(change);
+    let leaves = |name: &str| operation(&change, name).map_or_else(Vec::new, yaml::leaves);
+    for (path, _) in leaves("unset") {
+        take(&mut tree, &path);
+        let set = operation(&tree, "set").expect("file has looked");
+        let port = path.get(..2).filter(|path| range(set, path).is_some());
+        let is_empty = |path: &&[String]| set.at(path).is_some_and(|node| node.below.is_empty());
+        if let Some(port) = port.filter(is_empty) {
+            take(&mut tree, port);
+        }
+    }
+    for (path, value) in leaves("set") {
+        let set = operation(&tree, "set").expect("file has looked");
+        check(set, &path, &value)?;
+        match range_says(set, &path, &value) {
+            true => prune(&mut tree.below, &[&["set".to_owned()], &path[..]].concat()),
+            false => put(&mut tree, "set", &vec![(path, value)]),
+        }
+    }
+    Ok(tree.to_string())
+}
+
+/// Takes away everything at the end of a path.
+fn take(tree: &mut IndentedText, path: &[String]) {
+    let mut gone = yaml::entry(&[&["set".to_owned()], path].concat(), "");
+    let mut node = Some(&mut gone);
+    while let Some(one) = node {
+        one.sign = Sign::Take;
+        node = one.below.first_mut();
+    }
+    load(&NvueRules::default(), &mut tree.below, &[gone]);
+}
+
+/// Takes a leaf away, and those nodes of its path that are empty without it.
+fn prune(nodes: &mut Vec<ConfigNode>, path: &[String]) {
+    let Some((key, rest)) = path.split_first() else {
+        return;
+    };
+    let Some(at) = nodes.iter().position(|node| node.name == *key) else {
+        return;
+    };
+    prune(&mut nodes[at].below, rest);
+    if rest.is_empty() || nodes[at].facts().next().is_none() {
+        nodes.remove(at);
+    }
+}
+
+/// The range of ports that the port of a path is in, with others.
+fn range<'a>(set: &'a ConfigNode, path: &[String]) -> Option<&'a ConfigNode> {
+    let [first, port, ..] = path else {
+        return None;
+    };
+    let ports = set.child(INTERFACE).filter(|_| first == INTERFACE)?;
+    let mut ports = ports.facts();
+    ports.find(|node| covers_with_others(&node.name, port))
+}
+
+/// Whether a range of ports says the same of one of them.
+fn range_says(set: &ConfigNode, path: &[String], said: &str) -> bool {
+    let found = range(set, path).and_then(|range| range.at(&path[2..]));
+    let found = found.and_then(raw_value);
+    found.is_some_and(|found| bare(found) == bare(said))
+}
+
+/// Refuses a leaf that would go into a value, or take the place of a block.
+fn check(set: &ConfigNode, path: &[String], value: &str) -> Result<(), ReadError> {
+    let wrong = |node: &ConfigNode, message: &str| ReadError {
+        what: WHAT,
+        line: None,
+        message: format!("`{}`: {message}", node.text()),
+    };
+    let mut node = set;
+    for key in path {
+        if raw_value(node).is_some_and(|value| !["", EMPTY].contains(&value)) {
+            let message =
+                "expected an indented block here; give the output of `nv config show -o yaml`";
+            return Err(wrong(node, message));
+        }
+        let Some(child) = node.child(key) else {
+            return Ok(());
+        };
+        node = child;
+    }
+    match node.facts().next() {
+        Some(_) if value != EMPTY => Err(wrong(node, "expected a value here, found a block")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,145 @@
+//! Changes of a small configuration, there and back.
+
+use super::*;
+use crate::tree::rules::{Fence, Owner};
+
+/// A platform of `menu`s with a drink, and tables that have one.
+struct Menus;
+
+impl TreeRules for Menus {
+    fn owner(&self, section: &[&str], _node: &ConfigNode) -> Owner {
+        match last(section).starts_with("menu our") {
+            true => Owner::Plan,
+            false => Owner::Others,
+        }
+    }
+
+    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+        is_before(rank, section, new, other)
+    }
+
+    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+        3
+    }
+
+    fn fence(&self, section: &[&str], _node: Option<&ConfigNode>) -> Fence {
+        match section {
+            [] => Fence::Behind,
+            _ => Fence::None,
+        }
+    }
+
+    fn is_one_group(&self, section: &[&str], one: &ConfigNode, other: &ConfigNode) -> bool {
+        let ranks = [one, other].map(|node| rank(last(section), node.text()));
+        ranks[0].is_some() && ranks[0] == ranks[1]
+    }
+}
+
+impl CommandRules for Menus {
+    fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
+        match command.split_once(' ') {
+            Some((word, _)) if section.starts_with("table") => word,
+            _ => command,
+        }
+    }
+
+    fn removal(&self, _section: &str, node: &ConfigNode) -> String {
+        format!("no {}", node.name)
+    }
+}
+
+fn rank(section: &str, command: &str) -> Option<usize> {
+    let order = ["lamp", "menu", "table"];
+    let word = command.split(' ').next()?;
+    match section {
+        "" => order.iter().position(|known| *known == word),
+        _ => Some(0),
+    }
+}
+
+const RUNNING: &str = "! made today\n!\nlamp 1\n!\nmenu theirs\n   tea\n!\ntable 1\n   \
+                       cloth red\n   menu theirs\n!\ntable 10\n!\nend\n";
+const WANTED: &str = "lamp 2\nmenu ours\n   milk\n   water\ntable 1\n   menu ours\n   no candle\n\
+                      table 10\n   menu ours\n";
+
+fn there_and_back(running: &str, wanted: &str) -> (ConfigChange, String) {
+    let (running, wanted) = (IndentedText::read(running), IndentedText::read(wanted));
+    let change = change(&running, &wanted, &Menus);
+    let there = apply(&running, &IndentedText::read(&change.forward), &Menus);
+    let back = apply(&there, &IndentedText::read(&change.inverse), &Menus);
+    assert_eq!(back.to_string(), running.to_string(), "{back}");
+    assert_eq!(super::change(&there, &wanted, &Menus).forward, "");
+    (change, there.to_string())
+}
+
+#[test]
+fn only_slots_that_are_wanted_are_touched_and_all_come_back() {
+    let (change, there) = there_and_back(RUNNING, WANTED);
+    assert_eq!(
+        change.forward,
+        "lamp 2\nmenu ours\n   milk\n   water\ntable 1\n   menu ours\ntable 10\n   menu ours\n"
+    );
+    assert_eq!(
+        change.inverse,
+        "table 10\n   no menu\ntable 1\n   menu theirs\nno menu ours\nno lamp 2\n"
+    );
+    assert_eq!(
+        there,
+        "! made today\n!\nlamp 1\nlamp 2\n!\nmenu ours\n   milk\n   water\n!\nmenu theirs\n   \
+         tea\n!\ntable 1\n   cloth red\n   menu ours\n!\ntable 10\n   menu ours\n!\nend\n"
+    );
+}
+
+#[test]
+fn what_the_plan_does_not_have_leaves_its_own_sections_only() {
+    let running = "menu ours\n   beer\n   milk\n!\nmenu theirs\n   beer\n!\ntable 1\n   \
+                   candle\n   menu ours\n!\n";
+    let (change, _) = there_and_back(running, WANTED.split_once("table 10").expect("it").0);
+    assert_eq!(
+        change.forward,
+        "lamp 2\nmenu ours\n   water\n   no beer\ntable 1\n   no candle\n"
+    );
+}
+
+#[test]
+fn nothing_is_changed_where_everything_is_as_wanted() {
+    let wanted = IndentedText::read(WANTED);
+    let change = change(&wanted, &wanted, &Menus);
+    assert_eq!((change.forward, change.inverse), Default::default());
+}
+
+#[test]
+fn any_text_is_written_back_byte_for_byte() {
+    let deep: String = (0..200)
+        .map(|depth| " ".repeat(depth) + "deeper\n")
+        .collect();
+    let texts = [
+        "",
+        "\n",
+        "a",
+        "a\n",
+        "a\r\n  b \r\n\r\n c\n",
+        "a\r\n  b \r\n\r\n c\r\n",
+        "\r\r\n \r\n\r",
+        "  a\n b\nc\n\n!\n  !\n d\n",
+        "\ta\n        b\n\u{a0}c\u{2003}\n",
+        &deep,
+    ];
+    for text in texts {
+        assert_eq!(IndentedText::read(text).to_string(), text);
+    }
+}
+
+#[test]
+fn a_line_belongs_to_the_one_that_is_indented_less() {
+    let tree = IndentedText::read("a\n   !\n   b\n      c\n   d\n!\ne\n");
+    let texts = |lines: &[ConfigNode]| {
+        let texts = facts(lines).map(|line| line.text().to_owned());
+        texts.collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&tree.below), ["a", "e"]);
+    let section = &tree.below[0];
+    assert_eq!(texts(&section.below), ["b", "d"]);
+    assert_eq!(section.below[0].text(), "!");
+    assert_eq!(texts(&section.below[1].below), ["c"]);
+}

@@ -1,0 +1,147 @@
+//! A configuration as a tree, whatever its notation: what the switch has, and what a plan wants.
+//!
+//! A node has a name that tells it from its siblings, perhaps a value, and nodes below it. The
+//! notations of [`crate::notation`] say what that is in their text: a command and its first words, a
+//! word of a `set` line, a key. A node also keeps the line that it was read from, so that writing
+//! the tree gives the text back byte for byte, except where something changed it.
+//!
+//! - [`diff`] compares a running tree with a wanted one, and lists the steps between them.
+//! - [`load`] does to a running tree what a switch does when a change is loaded.
+//! - [`rules`] is all that a platform says about its tree: order, ownership, indentation.
+//! - [`order`] sorts names that have numbers in them.
+
+pub mod diff;
+pub mod load;
+pub mod order;
+pub mod rules;
+
+/// Whether a node is put into a tree, or taken out of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sign {
+    /// It is there, or is put there.
+    #[default]
+    Put,
+    /// It is absent, or is taken away: `no`, `delete`, `unset`.
+    Take,
+}
+
+/// A node of a configuration.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ConfigNode {
+    /// Tells it from its siblings. Empty for comments and blank lines.
+    pub name: String,
+    /// Another value takes the place of this one.
+    pub value: String,
+    /// Whether it is there, or to be taken away.
+    pub sign: Sign,
+    /// Its line, without white space around; `None`: it is part of the lines below it.
+    pub line: Option<String>,
+    /// Number of its line in the text, from 1, in notations that can scatter what belongs together.
+    pub number: usize,
+    /// White space before the line.
+    pub head: String,
+    /// White space behind the line, without the line feed.
+    pub tail: String,
+    /// Nodes that belong to it.
+    pub below: Vec<Self>,
+}
+
+impl ConfigNode {
+    /// A node with a line and others below it, not indented yet. Its name is its line until a
+    /// notation says otherwise.
+    pub fn new(line: impl Into<String>, below: Vec<Self>) -> Self {
+        let line = line.into();
+        Self {
+            name: line.clone(),
+            value: line.clone(),
+            line: Some(line),
+            below,
+            ..Self::default()
+        }
+    }
+
+    /// The same without any below it.
+    pub fn leaf(line: impl Into<String>) -> Self {
+        Self::new(line, Vec::new())
+    }
+
+    /// A comment or a blank line.
+    pub fn remark(line: impl Into<String>) -> Self {
+        Self {
+            line: Some(line.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A node of this name and value without a line of its own.
+    pub fn part(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it says nothing.
+    pub fn is_remark(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Its line; empty without one.
+    pub fn text(&self) -> &str {
+        self.line.as_deref().unwrap_or_default()
+    }
+
+    /// The words of its line behind these; empty when it ends there, `None` when it begins
+    /// otherwise.
+    pub fn after(&self, words: &str) -> Option<&str> {
+        let rest = self.text().strip_prefix(words)?;
+        match rest.chars().next() {
+            None => Some(rest),
+            Some(first) => first.is_whitespace().then(|| rest.trim_start()),
+        }
+    }
+
+    /// Nodes directly below it that say something.
+    pub fn facts(&self) -> impl Iterator<Item = &Self> {
+        facts(&self.below)
+    }
+
+    /// The node of this name directly below it.
+    pub fn child(&self, name: &str) -> Option<&Self> {
+        self.facts().find(|node| node.name == name)
+    }
+
+    /// The node at the end of a path of names.
+    pub fn at<N: AsRef<str>>(&self, path: &[N]) -> Option<&Self> {
+        path.iter()
+            .try_fold(self, |node, name| node.child(name.as_ref()))
+    }
+
+    /// Indents it by `head`, and each level below it by so many spaces more.
+    pub fn indent(&mut self, head: &str, spaces: usize) {
+        head.clone_into(&mut self.head);
+        let deeper = format!("{head}{}", " ".repeat(spaces));
+        for node in &mut self.below {
+            node.indent(&deeper, spaces);
+        }
+    }
+
+    /// Adds its line, and those below it, to a text.
+    pub fn write(&self, text: &mut String) {
+        if let Some(line) = &self.line {
+            text.push_str(&self.head);
+            text.push_str(line);
+            text.push_str(&self.tail);
+            text.push('\n');
+        }
+        for node in &self.below {
+            node.write(text);
+        }
+    }
+}
+
+/// Nodes that say something.
+pub fn facts(nodes: &[ConfigNode]) -> impl Iterator<Item = &ConfigNode> {
+    nodes.iter().filter(|node| !node.is_remark())
+}
