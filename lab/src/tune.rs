@@ -1,10 +1,10 @@
-//! Parameters of a job, found by trials.
+//! Finds parameters of a job by trials.
 //!
 //! - [`schedule`]: chunk and credit, with simulated training steps.
-//! - [`loss`]: the loss that a training script's own metric bears.
-//! - [`guard`]: the process around a script that is tried; it ends all processes of the script.
+//! - [`loss`]: the loss that a training script's metric bears.
+//! - [`guard`]: the process around a tried script, which leaves no process of it behind.
 //!
-//! Not here: the choice of the next trial (`gradwire-tuning`).
+//! `gradwire-tuning` decides which trial comes next.
 
 pub mod guard;
 pub mod loss;

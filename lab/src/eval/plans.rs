@@ -1,4 +1,4 @@
-//! The plans of the evaluation, as text that `gradwire sim sweep` reads too.
+//! The plans of the evaluation, as text that `gradwire sim sweep` reads, too.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub struct EvalPlan {
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
-    /// CPU seconds of one of its cells, about, on a core of 2024: how long is left is told by them.
+    /// Approximate CPU seconds of one of its cells on a core of 2024, for estimates of the remaining time.
     pub cell_s: f64,
 }
 
@@ -68,15 +68,15 @@ pub struct Written {
     pub name: &'static str,
     /// Its text.
     pub text: String,
-    /// CPU seconds of one of its cells, about.
+    /// Approximate CPU seconds of one of its cells.
     pub cell_s: f64,
 }
 
 impl EvalPlan {
-    /// The plan, or the file of its name in a folder where that has one.
+    /// Returns the plan, or the file of its name if the folder has one.
     ///
     /// # Errors
-    /// [`LabError`] when the file is there and cannot be read.
+    /// [`LabError`] when the file exists and cannot be read.
     pub fn read(&self, folder: Option<&Path>) -> Result<Written, LabError> {
         let changed = folder.map(|folder| folder.join(self.name));
         let text = match changed.filter(|path| path.exists()) {
@@ -92,10 +92,10 @@ impl EvalPlan {
 }
 
 impl Written {
-    /// Its cells.
+    /// Returns its cells.
     ///
     /// # Errors
-    /// [`LabError`] names the line that is wrong.
+    /// [`LabError`] names the faulty line.
     pub fn cells(&self) -> Result<Vec<SweepCell>, LabError> {
         let wrong = |error| LabError::Usage(format!("the plan {}: {error}", self.name));
         let plan = plan::SweepPlan::from_toml(&self.text).map_err(wrong)?;

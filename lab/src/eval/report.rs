@@ -11,18 +11,18 @@ use crate::sweep::folder::SweepFolder;
 use crate::sweep::record::CellRecord;
 use gradwire_report::{json, numbers::bytes};
 
-/// The content of the report.
+/// The sections of all tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvalReport {
     /// The heading.
     pub title: &'static str,
-    /// The runs, in words.
+    /// The experiment, in words.
     pub about: String,
     /// The version of gradwire.
     pub version: &'static str,
     /// The tables.
     pub sections: Vec<Section>,
-    /// Time and memory: the only part that differs from run to run.
+    /// Time and memory, the only part that differs between runs.
     pub cost: EvalCost,
 }
 
@@ -31,15 +31,15 @@ pub struct EvalReport {
 pub struct EvalCost {
     /// Simulated cells.
     pub cells: usize,
-    /// Those that an earlier run had finished.
+    /// Cells that an earlier run had finished.
     pub kept: usize,
     /// CPU seconds of all of them, whenever they ran.
     pub cells_cpu_s: f64,
-    /// Most memory that one of them had resident, in bytes.
+    /// Largest resident memory of one of them, in bytes.
     pub peak_rss_bytes: u64,
-    /// Seconds of this run by the clock on the wall.
+    /// Wall time of this run in seconds.
     pub wall_s: f64,
-    /// Cores that it could use.
+    /// Number of cores available to it.
     pub cores: usize,
 }
 
@@ -53,7 +53,7 @@ impl EvalCost {
         self.peak_rss_bytes = self.peak_rss_bytes.max(peak);
     }
 
-    /// The cost in words.
+    /// Returns the cost in words.
     pub fn told(&self) -> String {
         format!(
             "This run took {:.0} s on {} cores. Its {} simulated cells took {:.0} s of CPU time in \
@@ -82,7 +82,7 @@ impl EvalReport {
         folder.write("report.html", page::page(self).as_bytes())
     }
 
-    /// All missing results, over all tables.
+    /// Returns the missing parts of all tables.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter();
         sections.flat_map(|section| section.missing.iter().map(String::as_str))

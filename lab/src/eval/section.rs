@@ -1,39 +1,38 @@
-//! The content of a table in a report: numbers, pictures, goals, and the commands that compute them
-//! again.
+//! A table of an evaluation: numbers, pictures, goals, and the command that makes them again.
 //!
-//! A [`Section`] is independent of Markdown, HTML and JSON: [`super::markdown`], [`super::page`]
-//! and serde write it.
+//! A [`Section`] has no form: [`super::markdown`], [`super::page`] and serde write it as Markdown,
+//! HTML and JSON.
 
 use serde::{Serialize, Serializer};
 
-/// One table with everything that belongs to it.
+/// One table with its text, pictures and goals.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
     /// Its name for `--only`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// Where its numbers come from.
+    /// The source of its numbers.
     pub source: Source,
-    /// Paragraphs: the runs, and how to read their numbers.
+    /// Paragraphs: the experiment, and how to read the table.
     pub about: Vec<String>,
     /// The numbers.
     pub grids: Vec<Grid>,
-    /// The pictures; they show numbers of the grids.
+    /// The pictures, which show the numbers of the grids.
     #[serde(skip)]
     pub charts: Vec<Chart>,
     /// The goals, and whether they were reached.
     pub goals: Vec<EvalGoal>,
-    /// The study's own summary, in Markdown, where it wrote one.
+    /// The study's own report in Markdown, if it wrote one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
-    /// Commands that compute the numbers again.
+    /// The command that makes the numbers again.
     pub commands: Vec<String>,
-    /// Missing results, and how to get them.
+    /// Missing parts, each with its remedy.
     pub missing: Vec<String>,
 }
 
-/// Where numbers come from.
+/// The source of numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -44,7 +43,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word for it that stands beside every table.
+    /// The label beside every table.
     pub fn label(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
@@ -56,11 +55,11 @@ impl Source {
 /// Rows of numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
-    /// Describes the numbers.
+    /// Their subject.
     pub caption: String,
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// As many values in each row as there are columns.
+    /// Rows with one value for each column.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -69,11 +68,11 @@ pub struct Grid {
 pub enum Value {
     /// A name.
     Text(String),
-    /// A number, shown with so many digits behind the point.
+    /// A number, shown with this many digits behind the point.
     Number(f64, usize),
-    /// A share as percents with a sign, of a number of percents.
+    /// A change in percent, shown with its sign.
     Change(f64),
-    /// Unknown.
+    /// The value is unknown.
     Missing,
 }
 
@@ -83,17 +82,17 @@ impl Value {
         Self::Text(text.into())
     }
 
-    /// A number that may be missing.
+    /// Makes a cell of a number that may be missing.
     pub fn number(value: Option<f64>, digits: usize) -> Self {
         value.map_or(Self::Missing, |value| Self::Number(value, digits))
     }
 
-    /// A change in percents that may be missing.
+    /// Makes a cell of a change in percent that may be missing.
     pub fn change(percents: Option<f64>) -> Self {
         percents.map_or(Self::Missing, Self::Change)
     }
 
-    /// The value for people.
+    /// Returns the value for people.
     pub fn shown(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -114,7 +113,7 @@ impl Serialize for Value {
     }
 }
 
-/// A change in percents, with its sign.
+/// Writes a change in percent, with its sign.
 pub fn change(percents: f64) -> String {
     let text = format!("{percents:+.1} %");
     match text.as_str() {
@@ -126,15 +125,15 @@ pub fn change(percents: f64) -> String {
 /// A picture.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Describes the picture.
+    /// Its subject.
     pub caption: String,
-    /// Title and unit of its numbers.
+    /// The axis title, with the unit.
     pub axis: String,
-    /// Its content.
+    /// Its bars or curves.
     pub shape: ChartShape,
 }
 
-/// The form of a picture.
+/// The content of a picture.
 #[derive(Clone, Debug)]
 pub enum ChartShape {
     /// Bars side by side: names of the series, and groups with a bar of each series.
@@ -143,14 +142,14 @@ pub enum ChartShape {
     Curves(String, Vec<(String, Vec<(f64, f64)>)>),
 }
 
-/// Something that was to be reached.
+/// A goal.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvalGoal {
-    /// The goal.
+    /// The goal in words.
     pub what: String,
-    /// The result.
+    /// The finding.
     pub found: String,
-    /// Whether that is enough.
+    /// Whether the goal is reached.
     pub state: GoalState,
 }
 
@@ -158,16 +157,16 @@ pub struct EvalGoal {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GoalState {
-    /// It is.
+    /// Reached.
     Met,
-    /// It is not.
+    /// Missed.
     Missed,
-    /// Not enough is known.
+    /// Open: not enough is known.
     Open,
 }
 
 impl GoalState {
-    /// The state for a comparison's outcome; `None` where the numbers are unknown.
+    /// Returns whether `met` is true; `None` leaves the goal open.
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,
@@ -176,7 +175,7 @@ impl GoalState {
         }
     }
 
-    /// The word for it.
+    /// Its word.
     pub fn label(self) -> &'static str {
         match self {
             Self::Met => "met",

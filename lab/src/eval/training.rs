@@ -1,8 +1,7 @@
-//! Tables of real training: commands that train and print their results at their ends.
+//! Tables of real training: the commands that train, and their printed results.
 //!
-//! Those commands keep finished trainings themselves and continue where they were. They run one
-//! after the other, since each uses all cores. The last line of JSON that each prints is its
-//! result.
+//! Each command keeps its finished work and goes on where it was. This file starts the commands one
+//! after the other, since each uses all cores. A command prints JSON, and the last line is its result.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -22,13 +21,13 @@ pub struct Study {
     pub folder: &'static str,
     /// Its commands.
     pub parts: fn(&EvalRequest, &Path) -> Vec<StudyPart>,
-    /// A file in that folder, in Markdown, with the study's own summary.
+    /// Its report in that folder, in Markdown.
     pub written: Option<&'static str>,
-    /// Reads from a part's result which trainings were left out, if any.
+    /// Returns the part of a study that was not run, if any.
     pub left: fn(&Value) -> Option<String>,
-    /// The advice when a part cannot run.
+    /// The message when a part of it cannot run.
     pub remedy: &'static str,
-    /// Computes the table from the results of the parts.
+    /// Turns the results of its parts into findings.
     pub found: fn(&[(String, Value)]) -> TableFindings,
 }
 
@@ -37,22 +36,22 @@ pub struct Study {
 pub struct StudyPart {
     /// Its name in the report.
     pub name: String,
-    /// Program and arguments.
+    /// Its words.
     pub words: Vec<String>,
-    /// The exit code, beside 0, with which it has a result.
+    /// The exit code besides 0 that comes with a result.
     pub also: Option<i32>,
 }
 
-/// A study that was run, or why not.
+/// The outcome of a study.
 #[derive(Debug)]
 pub struct Trained {
-    /// The table, computed from the results that there are.
+    /// The findings from its available results.
     pub found: TableFindings,
-    /// The commands, as typed.
+    /// The command, as typed.
     pub commands: Vec<String>,
-    /// The missing results.
+    /// The parts that did not run.
     pub missing: Vec<String>,
-    /// The study's own summary, in Markdown.
+    /// Its own report in Markdown.
     pub written: Option<String>,
 }
 
@@ -89,8 +88,7 @@ fn typed(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Runs one part; its messages go to the terminal. When this process is killed, the part is ended,
-/// too.
+/// Runs one part, whose progress goes to the terminal. A kill of this process ends the part, too.
 fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     eprintln!("{}", typed(&part.words));
@@ -121,8 +119,7 @@ fn guarded(words: &[String]) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// A line of JSON. Python writes infinities and NaN as words that JSON lacks; they become `null`
-/// here.
+/// Reads a line of JSON; Python's `NaN` and `Infinity` become `null`.
 fn json(line: &str) -> Option<Value> {
     let line = line
         .replace("-Infinity", "null")

@@ -1,4 +1,4 @@
-//! The gain of each part of gradwire: every case has one part more than the case before.
+//! The gain of each part of gradwire: each case has one part more than the case before.
 
 use super::super::evidence::{CellPoint, TableEvidence, faster};
 use super::super::section::{Chart, ChartShape, Grid, Value};
