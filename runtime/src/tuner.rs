@@ -9,16 +9,16 @@
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::ByteCount;
-pub use gradwire_tuning::surface::Point;
-use gradwire_tuning::surface::{Axes, Axis, Search};
+pub use gradwire_tuning::surface::SchedulePoint;
+use gradwire_tuning::surface::{Axes, ScheduleSearch, SizeAxis};
 
 /// What DDP's buckets of 25 MiB can be cut into, and a few of them on the way at once.
 const AXES: Axes = Axes {
-    chunk: Axis {
+    chunk: SizeAxis {
         smallest: ByteCount::kib(256),
         steps: 8,
     },
-    credit: Axis {
+    credit: SizeAxis {
         smallest: ByteCount::kib(512),
         steps: 8,
     },
@@ -28,24 +28,24 @@ const SEED: u64 = 1;
 
 /// What a job does next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Advice {
+pub enum TuningAdvice {
     /// Measure some steps with this.
-    Try(Point),
+    Try(SchedulePoint),
     /// This was best: keep it, there is no further trial.
-    Keep(Point),
+    Keep(SchedulePoint),
 }
 
 /// A search over a job's first steps.
-pub(crate) struct Tuner {
-    own: Point,
+pub(crate) struct JobTuner {
+    own: SchedulePoint,
     trials: usize,
     /// What is being measured; nothing before the first question.
-    trying: Option<Point>,
-    told: Vec<(Point, f64)>,
-    search: Search,
+    trying: Option<SchedulePoint>,
+    told: Vec<(SchedulePoint, f64)>,
+    search: ScheduleSearch,
 }
 
-impl std::fmt::Debug for Tuner {
+impl std::fmt::Debug for JobTuner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tuner")
             .field("trying", &self.trying)
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Tuner {
     }
 }
 
-impl Tuner {
+impl JobTuner {
     /// The tuning that a job asks for.
     pub(crate) fn new(job: &Job) -> Self {
         let trials = usize::from(job.collectives.tuning);
@@ -63,51 +63,51 @@ impl Tuner {
             trials,
             trying: None,
             told: Vec::new(),
-            search: Search::new(AXES, trials.saturating_sub(1), SEED),
+            search: ScheduleSearch::new(AXES, trials.saturating_sub(1), SEED),
         }
     }
 
     /// What a job says itself.
-    pub(crate) fn own_point(job: &Job) -> Point {
-        Point {
+    pub(crate) fn own_point(job: &Job) -> SchedulePoint {
+        SchedulePoint {
             chunk: job.collectives.chunk,
             credit: job.collectives.credit,
         }
     }
 
     /// What comes next, after steps of `seconds` each with what was advised last.
-    pub(crate) fn advise(&mut self, seconds: f64) -> Advice {
+    pub(crate) fn advise(&mut self, seconds: f64) -> TuningAdvice {
         if self.trials == 0 {
-            return Advice::Keep(self.own);
+            return TuningAdvice::Keep(self.own);
         }
         let Some(tried) = self.trying.take() else {
             self.trying = Some(self.own);
-            return Advice::Try(self.own);
+            return TuningAdvice::Try(self.own);
         };
         self.tell(tried, seconds.max(f64::MIN_POSITIVE));
         if let Some(next) = self.search.propose() {
             self.trying = Some(next);
-            return Advice::Try(next);
+            return TuningAdvice::Try(next);
         }
-        Advice::Keep(self.conclude())
+        TuningAdvice::Keep(self.conclude())
     }
 
-    fn tell(&mut self, point: Point, seconds: f64) {
+    fn tell(&mut self, point: SchedulePoint, seconds: f64) {
         if !self.told.is_empty() {
             self.search.tell(point, seconds);
         }
         self.told.push((point, seconds));
-        let Point { chunk, credit } = point;
+        let SchedulePoint { chunk, credit } = point;
         let (trial, of) = (self.told.len(), self.trials);
         let ms = seconds * 1e3;
         log::debug!("tuning, trial {trial} of {of}: {ms:.3} ms with {chunk} and credit {credit}");
     }
 
-    fn conclude(&mut self) -> Point {
-        let by_time = |a: &&(Point, f64), b: &&(Point, f64)| a.1.total_cmp(&b.1);
+    fn conclude(&mut self) -> SchedulePoint {
+        let by_time = |a: &&(SchedulePoint, f64), b: &&(SchedulePoint, f64)| a.1.total_cmp(&b.1);
         let own = self.told.first().expect("the own point has been told");
         let best = self.told.iter().min_by(by_time).unwrap_or(own);
-        let (Point { chunk, credit }, trials) = (best.0, self.told.len());
+        let (SchedulePoint { chunk, credit }, trials) = (best.0, self.told.len());
         log::info!(
             "tuning: a step takes {:.3} ms with collectives.chunk = \"{chunk}\" and credit = \
              \"{credit}\", the best of {trials} trials; {:.3} ms as the job says",
@@ -131,45 +131,45 @@ mod tests {
     }
 
     /// Small chunks are fast.
-    fn seconds(point: Point) -> f64 {
+    fn seconds(point: SchedulePoint) -> f64 {
         point.chunk.get() as f64
     }
 
     #[test]
     fn a_job_without_trials_keeps_its_own() {
         let job = job(0);
-        let own = Tuner::own_point(&job);
-        assert_eq!(Tuner::new(&job).advise(1.0), Advice::Keep(own));
+        let own = JobTuner::own_point(&job);
+        assert_eq!(JobTuner::new(&job).advise(1.0), TuningAdvice::Keep(own));
     }
 
     #[test]
     fn the_own_point_is_the_first_trial_and_the_best_of_all_stays() {
         let job = job(8);
-        let mut tuner = Tuner::new(&job);
+        let mut tuner = JobTuner::new(&job);
         let mut tried = Vec::new();
         let mut advice = tuner.advise(1.0);
-        while let Advice::Try(point) = advice {
+        while let TuningAdvice::Try(point) = advice {
             tried.push(point);
             advice = tuner.advise(seconds(point));
         }
-        assert_eq!((tried.len(), tried[0]), (8, Tuner::own_point(&job)));
+        assert_eq!((tried.len(), tried[0]), (8, JobTuner::own_point(&job)));
         let smallest = tried.iter().map(|point| point.chunk).min();
-        let Advice::Keep(best) = advice else {
+        let TuningAdvice::Keep(best) = advice else {
             panic!("{advice:?} is no end");
         };
         assert_eq!(Some(best.chunk), smallest);
-        assert_eq!(tuner.advise(1.0), Advice::Keep(best));
+        assert_eq!(tuner.advise(1.0), TuningAdvice::Keep(best));
     }
 
     #[test]
     fn where_nothing_is_faster_the_own_point_stays() {
         let job = job(5);
-        let mut tuner = Tuner::new(&job);
-        let own = Tuner::own_point(&job);
+        let mut tuner = JobTuner::new(&job);
+        let own = JobTuner::own_point(&job);
         let mut advice = tuner.advise(1.0);
-        while let Advice::Try(point) = advice {
+        while let TuningAdvice::Try(point) = advice {
             advice = tuner.advise(if point == own { 0.5 } else { 1.0 });
         }
-        assert_eq!(advice, Advice::Keep(own));
+        assert_eq!(advice, TuningAdvice::Keep(own));
     }
 }
