@@ -1,8 +1,8 @@
-//! What ranks ask each other when an operation takes too long, and the verdict that all of them
-//! then hear: who has not entered it, who is in another one, who does not answer.
+//! The inquiry about an operation that takes too long, and its verdict for all ranks: which ranks
+//! have not entered it, which are in another one, which do not answer.
 //!
-//! Questions and answers travel over the control plane, which has a thread of its own: a rank whose
-//! program computes, or waits for something else, answers all the same.
+//! Questions and answers travel over the control plane, which has its own thread: a rank answers
+//! even while its program computes or waits for something else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,14 +13,14 @@ use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::RankList;
 use serde::{Deserialize, Serialize};
 
-/// How long answers are waited for: a rank that runs answers within milliseconds.
+/// Timeout of answers: a running rank answers within milliseconds.
 const ANSWER_TIME: Span = Span::from_millis(800);
-/// How long a rank waits for the verdict of another one that has asked about the same operation.
+/// Time that a rank waits for the verdict of another rank that asked about the same operation.
 pub(crate) const VERDICT_TIME: Span = Span::from_millis(1_000);
-/// Ranks of which a verdict tells details.
+/// Most ranks that a verdict describes.
 const DETAILED: usize = 8;
 
-/// A question as it travels.
+/// The wire form of a question.
 #[derive(Debug, Deserialize, Serialize)]
 struct WireQuestion {
     group: u16,
@@ -28,18 +28,18 @@ struct WireQuestion {
     side: u8,
 }
 
-/// An answer as it travels.
+/// The wire form of an answer.
 #[derive(Debug, Deserialize, Serialize)]
 struct WireAnswer {
     group: u16,
     sequence: u32,
-    /// What was called there, in bits and in words.
+    /// The call there, in bits and in words.
     there: Option<(u32, String)>,
     last: Option<(u32, String)>,
     pending: Vec<String>,
 }
 
-/// The question in the words of the control plane.
+/// Encodes the question for the control plane.
 pub(crate) fn question(question: &OverdueQuestion) -> String {
     let side = match question.side {
         QuestionSide::Member => 0,
@@ -54,7 +54,7 @@ pub(crate) fn question(question: &OverdueQuestion) -> String {
     serde_json::to_string(&asked).expect("numbers are JSON")
 }
 
-/// The question that another rank asks; `None` where it makes no sense to this build.
+/// Decodes another rank's question; `None` where this build cannot read it.
 pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     let asked: WireQuestion = serde_json::from_str(text).ok()?;
     let side = match asked.side {
@@ -70,7 +70,7 @@ pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     })
 }
 
-/// The answer in the words of the control plane.
+/// Encodes the answer for the control plane.
 pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> String {
     let signed = |label: &OperationLabel| (label.call.signature().bits(), label.to_string());
     let answer = WireAnswer {
@@ -87,12 +87,12 @@ pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> S
     serde_json::to_string(&answer).expect("numbers and texts are JSON")
 }
 
-/// An overdue operation, of which the other ranks are asked.
+/// An inquiry about an overdue operation.
 #[derive(Debug)]
 pub(crate) struct OverdueInquiry {
     pub(crate) id: OperationId,
     until: Instant,
-    /// Who asks, if not this rank.
+    /// The asking rank, if it is not this one.
     asker: Option<Rank>,
     label: OperationLabel,
     question: OverdueQuestion,
@@ -101,7 +101,8 @@ pub(crate) struct OverdueInquiry {
 }
 
 impl OverdueInquiry {
-    /// The inquiry of rank `me`. Another rank's verdict is waited for a little longer than answers.
+    /// Starts the inquiry of rank `me`. It waits a little longer for another rank's verdict than
+    /// for answers.
     pub(crate) fn new(now: Instant, me: Rank, overdue: &OverdueOperation) -> Self {
         let others = overdue.ranks.iter().copied();
         Self {
@@ -115,19 +116,19 @@ impl OverdueInquiry {
         }
     }
 
-    /// The inquiry, where another rank asks already: its verdict will come.
+    /// Joins the inquiry of another rank, whose verdict will come.
     pub(crate) fn of_another(mut self, now: Instant, asker: Rank) -> Self {
         self.until = now + VERDICT_TIME;
         self.asker = Some(asker);
         self
     }
 
-    /// When it has to be concluded.
+    /// Returns the deadline of the inquiry.
     pub(crate) fn until(&self) -> Instant {
         self.until
     }
 
-    /// Takes an answer; tells whether it was the last one.
+    /// Takes an answer; returns whether it was the last one.
     pub(crate) fn take(&mut self, from: Rank, text: &str) -> bool {
         let answer: Option<WireAnswer> = serde_json::from_str(text).ok();
         let about = |answer: &WireAnswer| {
@@ -140,7 +141,7 @@ impl OverdueInquiry {
         self.others.iter().all(here)
     }
 
-    /// What is known now, in words.
+    /// Writes the current knowledge in words.
     pub(crate) fn verdict(&self) -> String {
         if let Some(asker) = self.asker {
             return format!("rank {asker} has asked where the others are and tells nothing");
@@ -211,7 +212,7 @@ impl OverdueInquiry {
     }
 }
 
-/// What a rank does that is not where it is awaited.
+/// Describes a rank that is not where others wait for it.
 fn doing(answer: &WireAnswer) -> String {
     match (answer.pending.first(), &answer.last) {
         (Some(pending), _) => format!("is in {pending}"),

@@ -1,25 +1,25 @@
-//! One rank of a job on this machine: sockets, control plane, driver thread and collectives put
-//! together, and callbacks when operations end.
+//! One rank of a job on this machine: it joins sockets, control plane, driver thread and
+//! collectives, and calls back when operations end.
 //!
 //! Start here:
-//! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
+//! - [`open`]: a rank with open sockets and unknown peers. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
-//! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
-//!   that wait for its operations. `inbox` is the way to it for other threads.
-//! - [`promise`]: operations on their way, and the duty to call back exactly once.
-//! - `inquiry`: what ranks ask each other when an operation takes too long.
-//! - `vigil`: who of this host has died.
-//! - `start`: the line that tells what a job uses.
+//! - `rank_driver`: the machine of the driver thread: the communicator, and the callers that wait
+//!   for its operations. Other threads reach it through `inbox`.
+//! - [`promise`]: submitted operations, and the duty to call back exactly once.
+//! - `inquiry`: asks the other ranks when an operation takes too long.
+//! - `vigil`: notices dead ranks of this host.
+//! - `start`: the log line with a job's settings.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
-//! - [`counters`]: everything that was counted, in one place.
-//! - [`metrics`]: the same by peer and class, for those who watch.
-//! - [`log`]: lines for people on standard error, and how many of them.
+//! - [`counters`]: all counters, in one place.
+//! - [`metrics`]: the same by peer and class, for observers.
+//! - [`log`]: log lines on standard error, and their level.
 //! - [`tuner`]: chunk and credit, found in a job's first steps.
-//! - [`trace`]: the flight recorder: the last operations, for whoever asks why one did not end.
+//! - [`trace`]: the flight recorder: the last operations, to explain one that did not end.
 //!
-//! What is not here: how operations work (`gradwire-collectives`), how packets travel
-//! (`gradwire-transport`), where options come from (the command and the Python package).
+//! `gradwire-collectives` has the operations, `gradwire-transport` moves packets, and options come
+//! from the command and the Python package.
 
 pub mod counters;
 pub mod error;

@@ -1,8 +1,8 @@
-//! Lines for people about what a rank does, on standard error, in the shape of NCCL's:
+//! Log lines of a rank on standard error, in the form of NCCL's:
 //! `host:process:thread [rank] GRADWIRE INFO text`.
 //!
-//! Rooms of this package write by the macros of `log`. The edge decides what is seen, by
-//! [`start`]; without it nothing is. Other packages' lines are not shown.
+//! The modules of this package write with the macros of `log`. The edge chooses the level with
+//! [`start`]; before that no line is shown. Lines of other packages are never shown.
 
 use std::fmt;
 use std::io::Write;
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gradwire_protocol::units::Rank;
 use log::{LevelFilter, Metadata, Record};
 
-/// How much is told.
+/// Log levels.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// What is probably not meant.
+    /// Probable mistakes.
     Warn,
-    /// What is used, and what has failed.
+    /// Settings in use, and failures.
     Info,
-    /// How each step of start and end goes.
+    /// Each step of start and end.
     Debug,
     /// Every operation.
     Trace,
 }
 
-/// All levels by name, the quietest first.
+/// All levels by name, the least verbose first.
 const LEVELS: [(&str, LogLevel); 4] = [
     ("warn", LogLevel::Warn),
     ("info", LogLevel::Info),
@@ -34,18 +34,18 @@ const LEVELS: [(&str, LogLevel); 4] = [
     ("trace", LogLevel::Trace),
 ];
 
-/// There is no such level.
+/// The level is unknown.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{given:?} is no level: allowed are warn, info, debug and trace")]
 pub struct LevelError {
-    /// As given.
+    /// The given text.
     given: String,
 }
 
 impl FromStr for LogLevel {
     type Err = LevelError;
 
-    /// Reads a level, in small or capital letters.
+    /// Reads a level in lower or upper case.
     fn from_str(text: &str) -> Result<Self, LevelError> {
         let found = LEVELS
             .iter()
@@ -67,14 +67,14 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Shows lines up to a level from now on. Lines name the rank that was told last.
+/// Shows lines up to a level from now on. Lines name the rank that was set last.
 pub fn start(level: LogLevel) {
-    // Another log of this process keeps its place: lines of gradwire then go there.
+    // If the process has another logger, it keeps its place and receives gradwire's lines.
     let _ = log::set_logger(&LINES);
     log::set_max_level(level.into());
 }
 
-/// Lines are about this rank from now on.
+/// Sets the rank that lines name from now on.
 pub fn rank_is(rank: Rank) {
     LINES.rank.store(u32::from(rank.0), Ordering::Relaxed);
 }
@@ -109,20 +109,20 @@ impl log::Log for LineWriter {
             },
             record,
         );
-        // A closed standard error is no reason to stop training.
+        // A closed standard error must not stop training.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     fn flush(&self) {}
 }
 
-/// The name of this host, as its kernel tells it.
+/// Returns this host's name from its kernel.
 pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }
 
-/// Where a line comes from.
+/// Returns the origin of a line.
 struct LineOrigin<'a> {
     host: &'a str,
     process: u32,
@@ -145,7 +145,7 @@ fn line(origin: &LineOrigin<'_>, record: &Record<'_>) -> String {
     format!("{host}:{process}:{thread} [{rank}] GRADWIRE {level} {text}\n")
 }
 
-/// The kernel's number of the calling thread, as debuggers and `top -H` show it.
+/// Returns the kernel's id of the calling thread, as debuggers and `top -H` show it.
 fn thread_number() -> u32 {
     let path = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let number = path.file_name().and_then(|name| name.to_str());

@@ -1,13 +1,13 @@
-//! What a rank tells those who watch it: its [`Snapshot`], as it is, as JSON and as text for
-//! Prometheus, and the port at which it tells.
+//! The metrics of a rank: its [`Snapshot`] as data, as JSON and as text for Prometheus, and the
+//! port that serves it.
 //!
 //! Start here:
-//! - [`snapshot`]: everything that a rank counts, as plain data.
+//! - [`snapshot`]: all counts of a rank, as plain data.
 //! - [`prometheus`]: the same as text.
-//! - `operations`: how long operations took.
+//! - `operations`: the times of operations.
 //!
-//! What is not here: what is counted per packet (`protocol::metrics`), and who looks at it (the
-//! command's `top`). Nothing is written to disk: whoever wants to see a rank asks its port.
+//! `protocol::metrics` counts packets, and the command's `top` shows the metrics. gradwire writes
+//! no metrics to disk: an observer asks the rank's port.
 
 pub(crate) mod operations;
 pub mod prometheus;
@@ -28,10 +28,9 @@ use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::rank_driver::RankDriver;
 use snapshot::RankSubject;
 
-/// So many ports are tried, or asked, from the job's own on: ranks of one host.
+/// Number of ports to try or ask, from the job's port on, for the ranks of one host.
 pub const PORTS: u16 = 64;
-/// A snapshot is handed out again for this long, so that many guests cost the rank no more than
-/// one.
+/// Lifetime of a snapshot: within it, many observers cost the rank no more than one.
 const SNAPSHOT_KEPT: Duration = Duration::from_millis(100);
 
 /// Takes snapshots of one rank.
@@ -52,12 +51,11 @@ impl SnapshotSource {
         })
     }
 
-    /// What the rank has counted, as it was between two rounds of the driver; `None` when the
-    /// driver has stopped.
+    /// Returns the counts between two rounds of the driver; `None` when the driver has stopped.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
-            // Copies only: what is made of them is no business of whoever drives.
+            // Only copy here: the driving thread must not format.
             let communicator = seat.communicator();
             let (counted, held) = (
                 communicator.endpoint().metrics(),
@@ -78,11 +76,11 @@ impl SnapshotSource {
     }
 }
 
-/// Opens the port that the job asks for, if it asks for one. A port that cannot be opened is
-/// worth a warning, and no reason to stop training.
+/// Opens the port that the job asks for, if any. A port that cannot be opened gives a warning and
+/// does not stop training.
 ///
-/// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
-/// first free port is taken.
+/// `local_rank` is the rank's number on its host, if a launcher has set it; without it the rank
+/// takes the first free port.
 pub(crate) fn open(
     keys: &MetricsKeys,
     local_rank: Option<u16>,
@@ -114,7 +112,7 @@ pub(crate) fn open(
     }
 }
 
-/// IPv6 with IPv4 where the host has it.
+/// IPv6 together with IPv4 where the host has it.
 fn any_address() -> IpAddr {
     match std::fs::exists("/proc/net/if_inet6") {
         Ok(true) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -148,18 +146,18 @@ fn pages(watch: Arc<SnapshotSource>) -> impl FnMut(&str) -> Option<HttpPage> + S
     }
 }
 
-/// Why there is no snapshot of a rank.
+/// Reasons why there is no snapshot of a rank.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Nobody is there, or is no rank that tells.
+    /// No rank answers there.
     #[error(transparent)]
     Get(#[from] GetError),
-    /// It is no snapshot of this release.
+    /// The answer is no snapshot of this release.
     #[error("it answered something else than a snapshot: {0}")]
     NoSnapshot(#[from] serde_json::Error),
 }
 
-/// The snapshot of the rank that tells at `address`.
+/// Fetches the snapshot of the rank at `address`.
 ///
 /// # Errors
 /// [`FetchError`] when no rank answers within `patience`.

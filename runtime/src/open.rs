@@ -1,4 +1,4 @@
-//! A rank before it has met the others: its sockets are open, so that it can be told to them.
+//! A rank before it has met the others: its sockets are open, so that their addresses can be sent.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -16,26 +16,27 @@ use crate::error::{OpenError, RankJoinError};
 use crate::log;
 use crate::rank::LocalRank;
 
-/// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
+/// Largest packet when the job leaves the MTU open, even if an interface takes more, as loopback
 /// does: a loss should not cost more than on a real network.
 pub const AUTO_MTU_MAX: u32 = 9_000;
 
-/// What is needed to open a rank.
+/// The settings for opening a rank.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The job; equal on all ranks.
     pub job: Job,
-    /// Which rank this is.
+    /// The rank.
     pub rank: Rank,
-    /// How many there are.
+    /// Their number.
     pub world_size: u16,
-    /// A local address that peers can send to.
+    /// A local address to which peers can send.
     pub bind: IpAddr,
-    /// Where rank 0 listens for the others, 0 for any free port; of no meaning for other ranks.
+    /// The port on which rank 0 listens for the others, 0 for any free port; other ranks ignore it.
     pub port: u16,
     /// The secret that the ranks share; may be empty where they have certificates.
     pub token: String,
-    /// Certificates that the ranks prove themselves by, besides the token; all have some, or none.
+    /// Certificates by which ranks prove their identity, besides the token; all ranks have them, or
+    /// none.
     pub certificates: Option<CertificateFiles>,
 }
 
@@ -100,38 +101,38 @@ impl OpenRank {
         })
     }
 
-    /// The rank with its number on its host, which a launcher may tell: its metrics are at the port
-    /// with that number from the job's on.
+    /// Sets the rank's number on its host, which a launcher may know: its metrics port is the job's
+    /// port plus that number.
     #[must_use]
     pub fn with_local_rank(mut self, local_rank: Option<u16>) -> Self {
         self.local_rank = local_rank;
         self
     }
 
-    /// The rank with a folder, into which its flight recorder is written when something fails;
-    /// without, it is only told to who asks.
+    /// Sets the folder for the flight recorder's dump at a failure; without it the rank only
+    /// answers requests for its trace.
     #[must_use]
     pub fn with_trace_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.trace_folder = folder;
         self
     }
 
-    /// Rank 0: where the others find it.
+    /// Rank 0: the address at which the others find it.
     pub fn rendezvous(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(Listener::local_addr)
     }
 
-    /// Where this rank takes data packets, one address per entropy.
+    /// Returns this rank's addresses for data packets, one per entropy.
     pub fn data_addresses(&self) -> &[Address] {
         self.sockets.addresses()
     }
 
-    /// How many ranks the job has.
+    /// World size of the job.
     pub fn world_size(&self) -> u16 {
         self.world_size
     }
 
-    /// The job. An MTU that it leaves open is resolved when the ranks have met.
+    /// Returns the job. An open MTU is resolved when the ranks have met.
     pub fn job(&self) -> &Job {
         &self.job
     }
@@ -163,8 +164,8 @@ impl OpenRank {
     }
 }
 
-/// Whether ranks of a host share memory. Faults on purpose are those of a network, so a job that
-/// asks for some uses one, unless it names memory.
+/// Whether ranks of a host share memory. Injected faults are those of a network, so a job with
+/// faults uses the network, unless it names memory.
 fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
         WireChoice::Auto => !job.faults.any(),

@@ -1,12 +1,12 @@
-//! Threads for callbacks. A callback may block, also on an operation that ends later: whenever no
-//! thread is idle a new one is started, up to [`THREADS_MAX`], so that the callback which it waits
-//! for can run.
+//! Threads for callbacks. A callback may block, even on an operation that ends later: when no
+//! thread is idle, the pool starts a new one, up to [`THREADS_MAX`], so that the awaited callback
+//! can run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// More callbacks than this that block at one time have to wait for each other.
+/// If more callbacks than this block at one time, they wait for each other.
 pub const THREADS_MAX: usize = 64;
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -52,7 +52,7 @@ impl Default for CallbackPool {
 }
 
 impl CallbackPool {
-    /// Runs a callback on one of the threads, soon.
+    /// Runs a callback on one of the threads.
     pub fn run(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         state.queue.push_back(Box::new(callback));
@@ -62,14 +62,14 @@ impl CallbackPool {
             let spawned = std::thread::Builder::new()
                 .name(name)
                 .spawn(move || shared.work());
-            // Without a new thread the callback waits for one of the others.
+            // If no thread can start, the callback waits for one of the others.
             state.threads.extend(spawned.ok());
         }
         drop(state);
         self.shared.wake.notify_one();
     }
 
-    /// Runs what is queued, then ends all threads; but does not wait for the calling one.
+    /// Runs the queued callbacks, then ends all threads; it does not wait for the calling one.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.wake.notify_all();
@@ -79,14 +79,14 @@ impl CallbackPool {
             .into_iter()
             .filter(|thread| thread.thread().id() != me)
         {
-            // A callback's panic was printed where it happened.
+            // The panic hook has printed a callback's panic.
             let _ = thread.join();
         }
     }
 }
 
 impl PoolShared {
-    /// A callback cannot poison what the lock guards: callbacks run outside of it.
+    /// A callback cannot poison the lock: callbacks run outside of it.
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Operations on their way to the driver, and the duty to call back when one has ended.
+//! Operations on their way to the driver, and the duty to call back at their end.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use crate::error::EndError;
 use crate::pool::CallbackPool;
 use crate::trace::{FlightRecorder, RecordedOperation};
 
-/// An operation and the longest that it may take.
+/// An operation and its timeout.
 #[derive(Debug)]
 pub struct RankTask {
-    /// What to do; its deadline is set from `timeout`.
+    /// The operation; its deadline is set from `timeout`.
     pub operation: Operation,
     /// How long it may take from the moment it is submitted.
     pub timeout: Option<Span>,
@@ -32,7 +32,7 @@ pub struct EndedOperation {
     pub input: Option<Buffer>,
     /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
     pub holes: Vec<Hole>,
-    /// What it took.
+    /// Its duration.
     pub outcome: OperationOutcome,
 }
 
@@ -56,24 +56,24 @@ pub(crate) struct CallbackPromise {
     recorder: Arc<FlightRecorder>,
 }
 
-/// Where a callback runs.
+/// The thread of a callback.
 #[derive(Clone, Debug)]
 pub(crate) enum CallbackPlace {
-    /// On the thread that drives, at once: for callbacks that never block and are ours.
+    /// The driving thread, at once: for our own callbacks, which never block.
     Driver,
-    /// On a thread that may block: one of the pool, or whoever waits with the ticket.
+    /// A thread that may block: one of the pool, or the caller that waits with the ticket.
     CallbackPool(Arc<CallbackPool>, Ticket),
 }
 
-/// An operation that was submitted, to wait for it by driving.
+/// A submitted operation, for a caller that waits by driving.
 #[derive(Clone, Debug, Default)]
 pub struct Ticket(Arc<TicketSlot>);
 
-/// What waits to be called, by whoever takes it first.
+/// The pending callback, run by the first thread that takes it.
 #[derive(Default)]
 struct TicketSlot {
     has_ended: AtomicBool,
-    /// Whether somebody drives until the end, and then calls.
+    /// Whether a caller drives until the end and then calls back.
     is_awaited: AtomicBool,
     call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -92,7 +92,7 @@ impl Ticket {
         self.0.has_ended.load(Ordering::SeqCst)
     }
 
-    /// The operation has ended: `call` is for whoever waits, or else for the pool.
+    /// Ends the operation: `call` is for the waiting caller, or else for the pool.
     fn end(self, call: Box<dyn FnOnce() + Send>, pool: &CallbackPool) {
         *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
         self.0.has_ended.store(true, Ordering::SeqCst);
@@ -102,7 +102,7 @@ impl Ticket {
     }
 
     /// Waits by `drive`, which may return early; then calls back here if the operation has ended
-    /// and nobody else has called. If it has not ended, the pool will call.
+    /// and no other thread has called back. If it has not ended, the pool will call back.
     pub(crate) fn await_by(&self, drive: impl FnOnce()) {
         self.0.is_awaited.store(true, Ordering::SeqCst);
         if !self.has_ended() {
@@ -176,7 +176,7 @@ impl Drop for CallbackPromise {
     }
 }
 
-/// How many operations have not ended.
+/// Number of operations that have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCount {
     count: Mutex<usize>,
@@ -195,7 +195,7 @@ impl PendingCount {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
     }
 
-    /// Waits until there is none; tells whether that happened within `patience`.
+    /// Waits until there is none; returns whether that happened within `patience`.
     pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

@@ -1,4 +1,5 @@
-//! What the driver thread drives: the communicator, and who waits for which of its operations.
+//! The machine of the driver thread: the communicator, and the callers that wait for its
+//! operations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::pool::CallbackPool;
 use crate::promise::{CallbackPromise, EndedOperation, Submission};
 use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 
-/// How long operations with a peer that has left may still end. A peer leaves when all its own
-/// operations have ended, and goes on answering; what it still answers may be on its way.
+/// Time in which operations with a peer that has left may still end. A peer leaves when all its own
+/// operations have ended, and its last answers may still be on their way.
 const LEFT_GRACE: Span = Span::from_millis(2_000);
 
 /// The communicator of a rank with the callbacks of its operations.
@@ -29,21 +30,21 @@ pub(crate) struct RankDriver {
     waiting: BTreeMap<OperationId, WaitingCaller>,
     operations: OperationTally,
     left: Vec<(Instant, Rank)>,
-    /// Speaks to the other ranks, if there is a control plane.
+    /// The way to the other ranks, if there is a control plane.
     voice: Option<ControlSender>,
-    /// Whether they know when everything has failed here.
+    /// Whether the other ranks know that everything has failed here.
     standing: FailureNews,
     /// The operation that is overdue.
     inquiry: Option<OverdueInquiry>,
-    /// What another rank has asked about, which one, and when.
+    /// The last question of another rank: about which operation, by whom, and when.
     asked: Option<(Instant, Rank, OverdueQuestion)>,
     recorder: Arc<FlightRecorder>,
     pool: Arc<CallbackPool>,
-    /// What has failed since the recorder was told.
+    /// The failure that the recorder has not heard of.
     failure: Option<String>,
 }
 
-/// Who waits for an operation, and where it is noted.
+/// The caller that waits for an operation, and its entry in the recorder.
 #[derive(Debug)]
 struct WaitingCaller {
     promise: CallbackPromise,
@@ -88,12 +89,12 @@ impl RankDriver {
         &mut self.communicator
     }
 
-    /// How long operations took.
+    /// Times of operations.
     pub(crate) fn operations(&self) -> &OperationTally {
         &self.operations
     }
 
-    /// Starts an operation; a refusal reaches whoever waits like any other end.
+    /// Starts an operation; a refusal reaches the waiting caller like any other end.
     pub(crate) fn submit(&mut self, now: Instant, submission: Submission) {
         let Submission {
             task,
@@ -122,24 +123,24 @@ impl RankDriver {
         }
     }
 
-    /// What the recorder does not know by itself.
+    /// Returns the facts that the recorder does not know by itself.
     pub(crate) fn situation(&self) -> DriverSituation {
         DriverSituation::new(&self.communicator, |id| {
             self.waiting.get(&id).map(|waiting| waiting.recorded)
         })
     }
 
-    /// Fails everything here. The caller tells the other ranks.
+    /// Fails all operations here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
         self.standing = FailureNews::Known;
         self.fails(|| format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
 
-    /// Takes what the control plane noticed.
+    /// Takes an event of the control plane.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {
-            // Whose process ends after it has left is not missed.
+            // A rank that has left may end its process.
             ControlEvent::PeerLost { rank, .. } if self.has_left(rank) => {}
             ControlEvent::PeerLost { rank, reason } => {
                 self.fails(|| format!("rank {rank} was lost ({reason})"));
@@ -180,7 +181,7 @@ impl RankDriver {
         }
     }
 
-    /// Asks the other ranks about what is overdue, unless one of them asks already.
+    /// Asks the other ranks about the overdue operation, unless one of them asks already.
     fn inquire(&mut self, now: Instant) {
         let (Some(overdue), Some(voice)) = (self.communicator.poll_overdue(), &self.voice) else {
             return;
@@ -199,8 +200,8 @@ impl RankDriver {
         });
     }
 
-    /// What was due long ago was not done: this process was stopped, and silence of others in that
-    /// time means nothing. They have not waited.
+    /// A long-due timeout shows that this process was stopped. The silence of others in that time
+    /// proves nothing, but they have not waited.
     fn look_at_the_clock(&mut self, now: Instant) {
         let limit = self.communicator.endpoint().settings().peer_timeout;
         let late = self.poll_timeout().filter(|due| *due < now);
@@ -229,9 +230,9 @@ impl RankDriver {
         }
     }
 
-    /// Gives completions to those who wait for them.
+    /// Passes completions to the callers that wait for them.
     pub(crate) fn hand_out(&mut self) {
-        // Before anybody hears of it here, who may then leave.
+        // Tell the other ranks first: a caller here may leave once it hears.
         if self.standing == FailureNews::Unknown
             && let Some(reason) = self.communicator.aborted()
         {
@@ -281,13 +282,13 @@ impl RankDriver {
         if let Some(reason) = self.failure.take() {
             self.dump(&reason);
         }
-        // After the dump, which their errors name.
+        // Call back after the dump, because the errors name its file.
         for (promise, error) in failed {
             promise.keep(Err(EndError::Failed { error, trace: None }));
         }
     }
 
-    /// Has what is remembered written, where nothing had failed before. Not here: a file system
+    /// Has the recorder's content written by another thread, at the first failure: a file system
     /// may take its time.
     fn dump(&self, reason: &str) {
         if self.recorder.note_failure(reason, || self.situation()) {

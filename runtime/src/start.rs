@@ -1,4 +1,4 @@
-//! The line that rank 0 writes when its job starts: what is used.
+//! The line with the settings in use that rank 0 writes when its job starts.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
 
-/// The job as its file says it, before anything was fitted to hosts: its name, and a short hash
-/// that is equal for equal jobs.
+/// The job of the file, before fitting to hosts: its name, and a short hash that is equal for equal
+/// jobs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct JobName(String);
 
@@ -17,7 +17,7 @@ impl JobName {
     }
 }
 
-/// FNV-1a of all keys and values, folded to 32 bits.
+/// Hashes all keys and values by FNV-1a, folded to 32 bits.
 fn hash(job: &Job) -> u32 {
     let text = job.flat().into_iter();
     let text = text.map(|(key, value)| format!("{key}={value}\n"));
@@ -28,7 +28,7 @@ fn hash(job: &Job) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// Tells once per job what it uses, and at level debug what each rank does.
+/// Writes the settings once per job, and at level debug those of each rank.
 pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
     let (rank, wire) = own;
     if rank == Rank(0) {
@@ -44,8 +44,8 @@ pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank,
     log::debug!("joined over {wire}, data at {addresses:?}, mtu {mtu:?}");
 }
 
-/// What is said of ports of which some take larger packets than others, which an RDMA device would
-/// not say: it drops what is too large.
+/// The warning about ports with different packet sizes: an RDMA device silently drops packets that
+/// are too large.
 fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     let smallest = roster.iter().min_by_key(|peer| peer.mtu)?;
     let largest = roster.iter().max_by_key(|peer| peer.mtu)?;

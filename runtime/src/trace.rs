@@ -1,13 +1,13 @@
-//! The flight recorder of a rank: what its last operations were, how they ended, and what those
-//! that have not ended wait for.
+//! The flight recorder of a rank: its last operations, how they ended, and the ranks for which
+//! pending ones wait.
 //!
-//! [`dump`] is what it held at one moment, as plain data; `ring` where it is kept. When something
-//! fails that others depend on (an operation, a peer, the job), the recorder is dumped once, into
-//! the folder that the caller named, and the error names the file.
+//! [`dump`] is its content at one moment, as plain data; `ring` keeps it. At the first failure that
+//! others depend on (an operation, a peer, the job), the recorder is dumped once, into the folder
+//! that the caller named, and the error names the file.
 //!
-//! When the rank leaves, what it has counted is written into that folder too.
+//! When the rank leaves, it writes its counts into that folder, too.
 //!
-//! What is not here: how dumps of several ranks are compared (the command's `trace show`).
+//! The command's `trace show` compares the dumps of several ranks.
 
 pub mod dump;
 mod ring;
@@ -29,10 +29,10 @@ use crate::metrics::snapshot::{RankSubject, Snapshot};
 use dump::{GroupMembers, LostRank, OperationNeeds, TraceEntry, TraceState, VERSION};
 use ring::{FailedEnd, OperationChange, TraceNumber, TraceRing, TraceSlot};
 
-/// How the names of files begin in which ranks leave what they have counted.
+/// Prefix of the files with ranks' counts.
 pub const COUNTS: &str = "counts-";
 
-/// What is only known to whoever drives.
+/// The facts that only the driving thread knows.
 #[derive(Debug, Default)]
 pub(crate) struct DriverSituation {
     needs: BTreeMap<TraceNumber, OperationProgress>,
@@ -41,7 +41,7 @@ pub(crate) struct DriverSituation {
 }
 
 impl DriverSituation {
-    /// What the communicator knows; `pending` are the operations that it has, as recorded here.
+    /// Reads them from the communicator; `pending` are its operations, as recorded here.
     pub(crate) fn new(
         communicator: &Communicator,
         recorded: impl Fn(gradwire_collectives::operation::OperationId) -> Option<RecordedOperation>,
@@ -57,7 +57,7 @@ impl DriverSituation {
     }
 }
 
-/// An operation in the recorder; nothing where the recorder is off.
+/// An operation in the recorder; `None` where the recorder is off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordedOperation(Option<TraceNumber>);
 
@@ -73,7 +73,7 @@ pub(crate) struct FlightRecorder {
     joined_unix: Duration,
 }
 
-/// Where the dump of the first failure is.
+/// The dump of the first failure.
 #[derive(Debug)]
 enum KeptTrace {
     NothingFailed,
@@ -83,7 +83,7 @@ enum KeptTrace {
 }
 
 impl FlightRecorder {
-    /// A recorder of `entries` operations, 0 for none; a failure is dumped into `folder`.
+    /// Makes a recorder of `entries` operations, 0 for none; it dumps a failure into `folder`.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn new(subject: RankSubject, entries: u32, folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
@@ -97,25 +97,25 @@ impl FlightRecorder {
         })
     }
 
-    /// An operation is submitted.
+    /// Records a submitted operation.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn submitted(&self, operation: &Operation) -> RecordedOperation {
         let ring = self.ring();
         RecordedOperation(ring.map(|mut ring| ring.push(operation, Instant::now())))
     }
 
-    /// It is started.
+    /// Records its start.
     pub(crate) fn started(&self, recorded: RecordedOperation, at: Instant) {
         self.change(recorded, || OperationChange::Started(at));
     }
 
-    /// It has completed.
+    /// Records its completion.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn completed(&self, recorded: RecordedOperation) {
         self.change(recorded, || OperationChange::Completed(Instant::now()));
     }
 
-    /// It was refused, or has failed with this still to do.
+    /// Records its refusal or failure, with the remaining work.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn failed(
         &self,
@@ -144,8 +144,8 @@ impl FlightRecorder {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has failed that others depend on: what is remembered now will be written by
-    /// [`FlightRecorder::keep`], unless something had failed before. Tells whether it will.
+    /// Records a failure that others depend on: [`FlightRecorder::keep`] will write the present
+    /// content, unless there was a failure before. Returns whether it will.
     pub(crate) fn note_failure(
         &self,
         reason: &str,
@@ -161,7 +161,7 @@ impl FlightRecorder {
         true
     }
 
-    /// Writes the dump of the first failure, if that was not done; gives the file. Blocks for as
+    /// Writes the dump of the first failure, if that was not done; returns the file. Blocks for as
     /// long as the file system does.
     pub(crate) fn keep(&self) -> Option<PathBuf> {
         let mut kept = self.kept();
@@ -187,7 +187,7 @@ impl FlightRecorder {
         }
     }
 
-    /// The rank has left its job: what it has counted is written beside where a failure would be.
+    /// Records that the rank has left its job, and writes its counts beside the place of a dump.
     pub(crate) fn leave(&self, counted: impl FnOnce() -> Option<Snapshot>) {
         let Some(folder) = &self.folder else {
             return;
@@ -204,14 +204,14 @@ impl FlightRecorder {
         }
     }
 
-    /// What is remembered now, without a driver that could tell more.
+    /// Returns the present content, without the driver's part.
     pub(crate) fn dump_alone(&self, why: &str) -> TraceDump {
         let mut dump = self.dump(DriverSituation::default());
         dump.incomplete = Some(why.to_owned());
         dump
     }
 
-    /// What is remembered now.
+    /// Returns the present content.
     #[expect(clippy::disallowed_methods, reason = "a dump has a time")]
     pub(crate) fn dump(&self, mut situation: DriverSituation) -> TraceDump {
         let (slots, total) = self
@@ -325,7 +325,7 @@ fn unix_time() -> Duration {
     now.unwrap_or_default()
 }
 
-/// Writes a file so that it is whole or not there. The name tells the job's run and the rank: ranks
+/// Writes a file so that it is complete or absent. The name has the job's run and the rank: ranks
 /// of several hosts, and restarts, may share a folder.
 fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
@@ -336,6 +336,6 @@ fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     file.write_all(b"\n")?;
     drop(file);
     std::fs::rename(&unfinished, &path)?;
-    // The error may be read from elsewhere than the folder was named.
+    // Make the path absolute: the error may be read in another folder.
     Ok(path.canonicalize().unwrap_or(path))
 }

@@ -1,18 +1,19 @@
 //! Chunk and credit of a running job, found in its first steps.
 //!
-//! Whoever trains measures steps and asks what to try next; one rank decides for all. What the
-//! steps before the first question took is not looked at: allocations and the order of buckets
-//! settle in them, as ByteScheduler drops its first point. Then the job's own chunk and credit are
-//! the first trial, so that nothing worse stays, and `gradwire-tuning` chooses the others.
+//! The training loop measures steps and asks for the next trial; one rank decides for all. Steps
+//! before the first question do not count: allocations and the order of buckets settle in them, and
+//! ByteScheduler drops its first point, too. The first trial is the job's own chunk and credit, so
+//! that the result is never worse, and `gradwire-tuning` chooses the others.
 //!
-//! Not here: when a step begins, and that all ranks change between the same two operations.
+//! The training loop decides when a step begins, and makes all ranks change between the same two
+//! operations.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::ByteCount;
 pub use gradwire_tuning::surface::SchedulePoint;
 use gradwire_tuning::surface::{Axes, ScheduleSearch, SizeAxis};
 
-/// What DDP's buckets of 25 MiB can be cut into, and a few of them on the way at once.
+/// The parts of DDP's buckets of 25 MiB, and credits of a few of them.
 const AXES: Axes = Axes {
     chunk: SizeAxis {
         smallest: ByteCount::kib(256),
@@ -26,12 +27,12 @@ const AXES: Axes = Axes {
 /// Seed of the search: the same job tries the same points first.
 const SEED: u64 = 1;
 
-/// What a job does next.
+/// The next action of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TuningAdvice {
-    /// Measure some steps with this.
+    /// Measure several steps with this.
     Try(SchedulePoint),
-    /// This was best: keep it, there is no further trial.
+    /// Keep this, the best; there is no further trial.
     Keep(SchedulePoint),
 }
 
@@ -39,7 +40,7 @@ pub enum TuningAdvice {
 pub(crate) struct JobTuner {
     own: SchedulePoint,
     trials: usize,
-    /// What is being measured; nothing before the first question.
+    /// The point in measurement; `None` before the first question.
     trying: Option<SchedulePoint>,
     told: Vec<(SchedulePoint, f64)>,
     search: ScheduleSearch,
@@ -55,7 +56,7 @@ impl std::fmt::Debug for JobTuner {
 }
 
 impl JobTuner {
-    /// The tuning that a job asks for.
+    /// Makes the tuning of a job.
     pub(crate) fn new(job: &Job) -> Self {
         let trials = usize::from(job.collectives.tuning);
         Self {
@@ -67,7 +68,7 @@ impl JobTuner {
         }
     }
 
-    /// What a job says itself.
+    /// Returns the job's own point.
     pub(crate) fn own_point(job: &Job) -> SchedulePoint {
         SchedulePoint {
             chunk: job.collectives.chunk,
@@ -75,7 +76,7 @@ impl JobTuner {
         }
     }
 
-    /// What comes next, after steps of `seconds` each with what was advised last.
+    /// Returns the next action, after steps of `seconds` each with the last advice.
     pub(crate) fn advise(&mut self, seconds: f64) -> TuningAdvice {
         if self.trials == 0 {
             return TuningAdvice::Keep(self.own);

@@ -1,4 +1,4 @@
-//! The ranks of this host: who they are, and the memory shared with them.
+//! The ranks of this host, and the memory shared with them.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
 
 use crate::error::RankJoinError;
 
-/// Twice what waking a thread takes on a virtual machine.
+/// Twice the time of waking a thread on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
 
-/// Lets the ranks of each host share memory, if any do. `None` where this rank shares with nobody.
+/// Lets the ranks of each host share memory, if any do. `None` where this rank shares none.
 ///
 /// # Errors
-/// [`RankJoinError`] when the system refuses, or when the job wants memory for ranks that have none in
-/// common.
+/// [`RankJoinError`] when the system refuses, or when the job wants memory for ranks that have none
+/// in common.
 pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
@@ -38,7 +38,7 @@ pub(crate) fn enter(
         Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
-    // Every rank counts barriers alike, also those that share with nobody.
+    // Every rank counts barriers alike, also a rank that shares no memory.
     if offers.iter().any(|(_, offer)| offer.is_some()) {
         control.barrier(timeout)?;
     }
@@ -48,20 +48,19 @@ pub(crate) fn enter(
     Ok(made)
 }
 
-/// What the ranks of this host leave each other of its cores.
+/// The division of this host's cores among its ranks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct DrivePace {
-    /// What a rank does while it waits. Where ranks share cores, whoever looks for work keeps
-    /// another rank from doing what it looks for: then waiting means sleeping, unless the job wants
-    /// it otherwise.
+    /// Returns how a rank waits. Where ranks share cores, a rank that looks for packets keeps
+    /// another rank from sending them, so it sleeps at once, unless the job wants otherwise.
     pub(crate) idle: IdleMode,
-    /// How long a caller may look for work before it sleeps: where every rank has a core, for
-    /// longer than it takes to be woken.
+    /// Returns the time for which a caller looks for work before it sleeps: where every rank has a
+    /// core, longer than a wake-up takes.
     pub(crate) caller_spin: Span,
 }
 
 impl DrivePace {
-    /// The pace of `rank` when a job asks for `idle`.
+    /// Returns the pace of `rank` when a job asks for `idle`.
     pub(crate) fn of(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(cores, idle, ranks_of_host(roster, rank))
@@ -79,7 +78,7 @@ impl DrivePace {
     }
 }
 
-/// How many ranks have the same host as `rank`, itself included.
+/// Returns the number of ranks on the host of `rank`, itself included.
 fn ranks_of_host(roster: &[RosterPeer], rank: Rank) -> usize {
     let own = roster.iter().find(|peer| peer.rank == rank);
     let is_near = |peer: &&RosterPeer| own.is_some_and(|own| own.host == peer.host);
@@ -91,7 +90,7 @@ fn offers(roster: &[RosterPeer]) -> Vec<(Rank, Option<MemoryOffer>)> {
     offers.collect()
 }
 
-/// The host of each rank: a number that ranks have in common if they share memory.
+/// Returns the host of each rank: equal numbers for ranks that share memory.
 pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
     let place = |peer: &RosterPeer| peer.memory.as_ref().map(|offer| offer.place.clone());
     let first = |at: usize| {

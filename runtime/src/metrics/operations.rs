@@ -1,4 +1,4 @@
-//! How long the operations of a rank took, by collective.
+//! The times of a rank's operations, by collective.
 
 use std::time::Instant;
 
@@ -41,12 +41,12 @@ fn index(collective: Collective) -> usize {
     }
 }
 
-/// The name of a collective, without the rank that it names.
+/// Returns the name of a collective, without its root or peer.
 pub(crate) fn name(collective: Collective) -> &'static str {
     NAMES[index(collective)]
 }
 
-/// An operation that has begun.
+/// Records the start of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BegunOperation {
     index: usize,
@@ -63,7 +63,7 @@ impl BegunOperation {
     }
 }
 
-/// How an operation has ended.
+/// Records the end of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum OperationEnd {
     Well,
@@ -76,7 +76,7 @@ struct EndedCounts {
     failed: u64,
 }
 
-/// The operations that have ended. Memory is taken at the first of a collective.
+/// The ended operations. Memory is allocated at the first operation of a collective.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OperationTally {
     ended: [Option<Box<EndedCounts>>; NAMES.len()],
@@ -94,7 +94,7 @@ impl OperationTally {
         }
     }
 
-    /// What was counted of each collective that was used.
+    /// Returns the counts of each collective that was used.
     pub(crate) fn collected(&self) -> Vec<OperationTimes> {
         let named = NAMES.iter().zip(&self.ended);
         let used = named.filter_map(|(name, ended)| Some((name, ended.as_ref()?)));

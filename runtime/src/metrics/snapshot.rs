@@ -1,8 +1,7 @@
-//! Everything that a rank has counted, as it was at one moment: plain data, read back from the
-//! JSON that it is written to.
+//! All counts of a rank at one moment: plain data that is written as JSON and read back from it.
 //!
-//! Counts only grow while a rank runs; rates are differences of two snapshots. Bytes are those of
-//! packets with gradwire's header and without those of IP and UDP.
+//! Counts only grow while a rank runs; rates are differences of two snapshots. Bytes include
+//! gradwire's header and exclude those of IP and UDP.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,7 @@ const BOUNDS_US: [u64; 19] = [
     500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// The counts of the driver that are no refusals of packets; every other one is.
+/// The driver's counts that are no refusals of packets; every other one is.
 const DRIVER_COUNTS: [&str; 7] = [
     "sent_packets",
     "send_calls",
@@ -32,7 +31,7 @@ const DRIVER_COUNTS: [&str; 7] = [
     "abandoned_packets",
 ];
 
-/// Everything that a rank has counted.
+/// All counts of a rank.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Snapshot {
@@ -42,42 +41,42 @@ pub struct Snapshot {
     pub job_id: u32,
     /// The rank.
     pub rank: u16,
-    /// How many ranks the job has.
+    /// World size of the job.
     pub world_size: u16,
-    /// The host that it runs on.
+    /// Its host.
     pub host: String,
-    /// What carries its packets: "udp", "shm", or "shm+udp".
+    /// The wire: "udp", "shm", or "shm+udp".
     pub wire: String,
     /// Seconds since it joined the job.
     pub uptime_s: f64,
     /// The job's tolerance, a share.
     pub tolerance: f64,
-    /// What lossy messages owed and lost.
+    /// The loss ledger of all steps.
     pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
-    /// What the driver counted, by name.
+    /// The driver's counts, by name.
     pub driver: BTreeMap<String, u64>,
-    /// Packets that were not taken, by why.
+    /// Refused packets, by reason.
     pub refused_packets: BTreeMap<String, u64>,
-    /// The peers that there was traffic with, by rank.
+    /// The peers with traffic, by rank.
     pub peers: Vec<PeerSnapshot>,
-    /// How long messages took until their receiver had what it needs, by class.
+    /// Times until the receiver of a message had all that it needs, by class.
     pub messages: Vec<MessageTimes>,
-    /// How long operations took, by collective.
+    /// Times of operations, by collective.
     pub operations: Vec<OperationTimes>,
 }
 
-/// What lossy messages owed and lost: the ledger of all steps.
+/// The loss ledger of all steps: allowed and accepted losses of lossy messages.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LossTotals {
-    /// Bytes of messages that might lose some.
+    /// Bytes of messages that might lose packets.
     pub owed_bytes: u64,
-    /// Bytes of these that the tolerance allowed to be lost.
+    /// Bytes of these that the tolerance allowed to lose.
     pub allowed_bytes: u64,
-    /// Bytes that were accepted as lost.
+    /// Bytes accepted as lost.
     pub lost_bytes: u64,
-    /// Segments that were accepted as lost.
+    /// Segments accepted as lost.
     pub lost_segments: u64,
 }
 
@@ -91,7 +90,7 @@ pub struct PeerSnapshot {
     pub standing: String,
     /// Bytes in flight to it.
     pub in_flight_bytes: u64,
-    /// Bytes that may be in flight to it.
+    /// Largest number of bytes in flight to it.
     pub window_bytes: u64,
     /// The smoothed round trip in microseconds; `None` before the first.
     pub round_trip_us: Option<f64>,
@@ -101,15 +100,15 @@ pub struct PeerSnapshot {
     pub found_lost_segments: u64,
     /// Probes sent.
     pub probes: u64,
-    /// CE marks that it reported.
+    /// CE marks reported by it.
     pub echoed_marks: u64,
-    /// Segments that came for the first time.
+    /// Segments that arrived for the first time.
     pub received_segments: u64,
-    /// Segments that came again.
+    /// Segments that arrived again.
     pub duplicate_segments: u64,
-    /// Segments that were accepted as lost: holes within the tolerance.
+    /// Segments accepted as lost: holes within the tolerance.
     pub lost_segments: u64,
-    /// Segments that came after their message was completed without them.
+    /// Segments that arrived after their message was completed without them.
     pub late_segments: u64,
     /// The traffic by class, highest class first.
     pub classes: Vec<ClassTraffic>,
@@ -123,23 +122,23 @@ pub struct PeerSnapshot {
 pub struct ClassTraffic {
     /// The class; 0 is that of control packets.
     pub class: u8,
-    /// Packets sent, repairs with them.
+    /// Packets sent, including repairs.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
     /// Segments sent again.
     pub repaired_segments: u64,
-    /// Segments sent which the peer did without.
+    /// Segments sent that the peer accepted as lost.
     pub missed_segments: u64,
-    /// Packets that came, duplicates with them.
+    /// Packets received, including duplicates.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Packets of data that came with CE.
+    /// Data packets received with CE.
     pub marks: u64,
 }
 
-/// How long messages of one class took.
+/// Times of messages of one class.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct MessageTimes {
     /// The highest class of the messages' segments.
@@ -148,37 +147,37 @@ pub struct MessageTimes {
     pub times: TimeSpread,
 }
 
-/// How long operations took.
+/// Times of operations.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct OperationTimes {
-    /// Which collective.
+    /// The collective.
     pub collective: String,
-    /// How many failed; their times are not counted.
+    /// Number of failed ones; their times are not counted.
     pub failed: u64,
     /// The times of the others.
     pub times: TimeSpread,
 }
 
-/// How times are spread. Quantiles are two digits exact.
+/// The distribution of times. Quantiles are exact to two digits.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct TimeSpread {
-    /// How many times there are.
+    /// Number of times.
     pub count: u64,
     /// Their sum in microseconds.
     pub sum_us: f64,
-    /// Half of them are not longer.
+    /// The median in microseconds.
     pub p50_us: u64,
-    /// Nine in ten are not longer.
+    /// The 90th percentile in microseconds.
     pub p90_us: u64,
-    /// Ninety-nine in a hundred are not longer.
+    /// The 99th percentile in microseconds.
     pub p99_us: u64,
     /// The longest.
     pub max_us: u64,
-    /// How many are not longer than so many microseconds: (bound, count), the shortest first.
+    /// Cumulative counts: (bound in microseconds, number of times up to it), ascending.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What a snapshot says that does not change while a rank runs.
+/// The constant part of a rank's snapshots.
 #[derive(Clone, Debug)]
 pub(crate) struct RankSubject {
     pub(crate) job: String,
@@ -191,7 +190,7 @@ pub(crate) struct RankSubject {
 }
 
 impl RankSubject {
-    /// A rank of a job that travels over `wire`, with the roster of all ranks.
+    /// Describes a rank of a job over `wire`, with the roster of all ranks.
     pub(crate) fn new(
         job: &Job,
         identity: Identity,
@@ -243,7 +242,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds what the driver counted. Names that say nothing else are why it refused packets.
+    /// Adds the driver's counts. Every name that is no other count is a reason to refuse packets.
     pub(crate) fn add_driver(&mut self, named: &[(&'static str, u64)]) {
         for &(name, count) in named {
             let group = match DRIVER_COUNTS.contains(&name) {
@@ -258,18 +257,18 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot as one JSON object on one line.
+    /// Writes the snapshot as one JSON object on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a snapshot is plain data with finite numbers")
     }
 
-    /// The traffic of all classes with all peers.
+    /// Returns the traffic of all classes with all peers.
     pub fn traffic(&self) -> ClassTraffic {
         let peers = self.peers.iter().map(PeerSnapshot::traffic);
         peers.fold(ClassTraffic::default(), ClassTraffic::plus)
     }
 
-    /// Operations that have ended well.
+    /// Returns the number of successful operations.
     pub fn operations_done(&self) -> u64 {
         let counts = self.operations.iter();
         counts.map(|operation| operation.times.count).sum()
@@ -309,7 +308,7 @@ impl PeerSnapshot {
         }
     }
 
-    /// The traffic of all classes.
+    /// Returns the traffic of all classes.
     pub fn traffic(&self) -> ClassTraffic {
         let classes = self.classes.iter().copied();
         classes.fold(ClassTraffic::default(), ClassTraffic::plus)
@@ -330,7 +329,7 @@ impl ClassTraffic {
         }
     }
 
-    /// The sum of both, as of no particular class.
+    /// Adds both, as the traffic of no particular class.
     #[must_use]
     fn plus(self, other: Self) -> Self {
         Self {

@@ -1,18 +1,18 @@
-//! What the flight recorder of a rank held at one moment: plain data, read back from the JSON that
-//! it is written to.
+//! The content of a rank's flight recorder at one moment: plain data that is written as JSON and
+//! read back from it.
 //!
-//! Times in microseconds count from the moment at which the rank had joined its job and never jump;
-//! times in Unix seconds are of the host's clock, which may differ from that of other hosts.
+//! Times in microseconds count from the rank's joining of its job and never jump; times in Unix
+//! seconds come from the host's clock, which may differ from other hosts' clocks.
 
 use serde::{Deserialize, Serialize};
 
-/// The form of a dump. Another form has another number.
+/// Version of the dump's format.
 pub const VERSION: u32 = 1;
 
 /// The recorder of one rank at one moment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TraceDump {
-    /// [`VERSION`]; tells a dump from other JSON.
+    /// [`VERSION`], which tells a dump from other JSON.
     pub gradwire_trace: u32,
     /// Name of the job.
     pub job: String,
@@ -20,29 +20,29 @@ pub struct TraceDump {
     pub job_id: u32,
     /// The rank.
     pub rank: u16,
-    /// How many ranks the job has.
+    /// World size of the job.
     pub world_size: u16,
-    /// The host that it runs on.
+    /// Its host.
     pub host: String,
     /// Its process.
     pub process: u32,
-    /// What carries its packets: "udp", "uring", "shm", or "shm+udp".
+    /// The wire: "udp", "uring", "shm", or "shm+udp".
     pub wire: String,
-    /// What made the rank write this; nothing when it was asked.
+    /// The failure that made the rank write this; `None` when it was asked.
     pub reason: Option<String>,
-    /// When, in Unix seconds.
+    /// Time of the dump, in Unix seconds.
     pub at_unix_s: f64,
-    /// When, in microseconds since the rank had joined.
+    /// Time of the dump, in microseconds since the rank had joined.
     pub at_us: u64,
-    /// How many operations the recorder keeps.
+    /// Number of operations that the recorder keeps.
     pub entries: u32,
-    /// How many operations there have been.
+    /// Number of operations so far.
     pub operations_total: u64,
     /// The ranks that are lost to this one.
     pub lost: Vec<LostRank>,
-    /// Why no operation is taken any more, if so.
+    /// The reason why the rank takes no more operations, if so.
     pub aborted: Option<String>,
-    /// Why it is not known what pending operations wait for, if so.
+    /// The reason why the dump lacks the ranks for which operations wait, if so.
     pub incomplete: Option<String>,
     /// The groups of the operations.
     pub groups: Vec<GroupMembers>,
@@ -53,9 +53,9 @@ pub struct TraceDump {
 /// A lost rank.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LostRank {
-    /// Which one.
+    /// Its number.
     pub rank: u16,
-    /// How it was lost.
+    /// The reason of its loss.
     pub reason: String,
 }
 
@@ -68,11 +68,11 @@ pub struct GroupMembers {
     pub ranks: Vec<u16>,
 }
 
-/// Where an operation stands.
+/// The state of an operation.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceState {
-    /// The caller has given it up; whoever drives has not taken it yet.
+    /// The caller has submitted it; the driving thread has not taken it yet.
     Submitted,
     /// Its packets may be on their way.
     Started,
@@ -92,27 +92,27 @@ impl TraceState {
 /// One operation.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TraceEntry {
-    /// Which operation of this rank, from 0.
+    /// Number of the operation on this rank, from 0.
     pub number: u64,
     /// Its group.
     pub group: u16,
-    /// Its number in the group; of no meaning for messages between two ranks.
+    /// Its number in the group; without meaning for messages between two ranks.
     pub sequence: u32,
-    /// What: "all_reduce", "send", ...
+    /// Its kind: "all_reduce", "send", ...
     pub kind: String,
     /// The root of a collective that has one.
     pub root: Option<u16>,
-    /// The other rank of a message between two ranks; nothing where it may be from any.
+    /// The other rank of a message between two ranks; `None` where it may be any.
     pub peer: Option<u16>,
     /// The tag of a message between two ranks.
     pub tag: Option<u16>,
     /// The type of its elements.
     pub dtype: String,
-    /// How they are reduced, where they are.
+    /// The reduction, if there is one.
     pub reduction: Option<String>,
     /// Length of its tensor: of the longer one of input and output.
     pub bytes: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: TraceState,
     /// When it was submitted, in Unix seconds.
     pub submitted_unix_s: f64,
@@ -122,13 +122,13 @@ pub struct TraceEntry {
     pub started_us: Option<u64>,
     /// When it ended, likewise.
     pub ended_us: Option<u64>,
-    /// Why it failed.
+    /// The reason of its failure.
     pub error: Option<String>,
-    /// What it waits for, or waited for when it failed.
+    /// The ranks and bytes for which it waits, or waited when it failed.
     pub needs: Option<OperationNeeds>,
 }
 
-/// What an operation that has not completed waits for.
+/// The ranks and bytes for which a pending operation waits.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OperationNeeds {
     /// Ranks that have not sent or not received everything.
@@ -145,14 +145,14 @@ impl TraceEntry {
         self.tag.is_some()
     }
 
-    /// How long it took, or has taken at `now_us`, from when it was submitted.
+    /// Returns its duration since it was submitted, up to its end or to `now_us`.
     pub fn took_us(&self, now_us: u64) -> u64 {
         let end = self.ended_us.unwrap_or(now_us);
         end.saturating_sub(self.submitted_us)
     }
 }
 
-/// Why a text is no dump.
+/// Reasons why a text is no dump.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
     /// It is no JSON, or ends too early.
@@ -173,7 +173,7 @@ impl TraceDump {
     /// Reads a dump back.
     ///
     /// # Errors
-    /// [`ParseError`] tells what the text is instead.
+    /// [`ParseError`] says why the text is no dump.
     pub fn from_json(text: &str) -> Result<Self, ParseError> {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ParseError::Json)?;
         let version = value.get("gradwire_trace").ok_or(ParseError::Foreign)?;
@@ -185,7 +185,7 @@ impl TraceDump {
         serde_json::from_value(value).map_err(ParseError::Fields)
     }
 
-    /// The dump as one line of JSON.
+    /// Writes the dump as one line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain data with names as keys")
     }

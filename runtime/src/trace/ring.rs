@@ -11,14 +11,14 @@ use gradwire_protocol::units::Rank;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct TraceNumber(pub(super) u64);
 
-/// How an operation ended that did not complete.
+/// The end of an operation that did not complete.
 #[derive(Clone, Debug)]
 pub(super) struct FailedEnd {
     pub(super) error: String,
     pub(super) unfinished: Option<OperationProgress>,
 }
 
-/// Something that happens to an operation.
+/// A change of an operation.
 #[derive(Debug)]
 pub(super) enum OperationChange {
     Started(Instant),
@@ -26,7 +26,7 @@ pub(super) enum OperationChange {
     Failed(Instant, Box<FailedEnd>),
 }
 
-/// What is remembered of an operation.
+/// The record of an operation.
 #[derive(Clone, Debug)]
 pub(super) struct TraceSlot {
     pub(super) number: TraceNumber,
@@ -69,7 +69,7 @@ pub(super) struct TraceRing {
 }
 
 impl TraceRing {
-    /// Room for `capacity` operations, at least one.
+    /// Makes room for `capacity` operations, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -79,12 +79,12 @@ impl TraceRing {
         }
     }
 
-    /// How many operations there have been.
+    /// Number of operations so far.
     pub(super) fn total(&self) -> u64 {
         self.next
     }
 
-    /// Remembers an operation that is submitted.
+    /// Records a submitted operation.
     pub(super) fn push(&mut self, operation: &Operation, submitted: Instant) -> TraceNumber {
         let number = TraceNumber(self.next);
         self.next += 1;
@@ -112,7 +112,7 @@ impl TraceRing {
         number
     }
 
-    /// Something has happened to an operation. One that is remembered no more is let go.
+    /// Records a change of an operation; ignores an operation that is no longer kept.
     pub(super) fn change(&mut self, number: TraceNumber, change: OperationChange) {
         let at = self.place(number);
         if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.number == number) {
@@ -126,7 +126,7 @@ impl TraceRing {
         }
     }
 
-    /// A copy of what is remembered, in the order of submission.
+    /// Returns a copy of the records, in the order of submission.
     pub(super) fn slots(&self) -> Vec<TraceSlot> {
         let all = self.overdue.iter().chain(&self.slots);
         let mut slots: Vec<TraceSlot> = all.cloned().collect();
