@@ -17,7 +17,6 @@ mod limits;
 mod maps;
 mod read;
 mod render;
-mod rounds;
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
@@ -78,11 +77,11 @@ impl Dialect for Eos {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        rounds::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        rounds::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {

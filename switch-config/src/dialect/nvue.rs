@@ -13,7 +13,6 @@ mod limits;
 mod ports;
 mod read;
 mod render;
-mod rounds;
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
@@ -57,11 +56,11 @@ impl Dialect for Nvue {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        rounds::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        rounds::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {

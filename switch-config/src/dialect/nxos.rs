@@ -12,7 +12,7 @@ mod read;
 mod render;
 
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
+use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, Look};
 use crate::limits::Limits;
 use crate::notation::indented::{self, IndentedText};
@@ -63,15 +63,7 @@ impl Dialect for Nxos {
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| {
-            Err(ReadError {
-                what: "counters",
-                line: None,
-                message: "no form of NX-OS tells early drops from late ones: give the neutral \
-                          JSON form"
-                    .to_owned(),
-            })
-        })
+        counters::read(text)
     }
 }
 

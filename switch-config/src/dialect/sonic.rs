@@ -18,7 +18,6 @@ mod config;
 mod counters;
 mod meaning;
 mod models;
-mod procedure;
 mod ranges;
 mod read;
 mod render;
@@ -122,11 +121,11 @@ impl Dialect for Sonic {
     }
 
     fn procedure(&self, plan: &Plan) -> Vec<Look> {
-        procedure::loading(plan)
+        counters::procedure(plan)
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        procedure::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {

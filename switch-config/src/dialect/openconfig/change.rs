@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::paths::{Path, Step, at, children, entry, key_of, parse, put, take, written};
-use super::write::{OURS, ROOT, tree};
+use super::render::{OURS, ROOT, tree};
 use crate::change::ConfigChange;
 use crate::notation::json;
 use crate::plan::{Plan, Port};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::paths::{at, children, key_of};
-use super::write::ROOT;
+use super::render::ROOT;
 use crate::lint::{Finding, Rule};
 use crate::plan::Plan;
 use crate::policy::DSCPS;
