@@ -17,6 +17,7 @@ use crate::job::Job;
 use crate::machine::{Datagram, Ecn, Machine, Payload, SegmentRun, Transmit};
 use crate::message::{ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding, PeerTraffic};
+use crate::outlook::ControlOutlook;
 use crate::priority::{CONTROL, SendTurn};
 use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement, Receiver, ReceiverEvent};
@@ -205,8 +206,8 @@ impl Endpoint {
         );
         let at = self.place(from);
         let peer = &mut self.peers[at];
-        let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
-        peer.receiver.expect(incoming, &mut scene);
+        let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+        peer.receiver.expect(incoming, &mut lent);
         self.collect(at);
         self.grant(now);
         self.touch(now, at);
@@ -217,8 +218,8 @@ impl Endpoint {
         while let Some(next) = self.common.grants.take() {
             let at = next.place as usize;
             let peer = &mut self.peers[at];
-            let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
-            let wants = peer.receiver.grant(next.message, next.most, &mut scene);
+            let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+            let wants = peer.receiver.grant(next.message, next.most, &mut lent);
             if wants == GrantNeed::More {
                 let NextGrant { turn, place, .. } = next;
                 self.common.grants.wait(turn, place, next.message);
@@ -313,7 +314,7 @@ impl Endpoint {
     fn is_quiet(&self, at: usize) -> bool {
         let peer = &self.peers[at];
         self.common.grants.is_unlimited()
-            && match peer.receiver.after() {
+            && match peer.receiver.effect() {
                 DataEffect::None => true,
                 DataEffect::ReportIsDue => peer.talks,
                 DataEffect::Changed => false,
@@ -325,16 +326,16 @@ impl Endpoint {
         let peer = &mut self.peers[at];
         match header.kind {
             PacketKind::Data | PacketKind::Probe => {
-                let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
-                if peer.receiver.forgotten(header) {
+                let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+                if peer.receiver.is_forgotten(header) {
                     peer.forgotten.push_back(*header);
                     return None;
                 }
                 if header.kind == PacketKind::Data {
-                    return peer.receiver.handle_data(header, datagram.ecn, &mut scene);
+                    return peer.receiver.handle_data(header, datagram.ecn, &mut lent);
                 }
                 let body = datagram.payload.bytes().unwrap_or_default();
-                peer.receiver.handle_probe(header, body, &mut scene);
+                peer.receiver.handle_probe(header, body, &mut lent);
             }
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 match datagram.payload.bytes().and_then(SegmentReport::decode) {
@@ -604,8 +605,8 @@ impl Machine for Endpoint {
                 continue;
             }
             peer.armed = None;
-            let mut scene = self.common.scene(now, (at, peer.reach), &peer.rtt);
-            peer.receiver.handle_timeout(&mut scene);
+            let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+            peer.receiver.handle_timeout(&mut lent);
             let (rank, silent) = (peer.rank, now - peer.heard);
             let waits = peer.standing == PeerStanding::Well && peer.sender.is_busy();
             if waits && silent > self.common.network.peer_timeout {
@@ -633,14 +634,6 @@ impl Machine for Endpoint {
     fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.peek().map(|&Reverse((due, _))| due)
     }
-}
-
-/// What a peer wants next.
-struct Outlook {
-    /// Whether it has a control packet to send.
-    talks: bool,
-    /// When to look at it again, if nothing happens before.
-    due: Option<Instant>,
 }
 
 impl EndpointPeer {
@@ -674,12 +667,10 @@ impl EndpointPeer {
         self.turn
     }
 
-    fn outlook(&self, now: Instant) -> Outlook {
-        let (receiver, sender) = (self.receiver.outlook(now), self.sender.outlook(now));
-        Outlook {
-            talks: receiver.0 || sender.0 || !self.forgotten.is_empty(),
-            due: receiver.1.into_iter().chain(sender.1).min(),
-        }
+    fn outlook(&self, now: Instant) -> ControlOutlook {
+        let mut outlook = self.receiver.outlook(now).and(self.sender.outlook(now));
+        outlook.talks |= !self.forgotten.is_empty();
+        outlook
     }
 
     fn poll_report(

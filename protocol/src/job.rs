@@ -24,7 +24,7 @@ use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::HEADER_BYTES;
 
 use formats::{
-    AnyShare, CHOICE, DEVICES, DSCP, KeyFormat, List, NAME, Number, ON_OFF, PAIR, Size, Time,
+    AnyShare, CHOICE, DEVICES, DSCP, Decimal, KeyFormat, List, NAME, ON_OFF, PAIR, Size, Time,
     one_of, or, whole,
 };
 use keys::{JobKey, job_key, job_keys};
@@ -196,7 +196,7 @@ job_keys! {
         /// Which packets are dropped: any, or only those that switches may drop early.
         drop_from: DropFrom = DropFrom::All, one_of();
         /// Mean length of a run of dropped packets.
-        burst: f64 = 1.0, Number(1.0..=1000.0);
+        burst: f64 = 1.0, Decimal(1.0..=1000.0);
         /// Share of packets that arrive twice.
         duplicate: Share = Share::NONE, AnyShare;
         /// Share of packets that later ones overtake.

@@ -28,6 +28,7 @@ pub mod loss;
 pub mod machine;
 pub mod message;
 pub mod metrics;
+mod outlook;
 pub mod priority;
 pub mod reach;
 pub mod receiver;

@@ -77,11 +77,12 @@ impl RankState {
         settings_of(reach, &self.network, self.host.as_deref())
     }
 
-    /// What the receiver of a peer works with.
-    pub(crate) fn scene(
+    /// Lends the receiver of the peer at `place` what it works with.
+    pub(crate) fn lend(
         &mut self,
         now: Instant,
-        (at, reach): (usize, Reach),
+        place: usize,
+        reach: Reach,
         rtt: &Rtt,
     ) -> RankResources<'_> {
         let gap = gap(rtt, &self.network);
@@ -90,7 +91,7 @@ impl RankState {
             settings: settings_of(reach, &self.network, self.host.as_deref()),
             ledger: &mut self.ledger,
             grants: &mut self.grants,
-            place: at as u32,
+            place: place as u32,
             gap,
         }
     }

@@ -1,38 +1,54 @@
-//! One rank's messages to one peer: window, sending order, repair, probes.
+//! Messages to one peer: the order of sending, loss, repair and probes.
 //!
-//! A segment is in flight from its sending until it is acknowledged or found lost. It is lost when
-//! a packet sent clearly later has arrived (by time, not by count: sprayed packets overtake each
-//! other), or when a BITMAP that answers a later PROBE shows it missing. Either says something of
-//! packets of the same class and of higher ones only: what waits in a lower class, for as long as
-//! the higher ones have something to send, is late and not lost. What is lost is repaired
-//! at once if the message tolerates no loss, if the segment is protected, or if more is lost than
-//! the message tolerates. Otherwise it stays a hole unless the receiver asks for it by BITMAP. A
-//! BITMAP shows what its receiver does without as if it were there; what is found lost from then on
-//! is repaired at once. What really was missing says STOP.
+//! A segment is *waiting* (never sent), *in flight*, *acknowledged*, *queued* for repair, or a
+//! *hole* (lost, and not to be repaired). Its message ends when the receiver says STOP.
 //!
-//! A message ends with STOP; its sender then says CLOSE. A sender that hears nothing probes: in the
-//! class of the message's data, so that the PROBE waits in queues as long as they do.
+//! 1. waiting or queued -> in flight: [`Sender::poll_data`] takes a run from the message whose
+//!    [turn](SendTurn) comes first, as large as the window has room: queued segments before waiting
+//!    ones, waiting ones up to the receiver's grant.
+//! 2. in flight, queued or hole -> acknowledged: an ACK, BITMAP or STOP shows the segment. A BITMAP
+//!    also shows the holes that its receiver has accepted, so that nobody repairs them. Since the
+//!    receiver may have accepted protected ones by mistake, a BITMAP proves nothing about these.
+//! 3. in flight -> lost, by time: a packet that was sent clearly later has arrived, in the same
+//!    class or a lower one (`sender/loss.rs`).
+//! 4. in flight -> lost, by BITMAP: the BITMAP lacks the segment and echoes a packet that was sent
+//!    later, not in a higher class.
+//! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has come: with
+//!    it the receiver has accepted all the holes that it may, and needs the rest.
+//! 6. lost -> hole: in all other cases. As soon as there are more holes than the message tolerates,
+//!    the most needed of them is queued (`sender/repair.rs`).
+//! 7. Rules 3 and 4 trust only packets of the same class and of lower ones. Strict priority lets
+//!    higher classes overtake: a segment that waits in a low class is late, not lost.
+//! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
+//!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
+//!    message has used, so that it waits in queues as long as the data does. Its body names the
+//!    holes.
+//! 9. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
+//!    also for messages that it has forgotten.
 
+mod loss;
 mod message;
+mod probe;
+mod repair;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use self::message::{SegmentFlight, SendMessage, UnscheduledStart};
+use self::loss::ClassFlights;
+use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
+use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
+use crate::outlook::ControlOutlook;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, MessageKey, Rank, Span};
 use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_later};
 
-/// A probe's wait doubles with every unanswered one, up to this, and to so many of the job's gaps.
-const PROBE_WAIT_MAX: Span = Span::from_millis(20);
-const GAPS_UNANSWERED: u64 = 32;
 /// Unanswered probes of one message after which the window starts over.
 const SILENT_PROBES: u32 = 3;
 
@@ -96,34 +112,26 @@ impl SenderCounters {
     }
 }
 
-/// The packets of one class on their way to one peer, probes included.
-#[derive(Clone, Debug, Default)]
-struct ClassFlights {
-    /// In the order of sending; those that have landed stay until they are first.
-    flights: VecDeque<SegmentFlight>,
-    /// The stamp of the newest one that is known to have arrived.
-    newest: Option<u32>,
-}
-
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
     messages: Vec<SendMessage>,
-    /// By class: packets of one class stay behind each other in queues, others overtake them.
-    lanes: Vec<ClassFlights>,
-    /// When the peer reported last, of whatever message.
+    /// By class: queues keep the packets of one class in order, and let others overtake them.
+    classes: Vec<ClassFlights>,
+    /// When the peer last sent a report, about any message.
     heard: Instant,
+    /// Bytes of all messages, headers included.
     in_flight: u64,
-    /// Bytes of unscheduled starts that the peer is not known to have heard of.
+    /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
     spray: Spray,
     next_id: u32,
-    /// No later than the next probe of any message that has started.
+    /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
     closes: Vec<Header>,
     sent: VecDeque<SentMessage>,
-    /// Messages that stand still and were not told yet.
+    /// Messages that stand still, until the caller takes them.
     still: Vec<MessageKey>,
     counters: SenderCounters,
 }
@@ -139,7 +147,7 @@ impl Sender {
         };
         Self {
             messages: Vec::new(),
-            lanes: vec![ClassFlights::default(); settings.policy.dscps.len()],
+            classes: vec![ClassFlights::default(); settings.policy.dscps.len()],
             heard: Instant::START,
             in_flight: 0,
             unscheduled: 0,
@@ -155,31 +163,26 @@ impl Sender {
     }
 
     /// Takes a message to send.
-    pub fn send(&mut self, now: Instant, outgoing: SendRequest, settings: &EndpointSettings) {
+    pub fn send(&mut self, now: Instant, request: SendRequest, settings: &EndpointSettings) {
         let id = MessageId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1).max(1);
-        let unscheduled = self.unscheduled_for(&outgoing, settings);
-        let mut sending = SendMessage::new(id, outgoing, (settings, unscheduled), now);
-        sending.probe_at = now + PROBE_WAIT_MAX;
+        let start = self.unscheduled_start(request.bytes, settings);
+        let sending = SendMessage::new(id, request, settings, start, now);
         if sending.is_told() {
-            sending.probe_at = now;
             self.note_probe(now);
         }
         self.messages.push(sending);
     }
 
-    /// How many segments of a new message may be sent before its receiver grants any. Where it
-    /// grants, it knows nothing of what comes unscheduled until that is there, so all messages to
-    /// one peer share the unscheduled start of one: however small they are, many peers that begin
-    /// many messages at once must not overrun its link. The first one always has it.
-    fn unscheduled_for(
-        &mut self,
-        outgoing: &SendRequest,
-        settings: &EndpointSettings,
-    ) -> UnscheduledStart {
+    /// How many segments of a new message of `bytes` may be sent before its receiver grants any.
+    ///
+    /// A receiver that grants hears of unscheduled segments only when they are there. So all
+    /// messages to one peer share the unscheduled start of one: many peers that begin many small
+    /// messages at once would overrun the receiver's link. The first message always has it.
+    fn unscheduled_start(&mut self, bytes: u32, settings: &EndpointSettings) -> UnscheduledStart {
         let segments = settings.unscheduled_segments();
         let most = u64::from(segments) * u64::from(settings.segment_bytes);
-        let bytes = most.min(u64::from(outgoing.bytes) + HEADER_BYTES as u64);
+        let bytes = most.min(u64::from(bytes) + HEADER_BYTES as u64);
         let is_granted = settings.grant_segments.is_some();
         if is_granted && self.unscheduled > 0 && self.unscheduled + bytes > most {
             return UnscheduledStart::default();
@@ -213,14 +216,13 @@ impl Sender {
         self.counters.add(before);
     }
 
-    /// Whether a message has ended since the last [`Sender::take_sent`], or stands still since the
-    /// last [`Sender::take_still`].
+    /// Whether [`Sender::take_sent`] or [`Sender::take_still`] have something to give.
     pub fn has_news(&self) -> bool {
         !self.sent.is_empty() || !self.still.is_empty()
     }
 
-    /// A message of which all that its receiver takes was sent and has arrived a while ago, and
-    /// that its receiver has not completed; told once.
+    /// A message that stands still: all that its receiver takes so far was sent and has arrived a
+    /// while ago, and the message is not complete. Each message is given once.
     pub fn take_still(&mut self) -> Option<MessageKey> {
         self.still.pop()
     }
@@ -242,12 +244,12 @@ impl Sender {
 
     fn position(&self, message: MessageId) -> Option<usize> {
         self.messages
-            .binary_search_by_key(&message, |sending| sending.id)
+            .binary_search_by_key(&message, SendMessage::id)
             .ok()
     }
 
-    /// The next control packet, whose body is written into `body`: CLOSE for what has ended, PROBE
-    /// for what is in doubt.
+    /// The next control packet: CLOSE for a message that has ended, PROBE for one that is in doubt.
+    /// Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,
@@ -262,32 +264,33 @@ impl Sender {
         if self.probe_due.is_none_or(|due| due > now) {
             return None;
         }
-        let due = |sending: &SendMessage| sending.is_told() && sending.probe_at <= now;
+        let due = |sending: &SendMessage| sending.is_told() && sending.probe.at <= now;
         let Some(at) = self.messages.iter().position(due) else {
             let told = self.messages.iter().filter(|sending| sending.is_told());
-            self.probe_due = told.map(|sending| sending.probe_at).min();
+            self.probe_due = told.map(|sending| sending.probe.at).min();
             return None;
         };
         let sending = &mut self.messages[at];
         let wait = rtt.probe_wait(settings.gap);
-        let doubled = wait * (1 << sending.unanswered.min(6));
+        let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let most = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED);
         let next = now + doubled.min(most.max(wait));
-        let is_news = sending.is_news() || sending.has_unsaid_holes();
-        sending.on_probe((now, next), settings.segment_bytes as usize, body);
+        let is_news = sending.is_news() || sending.has_untold_holes();
+        sending.on_probe(now, next, settings.segment_bytes as usize, body);
         self.counters.probes += 1;
-        if sending.stands_still() && !sending.told_still && !is_news {
-            sending.told_still = true;
+        // A probe that tells news is no sign that the receiver holds the message up.
+        if sending.stands_still() && !sending.probe.told_still && !is_news {
+            sending.probe.told_still = true;
             self.still.push(sending.key());
         }
-        let silent = sending.unanswered == SILENT_PROBES && self.heard < sending.asked;
+        let probe = &sending.probe;
+        let silent = probe.unanswered == SILENT_PROBES && self.heard < probe.asked;
         if silent && self.in_flight > 0 {
             self.window.on_silence();
         }
-        let flags = if sending.all_sent() {
-            Flags::ALL_SENT
-        } else {
-            Flags::NONE
+        let flags = match sending.all_sent() {
+            true => Flags::ALL_SENT,
+            false => Flags::NONE,
         };
         Some(Header {
             kind: PacketKind::Probe,
@@ -303,23 +306,22 @@ impl Sender {
         self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
     }
 
-    /// Whether a control packet may be to be sent now, and the earliest that the next one can be.
-    pub fn outlook(&self, now: Instant) -> (bool, Option<Instant>) {
+    /// When the sender has a control packet to send, as far as that is known.
+    pub fn outlook(&self, now: Instant) -> ControlOutlook {
         let probes = self.probe_due.is_some_and(|at| at <= now);
-        (
-            probes || !self.closes.is_empty(),
-            self.probe_due.filter(|&at| at > now),
-        )
+        ControlOutlook {
+            talks: probes || !self.closes.is_empty(),
+            due: self.probe_due.filter(|&at| at > now),
+        }
     }
 
-    /// Whether the window would let something go, if there is something.
+    /// Whether the window has room for a run, and there is a message to send.
     pub fn has_room(&self, settings: &EndpointSettings) -> bool {
-        let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
-        let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
-        !self.messages.is_empty() && room >= self.least_run(packet, settings)
+        let packet = full_packet(settings);
+        !self.messages.is_empty() && self.room(packet) >= self.least_run(packet, settings)
     }
 
-    /// The turn of what would be sent next, if the window allowed it.
+    /// The turn of the segment that would be sent next, if the window allowed it.
     pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
         let messages = self.messages.iter_mut();
         messages
@@ -327,8 +329,8 @@ impl Sender {
             .min()
     }
 
-    /// The next run of segments that the window allows: of the message whose turn comes first, and
-    /// of the oldest of those. Writes it into `run`.
+    /// Takes the next run of segments that the window allows into `run`. It is a run of the message
+    /// whose turn comes first; of equal turns, of the oldest message.
     pub fn poll_data(
         &mut self,
         now: Instant,
@@ -336,15 +338,13 @@ impl Sender {
         settings: &EndpointSettings,
         run: &mut SegmentRun,
     ) -> Option<Burst> {
-        let packet = u64::from(settings.segment_bytes) + HEADER_BYTES as u64;
-        let room = self.window.bytes().get().saturating_sub(self.in_flight) / packet;
+        let packet = full_packet(settings);
+        let room = self.room(packet);
         if room < self.least_run(packet, settings) {
             return None;
         }
-        let (_, at) = self
-            .messages
-            .iter_mut()
-            .enumerate()
+        let turns = self.messages.iter_mut().enumerate();
+        let (_, at) = turns
             .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
             .min()?;
         let sending = &mut self.messages[at];
@@ -363,10 +363,10 @@ impl Sender {
         } else {
             self.counters.sent_segments += segments;
         }
-        let flights = &mut self.lanes[usize::from(class.0)].flights;
+        let flights = &mut self.classes[usize::from(class.0)].flights;
         self.in_flight += sending.on_sent(run, &template, flights);
-        sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
-        let probe_at = sending.probe_at;
+        let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
+        sending.probe.at = probe_at;
         self.note_probe(probe_at);
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
@@ -379,15 +379,20 @@ impl Sender {
         })
     }
 
-    /// A window that opens packet by packet would make runs of one packet; wait until half a run
-    /// fits, unless so little is in flight that nothing would open it.
+    /// How many packets of this length the window has room for.
+    fn room(&self, packet: u64) -> u64 {
+        self.window.bytes().get().saturating_sub(self.in_flight) / packet
+    }
+
+    /// The least room, in packets, for which a run is sent. A window that opens packet by packet
+    /// would make runs of one packet, so the sender waits until half a run fits, unless so little
+    /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
         let run = settings.run_segments as u64;
         let window = self.window.bytes().get() / packet;
-        if self.in_flight == 0 {
-            1
-        } else {
-            (run / 2).min(window / 2).max(1)
+        match self.in_flight {
+            0 => 1,
+            _ => (run / 2).min(window / 2).max(1),
         }
     }
 
@@ -402,49 +407,44 @@ impl Sender {
         let header = packet.header;
         self.heard = now;
         let Some(at) = self.position(header.message) else {
+            // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
                 self.closes.push(close_of(header, now));
             }
             return;
         };
         let report = &packet.report;
-        let news = report.echo != 0 && self.note_echo(report);
-        if news {
-            let micros = now
-                .wire_micros()
-                .wrapping_sub(report.echo)
-                .saturating_sub(report.held);
-            rtt.sample(Span::from_micros(u64::from(micros.max(1))));
+        // Only the newest echo is a sample: older ones repeat what reports of others have told.
+        let is_newest = report.echo != 0 && self.on_echo(report);
+        if is_newest {
+            rtt.sample(round_trip(report, now));
         }
         let sending = &mut self.messages[at];
-        sending.granted = sending.granted.max(report.granted);
+        let progress = &mut sending.progress;
+        progress.granted = progress.granted.max(report.granted);
+        // Marks are counted since the message began, so that a lost report loses none.
+        let marks = report.ce.saturating_sub(progress.marks);
+        progress.marks += marks;
         self.unscheduled -= sending.release();
-        let (acked_bytes, segments) = acknowledge(sending, packet);
-        self.in_flight -= acked_bytes;
-        let marks = report.ce.saturating_sub(sending.marks);
-        sending.marks += marks;
+        let acked = acknowledge(sending, packet);
+        self.in_flight -= acked.bytes;
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(at, packet, &settings.policy);
         }
-        let acked = ByteCount::new(acked_bytes);
-        let lost = self.find_lost(now, rtt, settings.gap);
-        self.window.on_feedback(
-            now,
-            Feedback {
-                acked,
-                segments,
-                marks,
-                lost,
-            },
-            rtt,
-        );
+        let feedback = Feedback {
+            acked: ByteCount::new(acked.bytes),
+            segments: acked.segments,
+            marks,
+            lost: self.find_lost(now, rtt, settings.gap),
+        };
+        self.window.on_feedback(now, feedback, rtt);
         let sending = &mut self.messages[at];
-        if news || segments > 0 {
-            sending.unanswered = 0;
-            sending.probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
-            let probe_at = sending.probe_at;
+        if is_newest || acked.segments > 0 {
+            let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
+            sending.probe.unanswered = 0;
+            sending.probe.at = probe_at;
             self.note_probe(probe_at);
         }
         let sending = &mut self.messages[at];
@@ -454,29 +454,13 @@ impl Sender {
         }
     }
 
-    /// Remembers the stamp of the newest packet of a class that is known to have arrived; tells
-    /// whether this one is newer.
-    fn note_echo(&mut self, report: &SegmentReport) -> bool {
-        let Some(lane) = self.lanes.get_mut(usize::from(report.echo_class.0)) else {
-            return false;
-        };
-        let newer = lane
-            .newest
-            .is_none_or(|newest| is_later(report.echo, newest));
-        if newer {
-            lane.newest = Some(report.echo);
-        }
-        newer
-    }
-
-    /// The receiver asks for what it lacks; of that, everything sent before the packet that it
-    /// echoes is lost, unless it may wait behind that one's class.
+    /// Repairs the segments that a BITMAP lacks, if they were sent before the packet that it
+    /// echoes and cannot be waiting in a queue behind that packet's class.
     fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
         let sending = &mut self.messages[at];
         sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
-        let missing = report.missing(packet.bitmap, segments);
-        for segment in missing.iter_ones() {
+        for segment in report.missing(packet.bitmap, segments).iter_ones() {
             let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
             if waits || is_later(sending.sent_at(segment), report.echo) {
                 continue;
@@ -486,71 +470,16 @@ impl Sender {
         }
     }
 
-    /// Finds segments that are lost because clearly later packets have arrived, of their own class
-    /// or a lower one, which no queue lets overtake them.
-    ///
-    /// What is repaired anyway is found after a round trip with its deviation; a mistake costs a
-    /// duplicate. What the receiver would do without is found after the job's gap at least, since a
-    /// mistake would lose what only was late.
-    fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> u32 {
-        let micros = |span: Span| span.as_micros() as u32;
-        let sooner = micros(rtt.reordering(gap));
-        let waits = [sooner, sooner.max(micros(gap))];
-        let later = |a: u32, b: u32| if is_later(a, b) { a } else { b };
-        let (mut lost, mut newest) = (0, None);
-        for lane in (0..self.lanes.len()).rev() {
-            let of_lane = self.lanes[lane].newest;
-            newest = of_lane.into_iter().chain(newest).reduce(later);
-            if let Some(newest) = newest.filter(|_| !self.lanes[lane].flights.is_empty()) {
-                let horizons = waits.map(|wait| newest.wrapping_sub(wait));
-                lost += self.find_lost_before(now, lane, horizons);
-            }
-        }
-        self.counters.found_lost += u64::from(lost);
-        lost
-    }
-
-    /// Finds what of a lane was sent before the first horizon, or the second where it may be
-    /// missing.
-    fn find_lost_before(&mut self, now: Instant, lane: usize, horizons: [u32; 2]) -> u32 {
-        let mut lost = 0;
-        while let Some(&flight) = self.lanes[lane].flights.front() {
-            let sending = self
-                .position(flight.message)
-                .map(|at| &mut self.messages[at]);
-            let alive = sending.filter(|sending| sending.is_current(&flight));
-            if let Some(sending) = alive {
-                let horizon = horizons[usize::from(sending.may_miss(flight.segment))];
-                if !is_later(horizon, flight.sent_at) {
-                    break;
-                }
-                self.in_flight -= sending.land(flight.segment);
-                sending.on_lost(flight.segment);
-                sending.probe_at = sending
-                    .probe_at
-                    .min(sending.next_probe(now, PROBE_WAIT_MAX));
-                let probe_at = sending.probe_at;
-                self.note_probe(probe_at);
-                self.spray.on_loss(flight.entropy);
-                lost += 1;
-            }
-            self.lanes[lane].flights.pop_front();
-        }
-        lost
-    }
-
     /// Once per message; inlined it would make the loops of every report slower.
     #[inline(never)]
     fn end(&mut self, at: usize, now: Instant) {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
-        let (key, message) = (sending.key(), sending.id);
-        let missing = sending.missing.take().filter(|missing| missing.ones() > 0);
         self.sent.push_back(SentMessage {
-            key,
-            message,
-            missing,
+            key: sending.key(),
+            message: sending.id(),
+            missing: sending.take_missing(),
             took: now - sending.begun,
             tags: sending.tags,
         });
@@ -568,37 +497,43 @@ pub struct ReportPacket<'a> {
     pub bitmap: &'a [u8],
 }
 
+/// Bytes of a packet with a full segment.
+fn full_packet(settings: &EndpointSettings) -> u64 {
+    u64::from(settings.segment_bytes) + HEADER_BYTES as u64
+}
+
+/// Time from the echoed packet's sending until now, less the time that its receiver held it.
+fn round_trip(report: &SegmentReport, now: Instant) -> Span {
+    let since = now.wire_micros().wrapping_sub(report.echo);
+    Span::from_micros(u64::from(since.saturating_sub(report.held).max(1)))
+}
+
 fn close_of(stop: &Header, now: Instant) -> Header {
-    let sent_at = now.wire_micros();
     Header {
         kind: PacketKind::Close,
         flags: Flags::NONE,
-        class: Class(0),
+        class: CONTROL,
         length: 0,
-        sent_at,
+        sent_at: now.wire_micros(),
         ..*stop
     }
 }
 
-/// Takes what a report shows as arrived; gives the bytes that were in flight, and how many segments
-/// are new. A BITMAP may show protected segments as done without, since its receiver does not know
-/// which they are: of these it says nothing.
-fn acknowledge(sending: &mut SendMessage, packet: &ReportPacket<'_>) -> (u64, u32) {
+/// Takes the segments that a report shows as arrived.
+fn acknowledge(sending: &mut SendMessage, packet: &ReportPacket<'_>) -> NewlyAcked {
     let (report, may_be_absent) = (&packet.report, packet.header.kind == PacketKind::Bitmap);
-    let prefix = sending.acked.first_zero(0);
-    let (mut bytes, mut segments) = (0, 0);
+    let prefix = sending.progress.acked.first_zero(0);
+    let mut acked = NewlyAcked::default();
     let mut take = |range: Range<u32>| {
-        let (landed, new) = match may_be_absent {
+        acked.add(match may_be_absent {
             true => sending.on_shown(range),
             false => sending.on_acked(range),
-        };
-        bytes += landed;
-        segments += new;
+        });
     };
     take(prefix..report.cumulative);
     bitmap::decode_runs(packet.bitmap, report.bits, |at, run| {
         let first = report.first.saturating_add(at);
         take(first..first.saturating_add(run));
     });
-    (bytes, segments)
+    acked
 }

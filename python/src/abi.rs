@@ -1,12 +1,13 @@
-//! The entry points of `gradwire.h`. What each promises is written there.
+//! The entry points of `gradwire.h`. The header documents each of them.
 //!
-//! No panic crosses the boundary: `guarded` turns it into an error. A null rank is an error, not
-//! a crash. The safety of every entry point is the header's: pointers are null or valid for the
-//! lengths given with them, strings end with zero, and `gw_close` is the last use of a rank.
+//! - No panic crosses the boundary: `guarded` turns it into an error.
+//! - A null rank is an error, not a crash.
+//! - The header states the safety rules of every entry point: pointers are null or valid for the
+//!   lengths given with them, strings end with zero, and `gw_close` is the last use of a rank.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
 #![expect(
     clippy::missing_safety_doc,
-    reason = "the header and the module say it once for all"
+    reason = "the header and the module state it once for all entry points"
 )]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -20,15 +21,15 @@ use gradwire_collectives::holes::Hole;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::log::{self, Level};
-use gradwire_runtime::tuner::Point;
+use gradwire_runtime::tuner::SchedulePoint;
 use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
 
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
 use crate::{operation, text};
 
-/// How long `gw_close` waits for operations that have not ended.
+/// How long `gw_close` waits for pending operations.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
-/// The longest that `gw_join` waits, whatever is asked for.
+/// The longest time that `gw_join` waits, in seconds. Longer timeouts are cut to it.
 const JOIN_SECONDS_MAX: f64 = 86_400.0;
 
 /// `gw_rank`: a rank from `gw_open` to `gw_close`.
@@ -39,6 +40,7 @@ pub struct GwRank {
     stage: Mutex<Stage>,
 }
 
+/// How far a rank has come.
 #[derive(Debug)]
 enum Stage {
     Open(Box<OpenRank>),
@@ -101,7 +103,7 @@ pub(crate) unsafe fn joined(rank: *const GwRank) -> Result<Arc<LocalRank>, Strin
     // SAFETY: the caller vouches for the pointer.
     let rank = unsafe { borrowed(rank) }?;
     rank.joined()
-        .ok_or_else(|| "this rank has not joined its job".to_owned())
+        .ok_or_else(|| "this rank has not joined its job: call gw_join first".to_owned())
 }
 
 /// See `gw_open` in the header.
@@ -123,7 +125,7 @@ pub unsafe extern "C" fn gw_open(
 }
 
 /// # Safety
-/// What is not null in `opening` is a string that ends with zero.
+/// Every pointer in `opening` is null or a string that ends with zero.
 unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
     // SAFETY: the caller vouches for the strings.
     let (job_path, level, folder, host, (token, certificates)) = unsafe {
@@ -148,9 +150,9 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
         job: job_path.map_or_else(|| Ok(Job::default()), read_job)?,
         rank,
         world_size: number(opening.world, "world size")?,
-        bind: host
-            .parse()
-            .map_err(|_| format!("host {host:?} is no IP address of this host"))?,
+        bind: host.parse().map_err(|_| {
+            format!("host {host:?} is no IP address: give an IP address of this host")
+        })?,
         port: 0,
         token,
         certificates,
@@ -172,10 +174,10 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
     })
 }
 
-/// The token, and where certificates are if there are any.
+/// The token, and the files of the certificates if there are any.
 ///
 /// # Safety
-/// What is not null in `credentials` is a string that ends with zero.
+/// Every pointer in `credentials` is null or a string that ends with zero.
 unsafe fn read_credentials(
     credentials: &GwCredentials,
 ) -> Result<(String, Option<CertificateFiles>), String> {
@@ -200,7 +202,7 @@ fn read_job(path: &str) -> Result<Job, String> {
     Job::from_toml(&text).map_err(|error| format!("{path}: {error}"))
 }
 
-/// See `gw_rendezvous` in the header; empty on other ranks than 0.
+/// See `gw_rendezvous` in the header. On ranks other than 0 the text is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_rendezvous(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
     // SAFETY: the header asks for a valid rank and buffer.
@@ -230,7 +232,7 @@ pub unsafe extern "C" fn gw_join(
                 unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
             if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
                 return Err(format!(
-                    "a timeout of {timeout_seconds} s: it must be above 0"
+                    "a timeout of {timeout_seconds} s: give one above 0"
                 ));
             }
             let timeout = Duration::from_secs_f64(timeout_seconds.min(JOIN_SECONDS_MAX));
@@ -239,7 +241,9 @@ pub unsafe extern "C" fn gw_join(
                 Stage::Open(open) => open,
                 joined => {
                     *rank.stage() = joined;
-                    return Err("this rank has joined before, or tried to".to_owned());
+                    return Err(
+                        "this rank has joined before, or tried to: open a new one".to_owned()
+                    );
                 }
             };
             let joined = open
@@ -252,13 +256,13 @@ pub unsafe extern "C" fn gw_join(
     c_int::from(joined.is_none())
 }
 
-/// The caller's callback with its argument, which may cross threads: the header says so.
+/// The caller's callback with its argument. The header allows calls on any thread.
 struct Callback {
     done: GwDone,
     user: *mut c_void,
 }
 
-// SAFETY: the header promises the call on another thread, so `user` must stand that.
+// SAFETY: the header announces calls on other threads, so `user` must be usable there.
 unsafe impl Send for Callback {}
 
 impl Callback {
@@ -304,12 +308,17 @@ pub unsafe extern "C" fn gw_submit(
                 done: done.ok_or("the callback is null")?,
                 user,
             };
-            let joined = rank.joined().ok_or("this rank has not joined its job")?;
+            let joined = rank
+                .joined()
+                .ok_or("this rank has not joined its job: call gw_join first")?;
             // SAFETY: the header asks for memory as long as the lengths say, until the callback.
             let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
-            let (received, ranks) = (Received::default(), Arc::clone(&task.operation.group.ranks));
+            let (received, ranks) = (
+                ReceiveResults::default(),
+                Arc::clone(&task.operation.group.ranks),
+            );
             let found = received.clone();
-            // The buffers are given up before the caller is told that they are free.
+            // The core has dropped the buffers by now, so the caller may reuse them.
             let done = Box::new(move |result: Result<Ended, _>| {
                 if let Ok(ended) = &result {
                     found.note(ended, &ranks);
@@ -329,18 +338,18 @@ pub unsafe extern "C" fn gw_submit(
 #[derive(Debug)]
 pub struct GwTicket {
     ticket: Ticket,
-    received: Received,
+    received: ReceiveResults,
 }
 
-/// What is known of a receive once it has ended.
+/// The results of a receive that has ended.
 #[derive(Clone, Debug, Default)]
-struct Received {
-    /// The position of the rank that it has its buffer from, plus 1; 0 before it has ended.
+struct ReceiveResults {
+    /// The position of the rank that sent, plus 1; 0 before the receive has ended.
     source: Arc<AtomicI32>,
     holes: Arc<OnceLock<Vec<Hole>>>,
 }
 
-impl Received {
+impl ReceiveResults {
     fn note(&self, ended: &Ended, ranks: &[Rank]) {
         let source = ended.outcome.source;
         let position = source.and_then(|source| ranks.iter().position(|&rank| rank == source));
@@ -348,7 +357,7 @@ impl Received {
             self.source.store(position as i32 + 1, Ordering::Release);
         }
         if !ended.holes.is_empty() {
-            // An operation ends once, so there is nothing yet.
+            // An operation ends once, so this sets the cell for the first time.
             let _ = self.holes.set(ended.holes.clone());
         }
     }
@@ -390,7 +399,7 @@ pub unsafe extern "C" fn gw_ticket_holes(
     holes.len()
 }
 
-/// See `gw_wait` in the header; a null rank or ticket is nothing to wait for.
+/// See `gw_wait` in the header. With a null rank or ticket it returns at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, seconds: f64) {
     guarded(NO_ERROR_TEXT, || {
@@ -404,7 +413,7 @@ pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, sec
     });
 }
 
-/// See `gw_ticket_free` in the header; null is nothing to free.
+/// See `gw_ticket_free` in the header. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_ticket_free(ticket: *mut GwTicket) {
     if !ticket.is_null() {
@@ -454,7 +463,7 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
         let rank = unsafe { borrowed(rank) }?;
         let mut job = rank.job.clone();
         if let Some(rank) = rank.joined() {
-            let Point { chunk, credit } = rank.schedule();
+            let SchedulePoint { chunk, credit } = rank.schedule();
             (job.collectives.chunk, job.collectives.credit) = (chunk, credit);
         }
         let flat = job.flat();
@@ -468,16 +477,18 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
 /// See `gw_trace_json` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_trace_json(rank: *mut GwRank) -> *mut c_char {
-    let told = guarded(NO_ERROR_TEXT, || {
+    let text = guarded(NO_ERROR_TEXT, || {
         // SAFETY: the header asks for a valid rank.
         let joined = unsafe { borrowed(rank) }?.joined();
-        let trace = joined.ok_or("this rank has not joined its job")?.trace();
+        let trace = joined
+            .ok_or("this rank has not joined its job: call gw_join first")?
+            .trace();
         CString::new(trace.to_json()).map_err(|error| error.to_string())
     });
-    told.map_or(std::ptr::null_mut(), CString::into_raw)
+    text.map_or(std::ptr::null_mut(), CString::into_raw)
 }
 
-/// See `gw_text_free` in the header; null is nothing to free.
+/// See `gw_text_free` in the header. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_text_free(text: *mut c_char) {
     if !text.is_null() {
@@ -499,7 +510,7 @@ pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
     });
 }
 
-/// See `gw_close` in the header; null is nothing to close.
+/// See `gw_close` in the header. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_close(rank: *mut GwRank) {
     guarded(NO_ERROR_TEXT, || {
@@ -559,7 +570,7 @@ mod tests {
         }
     }
 
-    /// Rank `rank` of two on loopback.
+    /// The opening of rank `rank` of two on loopback.
     fn opening(rank: u32) -> GwOpening {
         GwOpening {
             job_path: null(),
@@ -607,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_opens_and_tells_where_it_listens() {
+    fn rank_0_opens_and_tells_its_address() {
         let mut place = [0 as c_char; 64];
         // SAFETY: strings and buffers are valid, and the rank is closed once.
         unsafe {

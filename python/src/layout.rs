@@ -1,4 +1,4 @@
-//! The structures of `gradwire.h`; names and order of fields are the header's.
+//! The structures of `gradwire.h`, with the field names and the field order of the header.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -18,7 +18,7 @@ pub struct GwCounters {
     pub ledger_lost_segments: u64,
     /// Packets that could not be decoded, or failed the checksum.
     pub malformed_packets: u64,
-    /// Packets dropped on purpose.
+    /// Packets dropped by injected faults.
     pub faults_dropped: u64,
     /// Packets the kernel dropped because a socket was full.
     pub kernel_drops: u64,
@@ -44,19 +44,19 @@ pub struct GwCredentials {
 pub struct GwOpening {
     /// A job file, or null.
     pub job_path: *const c_char,
-    /// Which rank.
+    /// The rank of this process.
     pub rank: u32,
-    /// Of how many.
+    /// The number of ranks.
     pub world: u32,
-    /// Its number on its host; negative: not known.
+    /// Its number among the ranks of its host; negative: unknown.
     pub local_rank: i32,
-    /// A local address.
+    /// A local address that peers can reach.
     pub bind_host: *const c_char,
-    /// Where its flight recorder is written on failure, or null.
+    /// The folder that its flight recorder is written to on failure, or null.
     pub trace_folder: *const c_char,
-    /// How much is told on standard error; null: "info".
+    /// The log level on standard error; null: "info".
     pub log_level: *const c_char,
-    /// What it proves itself by.
+    /// Its token and certificates.
     pub credentials: GwCredentials,
 }
 
@@ -64,9 +64,9 @@ pub struct GwOpening {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
 pub struct GwLayer {
-    /// From this byte of the buffer on,
+    /// Offset in the buffer of the layer's first byte.
     pub offset_bytes: u64,
-    /// elements belong to this layer.
+    /// The layer; 0 is the first in the forward pass.
     pub layer: u32,
     /// Zero.
     pub reserved: u32,
@@ -76,9 +76,9 @@ pub struct GwLayer {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
 pub struct GwHole {
-    /// From this byte of the buffer on
+    /// Offset in the buffer of the first missing byte.
     pub offset_bytes: u64,
-    /// so many are as they were.
+    /// How many bytes kept their old values.
     pub bytes: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct GwHole {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GwOperation {
-    /// Which collective.
+    /// The collective.
     pub kind: u32,
     /// Element type.
     pub dtype: u32,
@@ -106,7 +106,7 @@ pub struct GwOperation {
     pub group: u32,
     /// Members of the group.
     pub ranks: *const u32,
-    /// How many.
+    /// Their number.
     pub ranks_len: usize,
     /// Number of the operation in its group.
     pub sequence: u32,
@@ -116,17 +116,17 @@ pub struct GwOperation {
     pub step: u32,
     /// Layers of the model; 0: unknown.
     pub layer_count: u32,
-    /// Where layers start; may be null.
+    /// The offsets at which layers start; may be null.
     pub layers: *const GwLayer,
-    /// How many.
+    /// Their number.
     pub layers_len: usize,
-    /// The same for the same tensor in every step.
+    /// Identifies the tensor; the same in every step.
     pub tensor_key: u64,
-    /// The operation fails when it has taken this long.
+    /// The operation fails after this many seconds.
     pub timeout_seconds: f64,
-    /// Tells point-to-point messages of a pair apart.
+    /// The tag of a point-to-point message.
     pub tag: u32,
-    /// What stands in for what is missing.
+    /// The rule that fills missing elements.
     pub holes: u32,
     /// Bytes of an all-to-all's input for each rank; null: all equal.
     pub input_splits: *const u64,
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_have_the_layout_of_a_64_bit_c_compiler() {
+    fn structures_match_the_layout_of_c() {
         assert_eq!(size_of::<GwCounters>(), 64);
         assert_eq!(size_of::<GwCredentials>(), 32);
         assert_eq!(size_of::<GwOpening>(), 80);

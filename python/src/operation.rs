@@ -1,5 +1,5 @@
-//! From a C operation to one of `gradwire-collectives`: everything is checked here that would
-//! otherwise be undefined, the rest by the communicator.
+//! Turns a C operation into one of `gradwire-collectives`. This file checks every value that would
+//! otherwise cause undefined behaviour; the communicator checks the rest.
 #![expect(unsafe_code, reason = "the memory of tensors comes as raw pointers")]
 
 use gradwire_collectives::buffer::Buffer;
@@ -27,10 +27,10 @@ const RECEIVE_ANY: u32 = 11;
 const HOLES_OF_JOB: u32 = 0;
 const HOLES_PREVIOUS: u32 = 1;
 
-/// Spans longer than this count as no timeout; a span has room for 213 days.
+/// Longer timeouts count as none: a span holds 213 days.
 const TIMEOUT_MAX_SECONDS: f64 = 1e7;
 
-/// Checks a C operation of rank `me` and takes its parts over.
+/// Checks a C operation of rank `me` and converts it.
 ///
 /// # Safety
 /// The pointers of `operation` are null or point to as much memory as their lengths say; `buffer`
@@ -45,7 +45,7 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
     let ranks = ranks.ok_or("ranks: allowed are 0 to 65535")?;
     let collective = collective(operation, &ranks)?;
     let op = ReduceOp::from_number(operation.reduce);
-    let role = Role::of(collective, me);
+    let role = RootRole::of(collective, me);
     // SAFETY: the caller vouches for `buffer`, `input` and `layers`.
     let ((buffer, input), layers) = unsafe { (memory(operation, role)?, layers(operation)?) };
     let taken = Operation {
@@ -76,7 +76,7 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
     })
 }
 
-/// The element type of a number of the header.
+/// The element type with this number in the header.
 pub(crate) fn dtype(number: u32) -> Result<DType, String> {
     DType::from_number(number).ok_or_else(|| format!("dtype {number}: allowed are 0 to 11"))
 }
@@ -85,7 +85,12 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
     let root = || {
         let found = ranks.get(operation.root as usize).copied();
         let members = ranks.len();
-        found.ok_or_else(|| format!("root {} in a group of {members} ranks", operation.root))
+        found.ok_or_else(|| {
+            format!(
+                "root {} in a group of {members} ranks: give a position below {members}",
+                operation.root
+            )
+        })
     };
     let tag = || {
         let tag = operation.tag;
@@ -137,12 +142,12 @@ fn timeout(seconds: f64) -> Option<Span> {
 
 /// Whether this rank is the root of an operation that has one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Role {
+enum RootRole {
     Root,
     Other,
 }
 
-impl Role {
+impl RootRole {
     fn of(collective: Collective, me: Rank) -> Self {
         match collective {
             Collective::Reduce { root }
@@ -157,8 +162,11 @@ impl Role {
     }
 }
 
-/// Buffer and input as the communicator wants them: the header's rules are simpler.
-unsafe fn memory(operation: &GwOperation, role: Role) -> Result<(Buffer, Option<Buffer>), String> {
+/// The buffer and the input for the communicator, whose rules are stricter than the header's.
+unsafe fn memory(
+    operation: &GwOperation,
+    role: RootRole,
+) -> Result<(Buffer, Option<Buffer>), String> {
     // SAFETY: the caller of `task` vouches for the buffer.
     let buffer = || unsafe { buffer(operation) };
     // SAFETY: the caller of `task` vouches for the input.
@@ -166,24 +174,25 @@ unsafe fn memory(operation: &GwOperation, role: Role) -> Result<(Buffer, Option<
     let has_input = !operation.input.is_null();
     Ok(match (operation.kind, role) {
         (BARRIER, _) => (Buffer::Owned(Vec::new()), None),
-        (REDUCE_SCATTER | ALL_TO_ALL, _) | (SCATTER, Role::Root) => (buffer()?, Some(input()?)),
-        (ALL_GATHER, _) | (GATHER, Role::Root) if has_input => (buffer()?, Some(input()?)),
-        (GATHER, Role::Other) if has_input => (input()?, None),
-        // Of large tensors some of the result passes through this rank: it works on a copy.
-        (REDUCE, Role::Other) => (buffer()?.duplicate(), None),
+        (REDUCE_SCATTER | ALL_TO_ALL, _) | (SCATTER, RootRole::Root) => (buffer()?, Some(input()?)),
+        (ALL_GATHER, _) | (GATHER, RootRole::Root) if has_input => (buffer()?, Some(input()?)),
+        (GATHER, RootRole::Other) if has_input => (input()?, None),
+        // Parts of a large result pass through this rank, so it works on a copy: the caller's
+        // buffer is only read.
+        (REDUCE, RootRole::Other) => (buffer()?.duplicate(), None),
         _ => (buffer()?, None),
     })
 }
 
 unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
-    // SAFETY: the caller of `task` vouches for `buffer`, and leaves it alone until the end.
+    // SAFETY: the caller of `task` vouches for `buffer`, and does not touch it until the end.
     let bytes = unsafe { slice_mut(operation.buffer.cast(), operation.bytes, "buffer") }?;
     Ok(Buffer::Borrowed(bytes))
 }
 
 unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
     // SAFETY: the caller of `task` vouches for `input`. It is only read: the communicator never
-    // writes to an input, the type only saves it a second kind of buffer.
+    // writes to an input; one type of buffer serves both.
     let bytes = unsafe {
         slice_mut(
             operation.input.cast_mut().cast(),
@@ -213,7 +222,7 @@ unsafe fn splits(operation: &GwOperation) -> Result<Option<Splits>, String> {
 
 unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
     let count = u16::try_from(operation.layer_count)
-        .map_err(|_| format!("{} layers: at most 65535", operation.layer_count))?;
+        .map_err(|_| format!("{} layers: allowed are 0 to 65535", operation.layer_count))?;
     let number = |value: u32| {
         let layer = u16::try_from(value).ok().map(Layer);
         let tagged = layer.filter(|&layer| layer != Layer::UNTAGGED);
@@ -253,8 +262,8 @@ pub(crate) unsafe fn slice_mut(
     match (start.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(format!("{name} is null but has a length of {len}")),
-        // SAFETY: the caller vouches for `len` bytes at `start`, and that nobody else touches
-        // them until the operation has ended, which is when the slice is dropped.
+        // SAFETY: the caller vouches for `len` bytes at `start`, and does not touch them
+        // until the operation has ended, which is when the slice is dropped.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(start, len) }),
     }
 }
@@ -302,7 +311,7 @@ mod tests {
         }
     }
 
-    /// An operation on a buffer of ones and an input of twos; what the core is given.
+    /// Converts an operation on a buffer of ones and an input of twos, and checks the result.
     fn taken(change: impl FnOnce(&mut GwOperation), check: impl FnOnce(Operation)) {
         let (mut buffer, input) = (vec![1_u8; 6], vec![2_u8; 18]);
         let mut operation = GwOperation {
@@ -319,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_root_scatters_its_input_and_gathers_into_its_buffer() {
+    fn gather_and_scatter_use_the_roots_memory() {
         let shape = |operation: &Operation| {
             let input = operation.input.as_ref().map(Buffer::len);
             (
@@ -354,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduce_works_on_a_copy_but_at_its_root() {
+    fn only_the_root_reduces_in_place() {
         for (root, is_borrowed) in [(OWN, true), (OTHER, false)] {
             let change = |operation: &mut GwOperation| {
                 (operation.kind, operation.root) = (REDUCE, root);
@@ -367,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_and_splits_are_taken_over() {
+    fn tags_and_splits_are_converted() {
         let tagged = |operation: &mut GwOperation| operation.kind = SEND;
         taken(tagged, |operation| {
             let expected = Collective::Send {
@@ -391,11 +400,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_said() {
+    fn forbidden_values_are_named() {
         let refused = |change: fn(&mut GwOperation)| {
             let mut operation = blank(SEND);
             change(&mut operation);
-            // SAFETY: what is not null is valid, and the operation is dropped at once.
+            // SAFETY: every pointer is null or valid, and the operation is dropped at once.
             let task = unsafe { task(&operation, &Job::default(), ME) };
             task.expect_err("not allowed")
         };
@@ -404,7 +413,7 @@ mod tests {
         let tag = refused(|operation| operation.tag = 65_536);
         assert_eq!(tag, "tag 65536: allowed are 0 to 65535");
         let layers = refused(|operation| operation.layer_count = 65_536);
-        assert_eq!(layers, "65536 layers: at most 65535");
+        assert_eq!(layers, "65536 layers: allowed are 0 to 65535");
         let untagged = refused(|operation| {
             static LAYER: GwLayer = GwLayer {
                 offset_bytes: 0,

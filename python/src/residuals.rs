@@ -1,10 +1,10 @@
-//! What error feedback keeps, for checkpoints: `gw_residual_take`.
+//! Residuals of error feedback, for checkpoints: `gw_residual_take`.
 //!
-//! Its safety is the header's, as for all entry points.
+//! The header states the safety rules, as for all entry points.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
 #![expect(
     clippy::missing_safety_doc,
-    reason = "the header and the module say it once for all"
+    reason = "the header and the module state it once for all entry points"
 )]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -52,7 +52,8 @@ fn fits(residual: &Residual, element: DType, bytes: usize) -> Result<(), String>
         return Ok(());
     }
     Err(format!(
-        "the residual is of {} bytes of {}, and asked for were {bytes} bytes of {element}",
+        "the residual is of {} bytes of {}, but {bytes} bytes of {element} were asked for: give \
+         the tensor as it was when it was sent",
         shape.bytes, shape.dtype
     ))
 }
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_residual_of_another_shape_is_told_apart() {
+    fn a_residual_of_another_shape_is_refused() {
         let shape = TensorShape {
             dtype: DType::F32,
             bytes: 8,

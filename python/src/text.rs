@@ -3,8 +3,8 @@
 
 use std::ffi::{CStr, c_char};
 
-/// Copies `text` into a C buffer, cut where it does not fit; gives back the bytes that all of it
-/// needs, without the terminating zero.
+/// Copies `text` into a C buffer and cuts it if it does not fit. Returns the length of the whole
+/// text in bytes, without the terminating zero.
 ///
 /// # Safety
 /// `out` is null or has room for `room` bytes.
@@ -37,7 +37,7 @@ pub(crate) unsafe fn read<'a>(text: *const c_char, name: &str) -> Result<&'a str
     text.to_str().map_err(|_| format!("{name} is not UTF-8"))
 }
 
-/// Reads a C string where there is one; `name` names it in the error.
+/// Reads a C string that may be null; `name` names it in the error.
 ///
 /// # Safety
 /// As [`read`].
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_between_characters_and_its_length_told() {
+    fn long_text_is_cut_between_characters() {
         let mut out = [1 as c_char; 4];
         // SAFETY: the buffer has four bytes.
         let needed = unsafe { write("aä€", out.as_mut_ptr(), out.len()) };

@@ -1,10 +1,10 @@
-//! Chunk and credit while a job runs: `gw_tune`, `gw_reschedule`.
+//! Changes chunk and credit while a job runs: `gw_tune`, `gw_reschedule`.
 //!
-//! Its safety is the header's, as for all entry points.
+//! The header states the safety rules, as for all entry points.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
 #![expect(
     clippy::missing_safety_doc,
-    reason = "the header and the module say it once for all"
+    reason = "the header and the module state it once for all entry points"
 )]
 
 use std::ffi::{c_char, c_int};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::CHUNKS;
 use gradwire_protocol::units::ByteCount;
-use gradwire_runtime::tuner::{Advice, Point};
+use gradwire_runtime::tuner::{Advice, SchedulePoint};
 
 use crate::abi::{ErrorOut, GwRank, guarded, joined};
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn gw_reschedule(
                 "a chunk of {chunk} bytes: allowed are {least} to {most}"
             ));
         }
-        rank.reschedule(Point {
+        rank.reschedule(SchedulePoint {
             chunk: ByteCount::new(chunk),
             credit: ByteCount::new(credit),
         });

@@ -22,7 +22,7 @@ use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
-use gradwire_tuning::surface::Point;
+use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::Counters;
 use crate::error::{EndError, JoinError};
@@ -87,7 +87,7 @@ pub struct LocalRank {
     pending: Arc<Pending>,
     watch: Arc<Watch>,
     watched_at: Mutex<Option<HttpServer>>,
-    schedule: Mutex<Point>,
+    schedule: Mutex<SchedulePoint>,
     tuner: Mutex<Tuner>,
 }
 
@@ -260,13 +260,13 @@ impl LocalRank {
     }
 
     /// Chunk and credit of operations that are submitted now.
-    pub fn schedule(&self) -> Point {
+    pub fn schedule(&self) -> SchedulePoint {
         *self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes chunk and credit of operations that are submitted from now on. All ranks must do so
     /// between the same two operations.
-    pub fn reschedule(&self, point: Point) {
+    pub fn reschedule(&self, point: SchedulePoint) {
         let schedule = self.schedule.lock();
         *schedule.unwrap_or_else(PoisonError::into_inner) = point;
         self.inbox.with(|link| {

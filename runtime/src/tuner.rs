@@ -9,16 +9,16 @@
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::ByteCount;
-pub use gradwire_tuning::surface::Point;
-use gradwire_tuning::surface::{Axes, Axis, Search};
+pub use gradwire_tuning::surface::SchedulePoint;
+use gradwire_tuning::surface::{Axes, ScheduleSearch, SizeAxis};
 
 /// What DDP's buckets of 25 MiB can be cut into, and a few of them on the way at once.
 const AXES: Axes = Axes {
-    chunk: Axis {
+    chunk: SizeAxis {
         smallest: ByteCount::kib(256),
         steps: 8,
     },
-    credit: Axis {
+    credit: SizeAxis {
         smallest: ByteCount::kib(512),
         steps: 8,
     },
@@ -30,19 +30,19 @@ const SEED: u64 = 1;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Advice {
     /// Measure some steps with this.
-    Try(Point),
+    Try(SchedulePoint),
     /// This was best: keep it, there is no further trial.
-    Keep(Point),
+    Keep(SchedulePoint),
 }
 
 /// A search over a job's first steps.
 pub(crate) struct Tuner {
-    own: Point,
+    own: SchedulePoint,
     trials: usize,
     /// What is being measured; nothing before the first question.
-    trying: Option<Point>,
-    told: Vec<(Point, f64)>,
-    search: Search,
+    trying: Option<SchedulePoint>,
+    told: Vec<(SchedulePoint, f64)>,
+    search: ScheduleSearch,
 }
 
 impl std::fmt::Debug for Tuner {
@@ -63,13 +63,13 @@ impl Tuner {
             trials,
             trying: None,
             told: Vec::new(),
-            search: Search::new(AXES, trials.saturating_sub(1), SEED),
+            search: ScheduleSearch::new(AXES, trials.saturating_sub(1), SEED),
         }
     }
 
     /// What a job says itself.
-    pub(crate) fn own_point(job: &Job) -> Point {
-        Point {
+    pub(crate) fn own_point(job: &Job) -> SchedulePoint {
+        SchedulePoint {
             chunk: job.collectives.chunk,
             credit: job.collectives.credit,
         }
@@ -92,22 +92,22 @@ impl Tuner {
         Advice::Keep(self.conclude())
     }
 
-    fn tell(&mut self, point: Point, seconds: f64) {
+    fn tell(&mut self, point: SchedulePoint, seconds: f64) {
         if !self.told.is_empty() {
             self.search.tell(point, seconds);
         }
         self.told.push((point, seconds));
-        let Point { chunk, credit } = point;
+        let SchedulePoint { chunk, credit } = point;
         let (trial, of) = (self.told.len(), self.trials);
         let ms = seconds * 1e3;
         log::debug!("tuning, trial {trial} of {of}: {ms:.3} ms with {chunk} and credit {credit}");
     }
 
-    fn conclude(&mut self) -> Point {
-        let by_time = |a: &&(Point, f64), b: &&(Point, f64)| a.1.total_cmp(&b.1);
+    fn conclude(&mut self) -> SchedulePoint {
+        let by_time = |a: &&(SchedulePoint, f64), b: &&(SchedulePoint, f64)| a.1.total_cmp(&b.1);
         let own = self.told.first().expect("the own point has been told");
         let best = self.told.iter().min_by(by_time).unwrap_or(own);
-        let (Point { chunk, credit }, trials) = (best.0, self.told.len());
+        let (SchedulePoint { chunk, credit }, trials) = (best.0, self.told.len());
         log::info!(
             "tuning: a step takes {:.3} ms with collectives.chunk = \"{chunk}\" and credit = \
              \"{credit}\", the best of {trials} trials; {:.3} ms as the job says",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     /// Small chunks are fast.
-    fn seconds(point: Point) -> f64 {
+    fn seconds(point: SchedulePoint) -> f64 {
         point.chunk.get() as f64
     }
 

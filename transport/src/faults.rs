@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn held_packets_come_out_in_the_order_of_their_times() {
+    fn held_packets_are_released_in_time_order() {
         let mut wanted = Job::default().faults;
         wanted.delay = Span::from_micros(5);
         let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");

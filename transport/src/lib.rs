@@ -19,6 +19,7 @@
 
 pub mod address;
 pub mod control;
+mod dma_region;
 pub mod driver;
 pub mod faults;
 mod hkdf;

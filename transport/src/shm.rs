@@ -58,10 +58,9 @@ impl MemoryOffer {
     pub fn new() -> Option<Self> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let device = std::fs::metadata(FOLDER).ok()?.dev();
-        let name = memory::random_name()?;
         Some(Self {
             place: format!("{}/{device}/{}", boot.trim(), memory::user()),
-            name: format!("gradwire-{name}"),
+            name: format!("gradwire-{:016x}", rand::random::<u64>()),
             free: room().ok()?.free,
         })
     }

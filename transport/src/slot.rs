@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::dma_region::DmaRegion;
 use crate::message::SLOT_BYTES;
-use crate::rdma::memory::DmaRegion;
 
 /// A buffer with packets in it: the reader's own, or part of the memory that an RDMA device writes
 /// into. A receive call exchanges the slot for another one, so no byte is copied.

@@ -1,5 +1,5 @@
-//! Somebody sits on the path between two ranks, sees every packet and sends what it likes from
-//! the right addresses, over real sockets. Whatever it does is counted under its name, and both
+//! An attacker sits on the path between two ranks, over real sockets. It sees every packet and
+//! sends any bytes from the right addresses. Each attack is counted by its own counter, and both
 //! ranks end with exactly the bytes that the other one sent.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -36,7 +36,7 @@ const BYTES: u32 = 300_000;
 const JOB: JobId = JobId(9);
 const KEY: MessageKey = MessageKey::new(0, 1, 0);
 
-/// An endpoint with tensors: what arrives is added to zeros, so that what arrives twice shows.
+/// An endpoint with tensors. Received bytes are added to zeros, so a byte added twice shows.
 struct Carrier {
     endpoint: Endpoint,
     outgoing: Vec<u8>,
@@ -79,7 +79,7 @@ impl Machine for Carrier {
     }
 }
 
-/// One of the two ranks.
+/// One of the two attacked ranks.
 struct Victim {
     link: DriverLink<Carrier>,
     events: Receiver<EndpointEvent>,
@@ -128,7 +128,7 @@ impl Victim {
         Self { link, events }
     }
 
-    /// Sends this rank's tensor to the other, and expects the other's.
+    /// Sends this rank's tensor to the other rank, and expects the other's.
     fn exchange(&self, other: Rank) {
         let command = move |carrier: &mut Carrier, now| {
             let endpoint = &mut carrier.endpoint;
@@ -169,7 +169,7 @@ impl Victim {
         submitted.expect("the driver runs");
     }
 
-    /// Waits until both messages have ended; gives what arrived.
+    /// Waits until both messages have ended; returns the received tensor.
     fn received(&self) -> Vec<u8> {
         let mut ended = 0;
         while ended < 2 {
@@ -186,7 +186,7 @@ impl Victim {
     }
 }
 
-/// What the attacker does for each packet that it sees, besides passing it on.
+/// Runs for each packet that the attacker sees, besides passing it on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Attack {
     Replay,
@@ -200,7 +200,7 @@ enum Attack {
     OtherAddress,
 }
 
-/// The attacker. Each rank takes its sockets for the other rank's.
+/// The attacker. Each rank believes that its sockets are the other rank's.
 struct Mallory {
     attack: Attack,
     /// Sockets that face each rank, one per entropy.
@@ -295,7 +295,7 @@ impl Mallory {
         sent.expect("loopback takes it");
     }
 
-    /// A number that the packet's true sender has not used yet.
+    /// A packet number that the true sender has not used yet.
     fn next_number(&mut self, packet: &mut [u8]) {
         let ahead = self.rng.random_range(1_000..100_000_u32);
         packet[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&ahead.to_le_bytes());
@@ -346,8 +346,8 @@ impl Scene {
         }
     }
 
-    /// Lets the ranks exchange tensors; tells how many packets the attacker sent, and what both
-    /// ranks together counted of them.
+    /// Lets the ranks exchange tensors; returns how many packets the attacker sent, and the
+    /// counters of both ranks together.
     fn play(self) -> (u64, DriverCounters) {
         let [left, right] = &self.victims;
         left.exchange(Rank(1));
@@ -368,7 +368,7 @@ impl Scene {
     }
 }
 
-/// What both counted of packets that they did not take.
+/// The rejected packets that both ranks counted.
 fn both(left: DriverCounters, right: DriverCounters) -> DriverCounters {
     DriverCounters {
         malformed_packets: left.malformed_packets + right.malformed_packets,
@@ -390,7 +390,7 @@ fn refused(seen: &DriverCounters) -> u64 {
         + seen.replayed_packets
 }
 
-/// The attack leaves the tensors exact, and all of it is counted under one name.
+/// The attack leaves the tensors exact, and one counter counts all of it.
 fn is_counted(attack: Attack, name: impl Fn(&mut DriverCounters) -> &mut u64) {
     let (sent, seen) = Scene::of(attack).play();
     assert!(
@@ -418,17 +418,17 @@ fn forged_data_packets_are_refused() {
 }
 
 #[test]
-fn forged_ack_packets_are_not_believed() {
+fn forged_ack_packets_are_refused() {
     is_counted(Attack::ForgeAck, |seen| &mut seen.forged_packets);
 }
 
 #[test]
-fn packets_of_an_old_epoch_are_told_from_others() {
+fn packets_of_an_old_epoch_have_a_counter() {
     is_counted(Attack::OldEpoch, |seen| &mut seen.old_epoch_packets);
 }
 
 #[test]
-fn packets_of_another_job_are_told_from_others() {
+fn packets_of_another_job_have_a_counter() {
     is_counted(Attack::OtherJob, |seen| &mut seen.foreign_packets);
 }
 
@@ -438,7 +438,7 @@ fn sound_packets_from_an_unknown_address_are_refused() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_in_a_packet_is_noticed() {
+fn a_flipped_bit_anywhere_is_noticed() {
     let (sent, seen) = Scene::of(Attack::FlipBit).play();
     assert_eq!(refused(&seen), sent, "{seen:?}");
     assert_eq!(seen.replayed_packets, 0, "{seen:?}");

@@ -1,5 +1,5 @@
-//! Ranks that prove themselves by certificates, over real loopback sockets: who meets, who is
-//! refused and in which words, and what is said of files that are not certificates.
+//! Ranks that authenticate with certificates, over real loopback sockets: which meet, which are
+//! refused and in which words, and the errors about files that are not certificates.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use rcgen::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A folder of this test's own, gone with it.
+/// A folder of one test, removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -43,7 +43,7 @@ impl Drop for Folder {
     }
 }
 
-/// Somebody who signs the certificates of ranks.
+/// An authority that signs the certificates of ranks.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -72,7 +72,7 @@ impl Authority {
         }
     }
 
-    /// What a rank with a certificate of this authority brings along.
+    /// The certificates of a rank that this authority has signed.
     fn certificates(&self, change: impl FnOnce(&mut CertificateParams)) -> Certificates {
         let folder = Folder::new(&format!("certificates-{:?}", std::thread::current().id()));
         let files = self.files(&folder, "rank", self.sign(change));
@@ -132,7 +132,7 @@ fn member(leader: &Leader, certificates: Option<Certificates>) -> Result<Control
     join(role, membership(1, certificates), PATIENCE, Box::new(drop))
 }
 
-/// What a member is told, and rank 0 hears, when it comes with these certificates.
+/// The refusal that a member with these certificates receives, and the one that rank 0 reports.
 fn refusals(leader: &Leader, certificates: Option<Certificates>) -> (JoinRefusal, JoinRefusal) {
     let Err(JoinError::Refused(told)) = member(leader, certificates) else {
         panic!("not refused over certificates");
@@ -165,7 +165,7 @@ fn ranks_of_one_authority_meet_without_a_token() {
 }
 
 #[test]
-fn a_certificate_of_another_authority_is_refused_whoever_shows_it() {
+fn certificates_of_another_authority_are_refused() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let leader = leader(Some(ours.certificates(plain)));
     let unknown = "is not of the other side's authority";
@@ -192,7 +192,7 @@ fn a_certificate_of_another_authority_is_refused_whoever_shows_it() {
 }
 
 #[test]
-fn an_expired_certificate_is_refused_whoever_shows_it() {
+fn expired_certificates_are_refused() {
     let authority = Authority::new("ours");
     let expired_words = "has expired or is not valid yet";
     let sound = leader(Some(authority.certificates(plain)));
@@ -206,7 +206,7 @@ fn an_expired_certificate_is_refused_whoever_shows_it() {
 }
 
 #[test]
-fn a_rank_without_a_certificate_does_not_join_ranks_that_have_some() {
+fn a_rank_without_a_certificate_is_refused() {
     let authority = Authority::new("ours");
     let guarded = leader(Some(authority.certificates(plain)));
     let (told, heard) = refusals(&guarded, None);
@@ -224,7 +224,7 @@ fn a_rank_without_a_certificate_does_not_join_ranks_that_have_some() {
 }
 
 #[test]
-fn with_certificates_a_token_still_has_to_be_right() {
+fn a_wrong_token_fails_despite_certificates() {
     let authority = Authority::new("ours");
     let leader = leader(Some(authority.certificates(plain)));
     let mut stranger = membership(1, Some(authority.certificates(plain)));
@@ -242,7 +242,7 @@ fn with_certificates_a_token_still_has_to_be_right() {
 }
 
 #[test]
-fn files_that_are_no_certificates_are_named() {
+fn invalid_certificate_files_are_named() {
     let (folder, authority) = (Folder::new("files"), Authority::new("ours"));
     let right = authority.files(&folder, "rank", authority.sign(plain));
     let text = folder.write("text", "hello");

@@ -19,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// A rank that has joined, and what it hears.
-struct Seated {
+/// A rank that has joined, and the events it receives.
+struct JoinedMember {
     control: ControlPlane,
     events: Receiver<ControlEvent>,
 }
 
-type Joining = JoinHandle<Result<Seated, JoinError>>;
+type Joining = JoinHandle<Result<JoinedMember, JoinError>>;
 
 fn membership(rank: u16, world_size: u32) -> Membership {
     Membership {
@@ -55,14 +55,14 @@ fn listener() -> (Listener, SocketAddr) {
 fn start(role: JoinRole, membership: Membership, timeout: Duration) -> Joining {
     spawn(move || {
         let (sender, events) = channel();
-        // Tests that do not look at events drop the receiver.
+        // Tests that ignore events drop the receiver.
         let on_event: OnEvent = Box::new(move |event| drop(sender.send(event)));
         let control = join(role, membership, timeout, on_event)?;
-        Ok(Seated { control, events })
+        Ok(JoinedMember { control, events })
     })
 }
 
-fn seated(joining: Joining) -> Seated {
+fn seated(joining: Joining) -> JoinedMember {
     joining.join().expect("no panic").expect("joins")
 }
 
@@ -74,7 +74,7 @@ fn refused(joining: Joining) -> JoinError {
 }
 
 /// All ranks of a job that starts.
-fn job(world_size: u16) -> Vec<Seated> {
+fn job(world_size: u16) -> Vec<JoinedMember> {
     let (listener, address) = listener();
     let members = (1..world_size).map(|rank| (JoinRole::Member(address), rank));
     let joining: Vec<Joining> = std::iter::once((JoinRole::Leader(listener), 0))
@@ -84,8 +84,8 @@ fn job(world_size: u16) -> Vec<Seated> {
     joining.into_iter().map(seated).collect()
 }
 
-/// Calls something that blocks on all ranks at once.
-fn on_all<T: Send>(ranks: &[Seated], call: impl Fn(&ControlPlane) -> T + Sync) -> Vec<T> {
+/// Makes a blocking call on all ranks at once.
+fn on_all<T: Send>(ranks: &[JoinedMember], call: impl Fn(&ControlPlane) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let calls: Vec<_> = ranks
             .iter()
@@ -99,14 +99,14 @@ fn on_all<T: Send>(ranks: &[Seated], call: impl Fn(&ControlPlane) -> T + Sync) -
     })
 }
 
-fn leave(rank: Seated) -> JoinHandle<(Result<(), LeaveError>, Vec<ControlEvent>)> {
+fn leave(rank: JoinedMember) -> JoinHandle<(Result<(), LeaveError>, Vec<ControlEvent>)> {
     spawn(move || {
         let left = rank.control.leave(PATIENCE);
         (left, rank.events.try_iter().collect())
     })
 }
 
-fn next(rank: &Seated) -> ControlEvent {
+fn next(rank: &JoinedMember) -> ControlEvent {
     rank.events
         .recv_timeout(Duration::from_secs(5))
         .expect("an event within 5 s")
@@ -123,7 +123,7 @@ fn ranks_meet_and_share_roster_and_job_id() {
         assert_eq!(peer.rank, Rank(number));
         assert_eq!(peer.data_addresses, membership(number, 3).data_addresses);
     }
-    for Seated { control, .. } in &ranks {
+    for JoinedMember { control, .. } in &ranks {
         assert_eq!(control.roster(), first.roster());
         assert_eq!(control.job_id(), first.job_id());
         assert_eq!(control.epoch(), first.epoch());
@@ -131,7 +131,7 @@ fn ranks_meet_and_share_roster_and_job_id() {
 }
 
 #[test]
-fn a_job_of_one_rank_needs_nobody() {
+fn a_job_of_one_rank_starts_alone() {
     let alone = job(1).pop().expect("one");
     assert_eq!(alone.control.roster().len(), 1);
     assert_eq!(alone.control.barrier(PATIENCE), Ok(()));
@@ -140,7 +140,7 @@ fn a_job_of_one_rank_needs_nobody() {
 }
 
 #[test]
-fn a_member_waits_for_a_rank_0_that_starts_later() {
+fn a_member_waits_for_rank_0() {
     let (listener, address) = listener();
     drop(listener);
     let member = start(JoinRole::Member(address), membership(1, 2), PATIENCE);
@@ -152,7 +152,7 @@ fn a_member_waits_for_a_rank_0_that_starts_later() {
 }
 
 #[test]
-fn a_member_may_knock_before_rank_0_opens_its_door() {
+fn a_member_may_connect_before_rank_0_joins() {
     let (listener, address) = listener();
     let member = start(JoinRole::Member(address), membership(1, 2), PATIENCE);
     sleep(Duration::from_millis(1200));
@@ -163,7 +163,7 @@ fn a_member_may_knock_before_rank_0_opens_its_door() {
 }
 
 #[test]
-fn a_wrong_token_is_refused_and_the_right_one_still_joins() {
+fn wrong_tokens_do_not_block_the_right_one() {
     let (listener, address) = listener();
     let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
     for token in ["guess", ""] {
@@ -182,7 +182,7 @@ fn a_wrong_token_is_refused_and_the_right_one_still_joins() {
 }
 
 #[test]
-fn a_timeout_names_missing_ranks_and_counts_wrong_tokens() {
+fn a_timeout_names_missing_ranks_and_wrong_tokens() {
     let (listener, address) = listener();
     let timeout = Duration::from_secs(2);
     let leader = start(JoinRole::Leader(listener), membership(0, 4), timeout);
@@ -199,7 +199,7 @@ fn a_timeout_names_missing_ranks_and_counts_wrong_tokens() {
 }
 
 #[test]
-fn a_member_that_gives_up_first_names_whom_it_waited_for() {
+fn a_members_timeout_names_the_missing_ranks() {
     let (listener, address) = listener();
     let leader = start(
         JoinRole::Leader(listener),
@@ -217,7 +217,7 @@ fn a_member_that_gives_up_first_names_whom_it_waited_for() {
 }
 
 #[test]
-fn without_rank_0_a_member_names_the_address_it_tried() {
+fn without_rank_0_the_tried_address_is_named() {
     let (listener, address) = listener();
     drop(listener);
     let timeout = Duration::from_millis(300);
@@ -244,7 +244,7 @@ fn a_differing_job_is_named_on_every_rank() {
 }
 
 #[test]
-fn a_rank_that_does_not_fit_is_told_why() {
+fn a_refused_rank_hears_the_reason() {
     let (listener, address) = listener();
     let leader = start(JoinRole::Leader(listener), membership(0, 3), PATIENCE);
     let first = start(JoinRole::Member(address), membership(1, 3), PATIENCE);
@@ -269,7 +269,7 @@ fn a_rank_that_does_not_fit_is_told_why() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_any_packet() {
+fn impossible_arguments_are_refused_before_any_packet() {
     let (listener, address) = listener();
     let error = refused(start(JoinRole::Member(address), membership(2, 2), PATIENCE));
     assert!(matches!(error, JoinError::RankOutOfRange { .. }));
@@ -293,7 +293,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_rank_dropped_without_leaving_is_lost_to_all_others() {
+fn a_dropped_rank_is_lost_to_all_others() {
     let mut ranks = job(3);
     drop(ranks.pop());
     for rank in &ranks {
@@ -329,7 +329,7 @@ fn a_silent_rank_is_lost_within_five_seconds() {
     let (listener, address) = listener();
     let leader = start(JoinRole::Leader(listener), membership(0, 3), PATIENCE);
     let other = start(JoinRole::Member(address), membership(1, 3), PATIENCE);
-    // A callback that does not return keeps the whole control plane of its rank from speaking.
+    // A callback that does not return stops the whole control plane of its rank.
     let stall: OnEvent = Box::new(|_| sleep(Duration::from_millis(3500)));
     let silent = spawn(move || join(JoinRole::Member(address), membership(2, 3), PATIENCE, stall));
     let (leader, other) = (seated(leader), seated(other));
@@ -347,7 +347,7 @@ fn a_silent_rank_is_lost_within_five_seconds() {
 }
 
 #[test]
-fn leaving_waits_for_all_and_nobody_is_lost() {
+fn leaving_waits_for_all_without_losses() {
     let mut ranks = job(3);
     let last = ranks.pop().expect("three");
     let leaving: Vec<_> = ranks.into_iter().map(leave).collect();
@@ -363,7 +363,7 @@ fn leaving_waits_for_all_and_nobody_is_lost() {
 }
 
 #[test]
-fn leaving_ends_at_its_timeout_and_names_who_stays() {
+fn a_leave_timeout_names_the_remaining_ranks() {
     let mut ranks = job(2);
     let stays = ranks.pop().expect("two");
     let leaves = ranks.pop().expect("one");
@@ -377,7 +377,7 @@ fn leaving_ends_at_its_timeout_and_names_who_stays() {
 }
 
 #[test]
-fn a_barrier_names_who_is_missing() {
+fn a_barrier_names_the_missing_ranks() {
     let ranks = job(3);
     let passed = on_all(&ranks, |control| control.barrier(PATIENCE));
     assert_eq!(passed, [Ok(()), Ok(()), Ok(())]);
@@ -389,7 +389,7 @@ fn a_barrier_names_who_is_missing() {
 }
 
 #[test]
-fn an_abort_reaches_all_others_even_when_its_rank_goes_at_once() {
+fn an_abort_arrives_although_its_rank_leaves() {
     let mut ranks = job(3);
     let aborts = ranks.remove(1);
     aborts.control.abort("out of memory");
@@ -411,7 +411,7 @@ fn an_abort_reaches_all_others_even_when_its_rank_goes_at_once() {
 }
 
 #[test]
-fn random_bytes_to_the_port_disturb_nobody() {
+fn random_bytes_to_the_port_do_no_harm() {
     let (listener, address) = listener();
     let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
     #[expect(clippy::disallowed_methods, reason = "a stranger's socket, in a test")]

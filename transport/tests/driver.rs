@@ -127,7 +127,7 @@ fn foreign_datagrams_are_counted_and_ignored() {
                 .expect("loopback takes it");
         }
         transfer(&members, 1, 100_000);
-        // The transfer may have taken other sockets than the noise.
+        // The transfer may use other sockets than the noise.
         let refused = || {
             let counters = members[1].link.counters();
             counters.malformed_packets + counters.unknown_senders
@@ -149,7 +149,7 @@ fn a_command_wakes_a_sleeping_driver() {
 }
 
 #[test]
-fn a_panicking_machine_is_reported_and_hangs_nobody() {
+fn a_panicking_machine_is_reported() {
     let [left, right] = pair_on(LOOPBACK, &job(1500), |_| ());
     left.link
         .submit(Box::new(|_, _| panic!("on purpose")))
@@ -165,8 +165,8 @@ fn a_panicking_machine_is_reported_and_hangs_nobody() {
     drop(right);
 }
 
-/// A rank that does not read while a burst comes, with room for a packet or two: most of it is
-/// dropped here, and more than half of the message might be missing.
+/// The receiver has buffers for a packet or two and does not read during a burst, so its kernel
+/// drops most of it. The tolerance would allow more than half of the message to be missing.
 fn overrun(job: &Job) -> [Member; 2] {
     let little = |sockets: &mut Sockets| {
         let set = sockets.limit_receive_buffers(1);
@@ -178,7 +178,7 @@ fn overrun(job: &Job) -> [Member; 2] {
 }
 
 #[test]
-fn what_this_host_drops_is_counted_apart_and_never_lost_within_the_tolerance() {
+fn drops_of_this_host_are_repaired_whole() {
     for wire in wires() {
         let mut job = job(1500);
         job.transport.wire = wire;

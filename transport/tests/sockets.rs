@@ -1,4 +1,4 @@
-//! What the kernel does with runs of packets: sizes, DSCP, ECN and headers as they were sent.
+//! Runs of packets pass the kernel with their sizes, DSCP, ECN and headers unchanged.
 
 #[expect(dead_code, reason = "other facts need more of it")]
 mod members;
@@ -22,7 +22,7 @@ use gradwire_transport::wires::Wires;
 
 use members::{LOOPBACK, open, sockets_of, wires};
 
-/// What arrived of one super-packet: its DSCP, its ECN bits and its packets' headers.
+/// A received super-packet: its DSCP, its ECN bits and its packets' headers.
 type Arrived = (u8, u8, Vec<Header>);
 
 fn identity(rank: u16) -> Identity {
@@ -80,7 +80,7 @@ fn only_sockets_with_packets_are_readable() {
 }
 
 #[test]
-fn the_last_drops_are_known_although_no_packet_follows_them() {
+fn the_last_drops_are_known() {
     for wire in wires() {
         let mut to = open(wire, LOOPBACK, 2).expect("loopback has ports");
         let sockets = to.sockets_mut().expect("wires of sockets");
@@ -162,7 +162,7 @@ fn runs_arrive_whole(wire: WireChoice) {
             assert!(seen.insert(header.segment));
             let is_protected = protected.contains(&header.segment);
             assert_eq!(header.flags.has(Flags::PROTECTED), is_protected);
-            // The last eighth to be sent is droppable by no queue, protected or not.
+            // The last eighth sent is ECT even if it is not protected, so no queue drops it early.
             let of_tail = !is_protected && ecn == 2;
             tail += u32::from(of_tail);
             assert!(of_tail || ecn == if is_protected { 2 } else { 0 });
@@ -171,7 +171,7 @@ fn runs_arrive_whole(wire: WireChoice) {
             assert_eq!(header.class, policy.class_of(layer, 12));
             assert_eq!(header.magnitude, Magnitude(header.segment as u8));
         }
-        // PROBE rides behind the data that it asks for.
+        // PROBE travels in the class of the data that it asks about.
         let as_data = |header: &Header| matches!(header.kind, PacketKind::Data | PacketKind::Probe);
         assert!(headers.iter().all(as_data) || dscp == 40);
     }

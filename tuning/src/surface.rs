@@ -1,48 +1,53 @@
 //! Bayesian search for the chunk and the credit with which a training step is fastest.
 //!
-//! The time of a step over both sizes is a valley: small chunks pay for each message, large ones
-//! cannot be overtaken; little credit leaves the wire idle for a round trip, much credit is a queue
-//! in order of arrival (Peng et al., A generic communication scheduler for distributed DNN training
-//! acceleration, SOSP 2019, sections 2.3 and 4.3). Both axes are in powers of two, and what is
-//! modelled is the logarithm of the time: shares of it matter, not seconds.
+//! The step time over both sizes is a valley (Peng et al., A generic communication scheduler for
+//! distributed DNN training acceleration, SOSP 2019, sections 2.3 and 4.3):
 //!
-//! As in that paper a Gaussian process stands for what is not measured, and the next point is where
-//! the expected improvement (Jones, Schonlau and Welch, Efficient global optimization of expensive
-//! black-box functions, J. Global Optimization 13, 1998, equation 15) is largest, for at most 15
-//! points. Process and improvement are those of the crate `optimizer` (Matern 5/2). Its margin of
-//! improvement is 0 where the paper's is 0.1: on a grid no point is asked for twice anyway. The
-//! first points are a low-discrepancy sequence (R2, Roberts 2018), moved by the seed.
+//! - Small chunks pay for each message; large ones cannot be overtaken.
+//! - Little credit leaves the wire idle for a round trip; much credit is a queue in order of
+//!   arrival.
 //!
-//! Not here: what a trial is and how long it takes.
+//! Both axes are in powers of two. The model is of the logarithm of the time, because ratios
+//! matter, not seconds.
+//!
+//! As in that paper, a Gaussian process estimates the points that are not measured. The next point
+//! has the largest expected improvement (Jones, Schonlau and Welch, Efficient global optimization
+//! of expensive black-box functions, J. Global Optimization 13, 1998, equation 15). At most 15
+//! points are measured. Process and improvement are those of the crate `optimizer` (Matern 5/2).
+//! Its margin of improvement is 0 where the paper's is 0.1, since a search on a grid never asks for
+//! a point twice anyway. The first points are a low-discrepancy sequence (R2, Roberts 2018),
+//! shifted by the seed.
+//!
+//! Not here: how a trial is run and timed.
 
 use gradwire_protocol::units::ByteCount;
 use optimizer::prelude::{Direction, GpSampler, IntParam, ParamValue, Parameter, Study, Trial};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// As many trials as the search needs on an 8 x 8 grid (Peng et al., section 4.3).
+/// Trials that the search needs on an 8 x 8 grid (Peng et al., section 4.3).
 pub const TRIALS: usize = 15;
 
-/// Points of the first design, before there is enough to model.
+/// Points that are measured before the model is asked for one.
 const DESIGN: usize = 5;
-/// Variance of what is measured, beside a variance of 1 of all that was measured so far.
+/// Variance of a single measurement; the values told so far are scaled to a variance of 1.
 const NOISE: f64 = 1e-3;
-/// Points among which the crate looks for the largest expected improvement: 4 per cell of 8 x 8.
+/// Points among which the crate looks for the largest expected improvement: 4 for each of 8 x 8.
 const CANDIDATES: usize = 256;
-/// The two steps of the R2 sequence: powers of the inverse of the plastic number.
+/// The two steps of the R2 sequence: first and second power of the inverse of the plastic number.
 const R2: [f64; 2] = [0.754_877_666_246_692_7, 0.569_840_290_998_053_2];
 
-/// Sizes to choose from: `steps` of them, each twice the one before.
+/// Sizes to choose from, each twice the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Axis {
+pub struct SizeAxis {
     /// The smallest.
     pub smallest: ByteCount,
-    /// How many there are, at least 1.
+    /// The number of sizes, at least 1.
     pub steps: u8,
 }
 
-impl Axis {
-    /// The sizes in rising order.
+impl SizeAxis {
+    /// The sizes, smallest first.
     pub fn sizes(self) -> impl Iterator<Item = ByteCount> {
         (0..self.steps).map(move |step| self.at(usize::from(step)))
     }
@@ -56,38 +61,42 @@ impl Axis {
     }
 }
 
-/// What is searched: each chunk with each credit.
+/// The grid that is searched: each chunk with each credit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Axes {
     /// Sizes of `collectives.chunk`.
-    pub chunk: Axis,
+    pub chunk: SizeAxis,
     /// Sizes of `collectives.credit`.
-    pub credit: Axis,
+    pub credit: SizeAxis,
 }
 
 impl Axes {
     /// All points, by rising chunk, then by rising credit.
-    pub fn points(self) -> impl Iterator<Item = Point> {
+    pub fn points(self) -> impl Iterator<Item = SchedulePoint> {
         let Self { chunk, credit } = self;
-        let with = move |chunk| credit.sizes().map(move |credit| Point { chunk, credit });
+        let with = move |chunk| {
+            credit
+                .sizes()
+                .map(move |credit| SchedulePoint { chunk, credit })
+        };
         chunk.sizes().flat_map(with)
     }
 
-    fn cell_of(self, point: Point) -> Option<Cell> {
+    fn cell_of(self, point: SchedulePoint) -> Option<Cell> {
         Some([
             self.chunk.index_of(point.chunk)?,
             self.credit.index_of(point.credit)?,
         ])
     }
 
-    fn point(self, [chunk, credit]: Cell) -> Point {
-        Point {
+    fn point(self, [chunk, credit]: Cell) -> SchedulePoint {
+        SchedulePoint {
             chunk: self.chunk.at(chunk),
             credit: self.credit.at(credit),
         }
     }
 
-    /// The cell next to `wanted` that is none of `taken`, of which there are fewer than cells.
+    /// The cell closest to `wanted` that is not `taken`. There must be a free cell.
     fn nearest(self, wanted: Cell, taken: &[Cell]) -> Cell {
         let [chunks, credits] = self.lengths();
         let cells = (0..chunks).flat_map(|chunk| (0..credits).map(move |credit| [chunk, credit]));
@@ -105,9 +114,9 @@ impl Axes {
     }
 }
 
-/// One thing to try.
+/// One combination to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Point {
+pub struct SchedulePoint {
     /// `collectives.chunk`.
     pub chunk: ByteCount,
     /// `collectives.credit`.
@@ -117,8 +126,8 @@ pub struct Point {
 /// Steps along both axes.
 type Cell = [usize; 2];
 
-/// A search under way. The same axes, trials, seed and values give the same points.
-pub struct Search {
+/// A search under way. The same axes, number of trials, seed and values give the same points.
+pub struct ScheduleSearch {
     axes: Axes,
     trials: usize,
     designed: Vec<Cell>,
@@ -127,8 +136,8 @@ pub struct Search {
     parameters: [IntParam; 2],
 }
 
-impl Search {
-    /// A search of at most `trials` points of `axes`, of which there are fewer on a small grid.
+impl ScheduleSearch {
+    /// A search of at most `trials` points of `axes`; a small grid has fewer.
     ///
     /// # Panics
     ///
@@ -153,20 +162,20 @@ impl Search {
             study: Study::with_sampler(Direction::Minimize, sampler),
             parameters: lengths.map(|length| IntParam::new(0, length as i64 - 1)),
         };
-        // The sampler learns of its dimensions from the first trial, which it answers blindly.
+        // The sampler learns its dimensions from the first trial, so it answers that one blindly.
         search.proposed();
         search
     }
 
-    /// The first points, which depend on no value: they can be measured at the same time, and be
-    /// told in this order.
-    pub fn design(&self) -> Vec<Point> {
+    /// The first points. They depend on no measured value, so a caller can measure them at the same
+    /// time; it must tell them in this order.
+    pub fn design(&self) -> Vec<SchedulePoint> {
         let designed = self.designed.iter();
         designed.map(|cell| self.axes.point(*cell)).collect()
     }
 
-    /// What to measure next, or nothing: as many have been told as were allowed.
-    pub fn propose(&mut self) -> Option<Point> {
+    /// The point to measure next; `None` once all trials have been told.
+    pub fn propose(&mut self) -> Option<SchedulePoint> {
         if self.told.len() >= self.trials {
             return None;
         }
@@ -180,13 +189,13 @@ impl Search {
         Some(self.axes.point(cell))
     }
 
-    /// Takes what `point` was worth: a time in any unit, above zero; smaller is better. A point
-    /// that was not asked for counts as a trial too.
+    /// Takes the measured time of `point`, in any unit and above zero; smaller is better. A point
+    /// that was not asked for counts as a trial, too.
     ///
     /// # Panics
     ///
     /// If `point` is not of the axes, or `value` is not above zero.
-    pub fn tell(&mut self, point: Point, value: f64) {
+    pub fn tell(&mut self, point: SchedulePoint, value: f64) {
         let cell = self.axes.cell_of(point);
         let cell = cell.expect("a point that was measured is one of the axes");
         assert!(value > 0.0, "a time is above zero, not {value}");
@@ -199,14 +208,14 @@ impl Search {
         self.told.push((cell, value));
     }
 
-    /// The best point that was told, and its value; the first of equals.
-    pub fn best(&self) -> Option<(Point, f64)> {
+    /// The best point that was told, and its value; of equal ones the first.
+    pub fn best(&self) -> Option<(SchedulePoint, f64)> {
         let by_value = |a: &&(Cell, f64), b: &&(Cell, f64)| a.1.total_cmp(&b.1);
         let (cell, value) = *self.told.iter().min_by(by_value)?;
         Some((self.axes.point(cell), value))
     }
 
-    /// How many points may be told: as many as were asked for, or all.
+    /// How many points may be told: as many as the caller wanted, or the whole grid.
     pub fn trials(&self) -> usize {
         self.trials
     }
@@ -224,7 +233,7 @@ impl Search {
     fn proposed(&mut self) -> Cell {
         let mut trial = self.study.ask();
         let cell = self.read(&mut trial);
-        // It comes back by `tell`, perhaps as its neighbour; a trial given up is not modelled.
+        // The point or a neighbour comes back by `tell`; a failed trial is left out of the model.
         self.study.tell(trial, Err::<f64, _>("only asked"));
         cell
     }
@@ -237,7 +246,7 @@ impl Search {
     }
 }
 
-/// The first cells: a low-discrepancy sequence that begins somewhere.
+/// The first cells: a low-discrepancy sequence from `origin`, without repetition.
 fn designed(axes: Axes, count: usize, origin: [f64; 2]) -> Vec<Cell> {
     let lengths = axes.lengths();
     let mut cells = Vec::new();
@@ -258,19 +267,19 @@ mod tests {
     fn axes(steps: u8) -> Axes {
         let smallest = ByteCount::kib(64);
         Axes {
-            chunk: Axis { smallest, steps },
-            credit: Axis { smallest, steps },
+            chunk: SizeAxis { smallest, steps },
+            credit: SizeAxis { smallest, steps },
         }
     }
 
-    /// A bowl, with its bottom at the chunk of the third step and the credit of the sixth.
-    fn bowl(point: Point) -> f64 {
+    /// A bowl whose bottom is at the third chunk and the sixth credit.
+    fn bowl(point: SchedulePoint) -> f64 {
         let steps = |size: ByteCount| (size.get() as f64 / 65536.0).log2();
         let (chunk, credit) = (steps(point.chunk) - 2.0, steps(point.credit) - 5.0);
         (0.02 * (chunk * chunk + credit * credit)).exp()
     }
 
-    fn run(search: &mut Search) -> Vec<Point> {
+    fn run(search: &mut ScheduleSearch) -> Vec<SchedulePoint> {
         let mut points = Vec::new();
         while let Some(point) = search.propose() {
             search.tell(point, bowl(point));
@@ -280,32 +289,32 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_asks_for_the_same_points_and_another_for_others() {
-        let points = |seed| run(&mut Search::new(axes(8), TRIALS, seed));
+    fn equal_seeds_ask_for_equal_points() {
+        let points = |seed| run(&mut ScheduleSearch::new(axes(8), TRIALS, seed));
         assert_eq!(points(7), points(7));
         assert_ne!(points(7), points(8));
     }
 
     #[test]
-    fn no_point_is_asked_for_twice_and_a_small_grid_ends_the_search() {
-        let mut points = run(&mut Search::new(axes(3), TRIALS, 1));
+    fn a_small_grid_is_searched_without_repetition() {
+        let mut points = run(&mut ScheduleSearch::new(axes(3), TRIALS, 1));
         points.sort();
         assert_eq!(points, axes(3).points().collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_design_is_what_is_asked_for_first() {
-        let mut search = Search::new(axes(8), TRIALS, 11);
+    fn the_first_proposals_are_the_design() {
+        let mut search = ScheduleSearch::new(axes(8), TRIALS, 11);
         let design = search.design();
         assert_eq!(design.len(), DESIGN);
         assert_eq!(run(&mut search)[..DESIGN], design);
-        assert_eq!(Search::new(axes(8), 2, 11).design(), design[..2]);
+        assert_eq!(ScheduleSearch::new(axes(8), 2, 11).design(), design[..2]);
     }
 
     #[test]
     fn the_bottom_of_a_bowl_is_found() {
         for seed in 0..10 {
-            let mut search = Search::new(axes(8), TRIALS, seed);
+            let mut search = ScheduleSearch::new(axes(8), TRIALS, seed);
             run(&mut search);
             let (point, _) = search.best().expect("15 points were told");
             let steps = axes(8).cell_of(point).expect("a point of the axes");
@@ -315,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn a_told_point_that_was_not_asked_for_counts() {
-        let mut search = Search::new(axes(8), 1, 3);
+    fn a_point_told_unasked_counts() {
+        let mut search = ScheduleSearch::new(axes(8), 1, 3);
         let point = axes(8).points().nth(20).expect("there are 64");
         search.tell(point, 2.5);
         assert_eq!(search.propose(), None);

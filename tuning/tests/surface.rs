@@ -3,7 +3,7 @@
 mod step;
 
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{Axes, Axis, Point, Search, TRIALS};
+use gradwire_tuning::surface::{Axes, SchedulePoint, ScheduleSearch, SizeAxis, TRIALS};
 use step::{Layers, Wire};
 
 /// Rates at which the wire is the bottleneck, is about as fast as computing, and is faster.
@@ -11,11 +11,11 @@ const RATES_GBPS: [u64; 3] = [10, 25, 100];
 
 fn axes() -> Axes {
     Axes {
-        chunk: Axis {
+        chunk: SizeAxis {
             smallest: ByteCount::kib(128),
             steps: 8,
         },
-        credit: Axis {
+        credit: SizeAxis {
             smallest: ByteCount::kib(256),
             steps: 8,
         },
@@ -25,12 +25,13 @@ fn axes() -> Axes {
 /// One surface: its name and the time at each point.
 struct Surface {
     name: String,
-    times: Vec<(Point, f64)>,
+    times: Vec<(SchedulePoint, f64)>,
 }
 
 impl Surface {
-    fn time(&self, point: Point) -> f64 {
-        let of_point = |(candidate, time): &(Point, f64)| (*candidate == point).then_some(*time);
+    fn time(&self, point: SchedulePoint) -> f64 {
+        let of_point =
+            |(candidate, time): &(SchedulePoint, f64)| (*candidate == point).then_some(*time);
         self.times
             .iter()
             .find_map(of_point)
@@ -63,7 +64,7 @@ fn surfaces() -> Vec<Surface> {
 
 /// How much longer a step takes with what the search finds than with the best point of the grid.
 fn excess(surface: &Surface, seed: u64) -> f64 {
-    let mut search = Search::new(axes(), TRIALS, seed);
+    let mut search = ScheduleSearch::new(axes(), TRIALS, seed);
     while let Some(point) = search.propose() {
         search.tell(point, surface.time(point));
     }

@@ -22,9 +22,11 @@ use gradwire_lab::tune::loss::trial::TrialBench;
 use gradwire_lab::tune::loss::{evidence::of, page};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
-use gradwire_tuning::tolerance::judge::{Goal, Looks, Verdict};
-use gradwire_tuning::tolerance::search::{Finding, Next, Phases, Search, Subject};
-use gradwire_tuning::tolerance::{Setting, Trial};
+use gradwire_tuning::tolerance::judge::{MetricGoal, ToleranceVerdict, TrialLooks};
+use gradwire_tuning::tolerance::search::{
+    PhaseTolerance, SearchStep, SearchSubject, ToleranceFinding, ToleranceSearch,
+};
+use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
 
 use crate::environment::Environment;
 use crate::exit::CommandError;
@@ -76,7 +78,7 @@ pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn search_of(options: &TuneLossOptions) -> Result<Search, CommandError> {
+fn search_of(options: &TuneLossOptions) -> Result<ToleranceSearch, CommandError> {
     let (least, most) = (usize::from(options.seeds), usize::from(options.max_seeds));
     if least > most {
         return Err(CommandError::Usage(format!(
@@ -84,22 +86,22 @@ fn search_of(options: &TuneLossOptions) -> Result<Search, CommandError> {
         )));
     }
     let subject = match options.check {
-        Some(share) => Subject::Check(share),
-        None => Subject::Largest {
+        Some(share) => SearchSubject::Check(share),
+        None => SearchSubject::Largest {
             groups: usize::from(options.groups),
             phases: match options.phases {
-                true => Phases::Tightened,
-                false => Phases::Alike,
+                true => PhaseTolerance::Tightened,
+                false => PhaseTolerance::Alike,
             },
         },
     };
-    Ok(Search {
-        goal: Goal {
+    Ok(ToleranceSearch {
+        goal: MetricGoal {
             better: options.better(),
             margin: options.margin,
         },
         subject,
-        looks: Looks::new(least..=most, options.confidence),
+        looks: TrialLooks::new(least..=most, options.confidence),
         budget: options.trials as usize,
     })
 }
@@ -138,22 +140,22 @@ fn base(path: &Path) -> Result<Job, CommandError> {
 }
 
 fn find(
-    search: &Search,
+    search: &ToleranceSearch,
     bench: &TrialBench,
     (journal, teller): (&mut Journal, &Teller<'_>),
-) -> Result<Finding, CommandError> {
+) -> Result<ToleranceFinding, CommandError> {
     loop {
-        let done: Vec<Trial> = journal
+        let done: Vec<ToleranceTrial> = journal
             .records()
             .iter()
             .map(|one| one.trial.clone())
             .collect();
         match search.next(&done) {
-            Next::Done(finding) => {
+            SearchStep::Done(finding) => {
                 teller.end();
                 return Ok(finding);
             }
-            Next::Try {
+            SearchStep::Try {
                 setting,
                 seed,
                 remaining,
@@ -172,7 +174,7 @@ fn find(
 }
 
 /// The folder of a trial.
-fn name_of(number: usize, setting: &Setting, seed: u64) -> String {
+fn name_of(number: usize, setting: &ToleranceSetting, seed: u64) -> String {
     format!(
         "{number:03}-{}-seed{seed}",
         of(setting).replace([' ', ','], "")
@@ -186,7 +188,7 @@ fn checked(evidence: &SearchEvidence<'_>) -> Result<(), CommandError> {
         ));
     };
     match cell.judgement.verdict {
-        Verdict::Accepted => Ok(()),
+        ToleranceVerdict::Accepted => Ok(()),
         _ => Err(CommandError::Check(evidence.sentence(cell))),
     }
 }

@@ -12,7 +12,7 @@ pub mod trials;
 
 use std::collections::BTreeMap;
 
-use gradwire_tuning::surface::{Axes, Axis, Point, Search};
+use gradwire_tuning::surface::{Axes, SchedulePoint, ScheduleSearch, SizeAxis};
 
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
@@ -27,9 +27,9 @@ pub struct ScheduleQuestion {
     /// Trials at most.
     pub trials: u16,
     /// Chunks to choose from; without it, as many as make sense.
-    pub chunk: Option<Axis>,
+    pub chunk: Option<SizeAxis>,
     /// Credits to choose from.
-    pub credit: Axis,
+    pub credit: SizeAxis,
     /// Which points are run.
     pub extent: Extent,
     /// Runs at the same time; without it, one per core.
@@ -53,7 +53,7 @@ pub enum Extent {
 pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
     let runs = PointRuns::of(question)?;
     let axes = runs.axes()?;
-    let search = Search::new(axes, usize::from(question.trials), question.scenario.seed);
+    let search = ScheduleSearch::new(axes, usize::from(question.trials), question.scenario.seed);
     let found = match question.extent {
         Extent::Grid => on_grid(&runs, axes, search),
         Extent::Search => step_by_step(&runs, search),
@@ -75,13 +75,13 @@ pub struct ScheduleTrials {
 fn on_grid(
     runs: &PointRuns<'_>,
     axes: Axes,
-    mut search: Search,
+    mut search: ScheduleSearch,
 ) -> Result<ScheduleTrials, LabError> {
-    let points: Vec<Point> = axes.points().collect();
+    let points: Vec<SchedulePoint> = axes.points().collect();
     runs.announce(points.len());
     let grid = runs.run(&points)?;
     let times = grid.iter().map(|trial| (trial.point, trial.iteration_us));
-    let times: BTreeMap<Point, f64> = times.collect();
+    let times: BTreeMap<SchedulePoint, f64> = times.collect();
     let mut trials = Vec::new();
     while let Some(point) = search.propose() {
         let iteration_us = times[&point];
@@ -94,7 +94,10 @@ fn on_grid(
     Ok(ScheduleTrials { trials, grid })
 }
 
-fn step_by_step(runs: &PointRuns<'_>, mut search: Search) -> Result<ScheduleTrials, LabError> {
+fn step_by_step(
+    runs: &PointRuns<'_>,
+    mut search: ScheduleSearch,
+) -> Result<ScheduleTrials, LabError> {
     runs.announce(search.trials());
     let mut trials = runs.run(&search.design())?;
     for trial in &trials {

@@ -125,9 +125,9 @@ impl<T: TryFrom<u64> + Display> KeyFormat for Whole<T> {
 }
 
 /// A number within a range.
-pub(super) struct Number(pub(super) RangeInclusive<f64>);
+pub(super) struct Decimal(pub(super) RangeInclusive<f64>);
 
-impl KeyFormat for Number {
+impl KeyFormat for Decimal {
     type Value = f64;
     fn read(&self, value: &DeValue<'_>) -> Option<f64> {
         float(value).filter(|number| self.0.contains(number))

@@ -48,7 +48,7 @@ macro_rules! job_key {
 macro_rules! job_keys {
     (
         $(#[doc = $job_doc:literal])+
-        pub struct Job {
+        pub struct $job:ident {
             $($(#[doc = $doc:literal])+ $key:ident: $type:ty = $default:expr, $format:expr;)+
         }
         $(
@@ -63,12 +63,12 @@ macro_rules! job_keys {
     ) => {
         $(#[doc = $job_doc])+
         #[derive(Clone, Debug, PartialEq)]
-        pub struct Job {
+        pub struct $job {
             $($(#[doc = $doc])+ pub $key: $type,)+
             $($(#[doc = $section_doc])+ pub $section: $keys,)+
         }
 
-        impl Default for Job {
+        impl Default for $job {
             fn default() -> Self {
                 Self { $($key: $default,)+ $($section: $keys::default(),)+ }
             }

@@ -1,116 +1,105 @@
-//! One message on its way out: what was sent, what landed, what must go again.
+//! One message on its way out: its header, its progress, what is lost of it, and its probes.
 
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
+use super::repair::RepairState;
 use crate::bitmap::Bitmap;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
-use crate::priority::{CONTROL, Policy, RepairNeed, SegmentTags, SendTurn, TieBreaker};
+use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
-use crate::units::{
-    Class, Entropy, Instant, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Share,
-    Signature, Span, Step,
-};
+use crate::units::{Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, Share, Span};
 use crate::wire::{
     Flags, HEADER_BYTES, Header, PacketKind, REPORT_BYTES, SEGMENTS_MAX, SegmentReport,
 };
 
-/// A message that only waits for a grant is probed this much later: the grant may have been lost.
+/// A message that only waits for a grant is probed after so many waits: the grant may be lost.
 const GRANT_WAITS: u64 = 16;
 
-/// A segment on its way. It is current as long as the segment was not sent again and has not
-/// landed.
+/// A segment that was sent. It is current until it lands or is sent again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SegmentFlight {
-    pub(crate) message: MessageId,
-    pub(crate) segment: u32,
-    pub(crate) sent_at: u32,
-    pub(crate) entropy: Entropy,
+pub(super) struct SegmentFlight {
+    pub(super) message: MessageId,
+    pub(super) segment: u32,
+    pub(super) sent_at: u32,
+    pub(super) entropy: Entropy,
 }
 
-/// Segments taken for sending.
-pub(crate) struct TakenRun {
-    pub(crate) class: Class,
-    pub(crate) ecn: Ecn,
-    pub(crate) flags: Flags,
+/// How the segments of a run are sent.
+pub(super) struct TakenRun {
+    pub(super) class: Class,
+    pub(super) ecn: Ecn,
+    pub(super) flags: Flags,
 }
 
-/// What of a message may be sent before its receiver says anything; nothing when it is announced.
+/// How much of a message may be sent before its receiver grants any; by default nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct UnscheduledStart {
-    pub(crate) segments: u32,
-    /// Bytes of what may go to its receiver so that are kept for it.
-    pub(crate) bytes: u64,
+pub(super) struct UnscheduledStart {
+    pub(super) segments: u32,
+    /// Bytes that the message takes from what may go to its receiver unscheduled.
+    pub(super) bytes: u64,
+}
+
+/// How far a message has come.
+#[derive(Debug)]
+pub(super) struct SendProgress {
+    /// Bytes taken from the unscheduled start until the receiver is known to have heard of it.
+    unscheduled: u64,
+    /// Segments, in sending order, that the receiver is ready to take.
+    pub(super) granted: u32,
+    /// Position in the sending order of the first segment never sent.
+    next: u32,
+    /// Index of the lane that `next` lies in.
+    lane: usize,
+    in_flight: Bitmap,
+    pub(super) acked: Bitmap,
+    /// Time stamp of each segment's last packet.
+    sent_at: SmallVec<[u32; 4]>,
+    /// CE marks that the receiver has reported.
+    pub(super) marks: u32,
+}
+
+/// How much of a message's last word, its STOP, was heard.
+#[derive(Debug, Default)]
+struct StopHeard {
+    /// The segments that the receiver did without, as far as it has named them.
+    missing: Option<Bitmap>,
+    /// It has named those before this one.
+    until: u32,
 }
 
 /// A message that has not ended.
 #[derive(Debug)]
-pub(crate) struct SendMessage {
-    pub(crate) id: MessageId,
-    pub(crate) tags: SegmentTags,
-    /// Whether a PROBE tells its receiver of it, which then grants all of it.
-    announced: bool,
-    /// Bytes of what may go to its receiver unscheduled that are kept for it.
-    reserved: u64,
-    /// Segments, in sending order, that the receiver is ready to take.
-    pub(crate) granted: u32,
-    pub(crate) acked: Bitmap,
-    /// CE marks reported so far.
-    pub(crate) marks: u32,
-    /// Probes since the last report.
-    pub(crate) unanswered: u32,
-    /// When the first of them was sent.
-    pub(crate) asked: Instant,
-    said_all_sent: bool,
-    /// Whether it was probed for.
-    probed: bool,
-    /// Whether it was told that it stands still.
-    pub(crate) told_still: bool,
-    /// How many holes the last probe named.
-    said_holes: u32,
-    pub(crate) probe_at: Instant,
-    /// When it was given to the sender.
-    pub(crate) begun: Instant,
-    /// What STOP said was missing, as far as it was heard.
-    pub(crate) missing: Option<Bitmap>,
-    key: MessageKey,
-    signature: Signature,
-    step: Step,
+pub(super) struct SendMessage {
+    /// What the headers of its packets have in common, apart from the time stamp.
+    header: Header,
+    pub(super) tags: SegmentTags,
     cut: Segmentation,
     tolerance: Share,
-    contributors: u16,
-    job: JobId,
-    epoch: u16,
-    source: Rank,
-    /// Position in the sending order of the first segment never sent.
-    next: u32,
-    lane: usize,
-    in_flight: Bitmap,
-    sent_at: SmallVec<[u32; 4]>,
-    repairs: VecDeque<u32>,
-    repair_queued: Bitmap,
-    /// Lost, neither acknowledged nor queued for repair: tolerated so far.
-    holes: Bitmap,
-    /// What was ever a hole, the most needed first. What is no hole any more is passed over.
-    by_need: BinaryHeap<(RepairNeed, u32)>,
-    /// Whether the receiver has chosen what it does without: it needs all else.
-    is_chosen: bool,
-    stop_heard: u32,
+    /// When it was given to the sender.
+    pub(super) begun: Instant,
+    pub(super) progress: SendProgress,
+    repair: RepairState,
+    pub(super) probe: ProbeState,
+    stop: StopHeard,
 }
 
 impl SendMessage {
-    /// A message; if nothing of it may be sent unscheduled, it is announced now.
-    pub(crate) fn new(
+    /// A message of which nothing was sent. If nothing may be sent unscheduled, a PROBE announces
+    /// it now.
+    pub(super) fn new(
         id: MessageId,
-        outgoing: SendRequest,
-        (settings, unscheduled): (&EndpointSettings, UnscheduledStart),
+        request: SendRequest,
+        settings: &EndpointSettings,
+        start: UnscheduledStart,
         now: Instant,
     ) -> Self {
-        let cut = Segmentation::new(outgoing.bytes, settings.segment_bytes);
+        let cut = Segmentation::new(request.bytes, settings.segment_bytes);
         assert!(
             cut.is_countable(),
             "{} bytes in segments of {} bytes: a message has at most {SEGMENTS_MAX}",
@@ -118,89 +107,82 @@ impl SendMessage {
             cut.segment_bytes()
         );
         let segments = cut.segments();
+        let (stage, probe_at) = match start.segments {
+            0 => (SendStage::Unannounced, now),
+            _ => (SendStage::Unsent, now + PROBE_WAIT_MAX),
+        };
         Self {
-            id,
-            tags: outgoing.tags,
-            announced: unscheduled.segments == 0,
-            reserved: unscheduled.bytes,
-            granted: unscheduled.segments,
-            acked: Bitmap::new(segments),
-            marks: 0,
-            unanswered: 0,
-            asked: now,
-            said_all_sent: false,
-            probed: false,
-            told_still: false,
-            said_holes: 0,
-            probe_at: now,
-            begun: now,
-            missing: None,
-            key: outgoing.key,
-            signature: outgoing.signature,
-            step: outgoing.step,
+            header: header_of(id, &request, settings, cut),
+            tags: request.tags,
             cut,
-            tolerance: outgoing.tolerance,
-            contributors: outgoing.contributors,
-            job: settings.identity.job,
-            epoch: settings.identity.epoch,
-            source: settings.identity.rank,
-            next: 0,
-            lane: 0,
-            in_flight: Bitmap::new(segments),
-            sent_at: smallvec![0; segments as usize],
-            repairs: VecDeque::new(),
-            repair_queued: Bitmap::new(segments),
-            holes: Bitmap::new(segments),
-            by_need: BinaryHeap::new(),
-            is_chosen: false,
-            stop_heard: 0,
+            tolerance: request.tolerance,
+            begun: now,
+            progress: SendProgress {
+                unscheduled: start.bytes,
+                granted: start.segments,
+                next: 0,
+                lane: 0,
+                in_flight: Bitmap::new(segments),
+                acked: Bitmap::new(segments),
+                sent_at: smallvec![0; segments as usize],
+                marks: 0,
+            },
+            repair: RepairState::new(segments),
+            probe: ProbeState::new(stage, now, probe_at),
+            stop: StopHeard::default(),
         }
     }
 
-    pub(crate) fn key(&self) -> MessageKey {
-        self.key
+    pub(super) fn id(&self) -> MessageId {
+        self.header.message
     }
 
-    pub(crate) fn segments(&self) -> u32 {
-        self.cut.segments()
+    pub(super) fn key(&self) -> MessageKey {
+        self.header.key
     }
 
-    pub(crate) fn sent_at(&self, segment: u32) -> u32 {
-        self.sent_at[segment as usize]
+    pub(super) fn segments(&self) -> u32 {
+        self.header.segments
     }
 
-    /// Whether every segment was sent at least once and nothing waits to be repaired.
-    pub(crate) fn all_sent(&self) -> bool {
-        self.next == self.segments() && self.repairs.is_empty()
+    /// Time stamp of a segment's last packet.
+    pub(super) fn sent_at(&self, segment: u32) -> u32 {
+        self.progress.sent_at[segment as usize]
     }
 
-    /// Whether anything of the message was sent, or is to be: before, it waits for the window and
-    /// needs no probe. One that is announced is probed for its grants.
-    pub(crate) fn is_told(&self) -> bool {
-        self.next > 0 || self.announced
+    /// Whether every segment was sent at least once and none waits to be repaired.
+    pub(super) fn all_sent(&self) -> bool {
+        self.progress.next == self.segments() && self.repair.is_idle()
+    }
+
+    /// Whether the receiver has to hear of the message. A message that only waits for the window
+    /// needs no probe; one that waits for grants does.
+    pub(super) fn is_told(&self) -> bool {
+        self.probe.stage != SendStage::Unsent
     }
 
     /// Whether its next PROBE is the first that its receiver hears of it.
-    pub(crate) fn is_news(&self) -> bool {
-        self.next == 0 && !self.probed
+    pub(super) fn is_news(&self) -> bool {
+        self.probe.stage == SendStage::Unannounced
     }
 
     /// Segments that were sent at least once.
-    pub(crate) fn sent(&self) -> u32 {
-        self.next
+    pub(super) fn sent(&self) -> u32 {
+        self.progress.next
     }
 
-    /// Its receiver knows of it: nothing is kept for it any more. Tells how much had been.
-    pub(crate) fn release(&mut self) -> u64 {
-        std::mem::take(&mut self.reserved)
+    /// The receiver has heard of it: gives back the bytes of the unscheduled start that it took.
+    pub(super) fn release(&mut self) -> u64 {
+        std::mem::take(&mut self.progress.unscheduled)
     }
 
-    /// When to probe if nothing is heard. A message that tolerates loss is probed as soon as all
-    /// of it was sent, since its receiver waits for that word, and whenever it turns out that more
-    /// of it is lost: as long as its receiver does not know, it grants less to everybody.
-    pub(crate) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
-        let news = self.has_unsaid_holes() || (self.all_sent() && !self.said_all_sent);
-        if !self.tolerance.is_none() && news && self.acked.zeros() > 0 {
+    /// When to probe if no report comes before. A message that tolerates loss is probed at once
+    /// when all of it was sent, since its receiver waits for that word, and when more of it is
+    /// found lost: until its receiver knows, it grants less to everybody.
+    pub(super) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
+        let says_all_sent = self.all_sent() && self.probe.stage != SendStage::SaidAllSent;
+        let news = self.has_untold_holes() || says_all_sent;
+        if !self.tolerance.is_none() && news && self.progress.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {
             now + wait * GRANT_WAITS
@@ -210,48 +192,58 @@ impl SendMessage {
     }
 
     /// Whether more of it is lost than its receiver was told.
-    pub(crate) fn has_unsaid_holes(&self) -> bool {
-        self.holes.ones() > self.said_holes
+    pub(super) fn has_untold_holes(&self) -> bool {
+        self.repair.holes().ones() > self.probe.holes_told
     }
 
-    /// Whether all that may be sent was sent and is accounted for: the receiver's turn will come.
+    /// Whether all that is granted was sent, and none of it is on its way.
+    fn has_landed(&self) -> bool {
+        let progress = &self.progress;
+        let sent_all_granted = progress.next == progress.granted.min(self.segments());
+        sent_all_granted && progress.in_flight.ones() == 0
+    }
+
+    /// Whether the sender can only wait: the receiver grants others first.
     fn waits_for_grant(&self) -> bool {
-        let sent_all_granted = self.next == self.granted.min(self.segments());
-        sent_all_granted && !self.all_sent() && self.in_flight.ones() == 0
+        self.has_landed() && !self.all_sent()
+    }
+
+    /// Whether nothing can be sent until the receiver says more: the message is not posted there,
+    /// or others are granted before it.
+    pub(super) fn stands_still(&self) -> bool {
+        self.has_landed() && self.repair.is_idle()
     }
 
     /// The lowest class of what was sent so far: a PROBE must not overtake it.
-    pub(crate) fn lowest_class(&self, policy: &Policy) -> Class {
-        if self.next == 0 {
+    pub(super) fn lowest_class(&self, policy: &Policy) -> Class {
+        if self.progress.next == 0 {
             return CONTROL;
         }
-        let last = self.tags.at(self.next - 1);
+        let last = self.tags.at(self.progress.next - 1);
         self.tags.class_and_ecn(policy, last).0
     }
 
-    /// A probe goes out now; the next one is due at `next`. Writes into `body` which segments are
-    /// lost and not repaired, if any is, in at most `room` bytes.
-    pub(crate) fn on_probe(
+    /// A probe goes out now; the next one is due at `next`. Writes the holes, if there are any,
+    /// into `body`, in at most `room` bytes.
+    pub(super) fn on_probe(
         &mut self,
-        (now, next): (Instant, Instant),
+        now: Instant,
+        next: Instant,
         room: usize,
         body: &mut Vec<u8>,
     ) {
-        self.said_all_sent |= self.all_sent();
-        self.probed = true;
-        if self.unanswered == 0 {
-            self.asked = now;
+        if self.all_sent() {
+            self.probe.stage = SendStage::SaidAllSent;
         }
-        self.unanswered += 1;
-        self.probe_at = next;
+        let holes = self.repair.holes();
+        self.probe.on_probe(now, next, holes.ones());
         body.clear();
-        self.said_holes = self.holes.ones();
-        if self.said_holes == 0 {
+        if holes.ones() == 0 {
             return;
         }
-        let first = self.holes.first_one(0);
+        let first = holes.first_one(0);
         let mut window = Vec::with_capacity(64);
-        let bits = self.holes.encode(first, room - REPORT_BYTES, &mut window);
+        let bits = holes.encode(first, room - REPORT_BYTES, &mut window);
         SegmentReport {
             first,
             bits,
@@ -261,61 +253,56 @@ impl SendMessage {
         body.extend_from_slice(&window);
     }
 
-    /// Whether nothing of it is on its way and nothing could be, until its receiver says more: it
-    /// is not posted there, or other messages are granted before it.
-    pub(crate) fn stands_still(&self) -> bool {
-        let sent_all_granted = self.next == self.granted.min(self.segments());
-        sent_all_granted && self.in_flight.ones() == 0 && self.repairs.is_empty()
-    }
-
-    /// The turn of what would be sent next; `None` when there is nothing to send.
-    pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        while let Some(&segment) = self.repairs.front() {
-            if !self.acked.has(segment) {
-                let policy = &settings.policy;
+    /// The turn of the segment that would be sent next; `None` when there is none to send.
+    pub(super) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
+        let policy = &settings.policy;
+        while let Some(segment) = self.repair.front() {
+            if !self.progress.acked.has(segment) {
                 let (class, _) = self.tags.class_and_ecn(policy, segment);
                 return Some(self.tags.turn(policy, class, segment));
             }
-            self.repairs.pop_front();
-            self.repair_queued.remove(segment);
+            self.repair.pop();
         }
-        let ready = self.next < self.segments().min(self.granted);
+        let progress = &self.progress;
+        let ready = progress.next < self.segments().min(progress.granted);
         ready.then(|| {
-            let class = self.tags.lanes()[self.lane].class;
-            let segment = self.tags.at(self.next);
-            self.tags.turn(&settings.policy, class, segment)
+            let class = self.tags.lanes()[progress.lane].class;
+            let segment = self.tags.at(progress.next);
+            self.tags.turn(policy, class, segment)
         })
     }
 
-    /// Takes up to `most` segments of equal class and ECN: repairs first.
-    /// Writes them into `run`.
-    pub(crate) fn take_run(
+    /// Takes up to `most` segments of equal class and ECN into `run`: repairs first, since the
+    /// receiver has waited for them longest.
+    pub(super) fn take_run(
         &mut self,
         most: usize,
         settings: &EndpointSettings,
         run: &mut SegmentRun,
     ) -> TakenRun {
         run.clear();
-        if self.repairs.is_empty() {
-            return self.take_new(most as u32, run);
+        match self.repair.front() {
+            None => self.take_new(most as u32, run),
+            Some(first) => self.take_repairs(first, most, &settings.policy, run),
         }
-        self.take_repairs(most, settings, run)
     }
 
     fn take_new(&mut self, most: u32, run: &mut SegmentRun) -> TakenRun {
-        let lane = self.tags.lanes()[self.lane];
-        let end = (self.next + most).min(lane.end).min(self.granted);
         let last = self.segments() - 1;
-        while self.next < end {
-            let segment = self.tags.at(self.next);
+        let progress = &mut self.progress;
+        let lane = self.tags.lanes()[progress.lane];
+        let end = (progress.next + most).min(lane.end).min(progress.granted);
+        while progress.next < end {
+            let segment = self.tags.at(progress.next);
             run.push(segment);
-            self.next += 1;
+            progress.next += 1;
+            // The last segment may be shorter, and only the last packet of a run may be.
             if segment == last {
                 break;
             }
         }
-        if self.next == lane.end {
-            self.lane += 1;
+        if progress.next == lane.end {
+            progress.lane += 1;
         }
         TakenRun {
             class: lane.class,
@@ -326,21 +313,20 @@ impl SendMessage {
 
     fn take_repairs(
         &mut self,
+        first: u32,
         most: usize,
-        settings: &EndpointSettings,
+        policy: &Policy,
         run: &mut SegmentRun,
     ) -> TakenRun {
-        let first = *self.repairs.front().expect("the caller saw a repair");
-        let (class, ecn) = self.tags.class_and_ecn_again(&settings.policy, first);
+        let (class, ecn) = self.tags.class_and_ecn_again(policy, first);
         let last = self.segments() - 1;
-        while let Some(&segment) = self.repairs.front() {
-            let alike = self.tags.class_and_ecn_again(&settings.policy, segment) == (class, ecn);
+        while let Some(segment) = self.repair.front() {
+            let alike = self.tags.class_and_ecn_again(policy, segment) == (class, ecn);
             if !alike || run.as_slice().len() == most {
                 break;
             }
-            self.repairs.pop_front();
-            self.repair_queued.remove(segment);
-            if self.acked.has(segment) {
+            self.repair.pop();
+            if self.progress.acked.has(segment) {
                 continue;
             }
             run.push(segment);
@@ -355,19 +341,19 @@ impl SendMessage {
         }
     }
 
-    /// Marks a run as in flight; gives back its bytes.
-    pub(crate) fn on_sent(
+    /// The segments of a run are in flight from now on; gives back their bytes.
+    pub(super) fn on_sent(
         &mut self,
         run: &SegmentRun,
         template: &Header,
         flights: &mut VecDeque<SegmentFlight>,
     ) -> u64 {
-        self.said_all_sent = false;
-        let (message, sent_at, entropy) = (self.id, template.sent_at, template.entropy);
+        self.probe.stage = SendStage::Sending;
+        let (message, sent_at, entropy) = (self.id(), template.sent_at, template.entropy);
         let mut bytes = 0;
         for &segment in run.as_slice() {
-            self.sent_at[segment as usize] = sent_at;
-            if self.in_flight.insert(segment) {
+            self.progress.sent_at[segment as usize] = sent_at;
+            if self.progress.in_flight.insert(segment) {
                 bytes += self.packet_bytes(segment);
             }
             flights.push_back(SegmentFlight {
@@ -384,139 +370,166 @@ impl SendMessage {
         u64::from(self.cut.length(segment)) + HEADER_BYTES as u64
     }
 
-    /// The segment is no longer in flight; gives back the bytes that it took.
-    pub(crate) fn land(&mut self, segment: u32) -> u64 {
-        if self.in_flight.remove(segment) {
-            self.packet_bytes(segment)
-        } else {
-            0
+    /// A segment is no longer in flight; gives back the bytes that it had there.
+    pub(super) fn land(&mut self, segment: u32) -> u64 {
+        match self.progress.in_flight.remove(segment) {
+            true => self.packet_bytes(segment),
+            false => 0,
         }
     }
 
-    /// Segments have arrived; gives back the bytes that they had in flight, and of how many that
-    /// was not known.
-    pub(crate) fn on_acked(&mut self, segments: Range<u32>) -> (u64, u32) {
-        let end = segments.end.min(self.segments());
-        let segments = segments.start.min(end)..end;
-        let new = self.acked.insert_range(segments.clone());
-        self.holes.remove_range(segments.clone());
-        let last = self.segments() - 1;
-        let with_last = segments.contains(&last) && self.in_flight.has(last);
-        let landed = u64::from(self.in_flight.remove_range(segments));
-        let short = self.packet_bytes(0) - self.packet_bytes(last);
-        let bytes = landed * self.packet_bytes(0) - if with_last { short } else { 0 };
-        (bytes, new)
-    }
-
-    /// As [`SendMessage::on_acked`], but segments that are protected may have been shown without cause.
-    pub(crate) fn on_shown(&mut self, segments: Range<u32>) -> (u64, u32) {
-        let (mut bytes, mut new) = (0, 0);
-        for segment in segments.start..segments.end.min(self.segments()) {
-            if !self.tags.is_protected(segment) {
-                let (landed, one) = self.on_acked(segment..segment + 1);
-                bytes += landed;
-                new += one;
-            }
-        }
-        (bytes, new)
-    }
-
-    /// Nothing of the message is in flight any more; gives back the bytes that were.
-    pub(crate) fn land_all(&mut self) -> u64 {
-        if self.in_flight.ones() == 0 {
+    /// No segment is in flight any more; gives back the bytes that were.
+    pub(super) fn land_all(&mut self) -> u64 {
+        if self.progress.in_flight.ones() == 0 {
             return 0;
         }
-        let in_flight: Vec<u32> = self.in_flight.iter_ones().collect();
+        let in_flight: Vec<u32> = self.progress.in_flight.iter_ones().collect();
         in_flight
             .into_iter()
             .map(|segment| self.land(segment))
             .sum()
     }
 
-    pub(crate) fn is_current(&self, flight: &SegmentFlight) -> bool {
-        self.in_flight.has(flight.segment) && self.sent_at(flight.segment) == flight.sent_at
+    /// Whether a flight was the segment's last one and has not landed.
+    pub(super) fn is_current(&self, flight: &SegmentFlight) -> bool {
+        self.progress.in_flight.has(flight.segment)
+            && self.sent_at(flight.segment) == flight.sent_at
     }
 
-    /// Whether the receiver may do without a segment.
-    pub(crate) fn may_miss(&self, segment: u32) -> bool {
-        !self.tolerance.is_none() && !self.is_chosen && !self.tags.is_protected(segment)
+    /// Segments have arrived.
+    pub(super) fn on_acked(&mut self, segments: Range<u32>) -> NewlyAcked {
+        let end = segments.end.min(self.segments());
+        let segments = segments.start.min(end)..end;
+        let new = self.progress.acked.insert_range(segments.clone());
+        self.repair.on_acked(segments.clone());
+        let last = self.segments() - 1;
+        let in_flight = &mut self.progress.in_flight;
+        let with_last = segments.contains(&last) && in_flight.has(last);
+        let landed = u64::from(in_flight.remove_range(segments));
+        // All segments are of one size but the last.
+        let short = self.packet_bytes(0) - self.packet_bytes(last);
+        NewlyAcked {
+            bytes: landed * self.packet_bytes(0) - if with_last { short } else { 0 },
+            segments: new,
+        }
     }
 
-    /// A segment was lost: repairs it, or leaves it a hole as long as the message tolerates it.
-    /// Of too many holes those are repaired that are needed most.
-    pub(crate) fn on_lost(&mut self, segment: u32) {
+    /// Takes segments that a BITMAP shows. Those that are protected may be shown although they are
+    /// missing, since the receiver cannot tell which they are: for them it proves nothing.
+    pub(super) fn on_shown(&mut self, segments: Range<u32>) -> NewlyAcked {
+        let mut acked = NewlyAcked::default();
+        for segment in segments.start..segments.end.min(self.segments()) {
+            if !self.tags.is_protected(segment) {
+                acked.add(self.on_acked(segment..segment + 1));
+            }
+        }
+        acked
+    }
+
+    /// Whether a segment may stay missing, as far as the sender decides.
+    pub(super) fn may_miss(&self, segment: u32) -> bool {
+        !self.tolerance.is_none() && self.repair.may_leave() && !self.tags.is_protected(segment)
+    }
+
+    /// A segment is lost: leaves it as a hole if the message can bear that, or repairs it.
+    pub(super) fn on_lost(&mut self, segment: u32) {
         if !self.may_miss(segment) {
             self.queue_repair(segment);
             return;
         }
-        if self.holes.insert(segment) {
-            let lot = TieBreaker::of(self.source, self.id);
-            self.by_need.push((self.tags.need(lot, segment), segment));
-        }
+        let tie_breaker = TieBreaker::of(self.header.source, self.id());
+        let need = self.tags.need(tie_breaker, segment);
         let tolerated = self.cut.holes_allowed(self.tolerance);
-        while self.holes.ones() > tolerated {
-            let (_, most) = self.by_need.pop().expect("every hole was pushed");
-            if self.holes.has(most) {
-                self.queue_repair(most);
-            }
-        }
+        self.repair
+            .leave(segment, need, tolerated, &self.progress.acked);
     }
 
-    /// The receiver has chosen what it does without, and asks for all else.
-    pub(crate) fn on_chosen(&mut self) {
-        self.is_chosen = true;
+    /// A BITMAP has come: the receiver has chosen its holes, and needs everything else.
+    pub(super) fn on_chosen(&mut self) {
+        self.repair.on_chosen();
     }
 
-    /// Queues a segment to be sent again, unless it arrived or is queued.
-    pub(crate) fn queue_repair(&mut self, segment: u32) {
-        self.holes.remove(segment);
-        if !self.acked.has(segment) && self.repair_queued.insert(segment) {
-            self.repairs.push_back(segment);
-        }
+    /// Queues a segment to be sent again, unless it has arrived.
+    pub(super) fn queue_repair(&mut self, segment: u32) {
+        self.repair.queue(segment, &self.progress.acked);
     }
 
-    /// Takes a STOP; tells whether everything that it has to say was heard.
-    pub(crate) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
+    /// Takes a STOP; tells whether all of what it has to say was heard.
+    pub(super) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
         let segments = self.segments();
-        let heard = self.missing.get_or_insert_with(|| Bitmap::new(segments));
-        self.stop_heard = self.stop_heard.max(report.cumulative);
-        if report.first <= self.stop_heard {
+        let StopHeard { missing, until } = &mut self.stop;
+        let missing = missing.get_or_insert_with(|| Bitmap::new(segments));
+        *until = report.cumulative.max(*until);
+        // A window behind a gap is taken when it comes again.
+        if report.first <= *until {
             for segment in report.missing(encoded, segments).iter_ones() {
-                heard.insert(segment);
+                missing.insert(segment);
             }
-            self.stop_heard = self
-                .stop_heard
-                .max(report.first.saturating_add(report.bits));
+            *until = report.first.saturating_add(report.bits).max(*until);
         }
-        self.stop_heard >= segments
+        *until >= segments
     }
 
-    /// The header that the message's packets have in common.
-    pub(crate) fn template(&self, now: Instant) -> Header {
-        let segments = self.segments();
+    /// The segments that STOP named as missing, if there were any.
+    pub(super) fn take_missing(&mut self) -> Option<Bitmap> {
+        let missing = self.stop.missing.take();
+        missing.filter(|missing| missing.ones() > 0)
+    }
+
+    /// What the headers of packets that leave now have in common.
+    pub(super) fn template(&self, now: Instant) -> Header {
         Header {
-            kind: PacketKind::Data,
-            flags: Flags::NONE,
-            class: Class(0),
-            job: self.job,
-            epoch: self.epoch,
-            source: self.source,
-            step: self.step,
-            key: self.key,
-            message: self.id,
-            signature: self.signature,
-            segment: 0,
-            segments,
-            offset: 0,
-            message_bytes: self.cut.bytes(),
-            length: 0,
-            layer: Layer(0),
-            magnitude: Magnitude(0),
-            entropy: Entropy(0),
-            contributors: self.contributors,
             sent_at: now.wire_micros().max(1),
-            protected: self.tags.protected_segments(segments),
-            checksum: 0,
+            ..self.header
         }
+    }
+}
+
+/// What a report has told to have arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NewlyAcked {
+    /// Bytes that were in flight until then.
+    pub(super) bytes: u64,
+    /// Segments of which that was not known before.
+    pub(super) segments: u32,
+}
+
+impl NewlyAcked {
+    pub(super) fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.segments += other.segments;
+    }
+}
+
+fn header_of(
+    id: MessageId,
+    request: &SendRequest,
+    settings: &EndpointSettings,
+    cut: Segmentation,
+) -> Header {
+    let segments = cut.segments();
+    Header {
+        kind: PacketKind::Data,
+        flags: Flags::NONE,
+        class: Class(0),
+        job: settings.identity.job,
+        epoch: settings.identity.epoch,
+        source: settings.identity.rank,
+        step: request.step,
+        key: request.key,
+        message: id,
+        signature: request.signature,
+        segment: 0,
+        segments,
+        offset: 0,
+        message_bytes: cut.bytes(),
+        length: 0,
+        layer: Layer(0),
+        magnitude: Magnitude(0),
+        entropy: Entropy(0),
+        contributors: request.contributors,
+        sent_at: 0,
+        protected: request.tags.protected_segments(segments),
+        checksum: 0,
     }
 }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proof_passed_on_by_somebody_in_the_middle_is_refused() {
+    async fn a_relayed_proof_is_refused() {
         let (address, joining, events) = leader();
         let middle = impostor();
         let victim = member(middle.local_addr().expect("bound"));
@@ -241,7 +241,7 @@ mod tests {
         send(&mut forth, &prove).await;
         let answer: FromLeader = messages::read(&mut answer, MESSAGE_LIMIT)
             .await
-            .expect("rank 0 refuses politely");
+            .expect("rank 0 answers");
         assert!(matches!(
             answer,
             FromLeader::Refused(JoinRefusal::WrongToken)
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rank_0_without_the_token_is_an_impostor() {
+    async fn rank_0_without_the_token_is_an_impostor() {
         let endpoint = impostor();
         let victim = member(endpoint.local_addr().expect("bound"));
         let (connection, mut back, _) = intercept(&endpoint).await;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proof_of_rank_0_cannot_be_its_victims_own() {
+    async fn rank_0_cannot_reflect_a_proof() {
         let endpoint = impostor();
         let victim = member(endpoint.local_addr().expect("bound"));
         let (_connection, mut back, prove) = intercept(&endpoint).await;
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn noise_inside_a_connection_disturbs_nobody_until_it_comes_from_a_rank() {
+    async fn only_noise_from_a_rank_matters() {
         let (address, joining, events) = leader();
         let (_stranger, mut noise, _receive) = connect(address).await;
         noise.write_all(&[0xff; 5000]).await.expect("accepted");

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_is_passed_when_the_last_rank_reaches_it() {
+    fn the_last_rank_opens_the_barrier() {
         let (mut hub, now) = (hub(), Instant::now());
         hub.handle(Rank(0), at_barrier(1), now);
         hub.handle(Rank(2), at_barrier(1), now);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_released_when_all_have_left_or_are_lost() {
+    fn release_follows_when_no_rank_works() {
         let (mut hub, now) = (hub(), Instant::now());
         hub.handle(Rank(1), FromMember::Leave, now);
         hub.lost(Rank(1), "a connection that ends after leaving is no loss");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_only_to_the_rank_that_asked() {
+    fn answers_go_only_to_the_asking_rank() {
         let mut hub = hub();
         let question = "where are you?".into();
         hub.handle(Rank(1), FromMember::Ask { question }, Instant::now());

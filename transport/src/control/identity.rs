@@ -285,7 +285,7 @@ mod tests {
     const ELSEWHERE: Binding = [2; 32];
 
     #[test]
-    fn a_proof_holds_for_one_token_side_and_channel() {
+    fn proofs_depend_on_token_side_and_channel() {
         let token = Token::new("secret");
         let proof = token.prove(TokenSide::Member, &HERE);
         assert!(token.accepts(TokenSide::Member, &HERE, &proof));

@@ -27,7 +27,7 @@ use super::participant::Participant;
 use super::refusal::JoinRefusal;
 use super::secrets::{JobEpoch, PairSecrets, RootSecret};
 use super::stall::StallDetector;
-use super::task::{self, ControlTask, LocalRank};
+use super::task::{self, ControlTask, LocalParticipant};
 
 const LEADER: Rank = Rank(0);
 /// How often waiting ranks hear which ranks are missing.
@@ -43,7 +43,7 @@ pub(super) async fn run(listener: Listener, task: ControlTask) {
         Ok(admission) => {
             let ranks = || admission.start.roster.iter().map(|peer| peer.rank);
             let hub = Hub::new(ranks());
-            let mut local = LocalRank {
+            let mut local = LocalParticipant {
                 participant: Participant::new(LEADER, ranks(), task.on_event),
                 stall: StallDetector::new(task.membership.peer_timeout),
                 commands: task.commands,
@@ -183,7 +183,7 @@ impl Leader {
     }
 
     /// Carries messages and commands until this rank is done.
-    async fn serve(&mut self, mut hub: Hub, local: &mut LocalRank) {
+    async fn serve(&mut self, mut hub: Hub, local: &mut LocalParticipant) {
         loop {
             let participant = &mut local.participant;
             local.stall.look(participant);

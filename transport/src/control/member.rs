@@ -19,7 +19,7 @@ use super::participant::Participant;
 use super::rank_list::RankList;
 use super::refusal::{CertificateHolder, JoinRefusal, RefusedJoins};
 use super::stall::StallDetector;
-use super::task::{self, ControlTask, LocalRank};
+use super::task::{self, ControlTask, LocalParticipant};
 
 /// The first attempt ends after this long, and each further one may take twice as long as the one
 /// before. A rank 0 that starts later is found quickly, and a rank 0 busy with a thousand ranks is
@@ -39,7 +39,7 @@ pub(super) async fn run(leader: SocketAddr, task: ControlTask) {
         Ok((admission, connection)) => {
             task.joined.answer(Ok(admission.clone()));
             let ranks = admission.start.roster.iter().map(|peer| peer.rank);
-            let local = LocalRank {
+            let local = LocalParticipant {
                 participant: Participant::new(task.membership.rank, ranks, task.on_event),
                 stall: StallDetector::new(task.membership.peer_timeout),
                 commands: task.commands,
@@ -262,7 +262,7 @@ fn own_request(membership: &Membership) -> Result<Frame, JoinError> {
 }
 
 /// Carries messages and commands until this rank is done.
-async fn serve(proven: ProvenConnection, mut local: LocalRank) {
+async fn serve(proven: ProvenConnection, mut local: LocalParticipant) {
     let leader = Rank(0);
     let link = RankLink::new(proven.connection.clone(), proven.send);
     let (inbox, mut inbound): (_, Receiver<(Rank, LinkInput<FromLeader>)>) = channel(INBOX);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_messages_are_errors_or_messages_but_no_panic() {
+    fn damaged_messages_cause_no_panic() {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let lost = FromLeader::PeerLost {
             rank: Rank(3),

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_peer_fails_this_barrier_and_the_next() {
+    fn a_lost_peer_fails_all_further_barriers() {
         let (mut participant, events) = participant();
         let now = Instant::now();
         let this = wait_at_barrier(&mut participant, now);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_did_not_run_ends_by_itself() {
+    fn a_stalled_rank_ends_itself() {
         let (mut participant, events) = participant();
         let waits = wait_at_barrier(&mut participant, Instant::now());
         participant.stalled(Duration::from_secs(12), Duration::from_secs(8));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_ends_without_an_answer_of_rank_0() {
+    fn a_barrier_ends_although_rank_0_is_silent() {
         let (mut participant, _events) = participant();
         let result = wait_at_barrier(&mut participant, Instant::now());
         let deadline = participant.poll_timeout().expect("waits");
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_0_that_left_is_not_lost_when_it_closes() {
+    fn rank_0_may_close_after_leaving() {
         let (mut participant, events) = participant();
         participant.receive(FromLeader::PeerLeft { rank: LEADER });
         participant.leader_lost("closed");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_in_vain_names_who_is_still_there() {
+    fn a_leave_timeout_names_the_remaining_ranks() {
         let (mut participant, _events) = participant();
         let result = leave(&mut participant, Instant::now());
         participant.receive(FromLeader::PeerLeft { rank: LEADER });

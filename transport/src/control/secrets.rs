@@ -139,7 +139,7 @@ mod tests {
     };
 
     #[test]
-    fn only_the_two_ranks_of_a_pair_have_its_secret() {
+    fn only_a_pairs_own_ranks_have_its_secret() {
         let root = RootSecret::draw([(Rank(1), [1; 32])].into_iter());
         let ranks = || (0..5).map(Rank);
         let rows: Vec<PairSecrets> = ranks().map(|rank| root.row(JOB, rank, ranks())).collect();

@@ -69,7 +69,7 @@ impl JoinReply {
 }
 
 /// This process as a rank of a started job, on the control thread.
-pub(super) struct LocalRank {
+pub(super) struct LocalParticipant {
     pub(super) participant: Participant,
     pub(super) stall: StallDetector,
     pub(super) commands: UnboundedReceiver<ControlCommand>,

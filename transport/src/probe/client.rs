@@ -4,9 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::packet::{self, AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
+use super::clock::now;
+use super::packet::{self, AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket, SOCKETS};
 use super::socket::{self, PacketRefusal, ProbeSocket, SendOptions};
-use super::{SOCKETS, now};
 use crate::udp::SLOT_BYTES;
 
 /// How often a server is greeted before it counts as unreachable.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::SOCKETS;
-use super::packet::{self, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket, ProbeWelcome};
+use super::packet::{
+    self, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket, ProbeWelcome, SOCKETS,
+};
 use super::tally::{STREAMS_MAX, StreamTally, TaggedPacket, TaggedStream};
 
 /// Sessions that are kept; the oldest ends when there are more.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::client::{ProbeClient, ProbeQuestion};
-use super::now;
+use super::clock::now;
 use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
 use super::socket::{self, SendOptions};
 

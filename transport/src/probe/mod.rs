@@ -16,6 +16,7 @@
 //! What is not here: what a finding costs and how it is mended (the `doctor` command).
 
 mod client;
+mod clock;
 pub mod dcb;
 mod desk;
 pub mod device;
@@ -30,22 +31,10 @@ pub mod system;
 mod tagged;
 mod tally;
 
-use std::time::Instant;
-
 pub use client::{ProbeClient, ProbeConnectError};
 pub use load::{GsoRuns, ProbeSeries};
+pub use packet::SOCKETS;
 pub use path::{PathMtu, PathReach, RoundTrips, TagFate};
 pub use server::{ProbeServer, ProbeServerError};
 pub use socket::PacketRefusal;
 pub use tagged::{Passage, Passages, Tagging};
-
-/// Sockets of a client and of a server, each with a port of its own, as a rank has by default.
-pub const SOCKETS: usize = 8;
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "probes measure time, in the crate that has a clock"
-)]
-fn now() -> Instant {
-    Instant::now()
-}

@@ -25,9 +25,10 @@
 //!
 //! Every probe has at least [`PROBE_BYTES`], so that any answer fits in what was received.
 
-use super::SOCKETS;
 use super::tally::StreamTally;
 
+/// Sockets of a client and of a server, each with a port of its own, as a rank has by default.
+pub const SOCKETS: usize = 8;
 /// Bytes of the smallest probe, and of any answer but a report's.
 pub(super) const PROBE_BYTES: usize = 68;
 /// Where the text of a report starts.

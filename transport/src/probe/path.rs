@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use super::SOCKETS;
 use super::client::{ProbeClient, ProbeQuestion};
-use super::packet::PROBE_BYTES;
-use super::server::wall_ns;
+use super::clock::wall_ns;
+use super::packet::{PROBE_BYTES, SOCKETS};
 use super::socket::{Fragmentation, PacketRefusal, RefusalOrigin};
 
 /// Bytes of the smallest packet that every host has to take (RFC 791), and of the smallest probe
@@ -148,10 +147,12 @@ impl ProbeClient {
 
     fn cut_arrives(&mut self, bytes: u32) -> bool {
         let question = self.sized(bytes, SMALLEST);
-        let allowed = self.sockets[0].set_cutting(Fragmentation::Allowed).is_ok();
+        let allowed = self.sockets[0]
+            .set_fragmentation(Fragmentation::Allowed)
+            .is_ok();
         let arrives = allowed && self.ask_often(&question).is_some();
         // What was set once can be set again.
-        let _ = self.sockets[0].set_cutting(Fragmentation::Forbidden);
+        let _ = self.sockets[0].set_fragmentation(Fragmentation::Forbidden);
         arrives
     }
 

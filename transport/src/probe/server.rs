@@ -2,13 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use super::clock::{now, wall_ns};
 use super::desk::{ProbeArrival, ProbeDesk};
 use super::load::{RUN_BYTES_MAX, RUN_PACKETS_MAX};
-use super::packet::{AnswerForm, ProbeKind, ProbePacket};
+use super::packet::{AnswerForm, ProbeKind, ProbePacket, SOCKETS};
 use super::socket::{self, PacketRefusal, ProbeSocket, SendOptions};
-use super::{SOCKETS, now};
 use crate::interface;
 use crate::message::ReceivedMessage;
 use crate::udp::SLOT_BYTES;
@@ -203,14 +203,4 @@ impl AnswerRun {
 fn mtu_towards(client: SocketAddr) -> u32 {
     let address = socket::address_towards(client);
     address.and_then(interface::mtu).unwrap_or(0)
-}
-
-/// Nanoseconds since 1970, or 0 before.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the clocks of two hosts can only be compared by what the wall clock says"
-)]
-pub(super) fn wall_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
 }

@@ -1,14 +1,17 @@
 //! A UDP socket whose packets are not cut unless asked, and what ICMP says about its packets.
-#![expect(unsafe_code, reason = "the error queue and poll are raw system calls")]
+#![expect(unsafe_code, reason = "a socket option is set by a raw system call")]
 
-use std::io;
-use std::mem;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
-use std::ptr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::message::{self, ReceivedMessage, SendControl, SendPackets};
 
@@ -75,11 +78,8 @@ impl ProbeSocket {
         let socket = socket(address)?;
         message::enlarge_buffers(&socket, BUFFER_BYTES);
         message::ask_for_ancillary(&socket, address.ip())?;
-        set(
-            socket.as_raw_fd(),
-            cutting_option(address.ip(), Fragmentation::Forbidden),
-        )?;
-        set(socket.as_raw_fd(), reports_option(address.ip()))?;
+        set_fragmentation(&socket, address.ip(), Fragmentation::Forbidden)?;
+        ask_for_reports(&socket, address.ip())?;
         socket.bind(&SockAddr::from(address))?;
         let address = socket.local_addr()?.as_socket();
         let address = address.ok_or_else(|| io::Error::other("a socket without an IP address"))?;
@@ -87,11 +87,8 @@ impl ProbeSocket {
     }
 
     /// Whether packets from now on may be cut.
-    pub(super) fn set_cutting(&self, cutting: Fragmentation) -> io::Result<()> {
-        set(
-            self.descriptor(),
-            cutting_option(self.address.ip(), cutting),
-        )
+    pub(super) fn set_fragmentation(&self, fragmentation: Fragmentation) -> io::Result<()> {
+        set_fragmentation(&self.socket, self.address.ip(), fragmentation)
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -134,7 +131,7 @@ impl ProbeSocket {
     pub(super) fn refusal(&self) -> Option<PacketRefusal> {
         // Reports that mean neither are skipped; the queue is finite.
         loop {
-            let refusal = next_report(self.descriptor())?;
+            let refusal = next_report(&self.socket)?;
             if refusal.is_some() {
                 return refusal;
             }
@@ -144,21 +141,10 @@ impl ProbeSocket {
 
 /// Waits until one of the sockets has something, or `most` has passed.
 pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a ProbeSocket>, most: Duration) {
-    let waits_on = |socket: &ProbeSocket| libc::pollfd {
-        fd: socket.descriptor(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut polled: Vec<libc::pollfd> = sockets.map(waits_on).collect();
-    let time = libc::timespec {
-        tv_sec: most.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
-    };
-    let count = polled.len() as libc::nfds_t;
-    let entries = polled.as_mut_ptr();
-    // SAFETY: the array has `count` entries, the time lives until the call returns, and no signal
-    // mask is passed. An interrupted wait is a short one.
-    unsafe { libc::ppoll(entries, count, &raw const time, ptr::null()) };
+    let waits_on = |one: &'a ProbeSocket| PollFd::new(one.socket.as_fd(), PollFlags::POLLIN);
+    let mut polled: Vec<PollFd<'_>> = sockets.map(waits_on).collect();
+    // A signal only makes the wait shorter.
+    let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(most)), None);
 }
 
 /// The address of this host that packets to `peer` leave by.
@@ -180,55 +166,43 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
 }
 
-/// IP_PMTUDISC_PROBE sets DF and ignores what the kernel remembers about the path, so that each
-/// probe asks the path itself; IP_PMTUDISC_DONT lets whoever must cut a packet (ip(7)).
-fn cutting_option(
-    address: IpAddr,
-    cutting: Fragmentation,
-) -> (libc::c_int, libc::c_int, libc::c_int) {
-    match (address, cutting) {
-        (IpAddr::V4(_), Fragmentation::Forbidden) => (
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_PROBE,
-        ),
-        (IpAddr::V4(_), Fragmentation::Allowed) => (
+/// Sets whether packets may be cut. IP_PMTUDISC_PROBE sets DF and ignores what the kernel remembers
+/// about the path, so that each probe asks the path itself; IP_PMTUDISC_DONT lets hosts and routers
+/// cut a packet (ip(7)).
+fn set_fragmentation(socket: &Socket, ip: IpAddr, fragmentation: Fragmentation) -> io::Result<()> {
+    let (level, option, allowed, forbidden) = match ip {
+        IpAddr::V4(_) => (
             libc::IPPROTO_IP,
             libc::IP_MTU_DISCOVER,
             libc::IP_PMTUDISC_DONT,
+            libc::IP_PMTUDISC_PROBE,
         ),
-        (IpAddr::V6(_), Fragmentation::Forbidden) => (
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_PROBE,
-        ),
-        (IpAddr::V6(_), Fragmentation::Allowed) => (
+        IpAddr::V6(_) => (
             libc::IPPROTO_IPV6,
             libc::IPV6_MTU_DISCOVER,
             libc::IPV6_PMTUDISC_DONT,
+            libc::IPV6_PMTUDISC_PROBE,
         ),
-    }
-}
-
-fn reports_option(address: IpAddr) -> (libc::c_int, libc::c_int, libc::c_int) {
-    match address {
-        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVERR, 1),
-        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
-    }
-}
-
-fn set(
-    descriptor: RawFd,
-    (level, option, value): (libc::c_int, libc::c_int, libc::c_int),
-) -> io::Result<()> {
-    let length = size_of_val(&value) as libc::socklen_t;
+    };
+    let value = match fragmentation {
+        Fragmentation::Allowed => allowed,
+        Fragmentation::Forbidden => forbidden,
+    };
+    let (fd, length) = (socket.as_raw_fd(), size_of_val(&value) as libc::socklen_t);
     // SAFETY: the value is an int of the length given.
-    let failed =
-        unsafe { libc::setsockopt(descriptor, level, option, (&raw const value).cast(), length) };
+    let failed = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
     match failed {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Asks the kernel to keep reports about packets that were not carried.
+fn ask_for_reports(socket: &Socket, address: IpAddr) -> io::Result<()> {
+    Ok(match address {
+        IpAddr::V4(_) => setsockopt(socket, sockopt::Ipv4RecvErr, &true),
+        IpAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvErr, &true),
+    }?)
 }
 
 /// Errors that ICMP has caused, about a packet sent before; they are reported once.
@@ -246,57 +220,26 @@ fn is_a_report(error: &io::Error) -> bool {
         .is_some_and(|code| reports.contains(&code))
 }
 
-/// Control messages, aligned as the kernel wants them.
-#[repr(C, align(8))]
-struct ControlBuffer([u8; CONTROL_BYTES]);
-
-/// The next report, `Some(None)` when it is about something else.
-fn next_report(descriptor: RawFd) -> Option<Option<PacketRefusal>> {
-    let mut buffer = ControlBuffer([0; CONTROL_BYTES]);
-    let mut storage = SockAddrStorage::zeroed();
-    let mut payload = [0_u8; 8];
-    let mut vector = libc::iovec {
-        iov_base: payload.as_mut_ptr().cast(),
-        iov_len: payload.len(),
-    };
-    // SAFETY: an all-zero msghdr is a valid one without any part.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_name = (&raw mut storage).cast();
-    message.msg_namelen = storage.size_of();
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
-    message.msg_control = buffer.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_BYTES;
-    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to an address, one vector and control bytes, each with its true
-    // length, and all live until the call returns.
-    if unsafe { libc::recvmsg(descriptor, &raw mut message, flags) } < 0 {
-        return None;
-    }
-    // SAFETY: the kernel wrote an address of `msg_namelen` bytes into the storage.
-    let to = unsafe { SockAddr::new(storage, message.msg_namelen) };
-    let to = to.as_socket().map(|address| address.ip());
-    Some(report_in(&message).and_then(|report| refusal_of(&report, to)))
+/// The next report of the error queue; `Some(None)` when it is about something else.
+fn next_report(socket: &Socket) -> Option<Option<PacketRefusal>> {
+    let mut control = vec![0_u8; CONTROL_BYTES];
+    let mut payload = [0; 8];
+    let mut parts = [IoSliceMut::new(&mut payload)];
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let message: RecvMsg<'_, '_, SockaddrStorage> =
+        recvmsg(socket.as_raw_fd(), &mut parts, Some(&mut control), flags).ok()?;
+    let to = message.address.and_then(ip_of);
+    let report = message.cmsgs().ok()?.find_map(|one| match one {
+        ControlMessageOwned::Ipv4RecvErr(report, _)
+        | ControlMessageOwned::Ipv6RecvErr(report, _) => Some(report),
+        _ => None,
+    });
+    Some(report.and_then(|report| refusal_of(&report, to)))
 }
 
-fn report_in(message: &libc::msghdr) -> Option<libc::sock_extended_err> {
-    // SAFETY: `message` was filled by recvmsg and its control buffer lives in the caller.
-    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !header.is_null() {
-        // SAFETY: the CMSG macros only give headers that lie whole in the control buffer.
-        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
-        let ours = [
-            (libc::IPPROTO_IP, libc::IP_RECVERR),
-            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
-        ];
-        if ours.contains(&(level, kind)) {
-            // SAFETY: the kernel puts a whole report behind a header of this kind.
-            return Some(unsafe { ptr::read_unaligned(libc::CMSG_DATA(header).cast()) });
-        }
-        // SAFETY: as for the first header.
-        header = unsafe { libc::CMSG_NXTHDR(message, header) };
-    }
-    None
+fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
 }
 
 fn refusal_of(report: &libc::sock_extended_err, to: Option<IpAddr>) -> Option<PacketRefusal> {

@@ -1,12 +1,13 @@
 //! What the kernel allows this process, and what its clock costs.
-#![expect(unsafe_code, reason = "limits are raw calls")]
 
 use std::io;
-use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::{now, socket};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+use super::clock::now;
+use super::socket;
 use crate::udp::Sockets;
 
 /// Readings of a batch, over which the cost of one is averaged.
@@ -18,13 +19,8 @@ const BATCHES: u32 = 50;
 /// # Errors
 /// The system's.
 pub fn locked_memory() -> io::Result<Option<u64>> {
-    // SAFETY: all-zero limits are valid ones.
-    let mut limit: libc::rlimit = unsafe { mem::zeroed() };
-    // SAFETY: the limits live until the call returns.
-    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
+    let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK)?;
+    Ok((soft != RLIM_INFINITY).then_some(soft))
 }
 
 /// What one reading of the monotonic clock takes, by the batch that was interrupted least.

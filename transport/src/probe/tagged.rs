@@ -7,10 +7,9 @@
 use std::time::Duration;
 
 use super::client::{ProbeClient, ProbeQuestion};
-use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
-use super::server::wall_ns;
+use super::clock::{now, wall_ns};
+use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket, SOCKETS};
 use super::socket::SendOptions;
-use super::{SOCKETS, now};
 
 /// Round trips by which the other clock is known.
 const ROUND_TRIPS: u32 = 50;

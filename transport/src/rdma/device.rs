@@ -11,6 +11,8 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ptr;
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
 use super::abi::{
     DeviceContext, DeviceLimits, GID_ROCE_V2, GidEntry, LINK_ETHERNET, MemoryRegistration,
     PORT_ACTIVE, PortAttributes, ProtectionDomain,
@@ -452,16 +454,10 @@ pub(super) fn shown(gid: Ipv6Addr) -> String {
 
 /// How much memory this process may lock.
 fn locked_limit() -> String {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the limit is written.
-    let code = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    match (code, limit.rlim_cur) {
-        (0, libc::RLIM_INFINITY) => "unlimited".to_owned(),
-        (0, bytes) => format!("{} KiB", bytes / 1024),
-        _ => "unknown".to_owned(),
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((RLIM_INFINITY, _)) => "unlimited".to_owned(),
+        Ok((bytes, _)) => format!("{} KiB", bytes / 1024),
+        Err(_) => "unknown".to_owned(),
     }
 }
 

@@ -4,66 +4,14 @@
 //! its memory, since datagrams carry none and no remote key is ever given away.
 #![expect(unsafe_code, reason = "a device writes into this memory")]
 
-use std::alloc::{self, Layout};
-use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::abi::{ACCESS_LOCAL_WRITE, MemoryRegistration};
 use super::device::RdmaDevice;
 use super::error::RdmaError;
 use super::verbs_object::VerbsObject;
-
-const PAGE: usize = 4096;
-
-/// Zeroed pages.
-pub(crate) struct DmaRegion {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: a region only knows where memory is; who may touch which part is said by leases and by
-// the rings that hold it.
-unsafe impl Send for DmaRegion {}
-// SAFETY: as above.
-unsafe impl Sync for DmaRegion {}
-
-impl DmaRegion {
-    /// `bytes` bytes, rounded up to pages.
-    pub(super) fn new(bytes: usize) -> Arc<Self> {
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
-        let layout = Layout::from_size_align(bytes, PAGE).expect("rings are far below isize::MAX");
-        // SAFETY: the layout has a size.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
-        Arc::new(Self { start, layout })
-    }
-
-    /// Where `bytes` bytes from `at` on begin.
-    pub(crate) fn place(&self, at: usize, bytes: usize) -> NonNull<u8> {
-        assert!(at + bytes <= self.layout.size(), "within the region");
-        // SAFETY: within the region.
-        unsafe { self.start.add(at) }
-    }
-
-    fn bytes(&self) -> usize {
-        self.layout.size()
-    }
-}
-
-impl Drop for DmaRegion {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
-
-impl fmt::Debug for DmaRegion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Region of {} bytes", self.bytes())
-    }
-}
+use crate::dma_region::DmaRegion;
 
 /// A region that a device may use.
 #[derive(Debug)]
@@ -80,7 +28,7 @@ impl RegisteredRegion {
     pub(super) fn new(device: &RdmaDevice, bytes: usize) -> Result<Self, RdmaError> {
         let region = DmaRegion::new(bytes);
         let bytes = region.bytes();
-        let start = region.start.as_ptr().cast();
+        let start = region.place(0, bytes).as_ptr().cast();
         // SAFETY: the region has these bytes, and lives at least as long as its registration.
         let raw =
             unsafe { (device.library.register)(device.domain(), start, bytes, ACCESS_LOCAL_WRITE) };

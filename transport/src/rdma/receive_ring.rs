@@ -7,7 +7,9 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::abi::{
     CompletionChannel, Cq, HEADER_ROOM, ReceiveWork, ScatterEntry, Srq, SrqOptions, WITH_HEADER,
@@ -258,12 +260,11 @@ pub(super) fn channel(device: &RdmaDevice) -> Result<VerbsObject<CompletionChann
 
 /// Lets reads of a descriptor return at once.
 pub(super) fn unblocked(fd: RawFd) -> io::Result<()> {
-    // SAFETY: numbers only.
-    let code = unsafe {
-        let flags = libc::fcntl(fd, libc::F_GETFL);
-        libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
-    };
-    checked(code.min(0))
+    // SAFETY: the descriptor is open: the object of the library that has it lives.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
 }
 
 /// Makes a queue for `count` completions.

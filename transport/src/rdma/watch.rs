@@ -8,8 +8,10 @@
 //! waits until they have closed it; but the device has then left `/sys/dev/char`.
 #![expect(unsafe_code, reason = "events are C structures")]
 
+use std::fs;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -153,13 +155,9 @@ impl DeviceWatch {
 
 /// Where the system lists the device behind a descriptor.
 fn place_in_list(fd: RawFd) -> Option<PathBuf> {
-    // SAFETY: all-zero is a valid answer, and the call writes no more than it.
-    let (code, found) = unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        (libc::fstat(fd, &raw mut found), found)
-    };
-    let is_device = code == 0 && found.st_mode & libc::S_IFMT == libc::S_IFCHR;
-    let (major, minor) = (libc::major(found.st_rdev), libc::minor(found.st_rdev));
+    let found = fs::metadata(format!("/proc/self/fd/{fd}")).ok()?;
+    let (major, minor) = (libc::major(found.rdev()), libc::minor(found.rdev()));
+    let is_device = found.file_type().is_char_device();
     is_device.then(|| PathBuf::from(format!("/sys/dev/char/{major}:{minor}")))
 }
 
@@ -171,10 +169,10 @@ mod tests {
 
     #[test]
     fn devices_are_listed_and_files_are_not() {
-        let null = std::fs::File::open("/dev/null").expect("every Linux has it");
+        let null = fs::File::open("/dev/null").expect("every Linux has it");
         let place = place_in_list(null.as_raw_fd());
         assert_eq!(place, Some(PathBuf::from("/sys/dev/char/1:3")));
-        let status = std::fs::File::open("/proc/self/status").expect("every Linux has it");
+        let status = fs::File::open("/proc/self/status").expect("every Linux has it");
         assert_eq!(place_in_list(status.as_raw_fd()), None);
         assert_eq!(place_in_list(-1), None);
     }

@@ -393,7 +393,7 @@ mod tests {
         }
 
         #[test]
-        fn packets_of_any_size_are_opened_as_they_were(
+        fn packets_of_any_size_open_unchanged(
             payload in prop::collection::vec(any::<u8>(), 0..3000),
             number in prop_oneof![0..1_000_u64, CHANGES[0] - 5..CHANGES[0] + 5],
         ) {

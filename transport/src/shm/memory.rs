@@ -1,14 +1,17 @@
 //! Files that are memory, and what is known of the place where they lie.
 #![expect(unsafe_code, reason = "mapped files are raw pointers")]
 
-use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read};
-use std::mem;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
+
+use nix::fcntl::posix_fallocate;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{geteuid, mkfifo};
 
 /// A file mapped into memory, shared with whoever maps it too.
 #[derive(Debug)]
@@ -26,22 +29,11 @@ unsafe impl Sync for FileMapping {}
 impl FileMapping {
     /// Maps the first `bytes` of a file, which has them.
     pub(super) fn of(file: &File, bytes: usize) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of a file that is open, at an address that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                protection,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("a mapping is not at address 0");
+        let length = NonZeroUsize::new(bytes).ok_or_else(|| io::Error::other("an empty file"))?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: this is a new mapping of an open file, at an address that the kernel chooses.
+        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
+        let start = start.cast();
         Ok(Self { start, bytes })
     }
 
@@ -56,28 +48,20 @@ impl FileMapping {
 impl Drop for FileMapping {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that was made; nothing borrows from it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        let unmapped = unsafe { munmap(self.start.cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping can be unmapped: {unmapped:?}");
     }
 }
 
 /// Makes sure that a file has `bytes`, and that they exist.
 pub(super) fn allocate(file: &File, bytes: usize) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-    // SAFETY: no pointers are passed.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
+    Ok(posix_fallocate(file, 0, length)?)
 }
 
 /// Makes a named pipe that only this user can open.
 pub(super) fn make_pipe(path: &Path) -> io::Result<()> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the name is a string that ends in zero and lives until the call returns.
-    match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?)
 }
 
 /// Room of a file system, in bytes.
@@ -91,31 +75,16 @@ pub struct MemoryRoom {
 
 /// The room of the file system that holds `path`.
 pub(super) fn room(path: &Path) -> io::Result<MemoryRoom> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: an all-zero statvfs is a valid one.
-    let mut told: libc::statvfs = unsafe { mem::zeroed() };
-    // SAFETY: the path is a C string, and the structure lives until the call returns.
-    if unsafe { libc::statvfs(path.as_ptr(), &raw mut told) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let found = statvfs(path)?;
     Ok(MemoryRoom {
-        size: told.f_blocks * told.f_frsize,
-        free: told.f_bavail * told.f_frsize,
+        size: found.blocks() * found.fragment_size(),
+        free: found.blocks_available() * found.fragment_size(),
     })
 }
 
 /// The user that this process acts as.
 pub(super) fn user() -> u32 {
-    // SAFETY: no pointers are passed.
-    unsafe { libc::geteuid() }
-}
-
-/// Sixteen random hexadecimal digits.
-pub(super) fn random_name() -> Option<String> {
-    let mut bytes = [0; 8];
-    let mut source = File::open("/dev/urandom").ok()?;
-    source.read_exact(&mut bytes).ok()?;
-    Some(format!("{:016x}", u64::from_le_bytes(bytes)))
+    geteuid().as_raw()
 }
 
 #[cfg(test)]

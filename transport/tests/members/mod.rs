@@ -28,7 +28,7 @@ use gradwire_transport::wires::{Wires, WiresError};
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
-/// The kinds of wire that every fact is tried on.
+/// The kinds of wire on which every test runs.
 pub(crate) fn wires() -> Vec<WireChoice> {
     match uring::probe() {
         Ok(_) => vec![WireChoice::Udp, WireChoice::Uring],
@@ -39,7 +39,7 @@ pub(crate) fn wires() -> Vec<WireChoice> {
     }
 }
 
-/// Wires of that kind on `address`.
+/// Opens wires of that kind on `address`.
 pub(crate) fn open(wire: WireChoice, address: IpAddr, entropies: u8) -> Result<Wires, WiresError> {
     let transport = TransportKeys {
         wire,
@@ -55,7 +55,7 @@ pub(crate) fn open(wire: WireChoice, address: IpAddr, entropies: u8) -> Result<W
     }
 }
 
-/// Those of addresses that are UDP sockets.
+/// The addresses that are UDP sockets.
 pub(crate) fn sockets_of(addresses: &[Address]) -> Vec<SocketAddr> {
     let addresses = addresses.iter();
     addresses.filter_map(|address| address.socket()).collect()
@@ -82,7 +82,7 @@ pub(crate) fn job(mtu: u32) -> Job {
     job
 }
 
-/// What two ranks share, as if rank 0 had handed it out.
+/// The secrets of two ranks, as if rank 0 had handed them out.
 fn secrets() -> PairSecrets {
     PairSecrets::try_from("5a".repeat(64)).expect("two secrets of 32 bytes")
 }
@@ -139,8 +139,8 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
     })
 }
 
-/// A pair for each kind of wire, one after the other. The RDMA device is one of this process, and
-/// takes no larger packets than most.
+/// A pair for each kind of wire, one after the other. The RDMA device is simulated in this
+/// process and, as most devices do, takes no larger packets than 4 KiB.
 pub(crate) fn pairs(job: &Job) -> impl Iterator<Item = [Member; 2]> {
     let fits = matches!(job.transport.mtu, Mtu::Bytes(..=4144));
     let rdma = fits.then_some(WireChoice::Rdma);
@@ -175,7 +175,7 @@ impl Message {
 }
 
 impl Member {
-    /// Does something with the endpoint on the driver's thread.
+    /// Runs a closure on the endpoint on the driver's thread.
     pub(crate) fn command(&self, command: impl FnOnce(&mut Endpoint, Instant) + Send + 'static) {
         let taken = self.link.submit(Box::new(command));
         taken.expect("the driver runs");
@@ -246,7 +246,8 @@ impl Member {
     }
 }
 
-/// Waits until a message is there and its sender knows: whole, though it might not be.
+/// Waits until a message has arrived and its sender knows. It must be whole, although its tolerance
+/// allows holes.
 pub(crate) fn await_whole([left, right]: &[Member; 2], key: MessageKey) {
     let counters = || (left.link.counters(), right.link.counters());
     let received = right.events.recv_timeout(WAIT);
@@ -263,7 +264,7 @@ pub(crate) fn await_whole([left, right]: &[Member; 2], key: MessageKey) {
         let event = left.events.recv_timeout(WAIT);
         event.expect("the sender hears of it")
     };
-    // It may have stood still before.
+    // The sender may have reported a standstill before.
     let sent = std::iter::repeat_with(heard)
         .find(|event| !matches!(event, EndpointEvent::StandsStill { .. }))
         .expect("it is asked until it does");

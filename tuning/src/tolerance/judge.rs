@@ -1,12 +1,13 @@
-//! Whether a setting costs the metric less than the margin, by few trials.
+//! Decides by few trials whether a setting costs the metric less than the margin.
 //!
-//! Each trial is compared with the lossless trial of the same seed, so that what the seed does
-//! (first parameters, order of the data) cancels out. The mean of the differences has a one-sided
-//! bound by Student's t. After each trial one looks whether that bound is below the margin; looking
-//! often makes errors likelier, so each look is so strict that all looks together accept a setting
-//! which lies at the margin no oftener than the confidence allows.
-//!
-//! Rejecting early is never an error of that kind, so the rules for it are simple ones.
+//! - Each trial is compared with the lossless trial of the same seed, so the effect of the seed
+//!   (first parameters, order of the data) cancels out.
+//! - Student's t gives the mean of these differences a one-sided upper bound. A setting is accepted
+//!   when that bound is below the margin.
+//! - The judge looks after every trial, and frequent looks make errors likelier. So each look is
+//!   strict enough that all looks together accept a setting that lies at the margin no more often
+//!   than the confidence allows.
+//! - Rejecting early is never an error of that kind, so its rules are simple.
 
 use std::ops::RangeInclusive;
 
@@ -14,74 +15,74 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// Which values of the metric are better.
+/// The direction in which the metric improves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Better {
-    /// As of an accuracy.
+    /// Higher values are better: an accuracy.
     Higher,
-    /// As of a loss.
+    /// Lower values are better: a loss.
     Lower,
 }
 
 /// How much worse the metric may become.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Margin {
-    /// A share of the mean of the baseline.
+    /// A share of the baseline's mean.
     Relative(f64),
     /// In the metric's own unit.
     Absolute(f64),
 }
 
-/// What must be shown of a setting.
+/// The requirement that a setting must be shown to meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Goal {
-    /// The direction of the metric.
+pub struct MetricGoal {
+    /// The direction in which the metric improves.
     pub better: Better,
-    /// What may be lost of it.
+    /// How much worse it may become.
     pub margin: Margin,
 }
 
-/// What the trials of a setting show.
+/// The decision about a setting.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// It costs less than the margin, with the confidence.
+pub enum ToleranceVerdict {
+    /// It costs less than the margin, with the required confidence.
     Accepted,
     /// It costs more than the margin.
     Rejected,
-    /// All trials are done, and do not show that it costs less than the margin.
+    /// All trials are done and do not show that it costs less than the margin.
     NotShown,
     /// More trials are needed.
     Open,
 }
 
-/// The verdict and what it rests on.
+/// The verdict and its evidence.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
+pub struct ToleranceJudgement {
     /// The verdict.
-    pub verdict: Verdict,
-    /// Trials that it rests on.
+    pub verdict: ToleranceVerdict,
+    /// Number of trials behind the verdict.
     pub trials: usize,
-    /// By how much the metric was worse than without loss, in the mean; infinite when a trial had
-    /// no number.
+    /// Mean difference by which the metric was worse than without loss; infinite if a trial's
+    /// metric was not a number.
     pub worse_by: f64,
-    /// The upper bound of that, as strict as this look asks for; absent with a single trial.
+    /// Upper bound of that difference, as strict as this look requires; `None` with a single trial.
     pub at_most: Option<f64>,
 }
 
-/// When one looks at the trials of a setting, and how strictly.
+/// After how many trials the judge looks at a setting, and how strictly.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Looks {
+pub struct TrialLooks {
     trials: RangeInclusive<usize>,
-    /// Quantiles for accepting after 2, 3, ... trials.
+    /// Quantiles of Student's t for accepting after 2, 3, ... trials.
     strict: Vec<f64>,
-    /// The same for rejecting.
+    /// Quantiles for rejecting.
     plain: Vec<f64>,
 }
 
-impl Looks {
-    /// Looks after each number of trials in `trials`, whose begin is at least 2. Of settings that
-    /// lie at the margin, at most one minus `confidence` are accepted; it is in (0.5, 1). Takes
-    /// some milliseconds.
+impl TrialLooks {
+    /// Looks after each number of trials in `trials`, which starts at 2 or more. Of settings that
+    /// lie at the margin, a share of at most `1 - confidence` is accepted; `confidence` is in
+    /// (0.5, 1). Takes some milliseconds.
     pub fn new(trials: RangeInclusive<usize>, confidence: f64) -> Self {
         assert!(*trials.start() >= 2, "one difference has no spread");
         assert!(!trials.is_empty(), "there is a look");
@@ -94,35 +95,35 @@ impl Looks {
         }
     }
 
-    /// The least number of trials that accepts.
+    /// The smallest number of trials after which a setting can be accepted.
     pub fn least(&self) -> usize {
         *self.trials.start()
     }
 
-    /// The number of trials that always decides.
+    /// The number of trials after which every setting is decided.
     pub fn most(&self) -> usize {
         *self.trials.end()
     }
 }
 
-/// A rule for settings, made for one baseline.
+/// Judges settings against one lossless baseline.
 #[derive(Clone, Debug)]
-pub struct Judge<'a> {
-    looks: &'a Looks,
+pub struct ToleranceJudge<'a> {
+    looks: &'a TrialLooks,
     better: Better,
     margin: f64,
-    /// Deviation of the baseline over seeds.
+    /// Standard deviation of the baseline over seeds.
     spread: f64,
 }
 
-/// Sequences of trials that are drawn to find out how strict a look must be.
+/// Sequences of trials that are drawn to find how strict a look must be.
 const DRAWN: usize = 20_000;
-/// A single trial rejects when it is worse by twice the margin and so many deviations.
+/// A single trial rejects if it is worse by twice the margin plus this many deviations.
 const FAR: f64 = 5.0;
 
-impl<'a> Judge<'a> {
-    /// A rule by the first lossless trials, of which there is at least one.
-    pub fn new(goal: Goal, looks: &'a Looks, baseline: &[f64]) -> Self {
+impl<'a> ToleranceJudge<'a> {
+    /// A judge for the metrics of the first lossless trials, at least one.
+    pub fn new(goal: MetricGoal, looks: &'a TrialLooks, baseline: &[f64]) -> Self {
         let (mean, spread) = mean_and_deviation(baseline);
         let margin = match goal.margin {
             Margin::Relative(share) => share * mean.abs(),
@@ -141,7 +142,7 @@ impl<'a> Judge<'a> {
         self.margin
     }
 
-    /// By how much `metric` is worse than `lossless`; infinite where it is no number.
+    /// By how much `metric` is worse than `lossless`; infinite if it is not a finite number.
     pub fn worse_by(&self, metric: Option<f64>, lossless: f64) -> f64 {
         let Some(metric) = metric.filter(|metric| metric.is_finite()) else {
             return f64::INFINITY;
@@ -152,9 +153,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What differences show, each of one trial from the lossless one of its seed, positive where
-    /// the trial is worse. At least one, at most as many as there may be trials.
-    pub fn judge(&self, differences: &[f64]) -> Judgement {
+    /// Judges a setting by the differences of its trials from the lossless trials of the same
+    /// seeds, positive where the trial is worse. There is at least one, and at most one per trial
+    /// that the looks allow.
+    pub fn judge(&self, differences: &[f64]) -> ToleranceJudgement {
         let trials = differences.len();
         let (worse_by, deviation) = mean_and_deviation(differences);
         let of = |quantiles: &[f64]| Some(quantiles.get(trials.checked_sub(2)?)? * deviation);
@@ -167,13 +169,13 @@ impl<'a> Judge<'a> {
             None => worse_by > 2.0 * self.margin + FAR * self.spread,
         };
         let verdict = match worse_by.is_finite() {
-            false => Verdict::Rejected,
-            true if accepted && self.looks.trials.contains(&trials) => Verdict::Accepted,
-            true if rejected => Verdict::Rejected,
-            true if trials >= self.looks.most() => Verdict::NotShown,
-            true => Verdict::Open,
+            false => ToleranceVerdict::Rejected,
+            true if accepted && self.looks.trials.contains(&trials) => ToleranceVerdict::Accepted,
+            true if rejected => ToleranceVerdict::Rejected,
+            true if trials >= self.looks.most() => ToleranceVerdict::NotShown,
+            true => ToleranceVerdict::Open,
         };
-        Judgement {
+        ToleranceJudgement {
             verdict,
             trials,
             worse_by,
@@ -182,7 +184,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Mean and sample deviation; the deviation of one value is 0.
+/// Mean and sample standard deviation; the deviation of one value is 0.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -191,7 +193,7 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-/// Upper quantiles of Student's t for 2 to `last` values.
+/// Upper quantiles of Student's t for 2, 3, ... `last` values.
 fn quantiles(last: usize, level: f64) -> Vec<f64> {
     let quantile = |trials: usize| {
         let freedom = (trials - 1) as f64;
@@ -201,9 +203,9 @@ fn quantiles(last: usize, level: f64) -> Vec<f64> {
     (2..=last).map(quantile).collect()
 }
 
-/// The level of each look by which all looks together err in a share `error` of the cases, when
-/// differences are normal and their mean is the margin. Found by drawing such sequences, always the
-/// same ones.
+/// The level of each look at which all looks together err in a share `error` of the cases, if the
+/// differences are normal and their mean is the margin. It is found by bisection over sequences of
+/// such differences, drawn from a fixed seed.
 fn level_of_each_look(looks: &RangeInclusive<usize>, error: f64) -> f64 {
     let sequences = drawn_statistics(*looks.end());
     let first = looks.start() - 2;
@@ -226,7 +228,7 @@ fn level_of_each_look(looks: &RangeInclusive<usize>, error: f64) -> f64 {
     strict
 }
 
-/// Student's statistics after 2, 3, ... standard normal values, of many sequences.
+/// Student's statistic after 2, 3, ... standard normal values, for many sequences.
 fn drawn_statistics(last: usize) -> Vec<Vec<f64>> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let normal = Normal::new(0.0, 1.0).expect("a standard normal");
@@ -249,34 +251,34 @@ fn drawn_statistics(last: usize) -> Vec<Vec<f64>> {
 mod tests {
     use super::*;
 
-    fn judge(looks: &Looks) -> Judge<'_> {
-        let goal = Goal {
+    fn judge(looks: &TrialLooks) -> ToleranceJudge<'_> {
+        let goal = MetricGoal {
             better: Better::Higher,
             margin: Margin::Absolute(1.0),
         };
-        Judge::new(goal, looks, &[0.0, 0.5, 1.0])
+        ToleranceJudge::new(goal, looks, &[0.0, 0.5, 1.0])
     }
 
-    /// The verdict after as many trials as are needed, of differences that are drawn.
-    fn verdict(judge: &Judge<'_>, mut draw: impl FnMut() -> f64) -> Verdict {
+    /// The verdict on drawn differences, after as many trials as it needs.
+    fn verdict(judge: &ToleranceJudge<'_>, mut draw: impl FnMut() -> f64) -> ToleranceVerdict {
         let mut differences = Vec::new();
         loop {
             differences.push(draw());
             let judgement = judge.judge(&differences);
-            if judgement.verdict != Verdict::Open {
+            if judgement.verdict != ToleranceVerdict::Open {
                 return judgement.verdict;
             }
         }
     }
 
-    /// The share of settings that are accepted whose cost is `cost` margins.
+    /// The share of accepted settings among those that cost `cost` margins.
     fn accepted(confidence: f64, cost: f64, shape: fn(f64) -> f64) -> f64 {
-        let looks = Looks::new(3..=6, confidence);
+        let looks = TrialLooks::new(3..=6, confidence);
         let judge = judge(&looks);
         let mut random = ChaCha8Rng::seed_from_u64(42);
         let mut draw = || cost + 0.4 * shape(random.random_range(1e-9..1.0));
         let cases = 4_000;
-        let accepts = |_: &i32| verdict(&judge, &mut draw) == Verdict::Accepted;
+        let accepts = |_: &i32| verdict(&judge, &mut draw) == ToleranceVerdict::Accepted;
         (0..cases).filter(accepts).count() as f64 / f64::from(cases)
     }
 
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_at_the_margin_are_accepted_no_oftener_than_the_confidence_allows() {
+    fn settings_at_the_margin_are_rarely_accepted() {
         for confidence in [0.8, 0.9, 0.95] {
             for shape in [normal, flat] {
                 let share = accepted(confidence, 1.0, shape);
@@ -301,42 +303,46 @@ mod tests {
     }
 
     #[test]
-    fn worse_settings_are_accepted_more_rarely_and_harmless_ones_nearly_always() {
+    fn cheaper_settings_are_accepted_more_often() {
         let shares = [2.0, 1.0, 0.5, 0.0].map(|cost| accepted(0.9, cost, normal));
         assert!(shares.is_sorted(), "{shares:?}");
         assert!(shares[0] < 0.005 && shares[3] > 0.85, "{shares:?}");
     }
 
     #[test]
-    fn what_is_far_worse_is_rejected_by_one_trial_and_what_is_no_number_too() {
-        let looks = Looks::new(3..=6, 0.9);
+    fn one_far_worse_trial_rejects() {
+        let looks = TrialLooks::new(3..=6, 0.9);
         let judge = judge(&looks);
         for difference in [5.0, f64::INFINITY] {
             let judgement = judge.judge(&[difference]);
-            assert_eq!(judgement.verdict, Verdict::Rejected, "{difference}");
+            assert_eq!(
+                judgement.verdict,
+                ToleranceVerdict::Rejected,
+                "{difference}"
+            );
         }
-        assert_eq!(judge.judge(&[1.2]).verdict, Verdict::Open);
-        assert_eq!(judge.judge(&[1.9, 2.0]).verdict, Verdict::Rejected);
+        assert_eq!(judge.judge(&[1.2]).verdict, ToleranceVerdict::Open);
+        assert_eq!(judge.judge(&[1.9, 2.0]).verdict, ToleranceVerdict::Rejected);
     }
 
     #[test]
-    fn equal_results_are_accepted_after_the_least_number_of_trials() {
-        let looks = Looks::new(3..=6, 0.9);
+    fn equal_results_are_accepted_after_the_fewest_trials() {
+        let looks = TrialLooks::new(3..=6, 0.9);
         let judge = judge(&looks);
-        assert_eq!(judge.judge(&[0.0, 0.0]).verdict, Verdict::Open);
-        assert_eq!(judge.judge(&[0.0; 3]).verdict, Verdict::Accepted);
+        assert_eq!(judge.judge(&[0.0, 0.0]).verdict, ToleranceVerdict::Open);
+        assert_eq!(judge.judge(&[0.0; 3]).verdict, ToleranceVerdict::Accepted);
         let unsure = [3.0, -1.0, 1.5, -0.5, 2.0, 0.0];
-        assert_eq!(judge.judge(&unsure).verdict, Verdict::NotShown);
+        assert_eq!(judge.judge(&unsure).verdict, ToleranceVerdict::NotShown);
     }
 
     #[test]
-    fn the_direction_of_the_metric_says_what_is_worse() {
-        let goal = Goal {
+    fn a_lower_metric_can_be_better() {
+        let goal = MetricGoal {
             better: Better::Lower,
             margin: Margin::Relative(0.01),
         };
-        let looks = Looks::new(2..=4, 0.9);
-        let judge = Judge::new(goal, &looks, &[-2.0, -2.2]);
+        let looks = TrialLooks::new(2..=4, 0.9);
+        let judge = ToleranceJudge::new(goal, &looks, &[-2.0, -2.2]);
         assert!((judge.margin() - 0.021).abs() < 1e-12);
         assert!((judge.worse_by(Some(-2.0), -2.2) - 0.2).abs() < 1e-12);
         assert_eq!(judge.worse_by(None, 1.0), f64::INFINITY);

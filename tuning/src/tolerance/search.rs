@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::judge::{Goal, Judge, Judgement, Looks, Verdict};
-use super::{Setting, Trial};
+use super::judge::{MetricGoal, ToleranceJudge, ToleranceJudgement, ToleranceVerdict, TrialLooks};
+use super::{ToleranceSetting, ToleranceTrial};
 
 /// Tolerances that are tried: about half again as much from one to the next.
 pub const LADDER: [f64; 16] = [
@@ -19,7 +19,7 @@ pub const LADDER: [f64; 16] = [
 
 /// Whether calm steps get a tolerance of their own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Phases {
+pub enum PhaseTolerance {
     /// All steps tolerate the same.
     Alike,
     /// Steps after a change of the gradients stay at what all steps bear.
@@ -28,7 +28,7 @@ pub enum Phases {
 
 /// What is searched for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Subject {
+pub enum SearchSubject {
     /// Whether one tolerance is borne.
     Check(f64),
     /// The largest that is borne.
@@ -36,56 +36,56 @@ pub enum Subject {
         /// Groups of layers; 1 for one tolerance of all.
         groups: usize,
         /// Whether calm steps get their own.
-        phases: Phases,
+        phases: PhaseTolerance,
     },
 }
 
 /// A search. It has no memory of its own.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct ToleranceSearch {
     /// What must be shown of a setting.
-    pub goal: Goal,
+    pub goal: MetricGoal,
     /// What is searched for.
-    pub subject: Subject,
+    pub subject: SearchSubject,
     /// How many trials decide about a setting; the least is also the number of lossless trials that
     /// the margin is of.
-    pub looks: Looks,
+    pub looks: TrialLooks,
     /// Most trials of the whole search. Trials that were done for something else do not count.
     pub budget: usize,
 }
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum SearchStep {
     /// A trial with this setting and seed.
     Try {
         /// What to tolerate.
-        setting: Setting,
+        setting: ToleranceSetting,
         /// The seed.
         seed: u64,
         /// About how many trials are still to come, this one with them.
         remaining: usize,
     },
     /// Nothing: this was found.
-    Done(Finding),
+    Done(ToleranceFinding),
 }
 
 /// What is known of one setting.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct JudgedSetting {
     /// The setting.
-    pub setting: Setting,
+    pub setting: ToleranceSetting,
     /// What its trials show.
-    pub judgement: Judgement,
+    pub judgement: ToleranceJudgement,
 }
 
 /// What a search has found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct ToleranceFinding {
     /// The largest setting that was accepted; lossless when none was.
-    pub found: Setting,
+    pub found: ToleranceSetting,
     /// All settings that were judged, in the order in which that was decided.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<JudgedSetting>,
     /// How much worse than lossless the metric may be, in its own unit.
     pub margin: f64,
     /// Whether everything was searched; otherwise the budget has ended it.
@@ -93,21 +93,21 @@ pub struct Finding {
 }
 
 /// A trial that is missing.
-struct Missing {
-    setting: Setting,
+struct MissingTrial {
+    setting: ToleranceSetting,
     seed: u64,
 }
 
-impl Search {
+impl ToleranceSearch {
     /// What comes after these trials, in whatever order they were done. Two of the same setting and
     /// seed count as the first of them.
-    pub fn next(&self, done: &[Trial]) -> Next {
-        let mut run = Run {
+    pub fn next(&self, done: &[ToleranceTrial]) -> SearchStep {
+        let mut run = SearchRun {
             search: self,
             done,
             judge: None,
-            finding: Finding {
-                found: Setting::lossless(),
+            finding: ToleranceFinding {
+                found: ToleranceSetting::lossless(),
                 cells: Vec::new(),
                 margin: 0.0,
                 is_complete: true,
@@ -115,16 +115,16 @@ impl Search {
             ahead: RefCell::new(self.settings_ahead()),
             used: RefCell::default(),
         };
-        let Err(Missing { setting, seed }) = run.go() else {
-            return Next::Done(run.finding);
+        let Err(MissingTrial { setting, seed }) = run.go() else {
+            return SearchStep::Done(run.finding);
         };
         let left = self.budget.saturating_sub(run.used.borrow().len());
         if left == 0 {
             run.finding.is_complete = false;
-            return Next::Done(run.finding);
+            return SearchStep::Done(run.finding);
         }
         let remaining = run.remaining(&setting).clamp(1, left);
-        Next::Try {
+        SearchStep::Try {
             setting,
             seed,
             remaining,
@@ -135,10 +135,10 @@ impl Search {
     fn settings_ahead(&self) -> f64 {
         let all = bisections(LADDER.len());
         match self.subject {
-            Subject::Check(_) => 1.0,
-            Subject::Largest { groups, phases } => {
+            SearchSubject::Check(_) => 1.0,
+            SearchSubject::Largest { groups, phases } => {
                 let groups = if groups > 1 { groups as f64 } else { 0.0 };
-                let phases = if phases == Phases::Tightened {
+                let phases = if phases == PhaseTolerance::Tightened {
                     1.0
                 } else {
                     0.0
@@ -155,34 +155,36 @@ fn bisections(rungs: usize) -> f64 {
 }
 
 /// One pass over the trials.
-struct Run<'a> {
-    search: &'a Search,
-    done: &'a [Trial],
-    judge: Option<Judge<'a>>,
-    finding: Finding,
+struct SearchRun<'a> {
+    search: &'a ToleranceSearch,
+    done: &'a [ToleranceTrial],
+    judge: Option<ToleranceJudge<'a>>,
+    finding: ToleranceFinding,
     /// Settings still to judge, about.
     ahead: RefCell<f64>,
     /// Which trials were looked at.
     used: RefCell<BTreeSet<usize>>,
 }
 
-impl Run<'_> {
-    fn go(&mut self) -> Result<(), Missing> {
+impl SearchRun<'_> {
+    fn go(&mut self) -> Result<(), MissingTrial> {
         let least = self.search.looks.least() as u64;
         let baseline = (1..=least).map(|seed| self.lossless(seed));
         let baseline = baseline.collect::<Result<Vec<f64>, _>>()?;
-        let judge = Judge::new(self.search.goal, &self.search.looks, &baseline);
+        let judge = ToleranceJudge::new(self.search.goal, &self.search.looks, &baseline);
         self.finding.margin = judge.margin();
         self.judge = Some(judge);
         match self.search.subject {
-            Subject::Check(share) => self.is_accepted(&Setting::overall(share)).map(|_| ()),
-            Subject::Largest { groups, phases } => self.largest(groups, phases),
+            SearchSubject::Check(share) => self
+                .is_accepted(&ToleranceSetting::overall(share))
+                .map(|_| ()),
+            SearchSubject::Largest { groups, phases } => self.largest(groups, phases),
         }
     }
 
-    fn largest(&mut self, groups: usize, phases: Phases) -> Result<(), Missing> {
+    fn largest(&mut self, groups: usize, phases: PhaseTolerance) -> Result<(), MissingTrial> {
         let rungs = LADDER.len();
-        let overall = self.bisect(0..rungs, |rung| Setting::overall(share(rung)))?;
+        let overall = self.bisect(0..rungs, |rung| ToleranceSetting::overall(share(rung)))?;
         let mut at = vec![overall; groups.max(1)];
         if groups > 1 {
             for group in 0..groups {
@@ -193,11 +195,11 @@ impl Run<'_> {
                 })?;
             }
         }
-        if phases == Phases::Tightened {
+        if phases == PhaseTolerance::Tightened {
             let most = at.iter().copied().max().unwrap_or(overall);
             self.bisect(0..rungs - most, |more| {
                 let raised: Vec<usize> = at.iter().map(|rung| rung + more).collect();
-                Setting {
+                ToleranceSetting {
                     tight: Some(share(overall)),
                     ..of_groups(&raised)
                 }
@@ -211,8 +213,8 @@ impl Run<'_> {
     fn bisect(
         &mut self,
         rungs: Range<usize>,
-        setting: impl Fn(usize) -> Setting,
-    ) -> Result<usize, Missing> {
+        setting: impl Fn(usize) -> ToleranceSetting,
+    ) -> Result<usize, MissingTrial> {
         let (mut good, mut bad) = (rungs.start, rungs.end + 1);
         while bad - good > 1 {
             let middle = good.midpoint(bad);
@@ -224,21 +226,23 @@ impl Run<'_> {
         Ok(good)
     }
 
-    fn is_accepted(&mut self, setting: &Setting) -> Result<bool, Missing> {
+    fn is_accepted(&mut self, setting: &ToleranceSetting) -> Result<bool, MissingTrial> {
         let judgement = self.judged(setting)?;
-        let accepted = judgement.verdict == Verdict::Accepted;
+        let accepted = judgement.verdict == ToleranceVerdict::Accepted;
         if accepted {
             self.finding.found = setting.clone();
         }
         let setting = setting.clone();
-        self.finding.cells.push(Cell { setting, judgement });
+        self.finding
+            .cells
+            .push(JudgedSetting { setting, judgement });
         let mut ahead = self.ahead.borrow_mut();
         *ahead = (*ahead - 1.0).max(0.0);
         Ok(accepted)
     }
 
     /// What the trials of a setting show, as soon as they show something.
-    fn judged(&self, setting: &Setting) -> Result<Judgement, Missing> {
+    fn judged(&self, setting: &ToleranceSetting) -> Result<ToleranceJudgement, MissingTrial> {
         let judge = self.judge.as_ref().expect("it is made of the baseline");
         let mut differences = Vec::new();
         for seed in 1.. {
@@ -246,23 +250,23 @@ impl Run<'_> {
             let metric = self.metric(setting, seed)?;
             differences.push(judge.worse_by(metric, lossless));
             let judgement = judge.judge(&differences);
-            if judgement.verdict != Verdict::Open {
+            if judgement.verdict != ToleranceVerdict::Open {
                 return Ok(judgement);
             }
         }
         unreachable!("the judge decides after the last trial")
     }
 
-    fn lossless(&self, seed: u64) -> Result<f64, Missing> {
-        let metric = self.metric(&Setting::lossless(), seed)?;
+    fn lossless(&self, seed: u64) -> Result<f64, MissingTrial> {
+        let metric = self.metric(&ToleranceSetting::lossless(), seed)?;
         // A baseline without a number is no baseline; then every margin is infinite.
         Ok(metric.unwrap_or(f64::NAN))
     }
 
-    fn metric(&self, setting: &Setting, seed: u64) -> Result<Option<f64>, Missing> {
-        let is_it = |trial: &Trial| trial.seed == seed && trial.setting == *setting;
+    fn metric(&self, setting: &ToleranceSetting, seed: u64) -> Result<Option<f64>, MissingTrial> {
+        let is_it = |trial: &ToleranceTrial| trial.seed == seed && trial.setting == *setting;
         let Some(at) = self.done.iter().position(is_it) else {
-            return Err(Missing {
+            return Err(MissingTrial {
                 setting: setting.clone(),
                 seed,
             });
@@ -273,13 +277,13 @@ impl Run<'_> {
 
     /// About how many trials are missing: of the setting that is being judged, and of those that
     /// come after it.
-    fn remaining(&self, current: &Setting) -> usize {
+    fn remaining(&self, current: &ToleranceSetting) -> usize {
         let least = self.search.looks.least();
-        let of = |setting: &Setting| {
+        let of = |setting: &ToleranceSetting| {
             let trials = self.done.iter().filter(|trial| trial.setting == *setting);
             least.saturating_sub(trials.count())
         };
-        let baseline = of(&Setting::lossless());
+        let baseline = of(&ToleranceSetting::lossless());
         // About half of the settings are rejected, mostly by less than the least number.
         let each = least as f64 * 0.8 + 0.5;
         let ahead = *self.ahead.borrow();
@@ -297,8 +301,8 @@ fn share(rung: usize) -> f64 {
     rung.checked_sub(1).map_or(0.0, |at| LADDER[at])
 }
 
-fn of_groups(rungs: &[usize]) -> Setting {
-    Setting {
+fn of_groups(rungs: &[usize]) -> ToleranceSetting {
+    ToleranceSetting {
         groups: rungs.iter().copied().map(share).collect(),
         tight: None,
     }
@@ -315,29 +319,29 @@ mod tests {
     use super::super::judge::{Better, Margin};
     use super::*;
 
-    fn search(subject: Subject, budget: usize) -> Search {
-        let goal = Goal {
+    fn search(subject: SearchSubject, budget: usize) -> ToleranceSearch {
+        let goal = MetricGoal {
             better: Better::Higher,
             margin: Margin::Relative(0.01),
         };
-        Search {
+        ToleranceSearch {
             goal,
             subject,
-            looks: Looks::new(3..=6, 0.9),
+            looks: TrialLooks::new(3..=6, 0.9),
             budget,
         }
     }
 
-    fn overall() -> Subject {
-        Subject::Largest {
+    fn overall() -> SearchSubject {
+        SearchSubject::Largest {
             groups: 1,
-            phases: Phases::Alike,
+            phases: PhaseTolerance::Alike,
         }
     }
 
     /// A script whose metric falls by 2 % of 0.9 and more once its share of loss is above what it
     /// bears; the seed decides most of the noise.
-    fn metric(setting: &Setting, seed: u64, bears: &[f64]) -> f64 {
+    fn metric(setting: &ToleranceSetting, seed: u64, bears: &[f64]) -> f64 {
         let mut of_seed = ChaCha8Rng::seed_from_u64(seed);
         let mut of_trial = ChaCha8Rng::seed_from_u64(seed ^ setting.largest().to_bits());
         let noise = 0.02 * (of_seed.random::<f64>() - 0.5) + 0.001 * of_trial.random::<f64>();
@@ -348,13 +352,17 @@ mod tests {
         0.9 * (1.0 - cost) + noise
     }
 
-    fn run(search: &Search, bears: &[f64], done: &mut Vec<Trial>) -> Finding {
+    fn run(
+        search: &ToleranceSearch,
+        bears: &[f64],
+        done: &mut Vec<ToleranceTrial>,
+    ) -> ToleranceFinding {
         loop {
             match search.next(done) {
-                Next::Done(finding) => return finding,
-                Next::Try { setting, seed, .. } => {
+                SearchStep::Done(finding) => return finding,
+                SearchStep::Try { setting, seed, .. } => {
                     let metric = Some(metric(&setting, seed, bears));
-                    let trial = Trial {
+                    let trial = ToleranceTrial {
                         setting,
                         seed,
                         metric,
@@ -371,7 +379,11 @@ mod tests {
         for bears in LADDER {
             let mut done = Vec::new();
             let finding = run(&SEARCH, &[bears * 1.1], &mut done);
-            assert_eq!(finding.found, Setting::overall(bears), "{finding:?}");
+            assert_eq!(
+                finding.found,
+                ToleranceSetting::overall(bears),
+                "{finding:?}"
+            );
             assert!(finding.is_complete && done.len() <= 24);
         }
     }
@@ -380,16 +392,16 @@ mod tests {
     fn a_script_that_bears_nothing_stays_lossless_and_one_that_bears_all_gets_the_last_rung() {
         let mut done = Vec::new();
         let finding = run(&search(overall(), 24), &[0.0005], &mut done);
-        assert_eq!(finding.found, Setting::lossless());
+        assert_eq!(finding.found, ToleranceSetting::lossless());
         let finding = run(&search(overall(), 24), &[0.9], &mut Vec::new());
-        assert_eq!(finding.found, Setting::overall(0.3));
+        assert_eq!(finding.found, ToleranceSetting::overall(0.3));
     }
 
     #[test]
     fn groups_are_raised_one_by_one_and_tried_together() {
-        let subject = Subject::Largest {
+        let subject = SearchSubject::Largest {
             groups: 2,
-            phases: Phases::Alike,
+            phases: PhaseTolerance::Alike,
         };
         let mut done = Vec::new();
         let finding = run(&search(subject, 100), &[0.11, 0.022], &mut done);
@@ -403,19 +415,19 @@ mod tests {
 
     #[test]
     fn calm_steps_are_raised_while_the_others_stay() {
-        let subject = Subject::Largest {
+        let subject = SearchSubject::Largest {
             groups: 1,
-            phases: Phases::Tightened,
+            phases: PhaseTolerance::Tightened,
         };
         let mut done = Vec::new();
         let search = search(subject, 100);
         let finding = loop {
             match search.next(&done) {
-                Next::Done(finding) => break finding,
-                Next::Try { setting, seed, .. } => {
+                SearchStep::Done(finding) => break finding,
+                SearchStep::Try { setting, seed, .. } => {
                     let bears = if setting.tight.is_some() { 0.11 } else { 0.022 };
                     let metric = Some(metric(&setting, seed, &[bears]));
-                    done.push(Trial {
+                    done.push(ToleranceTrial {
                         setting,
                         seed,
                         metric,
@@ -423,7 +435,7 @@ mod tests {
                 }
             }
         };
-        let expected = Setting {
+        let expected = ToleranceSetting {
             groups: vec![0.1],
             tight: Some(0.02),
         };
@@ -432,8 +444,11 @@ mod tests {
 
     #[test]
     fn one_tolerance_is_checked_and_one_that_is_too_high_is_rejected() {
-        for (share, verdict) in [(0.05, Verdict::Accepted), (0.6, Verdict::Rejected)] {
-            let search = search(Subject::Check(share), 24);
+        for (share, verdict) in [
+            (0.05, ToleranceVerdict::Accepted),
+            (0.6, ToleranceVerdict::Rejected),
+        ] {
+            let search = search(SearchSubject::Check(share), 24);
             let finding = run(&search, &[0.1], &mut Vec::new());
             assert_eq!(finding.cells.len(), 1);
             assert_eq!(finding.cells[0].judgement.verdict, verdict);
@@ -446,7 +461,7 @@ mod tests {
         let finding = run(&search(overall(), 7), &[0.5], &mut done);
         assert_eq!(done.len(), 7);
         assert!(!finding.is_complete);
-        let accepted = |cell: &&Cell| cell.judgement.verdict == Verdict::Accepted;
+        let accepted = |cell: &&JudgedSetting| cell.judgement.verdict == ToleranceVerdict::Accepted;
         let last = finding.cells.iter().rfind(accepted);
         assert_eq!(finding.found, last.expect("all is borne").setting);
     }
@@ -456,9 +471,12 @@ mod tests {
         let mut done = Vec::new();
         run(&search(overall(), 24), &[0.1], &mut done);
         let before = done.len();
-        let finding = run(&search(Subject::Check(0.6), 7), &[0.1], &mut done);
+        let finding = run(&search(SearchSubject::Check(0.6), 7), &[0.1], &mut done);
         assert!(finding.is_complete);
-        assert_eq!(finding.cells[0].judgement.verdict, Verdict::Rejected);
+        assert_eq!(
+            finding.cells[0].judgement.verdict,
+            ToleranceVerdict::Rejected
+        );
         assert!(
             done[before..]
                 .iter()
@@ -468,22 +486,25 @@ mod tests {
 
     #[test]
     fn a_trial_without_a_number_is_worse_than_any() {
-        let search = search(Subject::Check(0.1), 24);
-        let trial = |setting: Setting, seed, metric| Trial {
+        let search = search(SearchSubject::Check(0.1), 24);
+        let trial = |setting: ToleranceSetting, seed, metric| ToleranceTrial {
             setting,
             seed,
             metric,
         };
-        let lossless = (1..=3).map(|seed| trial(Setting::lossless(), seed, Some(0.9)));
-        let mut done: Vec<Trial> = lossless.collect();
-        done.push(trial(Setting::overall(0.1), 1, None));
-        let Next::Done(finding) = search.next(&done) else {
+        let lossless = (1..=3).map(|seed| trial(ToleranceSetting::lossless(), seed, Some(0.9)));
+        let mut done: Vec<ToleranceTrial> = lossless.collect();
+        done.push(trial(ToleranceSetting::overall(0.1), 1, None));
+        let SearchStep::Done(finding) = search.next(&done) else {
             panic!("one such trial is enough");
         };
-        assert_eq!(finding.cells[0].judgement.verdict, Verdict::Rejected);
+        assert_eq!(
+            finding.cells[0].judgement.verdict,
+            ToleranceVerdict::Rejected
+        );
     }
 
-    static SEARCH: LazyLock<Search> = LazyLock::new(|| search(overall(), 24));
+    static SEARCH: LazyLock<ToleranceSearch> = LazyLock::new(|| search(overall(), 24));
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
@@ -496,7 +517,7 @@ mod tests {
             let search = SEARCH.clone();
             let mut done = Vec::new();
             let finding = run(&search, &[bears], &mut done);
-            let mut begun: Vec<Trial> = done[..cut.min(done.len())].to_vec();
+            let mut begun: Vec<ToleranceTrial> = done[..cut.min(done.len())].to_vec();
             let middle = shift.min(begun.len());
             begun.rotate_left(middle);
             prop_assert_eq!(run(&search, &[bears], &mut begun), finding);

@@ -5,7 +5,7 @@
 //! costs a fixed time beside its bytes; its credit comes back a round trip after it has left; its
 //! sum comes back over the other direction. Forward of a layer waits for all its chunks.
 
-use gradwire_tuning::surface::Point;
+use gradwire_tuning::surface::SchedulePoint;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
@@ -95,7 +95,7 @@ struct Queue {
 }
 
 /// Seconds from the start of backward to the end of the next forward.
-pub(crate) fn time(layers: &Layers, wire: Wire, point: Point) -> f64 {
+pub(crate) fn time(layers: &Layers, wire: Wire, point: SchedulePoint) -> f64 {
     let count = layers.bytes.len() as u64;
     let mut events = BinaryHeap::new();
     for layer in 0..layers.bytes.len() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gradwire_tuning::tolerance::Setting;
+use gradwire_tuning::tolerance::ToleranceSetting;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -59,7 +59,12 @@ impl<'a> Teller<'a> {
     }
 
     /// A trial begins; about so many are still to come, this one with them.
-    pub fn begin(&self, (setting, seed): (&Setting, u64), remaining: usize, done: &[TrialRecord]) {
+    pub fn begin(
+        &self,
+        (setting, seed): (&ToleranceSetting, u64),
+        remaining: usize,
+        done: &[TrialRecord],
+    ) {
         let left = match mean_seconds(done) {
             None => "about an unknown time left".to_owned(),
             Some(each) => {

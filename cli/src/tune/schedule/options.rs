@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{Axis, TRIALS};
+use gradwire_tuning::surface::{SizeAxis, TRIALS};
 
 use crate::sim::options::ScenarioOptions;
 use gradwire_lab::tune::schedule::{Extent, ScheduleQuestion};
@@ -45,10 +45,10 @@ pub struct ScheduleOptions {
     /// Chunks to choose from, each twice the one before; without it, from 256 KiB to 32 MiB where
     /// the scale allows that.
     #[arg(long, value_parser = axis, value_name = "FROM..TO")]
-    pub chunk: Option<Axis>,
+    pub chunk: Option<SizeAxis>,
     /// Credits to choose from, each twice the one before.
     #[arg(long, default_value = "512KiB..64MiB", value_parser = axis, value_name = "FROM..TO")]
-    pub credit: Axis,
+    pub credit: SizeAxis,
     /// Run every point, and compare what the search finds with the best of all.
     #[arg(long)]
     pub grid: bool,
@@ -83,14 +83,14 @@ impl ScheduleOptions {
 /// Most sizes of an axis.
 const STEPS_MOST: u8 = 16;
 
-fn axis(text: &str) -> Result<Axis, String> {
+fn axis(text: &str) -> Result<SizeAxis, String> {
     let allowed = || {
         format!("allowed is FROM..TO, both sizes, TO twice FROM or 4, 8 .. 2^{STEPS_MOST} times")
     };
     let sizes = text.split_once("..");
     let sizes = sizes.and_then(|(from, to)| Some((notation::size(from)?, notation::size(to)?)));
     let (from, to) = sizes.ok_or_else(allowed)?;
-    let axis_of = |steps| Axis {
+    let axis_of = |steps| SizeAxis {
         smallest: from,
         steps,
     };

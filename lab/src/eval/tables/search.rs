@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{Axes, Axis, Point as Setting, Search};
+use gradwire_tuning::surface::{Axes, SchedulePoint, ScheduleSearch, SizeAxis};
 
 use super::super::evidence::{CellPoint, TableEvidence, larger};
 use super::super::published::SEARCH_TRIALS;
@@ -41,7 +41,7 @@ struct Row {
 
 /// A search that has ended.
 struct Trials {
-    best: Setting,
+    best: SchedulePoint,
     time: f64,
     trials: usize,
     /// The best after each trial.
@@ -104,7 +104,7 @@ fn search(times: &Times) -> Option<Trials> {
         chunk: axis(times.keys().map(|(chunk, _)| *chunk))?,
         credit: axis(times.keys().map(|(_, credit)| *credit))?,
     };
-    let mut search = Search::new(axes, SEARCH_TRIALS, SEED);
+    let mut search = ScheduleSearch::new(axes, SEARCH_TRIALS, SEED);
     let mut course = Vec::new();
     while let Some(setting) = search.propose() {
         let time = times.get(&(setting.chunk, setting.credit))?;
@@ -120,11 +120,11 @@ fn search(times: &Times) -> Option<Trials> {
     })
 }
 
-fn axis(sizes: impl Iterator<Item = ByteCount>) -> Option<Axis> {
+fn axis(sizes: impl Iterator<Item = ByteCount>) -> Option<SizeAxis> {
     let mut sizes: Vec<ByteCount> = sizes.collect();
     sizes.sort();
     sizes.dedup();
-    let axis = Axis {
+    let axis = SizeAxis {
         smallest: *sizes.first()?,
         steps: u8::try_from(sizes.len()).ok()?,
     };

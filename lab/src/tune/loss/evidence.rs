@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gradwire_tuning::tolerance::Setting;
-use gradwire_tuning::tolerance::judge::{Better, Margin, Verdict, mean_and_deviation};
-use gradwire_tuning::tolerance::search::{Cell, Finding};
+use gradwire_tuning::tolerance::ToleranceSetting;
+use gradwire_tuning::tolerance::judge::{Better, Margin, ToleranceVerdict, mean_and_deviation};
+use gradwire_tuning::tolerance::search::{JudgedSetting, ToleranceFinding};
 use toml_edit::{Array, DocumentMut, Item};
 
 use super::journal::{Accepted, TrialRecord};
@@ -39,7 +39,7 @@ pub struct SearchEvidence<'a> {
     /// What was asked for.
     pub question: &'a LossQuestion,
     /// What was found.
-    pub finding: &'a Finding,
+    pub finding: &'a ToleranceFinding,
     /// All trials.
     pub records: &'a [TrialRecord],
 }
@@ -47,22 +47,22 @@ pub struct SearchEvidence<'a> {
 impl SearchEvidence<'_> {
     /// Mean and deviation of the metric without loss.
     pub fn baseline(&self) -> (f64, f64) {
-        mean_and_deviation(&self.metrics(&Setting::lossless()))
+        mean_and_deviation(&self.metrics(&ToleranceSetting::lossless()))
     }
 
     /// The metric in all trials of a setting that have one.
-    pub fn metrics(&self, setting: &Setting) -> Vec<f64> {
+    pub fn metrics(&self, setting: &ToleranceSetting) -> Vec<f64> {
         let trials = self.of(setting);
         trials.filter_map(|record| record.trial.metric).collect()
     }
 
-    fn of(&self, setting: &Setting) -> impl Iterator<Item = &TrialRecord> {
+    fn of(&self, setting: &ToleranceSetting) -> impl Iterator<Item = &TrialRecord> {
         let all = self.records.iter();
         all.filter(move |record| record.trial.setting == *setting)
     }
 
     /// The share that was really lost in the trials of a setting.
-    pub fn lost(&self, setting: &Setting) -> f64 {
+    pub fn lost(&self, setting: &ToleranceSetting) -> f64 {
         Accepted::sum(self.of(setting).map(|record| record.accepted)).share()
     }
 
@@ -85,7 +85,7 @@ impl SearchEvidence<'_> {
                  confidence {}%",
                 number_text(mean),
                 number_text(deviation),
-                self.metrics(&Setting::lossless()).len(),
+                self.metrics(&ToleranceSetting::lossless()).len(),
                 number_text(finding.margin),
                 percent(self.question.confidence)
             ),
@@ -96,7 +96,7 @@ impl SearchEvidence<'_> {
     }
 
     /// One setting and what was seen of it.
-    pub fn sentence(&self, cell: &Cell) -> String {
+    pub fn sentence(&self, cell: &JudgedSetting) -> String {
         let (judgement, setting) = (&cell.judgement, &cell.setting);
         let worse = match judgement.worse_by.is_finite() {
             true => format!("worse by {}", number_text(judgement.worse_by)),
@@ -107,7 +107,7 @@ impl SearchEvidence<'_> {
         };
         let bound = judgement
             .at_most
-            .filter(|_| judgement.verdict != Verdict::Rejected);
+            .filter(|_| judgement.verdict != ToleranceVerdict::Rejected);
         let bound = bound.map(|bound| format!(", at most {}", number_text(bound)));
         format!(
             "{} {}: {} {worse}{} in {} trials, {}% really lost",
@@ -136,7 +136,7 @@ impl SearchEvidence<'_> {
                 percent(found.largest())
             ));
         }
-        let baseline = self.metrics(&Setting::lossless());
+        let baseline = self.metrics(&ToleranceSetting::lossless());
         if baseline.iter().all(|metric| *metric == baseline[0]) {
             warnings.push(
                 "all trials without loss gave the same metric: the script may not use its seed, \
@@ -174,7 +174,7 @@ pub fn number_text(value: f64) -> String {
 }
 
 /// A setting in a few letters.
-pub fn of(setting: &Setting) -> String {
+pub fn of(setting: &ToleranceSetting) -> String {
     let groups = setting.groups.iter();
     let groups: Vec<String> = groups
         .map(|share| format!("{}%", percent(*share)))
@@ -184,12 +184,12 @@ pub fn of(setting: &Setting) -> String {
 }
 
 /// A verdict in a word or two.
-pub fn verdict(verdict: Verdict) -> &'static str {
+pub fn verdict(verdict: ToleranceVerdict) -> &'static str {
     match verdict {
-        Verdict::Accepted => "accepted",
-        Verdict::Rejected => "rejected",
-        Verdict::NotShown => "not shown",
-        Verdict::Open => "open",
+        ToleranceVerdict::Accepted => "accepted",
+        ToleranceVerdict::Rejected => "rejected",
+        ToleranceVerdict::NotShown => "not shown",
+        ToleranceVerdict::Open => "open",
     }
 }
 
@@ -197,7 +197,7 @@ fn share(share: f64) -> toml_edit::Value {
     format!("{}%", percent(share)).into()
 }
 
-fn groups(setting: &Setting) -> toml_edit::Value {
+fn groups(setting: &ToleranceSetting) -> toml_edit::Value {
     let shares = setting
         .groups
         .iter()
@@ -219,7 +219,7 @@ pub fn write(
 }
 
 /// Sets the keys and leaves everything else as it is, but for earlier evidence.
-fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
+fn set(document: &mut DocumentMut, found: &ToleranceSetting, lines: &[String]) {
     document::put(document.as_table_mut(), "tolerance", share(found.least()));
     let mut key = document.key_mut("tolerance").expect("it has just been put");
     let decor = key.leaf_decor_mut();
@@ -249,7 +249,7 @@ fn set(document: &mut DocumentMut, found: &Setting, lines: &[String]) {
 mod tests {
     use super::*;
 
-    fn changed(text: &str, found: &Setting, lines: &[&str]) -> String {
+    fn changed(text: &str, found: &ToleranceSetting, lines: &[&str]) -> String {
         let mut document: DocumentMut = text.parse().expect("TOML");
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         set(&mut document, found, &lines);
@@ -269,14 +269,14 @@ mod tests {
         let expected = "# mine\nname = 'a' # kept\n\n# how much\n# tune loss: new\n# tune loss: 2\n\
                         tolerance = \"3%\" # x\n\n[loss]\nmin_message = 0\n";
         assert_eq!(
-            changed(text, &Setting::overall(0.03), &["new", "2"]),
+            changed(text, &ToleranceSetting::overall(0.03), &["new", "2"]),
             expected
         );
     }
 
     #[test]
     fn a_file_that_was_not_there_says_what_was_found_and_why() {
-        let found = Setting {
+        let found = ToleranceSetting {
             groups: vec![0.1, 0.02],
             tight: Some(0.015),
         };
@@ -284,7 +284,7 @@ mod tests {
                         layer_tolerances = [\"10%\", \"2%\"]\ntight_tolerance = \"1.5%\"\n";
         let text = changed("", &found, &["why"]);
         assert_eq!(text, expected);
-        let again = changed(&text, &Setting::overall(0.02), &["why"]);
+        let again = changed(&text, &ToleranceSetting::overall(0.02), &["why"]);
         assert!(
             !again.contains("layer") && !again.contains("tight"),
             "{again}"
@@ -295,6 +295,9 @@ mod tests {
     fn a_tolerance_is_put_before_the_tables_that_were_there() {
         let text = "name = \"a\"\n\n[faults]\nseed = 3\n";
         let expected = "name = \"a\"\n# tune loss: why\ntolerance = \"0%\"\n\n[faults]\nseed = 3\n";
-        assert_eq!(changed(text, &Setting::lossless(), &["why"]), expected);
+        assert_eq!(
+            changed(text, &ToleranceSetting::lossless(), &["why"]),
+            expected
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gradwire_tuning::tolerance::Trial;
+use gradwire_tuning::tolerance::ToleranceTrial;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
@@ -55,7 +55,7 @@ impl Heading {
 pub struct TrialRecord {
     /// What was tried, and the metric.
     #[serde(flatten)]
-    pub trial: Trial,
+    pub trial: ToleranceTrial,
     /// Share of packets that were dropped on purpose.
     pub drop: f64,
     /// Mean length of a run of them.
@@ -206,7 +206,7 @@ fn read(text: &str, heading: &Heading) -> Result<Vec<TrialRecord>, String> {
 
 #[cfg(test)]
 mod tests {
-    use gradwire_tuning::tolerance::Setting;
+    use gradwire_tuning::tolerance::ToleranceSetting;
 
     use super::*;
 
@@ -225,9 +225,9 @@ mod tests {
     }
 
     fn record(seed: u64, metric: Option<f64>) -> TrialRecord {
-        let setting = Setting::overall(0.015);
+        let setting = ToleranceSetting::overall(0.015);
         TrialRecord {
-            trial: Trial {
+            trial: ToleranceTrial {
                 setting,
                 seed,
                 metric,

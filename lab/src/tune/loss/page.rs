@@ -1,9 +1,9 @@
 //! The page of a search: the metric over the loss that was really accepted, seed by seed, with the
 //! margin, and the settings as a table.
 
-use gradwire_tuning::tolerance::Setting;
-use gradwire_tuning::tolerance::judge::{Better, Verdict, mean_and_deviation};
-use gradwire_tuning::tolerance::search::Cell;
+use gradwire_tuning::tolerance::ToleranceSetting;
+use gradwire_tuning::tolerance::judge::{Better, ToleranceVerdict, mean_and_deviation};
+use gradwire_tuning::tolerance::search::JudgedSetting;
 
 use super::evidence::{SearchEvidence, verdict};
 use super::evidence::{number_text, of};
@@ -196,7 +196,7 @@ fn disc(plot: &mut Plot, record: &TrialRecord, (least, metric): (f64, f64)) {
 fn mark(
     plot: &mut Plot,
     (evidence, level): (&SearchEvidence<'_>, Level),
-    cell: &Cell,
+    cell: &JudgedSetting,
 ) -> Option<(f64, f64)> {
     let setting = &cell.setting;
     let trials = evidence.records.iter();
@@ -214,7 +214,7 @@ fn mark(
         &stroke(MEAN),
     );
     let fill = match cell.judgement.verdict {
-        Verdict::Accepted => MEAN,
+        ToleranceVerdict::Accepted => MEAN,
         _ => "#fff",
     };
     let style = format!(r#"fill="{fill}" stroke="{MEAN}" stroke-width="1.5""#);
@@ -250,7 +250,7 @@ fn table(evidence: &SearchEvidence<'_>) -> String {
         "really lost, %",
     ]);
     let (mean, deviation) = evidence.baseline();
-    let lossless = evidence.metrics(&Setting::lossless()).len();
+    let lossless = evidence.metrics(&ToleranceSetting::lossless()).len();
     text += &row(&[
         cell("0% (baseline)"),
         cell(""),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gradwire_protocol::job::Job;
 use gradwire_runtime::metrics::Snapshot;
 use gradwire_runtime::trace::COUNTS;
-use gradwire_tuning::tolerance::{Setting, Trial};
+use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
 use toml::{Table, Value};
 
 use super::journal::{Accepted, TrialRecord};
@@ -73,7 +73,7 @@ impl TrialBench {
     /// gradients could be lost.
     pub fn run(
         &self,
-        (setting, seed): (&Setting, u64),
+        (setting, seed): (&ToleranceSetting, u64),
         name: &str,
         patience: Duration,
     ) -> Result<TrialRecord, LabError> {
@@ -104,7 +104,7 @@ impl TrialBench {
             return Err(self.no_number(&place));
         }
         Ok(TrialRecord {
-            trial: Trial {
+            trial: ToleranceTrial {
                 setting: setting.clone(),
                 seed,
                 metric: number,
@@ -194,7 +194,11 @@ fn losses(seed: u64) -> (f64, f64) {
 }
 
 /// The user's job with this setting and these losses: drop, burst, seed.
-pub fn job_text(job: &Job, setting: &Setting, (drop, burst, seed): (f64, f64, u64)) -> String {
+pub fn job_text(
+    job: &Job,
+    setting: &ToleranceSetting,
+    (drop, burst, seed): (f64, f64, u64),
+) -> String {
     let mut table: Table = job
         .to_toml()
         .parse()
@@ -367,7 +371,7 @@ fn counts(folder: &Path) -> Vec<Snapshot> {
 }
 
 /// Whether the ranks ran the job that they were given, and could lose something.
-fn fits(setting: &Setting, told: &Told, place: &Place) -> Result<(), LabError> {
+fn fits(setting: &ToleranceSetting, told: &Told, place: &Place) -> Result<(), LabError> {
     let wrong = |message: &str| Err(LabError::Usage(format!("the script {message}")));
     let wanted = setting.largest();
     let ranks = place.folder.join("ranks");
@@ -432,7 +436,7 @@ mod tests {
             name: "mine".to_owned(),
             ..Job::default()
         };
-        let text = job_text(&job, &Setting::overall(0.02), (0.03, 8.0, 4));
+        let text = job_text(&job, &ToleranceSetting::overall(0.02), (0.03, 8.0, 4));
         let read = Job::from_toml(&text).expect("it can be read");
         assert_eq!(read.name, "mine");
         assert_eq!(read.tolerance.get(), 0.02);
@@ -442,7 +446,7 @@ mod tests {
             (0.03, 8.0, 4)
         );
         assert_eq!(faults.drop_from, DropFrom::Droppable);
-        let groups = Setting {
+        let groups = ToleranceSetting {
             groups: vec![0.1, 0.02],
             tight: Some(0.01),
         };
@@ -454,7 +458,7 @@ mod tests {
             read.loss.tight_tolerance.map(|share| share.get()),
             Some(0.01)
         );
-        let lossless = job_text(&job, &Setting::lossless(), (0.0, 1.0, 1));
+        let lossless = job_text(&job, &ToleranceSetting::lossless(), (0.0, 1.0, 1));
         let read = Job::from_toml(&lossless).expect("it can be read");
         assert!(read.tolerance.is_none() && !read.faults.any());
     }
@@ -490,9 +494,9 @@ mod tests {
         }
     }
 
-    fn done(setting: Setting, seconds: f64) -> TrialRecord {
+    fn done(setting: ToleranceSetting, seconds: f64) -> TrialRecord {
         TrialRecord {
-            trial: Trial {
+            trial: ToleranceTrial {
                 setting,
                 seed: 1,
                 metric: Some(0.9),
@@ -516,8 +520,8 @@ mod tests {
             folder: PathBuf::new(),
         };
         let patience = |seconds| {
-            let lossless = done(Setting::lossless(), seconds);
-            let slow = done(Setting::overall(0.3), 1e4);
+            let lossless = done(ToleranceSetting::lossless(), seconds);
+            let slow = done(ToleranceSetting::overall(0.3), 1e4);
             bench.patience(&[lossless, slow]).as_secs()
         };
         assert_eq!([0.5, 7.0, 40.0].map(patience), [30, 70, 300]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::Point;
+use gradwire_tuning::surface::SchedulePoint;
 use serde::Serialize;
 use toml_edit::DocumentMut;
 
@@ -39,7 +39,7 @@ struct Row {
 
 impl From<&PointTrial> for Row {
     fn from(trial: &PointTrial) -> Self {
-        let Point { chunk, credit } = trial.point;
+        let SchedulePoint { chunk, credit } = trial.point;
         Self {
             chunk: chunk.get(),
             credit: credit.get(),

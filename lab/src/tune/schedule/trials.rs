@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{Axes, Axis, Point};
+use gradwire_tuning::surface::{Axes, SchedulePoint, SizeAxis};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ScheduleQuestion;
@@ -18,7 +18,7 @@ use crate::sweep::record::CellRecord;
 #[derive(Clone, Copy, Debug)]
 pub struct PointTrial {
     /// Chunk and credit.
-    pub point: Point,
+    pub point: SchedulePoint,
     /// Mean time of a training step.
     pub iteration_us: f64,
 }
@@ -51,7 +51,7 @@ enum Exchange {
 const CHUNK_LEAST: ByteCount = *gradwire_protocol::job::CHUNKS.start();
 /// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
 /// more than any bucket has.
-const CHUNKS: Axis = Axis {
+const CHUNKS: SizeAxis = SizeAxis {
     smallest: ByteCount::kib(256),
     steps: 8,
 };
@@ -97,7 +97,7 @@ impl<'a> PointRuns<'a> {
     /// [`LabError::Usage`] when a chunk is less than a job may say, scaled.
     pub fn axes(&self) -> Result<Axes, LabError> {
         let least = self.shape.least_chunk();
-        let chunk = self.question.chunk.unwrap_or_else(|| Axis {
+        let chunk = self.question.chunk.unwrap_or_else(|| SizeAxis {
             smallest: CHUNKS.smallest.max(least),
             ..CHUNKS
         });
@@ -134,7 +134,7 @@ impl<'a> PointRuns<'a> {
     ///
     /// # Errors
     /// [`LabError`] of the first run that has no result.
-    pub fn run(&self, points: &[Point]) -> Result<Vec<PointTrial>, LabError> {
+    pub fn run(&self, points: &[SchedulePoint]) -> Result<Vec<PointTrial>, LabError> {
         let cells: Vec<SweepCell> = points.iter().map(|point| self.cell(*point)).collect();
         let cells: Vec<&SweepCell> = cells.iter().collect();
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -149,7 +149,7 @@ impl<'a> PointRuns<'a> {
         let records = records
             .into_inner()
             .expect("nobody panics while it is held");
-        let of_point = |point: &Point| {
+        let of_point = |point: &SchedulePoint| {
             let id = id(*point);
             let record = records.iter().find(|record| record.id == id);
             let record = record.expect("a crew keeps a record of every cell");
@@ -161,7 +161,7 @@ impl<'a> PointRuns<'a> {
         points.iter().map(of_point).collect()
     }
 
-    fn cell(&self, point: Point) -> SweepCell {
+    fn cell(&self, point: SchedulePoint) -> SweepCell {
         let mut scenario = self.scenario.clone();
         let scaled = |size: ByteCount| ByteCount::new((size.get() / self.shape.scale).max(1));
         if self.shape.exchange == Exchange::Servers {
@@ -209,7 +209,7 @@ impl Shape {
     }
 }
 
-fn id(point: Point) -> String {
+fn id(point: SchedulePoint) -> String {
     format!("chunk={} credit={}", point.chunk, point.credit)
 }
 

@@ -1,0 +1,23 @@
+//! When a side of a peer has to be looked at again: the answer of sender and receiver alike.
+
+use crate::units::Instant;
+
+/// What a sender or receiver wants next, apart from sending data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ControlOutlook {
+    /// Whether it may have a control packet to send now.
+    pub talks: bool,
+    /// The earliest time at which anything else can be due.
+    pub due: Option<Instant>,
+}
+
+impl ControlOutlook {
+    /// The outlook of both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            talks: self.talks || other.talks,
+            due: self.due.into_iter().chain(other.due).min(),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The missing segments of one message: which its sender has lost, and which are accepted.
+//!
+//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates, the step's ledger bears
+//!    and are surely not protected. Segments that the sender has found lost go before those that
+//!    may only be late, then the least needed ones. Each is reserved in the ledger.
+//! 2. An accepted segment that arrives after all is taken, and released in the ledger.
+//! 3. When the message ends, [`HoleState::take`] books what is still accepted as lost.
+
+use std::borrow::Cow;
+
+use crate::bitmap::{self, Bitmap};
+use crate::budget::{BudgetVerdict, Ledger};
+use crate::priority::{RepairNeed, TieBreaker};
+use crate::segment::Segmentation;
+use crate::units::{Share, Step};
+use crate::wire::{Flags, Header, SegmentReport};
+
+/// What is missing of a message, and what its sender has said of that.
+#[derive(Debug)]
+pub(super) struct HoleState {
+    protected_missing: u32,
+    /// Whether the sender has said that every segment was sent at least once.
+    all_sent: bool,
+    /// The segments that the sender has found lost and does not repair unless it is asked to.
+    lost: Option<Bitmap>,
+    /// Segments that are accepted as holes: reserved in the ledger, and never asked for.
+    accepted: Option<Bitmap>,
+}
+
+impl HoleState {
+    /// Of a message of which nothing has come, and of which so many segments are protected.
+    pub(super) fn new(protected: u32) -> Self {
+        Self {
+            protected_missing: protected,
+            all_sent: false,
+            lost: None,
+            accepted: None,
+        }
+    }
+
+    /// The packet says whether all was sent.
+    pub(super) fn on_probe(&mut self, header: &Header) {
+        self.all_sent |= header.flags.has(Flags::ALL_SENT);
+    }
+
+    /// Whether the sender has said that all was sent.
+    pub(super) fn all_sent(&self) -> bool {
+        self.all_sent
+    }
+
+    /// A new segment has arrived; it may have been accepted as a hole.
+    pub(super) fn on_segment(
+        &mut self,
+        header: &Header,
+        step: Step,
+        cut: Segmentation,
+        ledger: &mut Ledger,
+    ) {
+        let segment = header.segment;
+        let was_accepted = (self.accepted.as_mut()).is_some_and(|holes| holes.remove(segment));
+        if was_accepted {
+            ledger.release(step, u64::from(cut.length(segment)));
+        }
+        let protected = header.flags.has(Flags::PROTECTED);
+        self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
+    }
+
+    /// Takes the body of a PROBE: the segments that the sender has found lost and does not repair.
+    /// A segment that it named before and names no longer is repaired, or has arrived. Gives how
+    /// many missing segments are named for the first time.
+    pub(super) fn on_lost(
+        &mut self,
+        told: Option<(SegmentReport, &[u8])>,
+        received: &Bitmap,
+    ) -> u32 {
+        let before = self.lost.take();
+        let Some((report, encoded)) = told else {
+            return 0;
+        };
+        let segments = received.len();
+        let mut news = 0;
+        let mut lost = Bitmap::new(segments);
+        let is_new = |segment| before.as_ref().is_none_or(|before| !before.has(segment));
+        bitmap::decode_runs(encoded, report.bits, |at, run| {
+            let first = report.first.saturating_add(at).min(segments);
+            for segment in first..first.saturating_add(run).min(segments) {
+                let missing = !received.has(segment) && lost.insert(segment);
+                news += u32::from(missing && is_new(segment));
+            }
+        });
+        self.lost = Some(lost);
+        news
+    }
+
+    /// The sender repairs from now on what it is asked for, so nothing counts as lost for good.
+    pub(super) fn forget_lost(&mut self) {
+        self.lost = None;
+    }
+
+    /// Whether the sender has found every missing segment lost, so that waiting brings none.
+    pub(super) fn is_settled(&self, received: &Bitmap) -> bool {
+        let Some(lost) = self.lost.as_ref().filter(|_| self.all_sent) else {
+            return false;
+        };
+        let missing = received.zeros();
+        missing > 0
+            && lost.ones() >= missing
+            && received.iter_zeros().all(|segment| lost.has(segment))
+    }
+
+    /// Accepts holes of a message with this tolerance, by the rules at the top of this file. The
+    /// receiver cannot tell which missing segments are protected: it only leaves room for as many.
+    /// Their sender repairs them even if they are accepted here.
+    pub(super) fn accept(
+        &mut self,
+        received: &Bitmap,
+        limits: &HoleLimits,
+        tie_breaker: TieBreaker,
+        ledger: &mut Ledger,
+    ) {
+        let cut = limits.cut;
+        let mut accepted = (self.accepted.take()).unwrap_or_else(|| Bitmap::new(cut.segments()));
+        let unprotected = received.zeros().saturating_sub(self.protected_missing);
+        let most = cut.holes_allowed(limits.tolerance).min(unprotected);
+        let room = most.saturating_sub(accepted.ones());
+        let is_lost = |segment| self.lost.as_ref().is_some_and(|lost| lost.has(segment));
+        let mut holes: Vec<(bool, RepairNeed, u32)> = (received.iter_zeros())
+            .filter(|&segment| room > 0 && !accepted.has(segment))
+            .map(|segment| {
+                let need = RepairNeed::unknown(tie_breaker, segment);
+                (!is_lost(segment), need, segment)
+            })
+            .collect();
+        holes.sort_unstable();
+        for (.., segment) in holes.into_iter().take(room as usize) {
+            let bytes = u64::from(cut.length(segment));
+            if ledger.reserve(limits.step, bytes) == BudgetVerdict::Refused {
+                break;
+            }
+            accepted.insert(segment);
+        }
+        self.accepted = Some(accepted);
+    }
+
+    /// Whether every missing segment is accepted.
+    pub(super) fn are_all_accepted(&self, received: &Bitmap) -> bool {
+        let accepted = self.accepted.as_ref().map_or(0, Bitmap::ones);
+        let missing = received.zeros();
+        missing == accepted && (missing == 0 || self.protected_missing == 0)
+    }
+
+    /// Takes the accepted holes, and books them as lost.
+    pub(super) fn take(
+        &mut self,
+        step: Step,
+        cut: Segmentation,
+        ledger: &mut Ledger,
+    ) -> Option<Bitmap> {
+        let holes = self.accepted.take().filter(|holes| holes.ones() > 0)?;
+        let bytes = |segment| u64::from(cut.length(segment));
+        let missing_bytes = holes.iter_ones().map(bytes).sum();
+        ledger.lose(step, holes.ones(), missing_bytes);
+        Some(holes)
+    }
+
+    /// The segments that a BITMAP shows: those that arrived, and those that are accepted as holes,
+    /// so that the sender does not repair them.
+    pub(super) fn shown<'a>(&self, received: &'a Bitmap) -> Cow<'a, Bitmap> {
+        match &self.accepted {
+            Some(accepted) => {
+                let mut shown = received.clone();
+                for segment in accepted.iter_ones() {
+                    shown.insert(segment);
+                }
+                Cow::Owned(shown)
+            }
+            None => Cow::Borrowed(received),
+        }
+    }
+}
+
+/// How many holes a message can bear, in which step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HoleLimits {
+    pub(super) cut: Segmentation,
+    pub(super) tolerance: Share,
+    pub(super) step: Step,
+}

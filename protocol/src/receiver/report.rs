@@ -1,0 +1,170 @@
+//! When a message has something to report, and the packet that the report echoes.
+
+use crate::settings::EndpointSettings;
+use crate::units::{Class, Instant, Span};
+use crate::wire::{Header, PacketKind, SegmentReport, is_later};
+
+/// An acknowledgement waits at most this long for more segments to report.
+const ACK_WAIT: Span = Span::from_micros(50);
+
+/// The next report of a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ReportDue {
+    /// None.
+    None,
+    /// An ACK, at this time or before.
+    AckBy(Instant),
+    /// A report of this kind that covers the whole message, now. Its next window starts here.
+    Whole(PacketKind, u32),
+}
+
+impl ReportDue {
+    /// When it is due; [`Instant::START`] stands for now.
+    pub(super) fn time(self) -> Option<Instant> {
+        match self {
+            Self::None => None,
+            Self::AckBy(by) => Some(by),
+            Self::Whole(..) => Some(Instant::START),
+        }
+    }
+}
+
+/// A packet that has arrived, as reports echo it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct EchoStamp {
+    sent_at: u32,
+    class: Class,
+    arrived: Instant,
+}
+
+impl EchoStamp {
+    fn of(header: &Header, now: Instant) -> Self {
+        Self {
+            sent_at: header.sent_at,
+            class: header.class,
+            arrived: now,
+        }
+    }
+
+    /// The one that was sent first.
+    pub(super) fn older(self, other: Self) -> Self {
+        match is_later(self.sent_at, other.sent_at) {
+            true => other,
+            false => self,
+        }
+    }
+}
+
+/// What the reports of one message have to tell.
+#[derive(Debug)]
+pub(super) struct ReportState {
+    pub(super) due: ReportDue,
+    newest: EchoStamp,
+    /// Packets with CE, so far.
+    marks: u32,
+    /// Bit e: a packet on entropy e had CE since the last report.
+    marked_entropies: u64,
+    /// Packets since the last report.
+    unreported: u32,
+    lowest_unreported: u32,
+    /// The first of those packets.
+    first_unreported: Option<EchoStamp>,
+}
+
+impl ReportState {
+    /// Of a message whose first packet is here; it is acknowledged like any other.
+    pub(super) fn new(header: &Header, now: Instant) -> Self {
+        Self {
+            due: ReportDue::AckBy(now + ACK_WAIT),
+            newest: EchoStamp::of(header, now),
+            marks: 0,
+            marked_entropies: 0,
+            unreported: 0,
+            lowest_unreported: u32::MAX,
+            first_unreported: None,
+        }
+    }
+
+    /// A packet came with CE.
+    pub(super) fn on_mark(&mut self, header: &Header) {
+        self.marks += 1;
+        self.marked_entropies |= 1 << (header.entropy.0 & 63);
+    }
+
+    /// A DATA packet has arrived. Enough of them are acknowledged now, fewer a little later.
+    pub(super) fn on_data(&mut self, now: Instant, header: &Header, settings: &EndpointSettings) {
+        self.newest = EchoStamp::of(header, now);
+        if self.unreported == 0 {
+            self.first_unreported = Some(self.newest);
+        }
+        self.unreported += 1;
+        self.lowest_unreported = self.lowest_unreported.min(header.segment);
+        let by = match settings.is_worth_an_ack(self.unreported) {
+            true => now,
+            false => now + ACK_WAIT,
+        };
+        match self.due {
+            ReportDue::AckBy(earlier) if earlier <= by => {}
+            ReportDue::None | ReportDue::AckBy(_) => self.due = ReportDue::AckBy(by),
+            // The whole message is reported anyway.
+            ReportDue::Whole(..) => {}
+        }
+    }
+
+    /// A PROBE has arrived, which is echoed like DATA.
+    pub(super) fn on_probe(&mut self, now: Instant, header: &Header) {
+        self.newest = EchoStamp::of(header, now);
+    }
+
+    /// The first packet that no report has told yet.
+    pub(super) fn first_unreported(&self) -> Option<EchoStamp> {
+        self.first_unreported
+    }
+
+    /// An acknowledgement is due now, unless the whole message is reported anyway.
+    pub(super) fn ack_now(&mut self, now: Instant) {
+        if !matches!(self.due, ReportDue::Whole(..)) {
+            self.due = ReportDue::AckBy(now);
+        }
+    }
+
+    /// Whether something must be said now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.time().is_some_and(|due| due <= now)
+    }
+
+    /// The kind of the next report, and the first segment that its bitmap has to cover.
+    pub(super) fn next(&self) -> Option<(PacketKind, u32)> {
+        match self.due {
+            ReportDue::None => None,
+            ReportDue::AckBy(_) => Some((PacketKind::Ack, self.lowest_unreported)),
+            ReportDue::Whole(kind, first) => Some((kind, first)),
+        }
+    }
+
+    /// A report with the echo and the marks. No packet that was sent after `untold` is echoed: it
+    /// has arrived, and another message's report has yet to tell of it.
+    pub(super) fn draft(&self, now: Instant, untold: Option<EchoStamp>) -> SegmentReport {
+        let echo = untold.map_or(self.newest, |untold| self.newest.older(untold));
+        SegmentReport {
+            echo: echo.sent_at,
+            held: (now - echo.arrived).as_micros() as u32,
+            ce: self.marks,
+            ce_entropies: self.marked_entropies,
+            echo_class: echo.class,
+            ..SegmentReport::default()
+        }
+    }
+
+    /// A report has told of the segments before `end`, of so many.
+    pub(super) fn on_reported(&mut self, end: u32, segments: u32) {
+        self.due = match self.due {
+            ReportDue::Whole(kind, _) if end < segments => ReportDue::Whole(kind, end),
+            _ => ReportDue::None,
+        };
+        self.marked_entropies = 0;
+        self.unreported = 0;
+        self.lowest_unreported = u32::MAX;
+        self.first_unreported = None;
+    }
+}

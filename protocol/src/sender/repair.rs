@@ -1,0 +1,106 @@
+//! The lost segments of one message: which are sent again, and which stay holes.
+//!
+//! 1. A lost segment that must arrive is queued ([`RepairState::queue`]).
+//! 2. One that may be missing becomes a hole ([`RepairState::leave`]). While there are more holes
+//!    than the message tolerates, the most needed of them is queued instead.
+//! 3. Once the receiver has chosen its holes by BITMAP, the sender leaves no more of them.
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
+
+use crate::bitmap::Bitmap;
+use crate::priority::RepairNeed;
+
+/// Who decides which segments of a message stay missing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum HoleChooser {
+    /// The sender, within the message's tolerance.
+    Sender,
+    /// The receiver: it has sent a BITMAP, and needs whatever it did not accept there.
+    Receiver,
+}
+
+/// What is lost of a message.
+#[derive(Debug)]
+pub(super) struct RepairState {
+    /// To be sent again, in this order. Segments that arrive meanwhile are skipped.
+    queue: VecDeque<u32>,
+    queued: Bitmap,
+    /// Lost, neither acknowledged nor queued.
+    holes: Bitmap,
+    /// Every segment that ever became a hole, the most needed first. Those that are no holes any
+    /// more are skipped.
+    by_need: BinaryHeap<(RepairNeed, u32)>,
+    chooser: HoleChooser,
+}
+
+impl RepairState {
+    /// Nothing of a message of `segments` is lost yet.
+    pub(super) fn new(segments: u32) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            queued: Bitmap::new(segments),
+            holes: Bitmap::new(segments),
+            by_need: BinaryHeap::new(),
+            chooser: HoleChooser::Sender,
+        }
+    }
+
+    /// Whether no segment is queued.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The segments that are lost and not to be repaired.
+    pub(super) fn holes(&self) -> &Bitmap {
+        &self.holes
+    }
+
+    /// The first segment of the queue, if any; it may have arrived.
+    pub(super) fn front(&self) -> Option<u32> {
+        self.queue.front().copied()
+    }
+
+    /// Takes the first segment from the queue.
+    pub(super) fn pop(&mut self) {
+        if let Some(segment) = self.queue.pop_front() {
+            self.queued.remove(segment);
+        }
+    }
+
+    /// Segments have arrived.
+    pub(super) fn on_acked(&mut self, segments: Range<u32>) {
+        self.holes.remove_range(segments);
+    }
+
+    /// Queues a segment, unless it has arrived or is queued already.
+    pub(super) fn queue(&mut self, segment: u32, acked: &Bitmap) {
+        self.holes.remove(segment);
+        if !acked.has(segment) && self.queued.insert(segment) {
+            self.queue.push_back(segment);
+        }
+    }
+
+    /// Leaves a lost segment as a hole. Of more than `tolerated` holes the most needed are queued.
+    pub(super) fn leave(&mut self, segment: u32, need: RepairNeed, tolerated: u32, acked: &Bitmap) {
+        if self.holes.insert(segment) {
+            self.by_need.push((need, segment));
+        }
+        while self.holes.ones() > tolerated {
+            let (_, most) = self.by_need.pop().expect("every hole was pushed");
+            if self.holes.has(most) {
+                self.queue(most, acked);
+            }
+        }
+    }
+
+    /// A BITMAP has come: the receiver has chosen its holes.
+    pub(super) fn on_chosen(&mut self) {
+        self.chooser = HoleChooser::Receiver;
+    }
+
+    /// Whether the sender may still leave holes.
+    pub(super) fn may_leave(&self) -> bool {
+        self.chooser == HoleChooser::Sender
+    }
+}
