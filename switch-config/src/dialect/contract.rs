@@ -2,7 +2,7 @@
 
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -37,7 +37,7 @@ pub(crate) fn steps(text: &str) -> Vec<Look> {
 /// A platform: how a plan is written there, and how what is there is read.
 pub trait Dialect: Sync {
     /// What this version can do.
-    fn limits(&self, version: &str) -> Limits;
+    fn limits(&self, version: &str) -> PlatformLimits;
 
     /// What the platform calls its port of this number, from 0: used where nobody says.
     fn port_name(&self, number: usize) -> String;

@@ -11,8 +11,8 @@
 //! `render` has the lines, `grammar` and `maps` what changes are made of, `read` what lines mean,
 //! `counts` what counters say, `rounds` what people type.
 
+mod change;
 mod counters;
-mod grammar;
 mod limits;
 mod maps;
 mod read;
@@ -21,12 +21,12 @@ mod render;
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use grammar::EosRules;
+use change::EosRules;
 use limits::Chip;
 
 /// What is read.
@@ -37,7 +37,7 @@ const WHAT: &str = "running-config of EOS";
 pub struct Eos;
 
 impl Dialect for Eos {
-    fn limits(&self, version: &str) -> Limits {
+    fn limits(&self, version: &str) -> PlatformLimits {
         Chip::of(version).limits()
     }
 

@@ -5,8 +5,8 @@
 //! ours have names that begin with `gradwire`; on ports the two service policies and the mode of
 //! PFC are set.
 
+mod change;
 mod counters;
-mod grammar;
 mod limits;
 mod read;
 mod render;
@@ -14,7 +14,7 @@ mod render;
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -27,7 +27,7 @@ const WHAT: &str = "running-config of NX-OS";
 pub struct Nxos;
 
 impl Dialect for Nxos {
-    fn limits(&self, _version: &str) -> Limits {
+    fn limits(&self, _version: &str) -> PlatformLimits {
         limits::limits()
     }
 
@@ -46,12 +46,12 @@ impl Dialect for Nxos {
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let running = lines(running)?;
         let wanted = render::wanted(plan, &running);
-        Ok(indented::change(&running, &wanted, &grammar::NxosRules))
+        Ok(indented::change(&running, &wanted, &change::NxosRules))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
         let commands = IndentedText::read(change);
-        Ok(indented::apply(&lines(running)?, &commands, &grammar::NxosRules).to_string())
+        Ok(indented::apply(&lines(running)?, &commands, &change::NxosRules).to_string())
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {

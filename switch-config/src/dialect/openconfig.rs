@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -29,7 +29,7 @@ const WHAT: &str = "openconfig-qos in JSON";
 pub struct OpenConfig;
 
 impl Dialect for OpenConfig {
-    fn limits(&self, _version: &str) -> Limits {
+    fn limits(&self, _version: &str) -> PlatformLimits {
         limits::limits()
     }
 

@@ -3,12 +3,12 @@
 //! [`drawn`] is the proptest strategy; [`Drawn::plan`] fits what was drawn to a platform: what it
 //! cannot do at all is left out, so that there is always a plan.
 
+use gradwire_fabric::policy::{Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED};
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect;
-use gradwire_switch_config::limits::{Limits, NotEct};
-use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED};
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::limits::{NotEct, PlatformLimits};
+use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::target::SwitchTarget;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -27,13 +27,17 @@ pub(crate) struct Drawn {
 
 impl Drawn {
     /// The plan of it for a platform.
-    pub(crate) fn plan(&self, target: Target) -> Plan {
+    pub(crate) fn plan(&self, target: SwitchTarget) -> Plan {
         let dialect = dialect::of(target.platform);
         let limits = dialect.limits(target.version);
-        let ports = self.rates.iter().enumerate().map(|(number, rate)| Port {
-            name: dialect.port_name(number),
-            rate: *rate,
-        });
+        let ports = self
+            .rates
+            .iter()
+            .enumerate()
+            .map(|(number, rate)| SwitchPort {
+                name: dialect.port_name(number),
+                rate: *rate,
+            });
         let site = Site {
             origin: "a random job on a random fabric".to_owned(),
             ports: ports.collect(),
@@ -43,7 +47,7 @@ impl Drawn {
         plan.expect("the policy was fitted to the platform")
     }
 
-    fn policy_within(&self, limits: &Limits) -> QosPolicy {
+    fn policy_within(&self, limits: &PlatformLimits) -> QosPolicy {
         let mut policy = self.policy.clone();
         policy.queues.truncate(usize::from(limits.queues.value));
         if matches!(

@@ -12,8 +12,8 @@ use super::render;
 use crate::counters::QueueCount;
 use crate::dialect::contract::{Look, steps};
 use crate::plan::Plan;
-use crate::policy::Balance;
 use crate::reading::ReadError;
+use gradwire_fabric::policy::Balance;
 
 const WHAT: &str = "counters of NVUE in JSON";
 const STATS: &str = "egress-queue-stats";

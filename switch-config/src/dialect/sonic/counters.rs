@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Deserializer, Value};
 
-use super::config::{self, OURS};
+use super::read::config::{self, OURS};
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Look, steps};
 use crate::plan::Plan;
