@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use gradwire_lab::error::LabError;
 use gradwire_protocol::job::JobError;
 use gradwire_runtime::metrics::PORTS;
-use gradwire_runtime::{EndError, JoinError, OpenError};
+use gradwire_runtime::{EndError, OpenError, RankJoinError};
 
 /// How a command ends; the number is the exit code of the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -101,7 +101,7 @@ pub enum CommandError {
     Open(#[from] OpenError),
     /// The ranks could not form a job.
     #[error(transparent)]
-    Join(#[from] JoinError),
+    Join(#[from] RankJoinError),
     /// An operation failed.
     #[error(transparent)]
     Operation(#[from] EndError),

@@ -50,7 +50,7 @@ use environment::Environment;
 use exit::{CommandError, Exit};
 use gradwire_lab::crew::worker::{self, RankProcess};
 use gradwire_lab::tune::guard;
-use gradwire_runtime::log::{self, Level};
+use gradwire_runtime::log::{self, LogLevel};
 use job::options::JobCommand;
 use trace::options::TraceCommand;
 
@@ -83,7 +83,7 @@ pub fn run() -> ExitCode {
 fn start_log() -> Result<(), CommandError> {
     let level = Environment::read()
         .log
-        .map_or(Ok(Level::Warn), |level| level.parse());
+        .map_or(Ok(LogLevel::Warn), |level| level.parse());
     log::start(level.map_err(|error| CommandError::Usage(format!("GRADWIRE_LOG: {error}")))?);
     Ok(())
 }

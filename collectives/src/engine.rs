@@ -10,6 +10,7 @@
 mod agreement;
 pub mod communicator;
 mod departures;
+mod failures;
 mod matching;
 mod memory;
 pub mod overdue;
@@ -19,6 +20,6 @@ mod plan_cache;
 mod planner;
 mod running;
 pub mod scheduler;
-mod standing;
+
 mod stash;
 mod table;

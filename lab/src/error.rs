@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gradwire_protocol::job::JobError;
-use gradwire_runtime::{EndError, JoinError, OpenError};
+use gradwire_runtime::{EndError, OpenError, RankJoinError};
 
 /// Why an experiment failed, in one line.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum LabError {
     Open(#[from] OpenError),
     /// The ranks could not form a job.
     #[error(transparent)]
-    Join(#[from] JoinError),
+    Join(#[from] RankJoinError),
     /// An operation failed.
     #[error(transparent)]
     Operation(#[from] EndError),

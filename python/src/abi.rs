@@ -20,9 +20,11 @@ use std::time::Duration;
 use gradwire_collectives::holes::Hole;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
-use gradwire_runtime::log::{self, Level};
+use gradwire_runtime::log::{self, LogLevel};
 use gradwire_runtime::tuner::SchedulePoint;
-use gradwire_runtime::{CertificateFiles, EndError, Ended, LocalRank, OpenRank, Opening, Ticket};
+use gradwire_runtime::{
+    CertificateFiles, EndError, EndedOperation, LocalRank, OpenRank, Opening, Ticket,
+};
 
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
 use crate::{operation, text};
@@ -137,7 +139,7 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
             read_credentials(&opening.credentials)?,
         )
     };
-    let level: Level = level
+    let level: LogLevel = level
         .unwrap_or("info")
         .parse()
         .map_err(|error| format!("GRADWIRE_LOG: {error}"))?;
@@ -319,7 +321,7 @@ pub unsafe extern "C" fn gw_submit(
             );
             let found = received.clone();
             // The core has dropped the buffers by now, so the caller may reuse them.
-            let done = Box::new(move |result: Result<Ended, _>| {
+            let done = Box::new(move |result: Result<EndedOperation, _>| {
                 if let Ok(ended) = &result {
                     found.note(ended, &ranks);
                 }
@@ -350,7 +352,7 @@ struct ReceiveResults {
 }
 
 impl ReceiveResults {
-    fn note(&self, ended: &Ended, ranks: &[Rank]) {
+    fn note(&self, ended: &EndedOperation, ranks: &[Rank]) {
         let source = ended.outcome.source;
         let position = source.and_then(|source| ranks.iter().position(|&rank| rank == source));
         if let Some(position) = position {

@@ -7,7 +7,7 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation, Splits};
 use gradwire_protocol::job::{HoleFilling, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
-use gradwire_runtime::Task;
+use gradwire_runtime::RankTask;
 
 use crate::layout::GwOperation;
 
@@ -35,7 +35,11 @@ const TIMEOUT_MAX_SECONDS: f64 = 1e7;
 /// # Safety
 /// The pointers of `operation` are null or point to as much memory as their lengths say; `buffer`
 /// and `input` stay valid and untouched until the operation has ended.
-pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Result<Task, String> {
+pub(crate) unsafe fn task(
+    operation: &GwOperation,
+    job: &Job,
+    me: Rank,
+) -> Result<RankTask, String> {
     // SAFETY: the caller vouches for `ranks`.
     let ranks = unsafe { slice(operation.ranks, operation.ranks_len, "ranks") }?;
     let ranks: Option<Vec<Rank>> = ranks
@@ -70,7 +74,7 @@ pub(crate) unsafe fn task(operation: &GwOperation, job: &Job, me: Rank) -> Resul
         tensor_key: operation.tensor_key,
         deadline: None,
     };
-    Ok(Task {
+    Ok(RankTask {
         operation: taken,
         timeout: timeout(operation.timeout_seconds),
     })

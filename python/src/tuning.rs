@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::CHUNKS;
 use gradwire_protocol::units::ByteCount;
-use gradwire_runtime::tuner::{Advice, SchedulePoint};
+use gradwire_runtime::tuner::{SchedulePoint, TuningAdvice};
 
 use crate::abi::{ErrorOut, GwRank, guarded, joined};
 
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn gw_tune(
         let step = Duration::try_from_secs_f64(step_seconds)
             .map_err(|_| format!("a step cannot take {step_seconds} s: give 0 or more"))?;
         let (point, trying) = match rank.tune(step) {
-            Advice::Try(point) => (point, 1),
-            Advice::Keep(point) => (point, 0),
+            TuningAdvice::Try(point) => (point, 1),
+            TuningAdvice::Keep(point) => (point, 0),
         };
         *out = GwSchedule {
             chunk: point.chunk.get(),

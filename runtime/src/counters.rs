@@ -7,7 +7,7 @@ use gradwire_transport::driver::DriverCounters;
 
 /// What a rank has counted since it was opened. Segments are payloads of one packet each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
+pub struct RankCounters {
     /// Segments sent for the first time.
     pub sent_segments: u64,
     /// Segments that stayed missing, within the tolerance.
@@ -36,7 +36,7 @@ pub struct Counters {
     pub kernel_drops: u64,
 }
 
-impl Counters {
+impl RankCounters {
     pub(crate) fn of(endpoint: &Endpoint) -> Self {
         let counters = endpoint.counters();
         Self {
@@ -63,7 +63,7 @@ impl Counters {
     }
 }
 
-impl Sub for Counters {
+impl Sub for RankCounters {
     type Output = Self;
     /// What was counted since `earlier`.
     fn sub(self, earlier: Self) -> Self {

@@ -8,7 +8,7 @@ use gradwire_transport::control;
 use gradwire_transport::shm::ShareError;
 use gradwire_transport::wires;
 
-use crate::trace::Recorder;
+use crate::trace::FlightRecorder;
 
 /// Why a rank could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl OpenError {
 
 /// Why a rank could not join its job.
 #[derive(Debug, thiserror::Error)]
-pub enum JoinError {
+pub enum RankJoinError {
     /// The rendezvous is not an address.
     #[error("rendezvous {given:?} is no address ({reason}): it is \"host:port\" of rank 0")]
     Rendezvous {
@@ -103,7 +103,7 @@ pub enum EndError {
 
 impl EndError {
     /// The error with the file of the recorder, if it was written; waits for that.
-    pub(crate) fn traced(self, recorder: &Recorder) -> Self {
+    pub(crate) fn traced(self, recorder: &FlightRecorder) -> Self {
         match self {
             Self::Failed { error, .. } => Self::Failed {
                 error,

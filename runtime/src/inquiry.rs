@@ -22,7 +22,7 @@ const DETAILED: usize = 8;
 
 /// A question as it travels.
 #[derive(Debug, Deserialize, Serialize)]
-struct Asked {
+struct WireQuestion {
     group: u16,
     sequence: u32,
     side: u8,
@@ -30,7 +30,7 @@ struct Asked {
 
 /// An answer as it travels.
 #[derive(Debug, Deserialize, Serialize)]
-struct Answer {
+struct WireAnswer {
     group: u16,
     sequence: u32,
     /// What was called there, in bits and in words.
@@ -46,7 +46,7 @@ pub(crate) fn question(question: &OverdueQuestion) -> String {
         QuestionSide::Sender => 1,
         QuestionSide::Receiver => 2,
     };
-    let asked = Asked {
+    let asked = WireQuestion {
         group: question.group,
         sequence: question.sequence,
         side,
@@ -56,7 +56,7 @@ pub(crate) fn question(question: &OverdueQuestion) -> String {
 
 /// The question that another rank asks; `None` where it makes no sense to this build.
 pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
-    let asked: Asked = serde_json::from_str(text).ok()?;
+    let asked: WireQuestion = serde_json::from_str(text).ok()?;
     let side = match asked.side {
         0 => QuestionSide::Member,
         1 => QuestionSide::Sender,
@@ -73,7 +73,7 @@ pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
 /// The answer in the words of the control plane.
 pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> String {
     let signed = |label: &OperationLabel| (label.call.signature().bits(), label.to_string());
-    let answer = Answer {
+    let answer = WireAnswer {
         group: question.group,
         sequence: question.sequence,
         there: whereabouts.there.as_ref().map(signed),
@@ -89,7 +89,7 @@ pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> S
 
 /// An overdue operation, of which the other ranks are asked.
 #[derive(Debug)]
-pub(crate) struct Inquiry {
+pub(crate) struct OverdueInquiry {
     pub(crate) id: OperationId,
     until: Instant,
     /// Who asks, if not this rank.
@@ -97,10 +97,10 @@ pub(crate) struct Inquiry {
     label: OperationLabel,
     question: OverdueQuestion,
     others: Vec<Rank>,
-    answers: BTreeMap<Rank, Answer>,
+    answers: BTreeMap<Rank, WireAnswer>,
 }
 
-impl Inquiry {
+impl OverdueInquiry {
     /// The inquiry of rank `me`. Another rank's verdict is waited for a little longer than answers.
     pub(crate) fn new(now: Instant, me: Rank, overdue: &OverdueOperation) -> Self {
         let others = overdue.ranks.iter().copied();
@@ -129,8 +129,8 @@ impl Inquiry {
 
     /// Takes an answer; tells whether it was the last one.
     pub(crate) fn take(&mut self, from: Rank, text: &str) -> bool {
-        let answer: Option<Answer> = serde_json::from_str(text).ok();
-        let about = |answer: &Answer| {
+        let answer: Option<WireAnswer> = serde_json::from_str(text).ok();
+        let about = |answer: &WireAnswer| {
             (answer.group, answer.sequence) == (self.question.group, self.question.sequence)
         };
         if let Some(answer) = answer.filter(about) {
@@ -172,7 +172,7 @@ impl Inquiry {
         parts.join("; ")
     }
 
-    fn those(&self, is: impl Fn(&Answer) -> bool) -> Vec<Rank> {
+    fn those(&self, is: impl Fn(&WireAnswer) -> bool) -> Vec<Rank> {
         let answers = self
             .others
             .iter()
@@ -183,7 +183,7 @@ impl Inquiry {
             .collect()
     }
 
-    fn has_entered(&self, answer: &Answer) -> bool {
+    fn has_entered(&self, answer: &WireAnswer) -> bool {
         let is_past = || {
             let last = answer.last.as_ref();
             last.is_some_and(|&(sequence, _)| sequence >= self.label.sequence)
@@ -191,7 +191,7 @@ impl Inquiry {
         answer.there.is_some() || (self.question.side == QuestionSide::Member && is_past())
     }
 
-    fn is_elsewhere(&self, answer: &Answer) -> bool {
+    fn is_elsewhere(&self, answer: &WireAnswer) -> bool {
         let signature = self.label.call.signature().bits();
         self.question.side == QuestionSide::Member
             && (answer.there.as_ref()).is_some_and(|&(other, _)| other != signature)
@@ -212,7 +212,7 @@ impl Inquiry {
 }
 
 /// What a rank does that is not where it is awaited.
-fn doing(answer: &Answer) -> String {
+fn doing(answer: &WireAnswer) -> String {
     match (answer.pending.first(), &answer.last) {
         (Some(pending), _) => format!("is in {pending}"),
         (None, Some((_, last))) => format!("waits for nothing, its last call was {last}"),
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    fn inquiry() -> Inquiry {
+    fn inquiry() -> OverdueInquiry {
         let overdue = OverdueOperation {
             id: OperationId(1),
             label: label(Collective::AllReduce, 7),
@@ -254,7 +254,7 @@ mod tests {
                 side: QuestionSide::Member,
             },
         };
-        Inquiry::new(Instant::START, Rank(0), &overdue)
+        OverdueInquiry::new(Instant::START, Rank(0), &overdue)
     }
 
     #[test]

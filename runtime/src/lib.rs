@@ -4,7 +4,9 @@
 //! Start here:
 //! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
-//! - `seat`: what the driver thread drives: the communicator, and who waits for which operation.
+//! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
+//!   that wait for its operations. `inbox` is the way to it for other threads.
+//! - [`promise`]: operations on their way, and the duty to call back exactly once.
 //! - `inquiry`: what ranks ask each other when an operation takes too long.
 //! - `vigil`: who of this host has died.
 //! - `start`: the line that tells what a job uses.
@@ -21,23 +23,25 @@
 
 pub mod counters;
 pub mod error;
+mod inbox;
 mod inquiry;
 pub mod log;
 pub mod metrics;
 pub mod open;
 pub mod pool;
+pub mod promise;
 pub mod rank;
-mod seat;
+mod rank_driver;
 mod start;
 pub mod trace;
 pub mod tuner;
 mod vicinity;
 mod vigil;
 
-pub use counters::Counters;
-pub use error::{EndError, JoinError, OpenError};
+pub use counters::RankCounters;
+pub use error::{EndError, OpenError, RankJoinError};
 pub use gradwire_transport::control::{CertificateError, CertificateFiles};
 pub use metrics::Snapshot;
 pub use open::{AUTO_MTU_MAX, OpenRank, Opening};
-pub use rank::{Done, Ended, LocalRank, Task};
-pub use seat::Ticket;
+pub use promise::{Done, EndedOperation, RankTask, Ticket};
+pub use rank::LocalRank;

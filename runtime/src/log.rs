@@ -15,7 +15,7 @@ use log::{LevelFilter, Metadata, Record};
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Level {
+pub enum LogLevel {
     /// What is probably not meant.
     Warn,
     /// What is used, and what has failed.
@@ -27,11 +27,11 @@ pub enum Level {
 }
 
 /// All levels by name, the quietest first.
-const LEVELS: [(&str, Level); 4] = [
-    ("warn", Level::Warn),
-    ("info", Level::Info),
-    ("debug", Level::Debug),
-    ("trace", Level::Trace),
+const LEVELS: [(&str, LogLevel); 4] = [
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
 ];
 
 /// There is no such level.
@@ -42,7 +42,7 @@ pub struct LevelError {
     given: String,
 }
 
-impl FromStr for Level {
+impl FromStr for LogLevel {
     type Err = LevelError;
 
     /// Reads a level, in small or capital letters.
@@ -56,19 +56,19 @@ impl FromStr for Level {
     }
 }
 
-impl From<Level> for LevelFilter {
-    fn from(level: Level) -> Self {
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
         match level {
-            Level::Warn => Self::Warn,
-            Level::Info => Self::Info,
-            Level::Debug => Self::Debug,
-            Level::Trace => Self::Trace,
+            LogLevel::Warn => Self::Warn,
+            LogLevel::Info => Self::Info,
+            LogLevel::Debug => Self::Debug,
+            LogLevel::Trace => Self::Trace,
         }
     }
 }
 
 /// Shows lines up to a level from now on. Lines name the rank that was told last.
-pub fn start(level: Level) {
+pub fn start(level: LogLevel) {
     // Another log of this process keeps its place: lines of gradwire then go there.
     let _ = log::set_logger(&LINES);
     log::set_max_level(level.into());
@@ -79,19 +79,19 @@ pub fn rank_is(rank: Rank) {
     LINES.rank.store(u32::from(rank.0), Ordering::Relaxed);
 }
 
-static LINES: Lines = Lines {
+static LINES: LineWriter = LineWriter {
     rank: AtomicU32::new(NO_RANK),
     host: OnceLock::new(),
 };
 const NO_RANK: u32 = u32::MAX;
 
 /// Writes lines to standard error.
-struct Lines {
+struct LineWriter {
     rank: AtomicU32,
     host: OnceLock<String>,
 }
 
-impl log::Log for Lines {
+impl log::Log for LineWriter {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("gradwire")
     }
@@ -101,8 +101,8 @@ impl log::Log for Lines {
             return;
         }
         let line = line(
-            &Origin {
-                host: self.host.get_or_init(crate::open::host_name),
+            &LineOrigin {
+                host: self.host.get_or_init(host_name),
                 process: std::process::id(),
                 thread: thread_number(),
                 rank: self.rank.load(Ordering::Relaxed),
@@ -116,16 +116,22 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
+/// The name of this host, as its kernel tells it.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+}
+
 /// Where a line comes from.
-struct Origin<'a> {
+struct LineOrigin<'a> {
     host: &'a str,
     process: u32,
     thread: u32,
     rank: u32,
 }
 
-fn line(origin: &Origin<'_>, record: &Record<'_>) -> String {
-    let Origin {
+fn line(origin: &LineOrigin<'_>, record: &Record<'_>) -> String {
+    let LineOrigin {
         host,
         process,
         thread,
@@ -152,22 +158,22 @@ mod tests {
 
     #[test]
     fn levels_are_read_in_any_letters_and_an_unknown_one_names_the_known() {
-        assert_eq!("INFO".parse(), Ok(Level::Info));
-        assert_eq!("trace".parse(), Ok(Level::Trace));
-        let error = "verbose".parse::<Level>().expect_err("no level");
+        assert_eq!("INFO".parse(), Ok(LogLevel::Info));
+        assert_eq!("trace".parse(), Ok(LogLevel::Trace));
+        let error = "verbose".parse::<LogLevel>().expect_err("no level");
         let text = "\"verbose\" is no level: allowed are warn, info, debug and trace";
         assert_eq!(error.to_string(), text);
     }
 
     #[test]
     fn a_line_has_the_shape_of_nccl() {
-        let mut origin = Origin {
+        let mut origin = LineOrigin {
             host: "box",
             process: 7,
             thread: 9,
             rank: 3,
         };
-        let record = |origin: &Origin<'_>| {
+        let record = |origin: &LineOrigin<'_>| {
             let mut record = Record::builder();
             line(
                 origin,

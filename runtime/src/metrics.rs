@@ -24,9 +24,9 @@ use gradwire_transport::http::{self, HttpPage, HttpServer};
 pub use gradwire_transport::http::GetError;
 pub use snapshot::Snapshot;
 
-use crate::rank::{ANSWER_PATIENCE, Inbox};
-use crate::seat::Seat;
-use snapshot::Subject;
+use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
+use crate::rank_driver::RankDriver;
+use snapshot::RankSubject;
 
 /// So many ports are tried, or asked, from the job's own on: ranks of one host.
 pub const PORTS: u16 = 64;
@@ -36,15 +36,15 @@ const SNAPSHOT_KEPT: Duration = Duration::from_millis(100);
 
 /// Takes snapshots of one rank.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    subject: Subject,
+pub(crate) struct SnapshotSource {
+    subject: RankSubject,
     since: Instant,
-    inbox: Arc<Inbox>,
+    inbox: Arc<DriverInbox>,
 }
 
-impl Watch {
+impl SnapshotSource {
     #[expect(clippy::disallowed_methods, reason = "a rank tells its uptime")]
-    pub(crate) fn new(subject: Subject, inbox: &Arc<Inbox>) -> Arc<Self> {
+    pub(crate) fn new(subject: RankSubject, inbox: &Arc<DriverInbox>) -> Arc<Self> {
         Arc::new(Self {
             subject,
             since: Instant::now(),
@@ -56,7 +56,7 @@ impl Watch {
     /// driver has stopped.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (tell, told) = sync_channel(1);
-        let ask = move |seat: &mut Seat, _| {
+        let ask = move |seat: &mut RankDriver, _| {
             // Copies only: what is made of them is no business of whoever drives.
             let communicator = seat.communicator();
             let (counted, held) = (
@@ -86,7 +86,7 @@ impl Watch {
 pub(crate) fn open(
     keys: &MetricsKeys,
     local_rank: Option<u16>,
-    watch: &Arc<Watch>,
+    watch: &Arc<SnapshotSource>,
 ) -> Option<HttpServer> {
     if keys.port == 0 {
         return None;
@@ -123,7 +123,7 @@ fn any_address() -> IpAddr {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a snapshot has an age")]
-fn pages(watch: Arc<Watch>) -> impl FnMut(&str) -> Option<HttpPage> + Send + 'static {
+fn pages(watch: Arc<SnapshotSource>) -> impl FnMut(&str) -> Option<HttpPage> + Send + 'static {
     let mut kept: Option<(Instant, Snapshot)> = None;
     move |path| {
         let render: fn(&Snapshot) -> HttpPage = match path {

@@ -12,7 +12,7 @@ use gradwire_transport::interface;
 use gradwire_transport::shm::MemoryOffer;
 use gradwire_transport::wires::Wires;
 
-use crate::error::{JoinError, OpenError};
+use crate::error::{OpenError, RankJoinError};
 use crate::log;
 use crate::rank::LocalRank;
 
@@ -140,8 +140,8 @@ impl OpenRank {
     /// rank 0 itself needs none.
     ///
     /// # Errors
-    /// [`JoinError`] when the ranks do not form a job within `timeout`.
-    pub fn join(mut self, rendezvous: &str, timeout: Duration) -> Result<LocalRank, JoinError> {
+    /// [`RankJoinError`] when the ranks do not form a job within `timeout`.
+    pub fn join(mut self, rendezvous: &str, timeout: Duration) -> Result<LocalRank, RankJoinError> {
         let role = match self.listener.take() {
             Some(listener) => JoinRole::Leader(listener),
             None => JoinRole::Member(resolve(rendezvous)?),
@@ -153,7 +153,7 @@ impl OpenRank {
             certificates: self.certificates.take(),
             job: self.job.flat(),
             data_addresses: self.sockets.addresses().to_vec(),
-            host: host_name(),
+            host: log::host_name(),
             mtu: self.mtu,
             receive_buffer: self.sockets.receive_buffer(),
             memory: self.offer.clone(),
@@ -173,8 +173,8 @@ fn shares_memory(job: &Job) -> bool {
     }
 }
 
-fn resolve(rendezvous: &str) -> Result<SocketAddr, JoinError> {
-    let wrong = |reason: String| JoinError::Rendezvous {
+fn resolve(rendezvous: &str) -> Result<SocketAddr, RankJoinError> {
+    let wrong = |reason: String| RankJoinError::Rendezvous {
         given: rendezvous.to_owned(),
         reason,
     };
@@ -188,9 +188,4 @@ fn resolve(rendezvous: &str) -> Result<SocketAddr, JoinError> {
         return Err(wrong("port 0 is no port to connect to".to_owned()));
     }
     Ok(first)
-}
-
-pub(crate) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }

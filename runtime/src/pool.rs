@@ -13,25 +13,25 @@ type Callback = Box<dyn FnOnce() + Send>;
 
 /// A set of threads that grows with the number of callbacks that block.
 #[derive(Debug)]
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct CallbackPool {
+    shared: Arc<PoolShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     queue: VecDeque<Callback>,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for PoolState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State")
             .field("queued", &self.queue.len())
@@ -39,9 +39,9 @@ impl std::fmt::Debug for State {
     }
 }
 
-impl Default for Pool {
+impl Default for CallbackPool {
     fn default() -> Self {
-        let shared = Shared {
+        let shared = PoolShared {
             state: Mutex::default(),
             wake: Condvar::new(),
         };
@@ -51,7 +51,7 @@ impl Default for Pool {
     }
 }
 
-impl Pool {
+impl CallbackPool {
     /// Runs a callback on one of the threads, soon.
     pub fn run(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
@@ -85,9 +85,9 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// A callback cannot poison what the lock guards: callbacks run outside of it.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_callback_may_wait_for_a_later_one() {
-        let pool = Pool::default();
+        let pool = CallbackPool::default();
         let (done, finished) = mpsc::channel();
         let mut next: Option<mpsc::Sender<()>> = None;
         for _ in 0..THREADS_MAX - 1 {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn closing_runs_what_is_queued() {
-        let pool = Pool::default();
+        let pool = CallbackPool::default();
         let (done, finished) = mpsc::channel();
         for _ in 0..200 {
             let done = done.clone();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_panicking_callback_ends_alone() {
-        let pool = Pool::default();
+        let pool = CallbackPool::default();
         pool.run(|| panic!("on purpose"));
         let (done, finished) = mpsc::channel();
         pool.run(move || {

@@ -5,72 +5,48 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::holes::{Hole, Residual};
-use gradwire_collectives::operation::{Operation, OperationOutcome};
+use gradwire_collectives::holes::Residual;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{ByteCount, Rank, Span};
+use gradwire_protocol::units::{ByteCount, Rank};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
     self, ControlEvent, ControlPlane, JoinRole, Membership, RosterPeer,
 };
-use gradwire_transport::driver::{self, DriverLink, DriverSetup, MachineCommand};
+use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
 use gradwire_tuning::surface::SchedulePoint;
 
-use crate::counters::Counters;
-use crate::error::{EndError, JoinError};
-use crate::metrics::snapshot::Subject;
-use crate::metrics::{self, Snapshot, Watch};
+use crate::counters::RankCounters;
+use crate::error::{EndError, RankJoinError};
+use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
+use crate::metrics::snapshot::RankSubject;
+use crate::metrics::{self, Snapshot, SnapshotSource};
 use crate::open::{AUTO_MTU_MAX, OpenRank};
-use crate::pool::Pool;
-use crate::seat::{Caller, Pending, Promise, Seat, Submission, Ticket};
-use crate::start::{self, Name};
-use crate::trace::{Dump, Recorder};
-use crate::tuner::{Advice, Tuner};
-use crate::vicinity::{self, Pace};
-use crate::vigil::Vigil;
+use crate::pool::CallbackPool;
+use crate::promise::{
+    CallbackPlace, CallbackPromise, Done, EndedOperation, PendingCount, RankTask, Submission,
+    Ticket,
+};
+use crate::rank_driver::RankDriver;
+use crate::start::{self, JobName};
+use crate::trace::{FlightRecorder, TraceDump};
+use crate::tuner::{JobTuner, TuningAdvice};
+use crate::vicinity::{self, DrivePace};
+use crate::vigil::ProcessVigil;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// No window shrinks below this, however many ranks share a receive buffer: what does not fit then
 /// is repaired.
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
-/// How long a question to the driver thread may take.
-pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long whoever asks for a trace waits for what only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// An operation and the longest that it may take.
-#[derive(Debug)]
-pub struct Task {
-    /// What to do; its deadline is set from `timeout`.
-    pub operation: Operation,
-    /// How long it may take from the moment it is submitted.
-    pub timeout: Option<Span>,
-}
-
-/// What an operation leaves behind.
-#[derive(Debug)]
-pub struct Ended {
-    /// Its buffer with the result.
-    pub buffer: Buffer,
-    /// Its input, unchanged.
-    pub input: Option<Buffer>,
-    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
-    pub holes: Vec<Hole>,
-    /// What it took.
-    pub outcome: OperationOutcome,
-}
-
-/// Called once when an operation has ended, on a thread that may block.
-pub type Done = Box<dyn FnOnce(Result<Ended, EndError>) + Send>;
 
 /// A joined rank. Dropping it without [`LocalRank::close`] looks to the others as if it had died.
 #[derive(Debug)]
@@ -80,15 +56,15 @@ pub struct LocalRank {
     job: Job,
     segment_bytes: u32,
     control: Mutex<Option<ControlPlane>>,
-    inbox: Arc<Inbox>,
-    vigil: Mutex<Option<Vigil>>,
-    pool: Arc<Pool>,
-    recorder: Arc<Recorder>,
-    pending: Arc<Pending>,
-    watch: Arc<Watch>,
+    inbox: Arc<DriverInbox>,
+    vigil: Mutex<Option<ProcessVigil>>,
+    pool: Arc<CallbackPool>,
+    recorder: Arc<FlightRecorder>,
+    pending: Arc<PendingCount>,
+    watch: Arc<SnapshotSource>,
     watched_at: Mutex<Option<HttpServer>>,
     schedule: Mutex<SchedulePoint>,
-    tuner: Mutex<Tuner>,
+    tuner: Mutex<JobTuner>,
 }
 
 impl LocalRank {
@@ -97,8 +73,8 @@ impl LocalRank {
         role: JoinRole,
         membership: Membership,
         timeout: Duration,
-    ) -> Result<Self, JoinError> {
-        let inbox = Arc::new(Inbox::default());
+    ) -> Result<Self, RankJoinError> {
+        let inbox = Arc::new(DriverInbox::default());
         let events = Arc::clone(&inbox);
         let on_event = Box::new(move |event| events.take(event));
         let control = control::join(role, membership, timeout, on_event)?;
@@ -111,7 +87,7 @@ impl LocalRank {
             trace_folder,
             ..
         } = open;
-        let name = Name::of(&job);
+        let name = JobName::of(&job);
         let job = fitted(job, control.roster());
         let identity = identity_of(&control, world_size);
         let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
@@ -121,10 +97,10 @@ impl LocalRank {
         let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
-        let pace = Pace::of(job.transport.idle, control.roster(), rank);
+        let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
         let wire = wire_of(terms.as_ref(), world_size, wires);
-        let subject = Subject::new(&job, identity, control.roster(), wire);
-        let recorder = Recorder::new(subject.clone(), job.trace.entries, trace_folder);
+        let subject = RankSubject::new(&job, identity, control.roster(), wire);
+        let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
         let pool = Arc::default();
         let setup = DriverSetup {
             sockets,
@@ -135,19 +111,20 @@ impl LocalRank {
             idle: pace.idle,
             caller_spin: pace.caller_spin,
         };
-        let seat = Seat::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
+        let seat = RankDriver::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
             .heard_by_others(control.sender());
-        let link = driver::spawn(seat, setup, Seat::hand_out).map_err(JoinError::Driver)?;
+        let link =
+            driver::spawn(seat, setup, RankDriver::hand_out).map_err(RankJoinError::Driver)?;
         inbox.connect(link);
         control.barrier(timeout)?;
         let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
         drop(names);
-        let watch = Watch::new(subject, &inbox);
+        let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));
         Ok(Self {
-            schedule: Mutex::new(Tuner::own_point(&job)),
-            tuner: Mutex::new(Tuner::new(&job)),
+            schedule: Mutex::new(JobTuner::own_point(&job)),
+            tuner: Mutex::new(JobTuner::new(&job)),
             rank,
             wire,
             job,
@@ -186,9 +163,9 @@ impl LocalRank {
 
     /// Starts an operation. `done` is called exactly once, also when the operation is refused: on
     /// a thread of its own, or on one that [waits](LocalRank::wait) with the ticket.
-    pub fn submit(&self, task: Task, done: Done) -> Ticket {
+    pub fn submit(&self, task: RankTask, done: Done) -> Ticket {
         let ticket = Ticket::default();
-        let caller = Caller::Pool(Arc::clone(&self.pool), ticket.clone());
+        let caller = CallbackPlace::CallbackPool(Arc::clone(&self.pool), ticket.clone());
         let submission = self.submission(task, done, caller);
         self.inbox.with(|link| {
             // A driver that has stopped drops the promise, and thereby keeps it.
@@ -197,11 +174,11 @@ impl LocalRank {
         ticket
     }
 
-    fn submission(&self, task: Task, done: Done, caller: Caller) -> Submission {
+    fn submission(&self, task: RankTask, done: Done, caller: CallbackPlace) -> Submission {
         Submission {
             recorded: self.recorder.submitted(&task.operation),
             task,
-            promise: Promise::new(done, caller, (&self.pending, &self.recorder)),
+            promise: CallbackPromise::new(done, caller, (&self.pending, &self.recorder)),
         }
     }
 
@@ -222,7 +199,7 @@ impl LocalRank {
     }
 
     /// Drives until `is_done`, unless another thread drives already.
-    fn drive(&self, command: MachineCommand<Seat>, is_done: impl FnMut() -> bool) {
+    fn drive(&self, command: MachineCommand<RankDriver>, is_done: impl FnMut() -> bool) {
         self.inbox.with(|link| {
             // A driver that has stopped drops its promises, and thereby keeps them.
             let _ = link.drive(command, is_done);
@@ -236,14 +213,14 @@ impl LocalRank {
     ///
     /// # Errors
     /// [`EndError`] when the operation is refused or fails.
-    pub fn run(&self, task: Task) -> Result<Ended, EndError> {
+    pub fn run(&self, task: RankTask) -> Result<EndedOperation, EndError> {
         let (tell, told) = sync_channel(1);
         let done = Box::new(move |result| {
             let _ = tell.send(result);
         });
-        let submission = self.submission(task, done, Caller::Driver);
+        let submission = self.submission(task, done, CallbackPlace::Driver);
         let mut result = None;
-        let command = move |seat: &mut Seat, now| seat.submit(now, submission);
+        let command = move |seat: &mut RankDriver, now| seat.submit(now, submission);
         self.drive(Box::new(command), || {
             result = told.try_recv().ok();
             result.is_some()
@@ -253,8 +230,8 @@ impl LocalRank {
     }
 
     /// What was counted so far; zeros when the rank has been closed.
-    pub fn counters(&self) -> Counters {
-        let counted = self.ask(|seat| Counters::of(seat.communicator().endpoint()));
+    pub fn counters(&self) -> RankCounters {
+        let counted = self.ask(|seat| RankCounters::of(seat.communicator().endpoint()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
         counted.unwrap_or_default().with_driver(driver)
     }
@@ -270,7 +247,7 @@ impl LocalRank {
         let schedule = self.schedule.lock();
         *schedule.unwrap_or_else(PoisonError::into_inner) = point;
         self.inbox.with(|link| {
-            let change = move |seat: &mut Seat, now| {
+            let change = move |seat: &mut RankDriver, now| {
                 let communicator = seat.communicator_mut();
                 communicator.set_chunk(point.chunk);
                 communicator.set_credit(now, point.credit);
@@ -281,7 +258,7 @@ impl LocalRank {
 
     /// What the job's tuning tries next, once a step with what it said last took `step` on
     /// average. Nothing changes by asking: one rank asks, and tells the others.
-    pub fn tune(&self, step: Duration) -> Advice {
+    pub fn tune(&self, step: Duration) -> TuningAdvice {
         let tuner = self.tuner.lock();
         tuner
             .unwrap_or_else(PoisonError::into_inner)
@@ -305,9 +282,9 @@ impl LocalRank {
 
     /// What the flight recorder holds now. A driver that does not answer within a second leaves out
     /// what pending operations wait for.
-    pub fn trace(&self) -> Dump {
+    pub fn trace(&self) -> TraceDump {
         let (tell, told) = sync_channel(1);
-        let ask = move |seat: &mut Seat, _| {
+        let ask = move |seat: &mut RankDriver, _| {
             let _ = tell.send(seat.situation());
         };
         let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
@@ -341,10 +318,10 @@ impl LocalRank {
     /// Asks whoever drives; `None` when the rank has been closed or does not answer in time.
     fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Seat) -> T + Send + 'static,
+        question: impl FnOnce(&mut RankDriver) -> T + Send + 'static,
     ) -> Option<T> {
         let (tell, told) = sync_channel(1);
-        let ask = move |seat: &mut Seat, _| {
+        let ask = move |seat: &mut RankDriver, _| {
             let _ = tell.send(question(seat));
         };
         let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
@@ -407,9 +384,9 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
 }
 
 /// Tells the driver of ranks that share memory with this one and whose processes end.
-fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<Inbox>) -> Vigil {
+fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<DriverInbox>) -> ProcessVigil {
     let told = Arc::clone(inbox);
-    Vigil::over(lives, move |rank| {
+    ProcessVigil::over(lives, move |rank| {
         let reason = "its process has ended".to_owned();
         told.take(ControlEvent::PeerLost { rank, reason });
     })
@@ -465,65 +442,6 @@ fn fitted(job: Job, roster: &[RosterPeer]) -> Job {
     job.transport.window = job.transport.window.min(fitting);
     job.transport.initial_window = job.transport.initial_window.min(fitting);
     job
-}
-
-/// The way to the driver for several threads, and what the control plane noticed before there was
-/// a driver.
-#[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-enum State {
-    Early(Vec<ControlEvent>),
-    Connected(Arc<DriverLink<Seat>>),
-    Closed,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::Early(Vec::new())
-    }
-}
-
-impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Passes an event on to the driver, now or when there is one.
-    fn take(&self, event: ControlEvent) {
-        if let State::Early(events) = &mut *self.lock() {
-            events.push(event);
-            return;
-        }
-        self.with(|link| {
-            let _ = link.submit(Box::new(move |seat, now| seat.on_control(now, event)));
-        });
-    }
-
-    fn connect(&self, link: DriverLink<Seat>) {
-        let before = std::mem::replace(&mut *self.lock(), State::Connected(Arc::new(link)));
-        if let State::Early(events) = before {
-            events.into_iter().for_each(|event| self.take(event));
-        }
-    }
-
-    /// Does something with the driver, if there is one.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&DriverLink<Seat>) -> T) -> Option<T> {
-        let link = match &*self.lock() {
-            State::Connected(link) => Arc::clone(link),
-            State::Early(_) | State::Closed => return None,
-        };
-        Some(act(&link))
-    }
-
-    /// Stops the driver, as soon as no other thread is talking to it.
-    fn disconnect(&self) {
-        let before = std::mem::replace(&mut *self.lock(), State::Closed);
-        drop(before);
-    }
 }
 
 #[cfg(test)]

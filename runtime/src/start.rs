@@ -9,9 +9,9 @@ use gradwire_transport::control::RosterPeer;
 /// The job as its file says it, before anything was fitted to hosts: its name, and a short hash
 /// that is equal for equal jobs.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Name(String);
+pub(crate) struct JobName(String);
 
-impl Name {
+impl JobName {
     pub(crate) fn of(job: &Job) -> Self {
         Self(format!("{} ({:08x})", job.name, hash(job)))
     }
@@ -29,7 +29,7 @@ fn hash(job: &Job) -> u32 {
 }
 
 /// Tells once per job what it uses, and at level debug what each rank does.
-pub(crate) fn tell(name: &Name, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
+pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
     let (rank, wire) = own;
     if rank == Rank(0) {
         log::info!("{}", line(name, job, roster, wire));
@@ -60,7 +60,7 @@ fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     })
 }
 
-fn line(name: &Name, job: &Job, roster: &[RosterPeer], wire: &str) -> String {
+fn line(name: &JobName, job: &Job, roster: &[RosterPeer], wire: &str) -> String {
     let hosts: BTreeSet<&str> = roster.iter().map(|peer| peer.host.as_str()).collect();
     let values = job.flat();
     let value = |key: &str| values[key].replace('"', "");
@@ -74,7 +74,7 @@ fn line(name: &Name, job: &Job, roster: &[RosterPeer], wire: &str) -> String {
         (port, MetricsAccess::Loopback) => format!("metrics at port {port} of loopback"),
         (port, MetricsAccess::Any) => format!("metrics at port {port}"),
     };
-    let Name(job) = name;
+    let JobName(job) = name;
     format!(
         "gradwire {}: job {job}, {}, {}, wire {wire}, security {}, tolerance {}, algorithm \
          {algorithm}, {metrics}",
@@ -114,7 +114,7 @@ mod tests {
         let mut job = Job::default();
         job.metrics.port = 9400;
         let line = line(
-            &Name("job (12345678)".to_owned()),
+            &JobName("job (12345678)".to_owned()),
             &job,
             &roster(&["a", "b", "b"]),
             "udp",
@@ -141,7 +141,7 @@ mod tests {
     fn equal_jobs_have_equal_hashes_and_others_have_not() {
         let mut other = Job::default();
         other.transport.spray_burst += 1;
-        assert_eq!(Name::of(&Job::default()), Name::of(&Job::default()));
-        assert_ne!(Name::of(&Job::default()), Name::of(&other));
+        assert_eq!(JobName::of(&Job::default()), JobName::of(&Job::default()));
+        assert_ne!(JobName::of(&Job::default()), JobName::of(&other));
     }
 }

@@ -22,29 +22,29 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Collective, Operation, OperationProgress};
 use gradwire_protocol::units::Rank;
 
-pub use dump::Dump;
+pub use dump::TraceDump;
 
 use crate::metrics::operations;
-use crate::metrics::snapshot::{Snapshot, Subject};
-use dump::{Entry, LostRank, Members, Needs, State, VERSION};
-use ring::{Change, Failing, Number, Ring, Slot};
+use crate::metrics::snapshot::{RankSubject, Snapshot};
+use dump::{GroupMembers, LostRank, OperationNeeds, TraceEntry, TraceState, VERSION};
+use ring::{FailedEnd, OperationChange, TraceNumber, TraceRing, TraceSlot};
 
 /// How the names of files begin in which ranks leave what they have counted.
 pub const COUNTS: &str = "counts-";
 
 /// What is only known to whoever drives.
 #[derive(Debug, Default)]
-pub(crate) struct Situation {
-    needs: BTreeMap<Number, OperationProgress>,
+pub(crate) struct DriverSituation {
+    needs: BTreeMap<TraceNumber, OperationProgress>,
     lost: BTreeMap<Rank, String>,
     aborted: Option<String>,
 }
 
-impl Situation {
+impl DriverSituation {
     /// What the communicator knows; `pending` are the operations that it has, as recorded here.
     pub(crate) fn new(
         communicator: &Communicator,
-        recorded: impl Fn(gradwire_collectives::operation::OperationId) -> Option<Recorded>,
+        recorded: impl Fn(gradwire_collectives::operation::OperationId) -> Option<RecordedOperation>,
     ) -> Self {
         let needs = communicator
             .progress()
@@ -59,39 +59,39 @@ impl Situation {
 
 /// An operation in the recorder; nothing where the recorder is off.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recorded(Option<Number>);
+pub(crate) struct RecordedOperation(Option<TraceNumber>);
 
 /// The last operations of a rank.
 #[derive(Debug)]
-pub(crate) struct Recorder {
-    subject: Subject,
+pub(crate) struct FlightRecorder {
+    subject: RankSubject,
     entries: u32,
-    ring: Option<Mutex<Ring>>,
+    ring: Option<Mutex<TraceRing>>,
     folder: Option<PathBuf>,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptTrace>,
     joined: Instant,
     joined_unix: Duration,
 }
 
 /// Where the dump of the first failure is.
 #[derive(Debug)]
-enum Kept {
+enum KeptTrace {
     NothingFailed,
-    Unwritten(Box<Dump>),
+    Unwritten(Box<TraceDump>),
     At(PathBuf),
     Nowhere,
 }
 
-impl Recorder {
+impl FlightRecorder {
     /// A recorder of `entries` operations, 0 for none; a failure is dumped into `folder`.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
-    pub(crate) fn new(subject: Subject, entries: u32, folder: Option<PathBuf>) -> Arc<Self> {
+    pub(crate) fn new(subject: RankSubject, entries: u32, folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
             subject,
             entries,
-            ring: (entries > 0).then(|| Mutex::new(Ring::new(entries as usize))),
+            ring: (entries > 0).then(|| Mutex::new(TraceRing::new(entries as usize))),
             folder,
-            kept: Mutex::new(Kept::NothingFailed),
+            kept: Mutex::new(KeptTrace::NothingFailed),
             joined: Instant::now(),
             joined_unix: unix_time(),
         })
@@ -99,61 +99,65 @@ impl Recorder {
 
     /// An operation is submitted.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
-    pub(crate) fn submitted(&self, operation: &Operation) -> Recorded {
+    pub(crate) fn submitted(&self, operation: &Operation) -> RecordedOperation {
         let ring = self.ring();
-        Recorded(ring.map(|mut ring| ring.push(operation, Instant::now())))
+        RecordedOperation(ring.map(|mut ring| ring.push(operation, Instant::now())))
     }
 
     /// It is started.
-    pub(crate) fn started(&self, recorded: Recorded, at: Instant) {
-        self.change(recorded, || Change::Started(at));
+    pub(crate) fn started(&self, recorded: RecordedOperation, at: Instant) {
+        self.change(recorded, || OperationChange::Started(at));
     }
 
     /// It has completed.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
-    pub(crate) fn completed(&self, recorded: Recorded) {
-        self.change(recorded, || Change::Completed(Instant::now()));
+    pub(crate) fn completed(&self, recorded: RecordedOperation) {
+        self.change(recorded, || OperationChange::Completed(Instant::now()));
     }
 
     /// It was refused, or has failed with this still to do.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn failed(
         &self,
-        recorded: Recorded,
+        recorded: RecordedOperation,
         error: &dyn std::error::Error,
         unfinished: Option<OperationProgress>,
     ) {
         self.change(recorded, || {
             let error = error.to_string();
-            Change::Failed(Instant::now(), Box::new(Failing { error, unfinished }))
+            OperationChange::Failed(Instant::now(), Box::new(FailedEnd { error, unfinished }))
         });
     }
 
-    fn change(&self, recorded: Recorded, change: impl FnOnce() -> Change) {
+    fn change(&self, recorded: RecordedOperation, change: impl FnOnce() -> OperationChange) {
         if let (Some(number), Some(mut ring)) = (recorded.0, self.ring()) {
             ring.change(number, change());
         }
     }
 
-    fn ring(&self) -> Option<MutexGuard<'_, Ring>> {
+    fn ring(&self) -> Option<MutexGuard<'_, TraceRing>> {
         let ring = self.ring.as_ref()?;
         Some(ring.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptTrace> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something has failed that others depend on: what is remembered now will be written by
-    /// [`Recorder::keep`], unless something had failed before. Tells whether it will.
-    pub(crate) fn note_failure(&self, reason: &str, situation: impl FnOnce() -> Situation) -> bool {
+    /// [`FlightRecorder::keep`], unless something had failed before. Tells whether it will.
+    pub(crate) fn note_failure(
+        &self,
+        reason: &str,
+        situation: impl FnOnce() -> DriverSituation,
+    ) -> bool {
         let mut kept = self.kept();
-        if self.folder.is_none() || !matches!(*kept, Kept::NothingFailed) {
+        if self.folder.is_none() || !matches!(*kept, KeptTrace::NothingFailed) {
             return false;
         }
         let mut dump = self.dump(situation());
         dump.reason = Some(reason.to_owned());
-        *kept = Kept::Unwritten(Box::new(dump));
+        *kept = KeptTrace::Unwritten(Box::new(dump));
         true
     }
 
@@ -161,24 +165,24 @@ impl Recorder {
     /// long as the file system does.
     pub(crate) fn keep(&self) -> Option<PathBuf> {
         let mut kept = self.kept();
-        if let (Kept::Unwritten(dump), Some(folder)) = (&*kept, &self.folder) {
+        if let (KeptTrace::Unwritten(dump), Some(folder)) = (&*kept, &self.folder) {
             let (job, id, rank) = (&dump.job, dump.job_id, dump.rank);
             let name = format!("gradwire-{job}-{id:08x}-rank{rank}.json");
             *kept = match write(&dump.to_json(), folder, &name) {
                 Ok(path) => {
                     let file = path.display();
                     log::info!("trace of this rank: {file}; compare all: gradwire trace show");
-                    Kept::At(path)
+                    KeptTrace::At(path)
                 }
                 Err(error) => {
                     let folder = folder.display();
                     log::warn!("no trace of this rank: {folder}: {error}");
-                    Kept::Nowhere
+                    KeptTrace::Nowhere
                 }
             };
         }
         match &*kept {
-            Kept::At(path) => Some(path.clone()),
+            KeptTrace::At(path) => Some(path.clone()),
             _ => None,
         }
     }
@@ -201,15 +205,15 @@ impl Recorder {
     }
 
     /// What is remembered now, without a driver that could tell more.
-    pub(crate) fn dump_alone(&self, why: &str) -> Dump {
-        let mut dump = self.dump(Situation::default());
+    pub(crate) fn dump_alone(&self, why: &str) -> TraceDump {
+        let mut dump = self.dump(DriverSituation::default());
         dump.incomplete = Some(why.to_owned());
         dump
     }
 
     /// What is remembered now.
     #[expect(clippy::disallowed_methods, reason = "a dump has a time")]
-    pub(crate) fn dump(&self, mut situation: Situation) -> Dump {
+    pub(crate) fn dump(&self, mut situation: DriverSituation) -> TraceDump {
         let (slots, total) = self
             .ring()
             .map_or((Vec::new(), 0), |ring| (ring.slots(), ring.total()));
@@ -219,12 +223,14 @@ impl Recorder {
             let ranks = || slot.ranks.iter().map(|rank| rank.0).collect();
             groups.entry(slot.label.group).or_insert_with(ranks);
         }
-        let groups = groups.into_iter().map(|(id, ranks)| Members { id, ranks });
+        let groups = groups
+            .into_iter()
+            .map(|(id, ranks)| GroupMembers { id, ranks });
         let operations = slots.into_iter().map(|slot| {
             let needs = situation.needs.remove(&slot.number);
             self.entry(slot, needs)
         });
-        Dump {
+        TraceDump {
             gradwire_trace: VERSION,
             job: self.subject.job.clone(),
             job_id: self.subject.job_id,
@@ -248,17 +254,17 @@ impl Recorder {
         }
     }
 
-    fn entry(&self, slot: Slot, needs: Option<OperationProgress>) -> Entry {
+    fn entry(&self, slot: TraceSlot, needs: Option<OperationProgress>) -> TraceEntry {
         let collective = slot.label.call.collective;
         let submitted_us = self.since_joined(slot.submitted);
         let state = match (&slot.failing, slot.ended, slot.started) {
-            (Some(_), _, _) => State::Failed,
-            (None, Some(_), _) => State::Completed,
-            (None, None, Some(_)) => State::Started,
-            (None, None, None) => State::Submitted,
+            (Some(_), _, _) => TraceState::Failed,
+            (None, Some(_), _) => TraceState::Completed,
+            (None, None, Some(_)) => TraceState::Started,
+            (None, None, None) => TraceState::Submitted,
         };
         let (error, unfinished) = slot.failing.map_or((None, None), |failing| {
-            let Failing { error, unfinished } = *failing;
+            let FailedEnd { error, unfinished } = *failing;
             (Some(error), unfinished)
         });
         let named = collective.named_rank().map(|rank| rank.0);
@@ -266,7 +272,7 @@ impl Recorder {
             true => (None, named),
             false => (named, None),
         };
-        Entry {
+        TraceEntry {
             number: slot.number.0,
             group: slot.label.group,
             sequence: slot.label.sequence,
@@ -302,8 +308,8 @@ fn tag_of(collective: Collective) -> Option<u16> {
     }
 }
 
-fn needs_of(progress: OperationProgress) -> Needs {
-    Needs {
+fn needs_of(progress: OperationProgress) -> OperationNeeds {
+    OperationNeeds {
         ranks: progress.waits_for,
         received_bytes: progress.received,
         expected_bytes: progress.expected,

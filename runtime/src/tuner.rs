@@ -28,7 +28,7 @@ const SEED: u64 = 1;
 
 /// What a job does next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Advice {
+pub enum TuningAdvice {
     /// Measure some steps with this.
     Try(SchedulePoint),
     /// This was best: keep it, there is no further trial.
@@ -36,7 +36,7 @@ pub enum Advice {
 }
 
 /// A search over a job's first steps.
-pub(crate) struct Tuner {
+pub(crate) struct JobTuner {
     own: SchedulePoint,
     trials: usize,
     /// What is being measured; nothing before the first question.
@@ -45,7 +45,7 @@ pub(crate) struct Tuner {
     search: ScheduleSearch,
 }
 
-impl std::fmt::Debug for Tuner {
+impl std::fmt::Debug for JobTuner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tuner")
             .field("trying", &self.trying)
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Tuner {
     }
 }
 
-impl Tuner {
+impl JobTuner {
     /// The tuning that a job asks for.
     pub(crate) fn new(job: &Job) -> Self {
         let trials = usize::from(job.collectives.tuning);
@@ -76,20 +76,20 @@ impl Tuner {
     }
 
     /// What comes next, after steps of `seconds` each with what was advised last.
-    pub(crate) fn advise(&mut self, seconds: f64) -> Advice {
+    pub(crate) fn advise(&mut self, seconds: f64) -> TuningAdvice {
         if self.trials == 0 {
-            return Advice::Keep(self.own);
+            return TuningAdvice::Keep(self.own);
         }
         let Some(tried) = self.trying.take() else {
             self.trying = Some(self.own);
-            return Advice::Try(self.own);
+            return TuningAdvice::Try(self.own);
         };
         self.tell(tried, seconds.max(f64::MIN_POSITIVE));
         if let Some(next) = self.search.propose() {
             self.trying = Some(next);
-            return Advice::Try(next);
+            return TuningAdvice::Try(next);
         }
-        Advice::Keep(self.conclude())
+        TuningAdvice::Keep(self.conclude())
     }
 
     fn tell(&mut self, point: SchedulePoint, seconds: f64) {
@@ -138,38 +138,38 @@ mod tests {
     #[test]
     fn a_job_without_trials_keeps_its_own() {
         let job = job(0);
-        let own = Tuner::own_point(&job);
-        assert_eq!(Tuner::new(&job).advise(1.0), Advice::Keep(own));
+        let own = JobTuner::own_point(&job);
+        assert_eq!(JobTuner::new(&job).advise(1.0), TuningAdvice::Keep(own));
     }
 
     #[test]
     fn the_own_point_is_the_first_trial_and_the_best_of_all_stays() {
         let job = job(8);
-        let mut tuner = Tuner::new(&job);
+        let mut tuner = JobTuner::new(&job);
         let mut tried = Vec::new();
         let mut advice = tuner.advise(1.0);
-        while let Advice::Try(point) = advice {
+        while let TuningAdvice::Try(point) = advice {
             tried.push(point);
             advice = tuner.advise(seconds(point));
         }
-        assert_eq!((tried.len(), tried[0]), (8, Tuner::own_point(&job)));
+        assert_eq!((tried.len(), tried[0]), (8, JobTuner::own_point(&job)));
         let smallest = tried.iter().map(|point| point.chunk).min();
-        let Advice::Keep(best) = advice else {
+        let TuningAdvice::Keep(best) = advice else {
             panic!("{advice:?} is no end");
         };
         assert_eq!(Some(best.chunk), smallest);
-        assert_eq!(tuner.advise(1.0), Advice::Keep(best));
+        assert_eq!(tuner.advise(1.0), TuningAdvice::Keep(best));
     }
 
     #[test]
     fn where_nothing_is_faster_the_own_point_stays() {
         let job = job(5);
-        let mut tuner = Tuner::new(&job);
-        let own = Tuner::own_point(&job);
+        let mut tuner = JobTuner::new(&job);
+        let own = JobTuner::own_point(&job);
         let mut advice = tuner.advise(1.0);
-        while let Advice::Try(point) = advice {
+        while let TuningAdvice::Try(point) = advice {
             advice = tuner.advise(if point == own { 0.5 } else { 1.0 });
         }
-        assert_eq!(advice, Advice::Keep(own));
+        assert_eq!(advice, TuningAdvice::Keep(own));
     }
 }

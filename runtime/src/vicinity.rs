@@ -7,7 +7,7 @@ use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
 use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
 
-use crate::error::JoinError;
+use crate::error::RankJoinError;
 
 /// Twice what waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
@@ -15,19 +15,19 @@ const CALLER_SPIN: Span = Span::from_micros(200);
 /// Lets the ranks of each host share memory, if any do. `None` where this rank shares with nobody.
 ///
 /// # Errors
-/// [`JoinError`] when the system refuses, or when the job wants memory for ranks that have none in
+/// [`RankJoinError`] when the system refuses, or when the job wants memory for ranks that have none in
 /// common.
 pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
     timeout: Duration,
-) -> Result<Option<(MemoryTerms, HostNeighbours)>, JoinError> {
+) -> Result<Option<(MemoryTerms, HostNeighbours)>, RankJoinError> {
     let offers = offers(control.roster());
     let terms = MemoryTerms::of(&offers, control.rank());
     if job.transport.wire == WireChoice::SharedMemory {
         let shared = terms.iter().flat_map(MemoryTerms::others).count() + 1;
         if shared < offers.len() {
-            return Err(JoinError::NoMemory {
+            return Err(RankJoinError::NoMemory {
                 shared,
                 world_size: offers.len(),
             });
@@ -35,7 +35,7 @@ pub(crate) fn enter(
     }
     let made = terms.map(|terms| {
         let neighbours = HostNeighbours::new(&terms)?;
-        Ok::<_, JoinError>((terms, neighbours))
+        Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
     // Every rank counts barriers alike, also those that share with nobody.
@@ -50,7 +50,7 @@ pub(crate) fn enter(
 
 /// What the ranks of this host leave each other of its cores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Pace {
+pub(crate) struct DrivePace {
     /// What a rank does while it waits. Where ranks share cores, whoever looks for work keeps
     /// another rank from doing what it looks for: then waiting means sleeping, unless the job wants
     /// it otherwise.
@@ -60,7 +60,7 @@ pub(crate) struct Pace {
     pub(crate) caller_spin: Span,
 }
 
-impl Pace {
+impl DrivePace {
     /// The pace of `rank` when a job asks for `idle`.
     pub(crate) fn of(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -110,11 +110,14 @@ mod tests {
 
     #[test]
     fn ranks_that_share_cores_do_not_spin_unless_the_job_says_so() {
-        let idle = |cores, idle, ranks| Pace::on(cores, idle, ranks).idle;
+        let idle = |cores, idle, ranks| DrivePace::on(cores, idle, ranks).idle;
         assert_eq!(idle(2, IdleMode::Adaptive, 2), IdleMode::Adaptive);
         assert_eq!(idle(2, IdleMode::Adaptive, 3), IdleMode::Block);
         assert_eq!(idle(2, IdleMode::Busy, 3), IdleMode::Busy);
-        assert_eq!(Pace::on(2, IdleMode::Busy, 3).caller_spin, Span::ZERO);
-        assert_eq!(Pace::on(2, IdleMode::Block, 1).caller_spin, CALLER_SPIN);
+        assert_eq!(DrivePace::on(2, IdleMode::Busy, 3).caller_spin, Span::ZERO);
+        assert_eq!(
+            DrivePace::on(2, IdleMode::Block, 1).caller_spin,
+            CALLER_SPIN
+        );
     }
 }

@@ -14,12 +14,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A thread that looks after neighbours until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Vigil {
+pub(crate) struct ProcessVigil {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Vigil {
+impl ProcessVigil {
     /// Calls `ended` once for every rank whose process has ended. Without a thread to do so, ranks
     /// are missed when they are silent.
     pub(crate) fn over(
@@ -52,7 +52,7 @@ impl Vigil {
     }
 }
 
-impl Drop for Vigil {
+impl Drop for ProcessVigil {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

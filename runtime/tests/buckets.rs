@@ -10,7 +10,7 @@ use std::time::Duration;
 use gradwire_collectives::operation::Layers;
 use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::{Layer, Span};
-use gradwire_runtime::{LocalRank, Task};
+use gradwire_runtime::{LocalRank, RankTask};
 
 use world::{open, sum};
 
@@ -19,14 +19,14 @@ const BUCKETS: u16 = 64;
 const BUCKET_BYTES: usize = 1 << 20;
 
 /// An all-reduce of two ranks whose tensor belongs to one layer.
-fn bucket(layer: u16) -> Task {
+fn bucket(layer: u16) -> RankTask {
     let mut operation = sum(2, u32::from(layer), vec![0; BUCKET_BYTES]);
     operation.layers = Layers {
         count: BUCKETS,
         spans: vec![(0, Layer(layer))],
     };
     operation.tensor_key = u64::from(layer);
-    Task {
+    RankTask {
         operation,
         timeout: Some(Span::from_millis(30_000)),
     }
@@ -36,7 +36,7 @@ fn bucket(layer: u16) -> Task {
 /// order in which they were done.
 fn order_of_completion(rank: &LocalRank) -> Vec<u16> {
     let (tell, told) = channel();
-    let tasks: Vec<(u16, Task)> = (0..BUCKETS).map(|layer| (layer, bucket(layer))).collect();
+    let tasks: Vec<(u16, RankTask)> = (0..BUCKETS).map(|layer| (layer, bucket(layer))).collect();
     for (layer, task) in tasks.into_iter().rev() {
         let tell = tell.clone();
         let done = move |result: Result<_, _>| {

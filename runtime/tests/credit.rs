@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use gradwire_collectives::operation::Layers;
 use gradwire_protocol::job::{Job, ReduceAlgorithm, WireChoice};
 use gradwire_protocol::units::{ByteCount, Layer, Span};
-use gradwire_runtime::{Ended, LocalRank, Task};
+use gradwire_runtime::{EndedOperation, LocalRank, RankTask};
 
 use world::{PATIENCE, on_ranks, sum};
 
@@ -28,7 +28,7 @@ fn gradients(rank: u16, layer: u16) -> Vec<u8> {
     values.flat_map(f32::to_le_bytes).collect()
 }
 
-fn bucket(rank: &LocalRank, world_size: u16, layer: u16) -> Task {
+fn bucket(rank: &LocalRank, world_size: u16, layer: u16) -> RankTask {
     let own = gradients(rank.rank().0, layer);
     let mut operation = sum(world_size, u32::from(layer), own);
     operation.layers = Layers {
@@ -36,7 +36,7 @@ fn bucket(rank: &LocalRank, world_size: u16, layer: u16) -> Task {
         spans: vec![(0, Layer(layer))],
     };
     operation.tensor_key = u64::from(layer);
-    Task {
+    RankTask {
         operation,
         timeout: Some(Span::from_millis(30_000)),
     }
@@ -47,7 +47,7 @@ fn reduced(rank: &LocalRank, world_size: u16) -> Vec<Vec<u8>> {
     let (tell, told) = channel();
     for layer in (0..BUCKETS).rev() {
         let tell = tell.clone();
-        let done = move |result: Result<Ended, _>| {
+        let done = move |result: Result<EndedOperation, _>| {
             let ended = result.expect("nothing fails");
             let bytes = ended.buffer.bytes().expect("it has bytes").to_vec();
             tell.send((layer, bytes)).expect("somebody listens");

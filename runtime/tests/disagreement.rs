@@ -13,7 +13,7 @@ use gradwire_collectives::dtype::DType;
 use gradwire_collectives::operation::{Collective, Operation};
 use gradwire_protocol::job::{Job, ReduceAlgorithm, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_runtime::{EndError, LocalRank, Task};
+use gradwire_runtime::{EndError, LocalRank, RankTask};
 
 use world::{PATIENCE, on_ranks, sum};
 
@@ -38,10 +38,10 @@ fn errors(
     for operation in operations {
         let timeout = Some(timeout);
         let tell = tell.clone();
-        let done = move |ended: Result<gradwire_runtime::Ended, _>| {
+        let done = move |ended: Result<gradwire_runtime::EndedOperation, _>| {
             let _ = tell.send(ended.map(|_| ()));
         };
-        rank.submit(Task { operation, timeout }, Box::new(done));
+        rank.submit(RankTask { operation, timeout }, Box::new(done));
     }
     drop(tell);
     let ended = told.iter();
@@ -233,7 +233,7 @@ fn what_is_called_after_a_timeout_elsewhere_is_refused_with_its_reason() {
         let timeout = Some(Span::from_millis(60_000));
         let operation = floats(2, 0, 10);
         let refused = rank
-            .run(Task { operation, timeout })
+            .run(RankTask { operation, timeout })
             .expect_err("the job has failed");
         assert!(matches!(refused, EndError::Refused(_)), "{refused}");
         let reason =

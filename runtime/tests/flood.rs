@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, LENGTH_AT, PacketKind, TAG_BYTES, VERSION};
-use gradwire_runtime::{Counters, LocalRank, OpenRank, Task};
+use gradwire_runtime::{LocalRank, OpenRank, RankCounters, RankTask};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -257,7 +257,7 @@ fn all_reduce(rank: &LocalRank, sequence: u32, elements: usize) -> bool {
     let operation = world::sum(2, sequence, bytes.collect());
     let timeout = Some(Span::from_millis(PATIENCE.as_millis() as u64));
     let ended = rank
-        .run(Task { operation, timeout })
+        .run(RankTask { operation, timeout })
         .expect("nothing fails");
     let sums = ended.buffer.bytes().expect("it has bytes").chunks_exact(4);
     let sums = sums.map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")));
@@ -314,7 +314,7 @@ fn sums_stay_exact_in_a_flood_of_garbage() {
     let mut attacker = Attacker::new(targets.collect(), elsewhere);
     let (aim, sent) = (AtomicU8::new(Aim::Nowhere as u8), AtomicU64::new(0));
     let (spoofs, done) = (attacker.raw.is_some(), AtomicBool::new(false));
-    let counted: Vec<Counters> = thread::scope(|scope| {
+    let counted: Vec<RankCounters> = thread::scope(|scope| {
         scope.spawn(|| attacker.run(&aim, &sent));
         let working = ranks.map(|rank| {
             let (rendezvous, aim, sent, done) = (&rendezvous, &aim, &sent, &done);
@@ -336,7 +336,7 @@ fn sums_stay_exact_in_a_flood_of_garbage() {
         let counters = working.map(|rank| rank.join().expect("no panic"));
         counters.to_vec()
     });
-    let sum = |of: fn(&Counters) -> u64| counted.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&RankCounters) -> u64| counted.iter().map(of).sum::<u64>();
     assert!(sum(|seen| seen.malformed_packets) > 0, "{counted:?}");
     assert!(sum(|seen| seen.foreign_packets) > 0, "{counted:?}");
     if spoofs {

@@ -13,19 +13,19 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_runtime::{EndError, OpenRank, Opening, Task};
+use gradwire_runtime::{EndError, OpenRank, Opening, RankTask};
 use gradwire_transport::uring;
 
 use meeting::Meeting;
 use world::{PATIENCE, on_ranks, open, sum};
 
-fn all_reduce(world_size: u16, sequence: u32, values: &[f32]) -> Task {
+fn all_reduce(world_size: u16, sequence: u32, values: &[f32]) -> RankTask {
     let bytes = values
         .iter()
         .flat_map(|value| value.to_le_bytes())
         .collect();
     let operation = sum(world_size, sequence, bytes);
-    Task {
+    RankTask {
         operation,
         timeout: Some(Span::from_millis(10_000)),
     }
@@ -114,9 +114,11 @@ fn threads_that_wait_and_callbacks_share_one_driver() {
                             let sequence = 1 + 2 * (turn * 3 + thread);
                             let own = vec![sequence as f32; 5_000];
                             let tell = tell.clone();
-                            let done = move |ended: Result<gradwire_runtime::Ended, EndError>| {
-                                let _ = tell.send(values(&ended.expect("nothing fails").buffer));
-                            };
+                            let done =
+                                move |ended: Result<gradwire_runtime::EndedOperation, EndError>| {
+                                    let _ =
+                                        tell.send(values(&ended.expect("nothing fails").buffer));
+                                };
                             rank.submit(all_reduce(2, sequence + 1, &own), Box::new(done));
                             let ended = rank.run(all_reduce(2, sequence, &own));
                             let sum = values(&ended.expect("nothing fails").buffer);
@@ -145,9 +147,11 @@ fn who_waits_with_a_ticket_is_called_back_once_on_some_thread() {
             let (tell, told) = channel();
             for sequence in 1..=200 {
                 let tell = tell.clone();
-                let done = Box::new(move |ended: Result<gradwire_runtime::Ended, EndError>| {
-                    let _ = tell.send((sequence, ended.is_ok()));
-                });
+                let done = Box::new(
+                    move |ended: Result<gradwire_runtime::EndedOperation, EndError>| {
+                        let _ = tell.send((sequence, ended.is_ok()));
+                    },
+                );
                 let ticket = rank.submit(all_reduce(2, sequence, &[1.0; 100]), done);
                 match sequence % 3 {
                     0 => rank.wait(&ticket, PATIENCE),

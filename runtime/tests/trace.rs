@@ -11,15 +11,15 @@ use std::time::Duration;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_runtime::metrics::Snapshot;
-use gradwire_runtime::trace::dump::State;
-use gradwire_runtime::trace::{COUNTS, Dump, dump::Entry};
-use gradwire_runtime::{EndError, LocalRank, OpenRank, Task};
+use gradwire_runtime::trace::dump::TraceState;
+use gradwire_runtime::trace::{COUNTS, TraceDump, dump::TraceEntry};
+use gradwire_runtime::{EndError, LocalRank, OpenRank, RankTask};
 
 use meeting::Meeting;
 use world::{PATIENCE, on_ranks, open, sum};
 
-fn all_reduce(sequence: u32, timeout: Span) -> Task {
-    Task {
+fn all_reduce(sequence: u32, timeout: Span) -> RankTask {
+    RankTask {
         operation: sum(2, sequence, vec![0; 40_000]),
         timeout: Some(timeout),
     }
@@ -47,9 +47,9 @@ fn on_two_ranks(job: &Job, folder: &Path, body: impl Fn(LocalRank) + Sync) {
     });
 }
 
-fn read(path: &Path) -> Dump {
+fn read(path: &Path) -> TraceDump {
     let text = std::fs::read_to_string(path).expect("the file was written");
-    Dump::from_json(&text).expect("a whole dump")
+    TraceDump::from_json(&text).expect("a whole dump")
 }
 
 fn file_of(error: &EndError) -> Option<PathBuf> {
@@ -79,9 +79,10 @@ fn a_running_rank_tells_its_last_operations_and_what_pending_ones_wait_for() {
             let [.., done, pending] = &dump.operations[..] else {
                 panic!("four operations are kept");
             };
-            assert_eq!(done.state, State::Completed);
+            assert_eq!(done.state, TraceState::Completed);
             assert!(done.started_us >= Some(done.submitted_us) && done.ended_us >= done.started_us);
-            let shape: fn(&Entry) -> _ = |one| (one.kind.clone(), one.dtype.clone(), one.bytes);
+            let shape: fn(&TraceEntry) -> _ =
+                |one| (one.kind.clone(), one.dtype.clone(), one.bytes);
             assert_eq!(
                 shape(pending),
                 ("all_reduce".to_owned(), "f32".to_owned(), 40_000)
@@ -123,7 +124,7 @@ fn the_first_failure_is_written_once_and_named_by_the_error() {
                     .is_some_and(|reason| reason.contains("Timed out"))
             );
             let failed = dump.operations.last().expect("two operations");
-            assert_eq!((failed.sequence, failed.state), (1, State::Failed));
+            assert_eq!((failed.sequence, failed.state), (1, TraceState::Failed));
             assert!(failed.error.is_some());
             assert_eq!(
                 failed.needs.as_ref().map(|needs| &needs.ranks[..]),

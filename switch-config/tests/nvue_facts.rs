@@ -4,7 +4,7 @@
 mod plans;
 mod properties;
 
-use gradwire_fabric::policy::{Balance, Buffer, QosPolicy};
+use gradwire_fabric::policy::{Balance, QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 use gradwire_switch_config::counters::QueueCount;
@@ -46,7 +46,7 @@ fn planned_on(
     let site = Site {
         origin: "job.toml and fabric.toml".to_owned(),
         ports: [(slow, 100), (fast, 400)].map(port).into(),
-        buffer: Buffer::Shared {
+        buffer: SwitchBuffer::Shared {
             bytes: ByteCount::mib(64),
             alpha: 0.25,
         },

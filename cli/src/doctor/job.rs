@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
-use gradwire_runtime::{JoinError, OpenError};
+use gradwire_runtime::{OpenError, RankJoinError};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, ControlPlane, JoinRole, Listener, Membership, RosterPeer};
 use gradwire_transport::interface;
@@ -60,7 +60,9 @@ pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<DoctorReport, Com
         pairs: paths(&control, (rank, bind), job)?,
     };
     answering.publish(report.text(OutputForm::Json));
-    control.barrier(PAIR_PATIENCE).map_err(JoinError::from)?;
+    control
+        .barrier(PAIR_PATIENCE)
+        .map_err(RankJoinError::from)?;
     if rank == 0 {
         for peer in control.roster().iter().filter(|peer| peer.rank != Rank(0)) {
             match told_by(peer, bind) {
@@ -101,7 +103,9 @@ fn paths(
             pair.to = format!("rank {}", peer.rank);
             pairs.push(pair);
         }
-        control.barrier(PAIR_PATIENCE).map_err(JoinError::from)?;
+        control
+            .barrier(PAIR_PATIENCE)
+            .map_err(RankJoinError::from)?;
     }
     Ok(pairs)
 }
@@ -170,7 +174,7 @@ fn join(
     let patience = Duration::from_nanos(options.join_timeout.as_nanos());
     // Who is lost fails the next barrier.
     let joined = control::join(role, membership, patience, Box::new(|_| ()));
-    Ok(joined.map_err(JoinError::from)?)
+    Ok(joined.map_err(RankJoinError::from)?)
 }
 
 /// The server of probes on a thread of its own, until it is dropped.

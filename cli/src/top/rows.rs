@@ -1,6 +1,6 @@
 //! Rates: what two answers of a rank say about the time between them.
 
-use gradwire_runtime::metrics::snapshot::{ClassTraffic, Peer, Snapshot};
+use gradwire_runtime::metrics::snapshot::{ClassTraffic, PeerSnapshot, Snapshot};
 use serde::Serialize;
 
 use super::board::{Board, Presence, Sighting};
@@ -138,8 +138,8 @@ fn total(now: &Snapshot, before: &Snapshot, interval_s: f64) -> TopRow {
     }
 }
 
-fn peer_row(now: &Peer, before: Option<&Peer>, interval_s: f64) -> TopRow {
-    let none = Peer::default();
+fn peer_row(now: &PeerSnapshot, before: Option<&PeerSnapshot>, interval_s: f64) -> TopRow {
+    let none = PeerSnapshot::default();
     let before = before.unwrap_or(&none);
     let lost = now.lost_segments.saturating_sub(before.lost_segments);
     let came = now.received_segments;

@@ -242,7 +242,9 @@ fn grid<'a>(
 #[cfg(test)]
 mod tests {
     use gradwire_runtime::Snapshot;
-    use gradwire_runtime::metrics::snapshot::{ClassTraffic, Loss, OperationTimes, Peer, Spread};
+    use gradwire_runtime::metrics::snapshot::{
+        ClassTraffic, LossTotals, OperationTimes, PeerSnapshot, TimeSpread,
+    };
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -250,9 +252,9 @@ mod tests {
     use super::super::rows;
     use super::*;
 
-    fn peer(rank: u16, seconds: u64) -> Peer {
+    fn peer(rank: u16, seconds: u64) -> PeerSnapshot {
         let weight = u64::from(rank + 1) * seconds;
-        Peer {
+        PeerSnapshot {
             rank,
             standing: "well".to_owned(),
             in_flight_bytes: 300_000,
@@ -267,13 +269,13 @@ mod tests {
                 marks: 5 * weight,
                 ..ClassTraffic::default()
             }],
-            round_trips: Spread {
+            round_trips: TimeSpread {
                 count: 1_000 * seconds,
                 p50_us: 120 + u64::from(rank),
                 p99_us: 950 + u64::from(rank),
-                ..Spread::default()
+                ..TimeSpread::default()
             },
-            ..Peer::default()
+            ..PeerSnapshot::default()
         }
     }
 
@@ -288,11 +290,11 @@ mod tests {
             wire: "udp".to_owned(),
             uptime_s: seconds as f64,
             tolerance: 0.1,
-            loss: Loss {
+            loss: LossTotals {
                 owed_bytes: 1_000_000 * seconds,
                 allowed_bytes: 100_000 * seconds,
                 lost_bytes: 12_500 * seconds * u64::from(rank),
-                ..Loss::default()
+                ..LossTotals::default()
             },
             driver: [("kernel_drops".to_owned(), u64::from(rank) * 3)].into(),
             peers: (0..3)
@@ -300,9 +302,9 @@ mod tests {
                 .map(|other| peer(other, seconds))
                 .collect(),
             operations: vec![OperationTimes {
-                times: Spread {
+                times: TimeSpread {
                     count: 40 * seconds,
-                    ..Spread::default()
+                    ..TimeSpread::default()
                 },
                 ..OperationTimes::default()
             }],

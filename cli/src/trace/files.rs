@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradwire_runtime::trace::Dump;
+use gradwire_runtime::trace::TraceDump;
 
 use crate::exit::CommandError;
 
@@ -12,8 +12,8 @@ use crate::exit::CommandError;
 /// # Errors
 /// [`CommandError::Read`] when a file cannot be read, [`CommandError::Input`] when it is no dump, or when
 /// they do not belong together.
-pub fn read(places: &[PathBuf]) -> Result<Vec<Dump>, CommandError> {
-    let mut dumps: BTreeMap<u16, (PathBuf, Dump)> = BTreeMap::new();
+pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, CommandError> {
+    let mut dumps: BTreeMap<u16, (PathBuf, TraceDump)> = BTreeMap::new();
     for path in paths(places)? {
         let dump = read_one(&path)?;
         let first = dumps.values().next();
@@ -30,7 +30,7 @@ pub fn read(places: &[PathBuf]) -> Result<Vec<Dump>, CommandError> {
     Ok(dumps.into_values().map(|(_, dump)| dump).collect())
 }
 
-fn two_runs(path: &Path, dump: &Dump, other: (&PathBuf, &Dump)) -> CommandError {
+fn two_runs(path: &Path, dump: &TraceDump, other: (&PathBuf, &TraceDump)) -> CommandError {
     let (id, job) = (dump.job_id, &dump.job);
     let (other_path, other) = (other.0.display(), other.1.job_id);
     let message = format!(
@@ -80,8 +80,8 @@ fn is_trace(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("gradwire-") && name.ends_with(".json"))
 }
 
-fn read_one(path: &Path) -> Result<Dump, CommandError> {
+fn read_one(path: &Path) -> Result<TraceDump, CommandError> {
     let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
     let text = String::from_utf8_lossy(&bytes);
-    Dump::from_json(&text).map_err(|error| refused(path, error.to_string()))
+    TraceDump::from_json(&text).map_err(|error| refused(path, error.to_string()))
 }

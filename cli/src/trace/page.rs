@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use gradwire_runtime::trace::dump::{Needs, State};
+use gradwire_runtime::trace::dump::{OperationNeeds, TraceState};
 
 use super::report::{GroupReport, OpenMessage, RankStanding, Stuck, TraceReport, size};
 
@@ -108,17 +108,17 @@ fn stuck_cells(stuck: &Stuck) -> [String; 5] {
     [operation, state, time(stuck.took_us), received, waits_for]
 }
 
-fn received(needs: &Needs) -> String {
+fn received(needs: &OperationNeeds) -> String {
     let (received, expected) = (needs.received_bytes, needs.expected_bytes);
     format!("{} of {}", size(received), size(expected))
 }
 
-fn state(state: State) -> &'static str {
+fn state(state: TraceState) -> &'static str {
     match state {
-        State::Submitted => "submitted",
-        State::Started => "started",
-        State::Completed => "completed",
-        State::Failed => "failed",
+        TraceState::Submitted => "submitted",
+        TraceState::Started => "started",
+        TraceState::Completed => "completed",
+        TraceState::Failed => "failed",
     }
 }
 

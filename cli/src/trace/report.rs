@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gradwire_runtime::trace::Dump;
-use gradwire_runtime::trace::dump::{Entry, LostRank, Needs, State};
+use gradwire_runtime::trace::TraceDump;
+use gradwire_runtime::trace::dump::{LostRank, OperationNeeds, TraceEntry, TraceState};
 use serde::Serialize;
 
 /// Operations whose tensors may have another length on each rank.
@@ -88,11 +88,11 @@ pub struct Stuck {
     /// What it is, in words.
     pub operation: String,
     /// Where it stands.
-    pub state: State,
+    pub state: TraceState,
     /// For how long it was, or has been, on its way.
     pub took_us: u64,
     /// What it waits for, or waited for when it failed.
-    pub needs: Option<Needs>,
+    pub needs: Option<OperationNeeds>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -133,7 +133,7 @@ pub struct Long {
     /// What it is, in words.
     pub operation: String,
     /// Where it stands on that rank.
-    pub state: State,
+    pub state: TraceState,
     /// How long it took that rank.
     pub took_us: u64,
     /// The rank that entered it last, by the clocks of their hosts.
@@ -144,7 +144,7 @@ pub struct Long {
 
 impl TraceReport {
     /// Compares the dumps of one run, one of each rank, in the order of ranks; at least one.
-    pub fn of(dumps: &[Dump], longest: usize) -> Self {
+    pub fn of(dumps: &[TraceDump], longest: usize) -> Self {
         let first = dumps.first().expect("one file at least is asked for");
         let told: BTreeSet<u16> = dumps.iter().map(|dump| dump.rank).collect();
         let members = dumps.iter().flat_map(|dump| &dump.groups);
@@ -168,7 +168,7 @@ impl TraceReport {
     }
 }
 
-fn rank_line(dump: &Dump) -> RankLine {
+fn rank_line(dump: &TraceDump) -> RankLine {
     RankLine {
         rank: dump.rank,
         host: dump.host.clone(),
@@ -180,13 +180,13 @@ fn rank_line(dump: &Dump) -> RankLine {
     }
 }
 
-fn collectives(dump: &Dump, group: u16) -> impl Iterator<Item = &Entry> {
+fn collectives(dump: &TraceDump, group: u16) -> impl Iterator<Item = &TraceEntry> {
     let all = dump.operations.iter();
     all.filter(move |entry| entry.group == group && !entry.is_message())
 }
 
 /// `None` for a group of which only messages between two ranks are remembered.
-fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
+fn group_report(dumps: &[TraceDump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
     let standing = |rank: &u16| {
         let dump = dumps.iter().find(|dump| dump.rank == *rank);
         standing(*rank, dump, id)
@@ -207,14 +207,14 @@ fn group_report(dumps: &[Dump], id: u16, ranks: &[u16]) -> Option<GroupReport> {
     })
 }
 
-fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> RankStanding {
+fn standing(rank: u16, dump: Option<&TraceDump>, group: u16) -> RankStanding {
     let entries = || {
         dump.into_iter()
             .flat_map(move |dump| collectives(dump, group))
     };
-    let open = entries().filter(|entry| entry.state != State::Completed);
+    let open = entries().filter(|entry| entry.state != TraceState::Completed);
     let stuck = open.min_by_key(|entry| entry.sequence);
-    let completed = entries().filter(|entry| entry.state == State::Completed);
+    let completed = entries().filter(|entry| entry.state == TraceState::Completed);
     RankStanding {
         rank,
         told: dump.is_some(),
@@ -224,7 +224,7 @@ fn standing(rank: u16, dump: Option<&Dump>, group: u16) -> RankStanding {
     }
 }
 
-fn stuck_of(entry: &Entry, dump: &Dump) -> Stuck {
+fn stuck_of(entry: &TraceEntry, dump: &TraceDump) -> Stuck {
     Stuck {
         sequence: entry.sequence,
         operation: in_words(entry),
@@ -236,7 +236,7 @@ fn stuck_of(entry: &Entry, dump: &Dump) -> Stuck {
 }
 
 /// What an operation is: "all_reduce sum f32, 4.0 MiB".
-fn in_words(entry: &Entry) -> String {
+fn in_words(entry: &TraceEntry) -> String {
     let mut words = entry.kind.clone();
     let toward = match entry.kind.as_str() {
         "reduce" | "gather" | "send" => "to",
@@ -267,22 +267,22 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// What all ranks must have in common in an operation.
-fn agreed(entry: &Entry) -> (&str, Option<u16>, &str, Option<&str>, Option<u64>) {
+fn agreed(entry: &TraceEntry) -> (&str, Option<u16>, &str, Option<&str>, Option<u64>) {
     let kind = entry.kind.as_str();
     let bytes = (!UNEVEN.contains(&kind)).then_some(entry.bytes);
     let reduction = entry.reduction.as_deref();
     (kind, entry.root, &entry.dtype, reduction, bytes)
 }
 
-fn mismatch(dumps: &[Dump], group: u16) -> Option<Mismatch> {
-    let mut by_sequence: BTreeMap<u32, Vec<(u16, &Entry)>> = BTreeMap::new();
+fn mismatch(dumps: &[TraceDump], group: u16) -> Option<Mismatch> {
+    let mut by_sequence: BTreeMap<u32, Vec<(u16, &TraceEntry)>> = BTreeMap::new();
     for dump in dumps {
         for entry in collectives(dump, group) {
             let same = by_sequence.entry(entry.sequence).or_default();
             same.push((dump.rank, entry));
         }
     }
-    let differ = |entries: &Vec<(u16, &Entry)>| {
+    let differ = |entries: &Vec<(u16, &TraceEntry)>| {
         entries
             .windows(2)
             .any(|pair| agreed(pair[0].1) != agreed(pair[1].1))
@@ -297,11 +297,11 @@ fn mismatch(dumps: &[Dump], group: u16) -> Option<Mismatch> {
     })
 }
 
-fn messages(dumps: &[Dump]) -> Vec<OpenMessage> {
+fn messages(dumps: &[TraceDump]) -> Vec<OpenMessage> {
     let mut messages = Vec::new();
     for dump in dumps {
         let open = dump.operations.iter();
-        let open = open.filter(|entry| entry.is_message() && entry.state != State::Completed);
+        let open = open.filter(|entry| entry.is_message() && entry.state != TraceState::Completed);
         messages.extend(open.map(|entry| OpenMessage {
             rank: dump.rank,
             peer: entry.peer,
@@ -315,20 +315,20 @@ fn messages(dumps: &[Dump]) -> Vec<OpenMessage> {
 
 /// Whether the other rank has such a message open, too; `None` where it left no trace, or may be
 /// any.
-fn other_side(dumps: &[Dump], rank: u16, entry: &Entry) -> Option<bool> {
+fn other_side(dumps: &[TraceDump], rank: u16, entry: &TraceEntry) -> Option<bool> {
     let peer = entry.peer?;
     let other = dumps.iter().find(|other| other.rank == peer)?;
-    let is_meant = |there: &&Entry| {
+    let is_meant = |there: &&TraceEntry| {
         let same = (there.group, there.tag) == (entry.group, entry.tag);
         let toward = there.peer.is_none_or(|peer| peer == rank);
         let opposite = (there.kind == "send") != (entry.kind == "send");
-        same && toward && opposite && there.state != State::Completed
+        same && toward && opposite && there.state != TraceState::Completed
     };
     Some(other.operations.iter().filter(is_meant).count() > 0)
 }
 
-fn longest_of(dumps: &[Dump], count: usize) -> Vec<Long> {
-    let mut sides: BTreeMap<(u16, u32), Vec<(&Dump, &Entry)>> = BTreeMap::new();
+fn longest_of(dumps: &[TraceDump], count: usize) -> Vec<Long> {
+    let mut sides: BTreeMap<(u16, u32), Vec<(&TraceDump, &TraceEntry)>> = BTreeMap::new();
     for dump in dumps {
         for entry in dump.operations.iter().filter(|entry| !entry.is_message()) {
             let same = sides.entry((entry.group, entry.sequence)).or_default();
@@ -344,10 +344,10 @@ fn longest_of(dumps: &[Dump], count: usize) -> Vec<Long> {
     longest
 }
 
-fn long(sides: &[(&Dump, &Entry)]) -> Option<Long> {
-    let took = |side: &&(&Dump, &Entry)| side.1.took_us(side.0.at_us);
+fn long(sides: &[(&TraceDump, &TraceEntry)]) -> Option<Long> {
+    let took = |side: &&(&TraceDump, &TraceEntry)| side.1.took_us(side.0.at_us);
     let (dump, entry) = sides.iter().max_by_key(took)?;
-    let entered = |side: &(&Dump, &Entry)| side.1.submitted_unix_s;
+    let entered = |side: &(&TraceDump, &TraceEntry)| side.1.submitted_unix_s;
     let last = sides
         .iter()
         .max_by(|a, b| entered(a).total_cmp(&entered(b)))?;

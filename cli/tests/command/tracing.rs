@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use gradwire_runtime::trace::Dump;
-use gradwire_runtime::trace::dump::{Entry, Members, Needs, State};
+use gradwire_runtime::trace::TraceDump;
+use gradwire_runtime::trace::dump::{GroupMembers, OperationNeeds, TraceEntry, TraceState};
 use serde_json::Value;
 
 use crate::processes::{Rank, errors, gradwire, objects, run};
 
-fn entry(sequence: u32, kind: &str, bytes: u64, state: State) -> Entry {
+fn entry(sequence: u32, kind: &str, bytes: u64, state: TraceState) -> TraceEntry {
     let start = u64::from(sequence) * 1_000;
-    Entry {
+    TraceEntry {
         number: sequence.into(),
         group: 0,
         sequence,
@@ -34,8 +34,8 @@ fn entry(sequence: u32, kind: &str, bytes: u64, state: State) -> Entry {
     }
 }
 
-fn dump(rank: u16, operations: Vec<Entry>) -> Dump {
-    Dump {
+fn dump(rank: u16, operations: Vec<TraceEntry>) -> TraceDump {
+    TraceDump {
         gradwire_trace: 1,
         job: "shown".to_owned(),
         job_id: 0xabcd,
@@ -52,7 +52,7 @@ fn dump(rank: u16, operations: Vec<Entry>) -> Dump {
         lost: Vec::new(),
         aborted: None,
         incomplete: None,
-        groups: vec![Members {
+        groups: vec![GroupMembers {
             id: 0,
             ranks: vec![0, 1, 2],
         }],
@@ -68,7 +68,7 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-fn keep(folder: &Path, dump: &Dump) -> String {
+fn keep(folder: &Path, dump: &TraceDump) -> String {
     let path = folder.join(format!("gradwire-shown-0000abcd-rank{}.json", dump.rank));
     std::fs::write(&path, dump.to_json()).expect("the test's folder is writable");
     path.to_str().expect("a plain path").to_owned()
@@ -90,9 +90,9 @@ fn text_of(places: &[&str]) -> String {
 #[test]
 fn ranks_that_are_behind_or_silent_are_told() {
     let folder = folder("behind");
-    let done = |sequence| entry(sequence, "all_reduce", 4 << 20, State::Completed);
-    let mut waiting = entry(2, "all_reduce", 4 << 20, State::Started);
-    waiting.needs = Some(Needs {
+    let done = |sequence| entry(sequence, "all_reduce", 4 << 20, TraceState::Completed);
+    let mut waiting = entry(2, "all_reduce", 4 << 20, TraceState::Started);
+    waiting.needs = Some(OperationNeeds {
         ranks: vec![1, 2],
         received_bytes: 1 << 20,
         expected_bytes: 4 << 20,
@@ -124,9 +124,9 @@ fn ranks_that_are_behind_or_silent_are_told() {
 #[test]
 fn operations_that_differ_stand_side_by_side() {
     let folder = folder("mismatch");
-    let same = |sequence| entry(sequence, "all_reduce", 1024, State::Completed);
-    let other = entry(1, "broadcast", 1024, State::Started);
-    let stuck = entry(1, "all_reduce", 1024, State::Started);
+    let same = |sequence| entry(sequence, "all_reduce", 1024, TraceState::Completed);
+    let other = entry(1, "broadcast", 1024, TraceState::Started);
+    let stuck = entry(1, "all_reduce", 1024, TraceState::Started);
     let files = [
         keep(&folder, &dump(0, vec![same(0), stuck.clone()])),
         keep(&folder, &dump(1, vec![same(0), other])),
@@ -146,10 +146,10 @@ fn operations_that_differ_stand_side_by_side() {
 #[test]
 fn messages_that_nobody_takes_are_told_with_their_tag() {
     let folder = folder("messages");
-    let message = |kind: &str, peer, tag| Entry {
+    let message = |kind: &str, peer, tag| TraceEntry {
         peer,
         tag: Some(tag),
-        ..entry(0, kind, 1024, State::Started)
+        ..entry(0, kind, 1024, TraceState::Started)
     };
     let taken = message("receive", None, 5);
     let missed = message("send", Some(1), 7);
@@ -180,7 +180,7 @@ fn what_is_no_trace_is_refused_by_name() {
     let json = whole.to_json();
     let half = written("half.json", &json[..json.len() / 2]);
     let foreign = written("foreign.json", "{\"entries\": []}");
-    let other = Dump {
+    let other = TraceDump {
         job_id: 0xbeef,
         rank: 1,
         ..whole.clone()

@@ -20,6 +20,7 @@ use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 
 use crate::engine::agreement::Agreement;
 use crate::engine::departures::DepartureQueue;
+use crate::engine::failures::FailureRecord;
 use crate::engine::matching::Matching;
 use crate::engine::memory::StepMemory;
 use crate::engine::overdue::{
@@ -28,7 +29,6 @@ use crate::engine::overdue::{
 use crate::engine::parts::EngineParts;
 use crate::engine::planner::Planner;
 use crate::engine::running::RunningOperation;
-use crate::engine::standing::Standing;
 use crate::engine::stash::EarlyStash;
 use crate::engine::table::OperationTable;
 use crate::numbers::holes::{Residual, Residuals};
@@ -48,7 +48,7 @@ pub struct Communicator {
     agreement: Agreement,
     matching: Matching,
     deadlines: DeadlineWatch,
-    standing: Standing,
+    failures: FailureRecord,
     /// Copies of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
     completions: VecDeque<Completion>,
@@ -74,7 +74,7 @@ impl Communicator {
             agreement,
             matching: Matching::default(),
             deadlines: DeadlineWatch::default(),
-            standing: Standing::default(),
+            failures: FailureRecord::default(),
             promised: BTreeMap::new(),
             completions: VecDeque::new(),
             next_id: 0,
@@ -138,7 +138,7 @@ impl Communicator {
         let seat = known.is_none().then(|| operation.check_group(me));
         let seat = seat.transpose()?;
         operation.check_tensor(me)?;
-        self.standing.check(&operation, me)?;
+        self.failures.check(&operation, me)?;
         operation.sequence = self.matching.sequence(&operation);
         if self.table.has(&operation) {
             return Err(SubmitError::SequenceInUse {
@@ -240,12 +240,12 @@ impl Communicator {
 
     /// Why nothing works any more, if it was aborted.
     pub fn aborted(&self) -> Option<&str> {
-        self.standing.aborted.as_deref()
+        self.failures.aborted.as_deref()
     }
 
     /// The lost ranks, and why each was lost.
     pub fn lost(&self) -> &BTreeMap<Rank, String> {
-        &self.standing.lost
+        &self.failures.lost
     }
 
     /// How many operations are on their way.

@@ -9,7 +9,7 @@ use gradwire_collectives::operation::{
 };
 use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{Layer, Rank, Span, Step};
-use gradwire_runtime::{Counters, EndError, Ended, LocalRank, Task};
+use gradwire_runtime::{EndError, EndedOperation, LocalRank, RankCounters, RankTask};
 use nix::time::{ClockId, clock_gettime};
 
 use super::exercise::Exercise;
@@ -136,7 +136,7 @@ impl RankBench {
             ..Measured::default()
         };
         for (layer, ended_ns, result) in told {
-            let Ended {
+            let EndedOperation {
                 buffer, outcome, ..
             } = result?;
             measured.times_us[usize::from(layer)] = (ended_ns - start) as f64 / 1e3;
@@ -159,7 +159,7 @@ impl RankBench {
     }
 
     /// What was counted since `before`, added to what was measured.
-    fn counted(&self, measured: Measured, before: Counters) -> Measured {
+    fn counted(&self, measured: Measured, before: RankCounters) -> Measured {
         let counted = self.rank.counters() - before;
         Measured {
             sent_segments: counted.sent_segments,
@@ -259,7 +259,7 @@ impl RankBench {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the command measures time")]
-    fn timed(&self, operation: Operation) -> Result<(Ended, Duration), EndError> {
+    fn timed(&self, operation: Operation) -> Result<(EndedOperation, Duration), EndError> {
         let start = std::time::Instant::now();
         let ended = self.rank.run(task(operation))?;
         Ok((ended, start.elapsed()))
@@ -313,8 +313,8 @@ struct Done {
     outcome: OperationOutcome,
 }
 
-fn task(operation: Operation) -> Task {
-    Task {
+fn task(operation: Operation) -> RankTask {
+    RankTask {
         operation,
         timeout: Some(OPERATION_PATIENCE),
     }

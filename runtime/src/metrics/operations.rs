@@ -6,7 +6,7 @@ use gradwire_collectives::operation::Collective;
 use gradwire_protocol::metrics::TimeHistogram;
 use gradwire_protocol::units::Span;
 
-use super::snapshot::{OperationTimes, Spread};
+use super::snapshot::{OperationTimes, TimeSpread};
 
 /// The collectives, in the order of their index.
 const NAMES: [&str; 12] = [
@@ -48,12 +48,12 @@ pub(crate) fn name(collective: Collective) -> &'static str {
 
 /// An operation that has begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct BegunOperation {
     index: usize,
     pub(crate) at: Instant,
 }
 
-impl Begun {
+impl BegunOperation {
     #[expect(clippy::disallowed_methods, reason = "operations are timed here")]
     pub(crate) fn now(collective: Collective) -> Self {
         Self {
@@ -65,32 +65,32 @@ impl Begun {
 
 /// How an operation has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum OperationEnd {
     Well,
     Failed,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Ended {
+struct EndedCounts {
     times: TimeHistogram,
     failed: u64,
 }
 
 /// The operations that have ended. Memory is taken at the first of a collective.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Operations {
-    ended: [Option<Box<Ended>>; NAMES.len()],
+pub(crate) struct OperationTally {
+    ended: [Option<Box<EndedCounts>>; NAMES.len()],
 }
 
-impl Operations {
-    pub(crate) fn note(&mut self, begun: Begun, end: End) {
+impl OperationTally {
+    pub(crate) fn note(&mut self, begun: BegunOperation, end: OperationEnd) {
         let ended = self.ended[begun.index].get_or_insert_default();
         match end {
-            End::Well => {
+            OperationEnd::Well => {
                 let took = begun.at.elapsed().as_nanos();
                 ended.times.record(Span::from_nanos(took as u64));
             }
-            End::Failed => ended.failed += 1,
+            OperationEnd::Failed => ended.failed += 1,
         }
     }
 
@@ -101,7 +101,7 @@ impl Operations {
         used.map(|(name, ended)| OperationTimes {
             collective: (*name).to_owned(),
             failed: ended.failed,
-            times: Spread::new(&ended.times),
+            times: TimeSpread::new(&ended.times),
         })
         .collect()
     }

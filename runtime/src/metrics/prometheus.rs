@@ -11,7 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::snapshot::{ClassTraffic, Peer, Snapshot, Spread};
+use super::snapshot::{ClassTraffic, PeerSnapshot, Snapshot, TimeSpread};
 
 /// The media type of the text.
 pub const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -62,7 +62,7 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
 ];
 
-const OF_PEERS: [CountOf<Peer>; 8] = [
+const OF_PEERS: [CountOf<PeerSnapshot>; 8] = [
     (
         "sent_segments",
         "Segments sent for the first time.",
@@ -131,7 +131,7 @@ impl Exposition {
         let windows = peers().map(|peer| (of_peer(peer), peer.window_bytes as f64));
         let help = "Bytes that may be in flight to the peer.";
         gauge(encoder, ("window_bytes", help), windows)?;
-        let well = |peer: &Peer| f64::from(u8::from(peer.standing == "well"));
+        let well = |peer: &PeerSnapshot| f64::from(u8::from(peer.standing == "well"));
         let up = peers().map(|peer| (of_peer(peer), well(peer)));
         gauge(encoder, ("peer_up", "1 unless it is silent or lost."), up)
     }
@@ -209,11 +209,11 @@ impl Exposition {
     }
 }
 
-fn of_peer(peer: &Peer) -> Labels {
+fn of_peer(peer: &PeerSnapshot) -> Labels {
     vec![("peer", peer.rank.to_string())]
 }
 
-fn of_peer_and_class(peer: &Peer, class: u8) -> Labels {
+fn of_peer_and_class(peer: &PeerSnapshot, class: u8) -> Labels {
     let mut labels = of_peer(peer);
     labels.push(("class", class.to_string()));
     labels
@@ -247,7 +247,7 @@ fn gauge(
 fn histogram<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
-    rows: impl IntoIterator<Item = (Labels, &'a Spread)>,
+    rows: impl IntoIterator<Item = (Labels, &'a TimeSpread)>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (labels, spread) in rows {

@@ -15,7 +15,7 @@ use gradwire_protocol::units::{Class, Span};
 use gradwire_transport::control::RosterPeer;
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds of the buckets of a [`Spread`], in microseconds.
+/// Upper bounds of the buckets of a [`TimeSpread`], in microseconds.
 const BOUNDS_US: [u64; 19] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000,
     500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
@@ -53,7 +53,7 @@ pub struct Snapshot {
     /// The job's tolerance, a share.
     pub tolerance: f64,
     /// What lossy messages owed and lost.
-    pub loss: Loss,
+    pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
     /// What the driver counted, by name.
@@ -61,7 +61,7 @@ pub struct Snapshot {
     /// Packets that were not taken, by why.
     pub refused_packets: BTreeMap<String, u64>,
     /// The peers that there was traffic with, by rank.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerSnapshot>,
     /// How long messages took until their receiver had what it needs, by class.
     pub messages: Vec<MessageTimes>,
     /// How long operations took, by collective.
@@ -70,7 +70,7 @@ pub struct Snapshot {
 
 /// What lossy messages owed and lost: the ledger of all steps.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Loss {
+pub struct LossTotals {
     /// Bytes of messages that might lose some.
     pub owed_bytes: u64,
     /// Bytes of these that the tolerance allowed to be lost.
@@ -84,7 +84,7 @@ pub struct Loss {
 /// The traffic with one peer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Peer {
+pub struct PeerSnapshot {
     /// The peer.
     pub rank: u16,
     /// "well", "silent" or "lost".
@@ -114,7 +114,7 @@ pub struct Peer {
     /// The traffic by class, highest class first.
     pub classes: Vec<ClassTraffic>,
     /// Round trips.
-    pub round_trips: Spread,
+    pub round_trips: TimeSpread,
 }
 
 /// The traffic of one class with one peer.
@@ -145,7 +145,7 @@ pub struct MessageTimes {
     /// The highest class of the messages' segments.
     pub class: u8,
     /// The times.
-    pub times: Spread,
+    pub times: TimeSpread,
 }
 
 /// How long operations took.
@@ -156,12 +156,12 @@ pub struct OperationTimes {
     /// How many failed; their times are not counted.
     pub failed: u64,
     /// The times of the others.
-    pub times: Spread,
+    pub times: TimeSpread,
 }
 
 /// How times are spread. Quantiles are two digits exact.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Spread {
+pub struct TimeSpread {
     /// How many times there are.
     pub count: u64,
     /// Their sum in microseconds.
@@ -180,7 +180,7 @@ pub struct Spread {
 
 /// What a snapshot says that does not change while a rank runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct RankSubject {
     pub(crate) job: String,
     pub(crate) job_id: u32,
     pub(crate) rank: u16,
@@ -190,7 +190,7 @@ pub(crate) struct Subject {
     pub(crate) tolerance: f64,
 }
 
-impl Subject {
+impl RankSubject {
     /// A rank of a job that travels over `wire`, with the roster of all ranks.
     pub(crate) fn new(
         job: &Job,
@@ -212,7 +212,7 @@ impl Subject {
 }
 
 impl Snapshot {
-    pub(crate) fn new(subject: &Subject, counted: &EndpointMetrics) -> Self {
+    pub(crate) fn new(subject: &RankSubject, counted: &EndpointMetrics) -> Self {
         let refused: u64 = counted.peers.iter().map(|peer| peer.receiver.refused).sum();
         let (foreign, ledger) = (counted.counters.foreign, counted.ledger);
         Self {
@@ -223,7 +223,7 @@ impl Snapshot {
             host: subject.host.clone(),
             wire: subject.wire.to_owned(),
             tolerance: subject.tolerance,
-            loss: Loss {
+            loss: LossTotals {
                 owed_bytes: ledger.owed_bytes,
                 allowed_bytes: ledger.allowed_bytes,
                 lost_bytes: ledger.lost_bytes,
@@ -232,11 +232,11 @@ impl Snapshot {
             refused_packets: [("unexpected", foreign), ("contradictory", refused)]
                 .map(|(why, count)| (why.to_owned(), count))
                 .into(),
-            peers: counted.peers.iter().map(Peer::new).collect(),
+            peers: counted.peers.iter().map(PeerSnapshot::new).collect(),
             messages: (counted.messages.iter())
                 .map(|(class, times)| MessageTimes {
                     class: class.0,
-                    times: Spread::new(times),
+                    times: TimeSpread::new(times),
                 })
                 .collect(),
             ..Self::default()
@@ -265,7 +265,7 @@ impl Snapshot {
 
     /// The traffic of all classes with all peers.
     pub fn traffic(&self) -> ClassTraffic {
-        let peers = self.peers.iter().map(Peer::traffic);
+        let peers = self.peers.iter().map(PeerSnapshot::traffic);
         peers.fold(ClassTraffic::default(), ClassTraffic::plus)
     }
 
@@ -276,7 +276,7 @@ impl Snapshot {
     }
 }
 
-impl Peer {
+impl PeerSnapshot {
     fn new(peer: &PeerMetrics) -> Self {
         let (sender, receiver) = (peer.sender, peer.receiver);
         let traffic = peer.traffic.as_deref();
@@ -303,8 +303,9 @@ impl Peer {
             classes: classes
                 .map(|(class, counters)| ClassTraffic::new(class, counters))
                 .collect(),
-            round_trips: traffic
-                .map_or_else(Spread::default, |traffic| Spread::new(&traffic.round_trips)),
+            round_trips: traffic.map_or_else(TimeSpread::default, |traffic| {
+                TimeSpread::new(&traffic.round_trips)
+            }),
         }
     }
 
@@ -345,7 +346,7 @@ impl ClassTraffic {
     }
 }
 
-impl Spread {
+impl TimeSpread {
     pub(crate) fn new(times: &TimeHistogram) -> Self {
         let us = |quantile| times.quantile(quantile).as_micros();
         let buckets = BOUNDS_US.map(|bound| (bound, times.up_to(Span::from_micros(bound))));

@@ -11,7 +11,7 @@ pub const VERSION: u32 = 1;
 
 /// The recorder of one rank at one moment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Dump {
+pub struct TraceDump {
     /// [`VERSION`]; tells a dump from other JSON.
     pub gradwire_trace: u32,
     /// Name of the job.
@@ -45,9 +45,9 @@ pub struct Dump {
     /// Why it is not known what pending operations wait for, if so.
     pub incomplete: Option<String>,
     /// The groups of the operations.
-    pub groups: Vec<Members>,
+    pub groups: Vec<GroupMembers>,
     /// The operations, in the order in which they were submitted.
-    pub operations: Vec<Entry>,
+    pub operations: Vec<TraceEntry>,
 }
 
 /// A lost rank.
@@ -61,7 +61,7 @@ pub struct LostRank {
 
 /// The ranks of a group.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Members {
+pub struct GroupMembers {
     /// Number of the group, equal on all its ranks.
     pub id: u16,
     /// Its ranks, in its order.
@@ -71,7 +71,7 @@ pub struct Members {
 /// Where an operation stands.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum TraceState {
     /// The caller has given it up; whoever drives has not taken it yet.
     Submitted,
     /// Its packets may be on their way.
@@ -82,7 +82,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl TraceState {
     /// Whether the operation has ended.
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
@@ -91,7 +91,7 @@ impl State {
 
 /// One operation.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Entry {
+pub struct TraceEntry {
     /// Which operation of this rank, from 0.
     pub number: u64,
     /// Its group.
@@ -113,7 +113,7 @@ pub struct Entry {
     /// Length of its tensor: of the longer one of input and output.
     pub bytes: u64,
     /// Where it stands.
-    pub state: State,
+    pub state: TraceState,
     /// When it was submitted, in Unix seconds.
     pub submitted_unix_s: f64,
     /// When it was submitted, in microseconds since the rank had joined.
@@ -125,12 +125,12 @@ pub struct Entry {
     /// Why it failed.
     pub error: Option<String>,
     /// What it waits for, or waited for when it failed.
-    pub needs: Option<Needs>,
+    pub needs: Option<OperationNeeds>,
 }
 
 /// What an operation that has not completed waits for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Needs {
+pub struct OperationNeeds {
     /// Ranks that have not sent or not received everything.
     pub ranks: Vec<u16>,
     /// Bytes received.
@@ -139,7 +139,7 @@ pub struct Needs {
     pub expected_bytes: u64,
 }
 
-impl Entry {
+impl TraceEntry {
     /// Whether it is a message between two ranks.
     pub fn is_message(&self) -> bool {
         self.tag.is_some()
@@ -169,7 +169,7 @@ pub enum ParseError {
     Fields(serde_json::Error),
 }
 
-impl Dump {
+impl TraceDump {
     /// Reads a dump back.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        Dump::from_json(text).expect_err("no dump").to_string()
+        TraceDump::from_json(text).expect_err("no dump").to_string()
     }
 
     #[test]

@@ -9,27 +9,27 @@ use gradwire_protocol::units::Rank;
 
 /// Number of an operation of this rank, from 0.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Number(pub(super) u64);
+pub(super) struct TraceNumber(pub(super) u64);
 
 /// How an operation ended that did not complete.
 #[derive(Clone, Debug)]
-pub(super) struct Failing {
+pub(super) struct FailedEnd {
     pub(super) error: String,
     pub(super) unfinished: Option<OperationProgress>,
 }
 
 /// Something that happens to an operation.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum OperationChange {
     Started(Instant),
     Completed(Instant),
-    Failed(Instant, Box<Failing>),
+    Failed(Instant, Box<FailedEnd>),
 }
 
 /// What is remembered of an operation.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
-    pub(super) number: Number,
+pub(super) struct TraceSlot {
+    pub(super) number: TraceNumber,
     pub(super) label: OperationLabel,
     pub(super) ranks: Arc<[Rank]>,
     pub(super) dtype: DType,
@@ -38,15 +38,15 @@ pub(super) struct Slot {
     pub(super) submitted: Instant,
     pub(super) started: Option<Instant>,
     pub(super) ended: Option<Instant>,
-    pub(super) failing: Option<Box<Failing>>,
+    pub(super) failing: Option<Box<FailedEnd>>,
 }
 
-impl Slot {
-    fn change(&mut self, change: Change) {
+impl TraceSlot {
+    fn change(&mut self, change: OperationChange) {
         match change {
-            Change::Started(at) => self.started = Some(at),
-            Change::Completed(at) => self.ended = Some(at),
-            Change::Failed(at, failing) => {
+            OperationChange::Started(at) => self.started = Some(at),
+            OperationChange::Completed(at) => self.ended = Some(at),
+            OperationChange::Failed(at, failing) => {
                 self.ended = Some(at);
                 self.failing = Some(failing);
             }
@@ -60,15 +60,15 @@ impl Slot {
 
 /// The last operations, and older ones that have not ended.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct TraceRing {
     capacity: usize,
-    slots: Vec<Slot>,
+    slots: Vec<TraceSlot>,
     /// Operations that had not ended when newer ones needed their place.
-    overdue: Vec<Slot>,
+    overdue: Vec<TraceSlot>,
     next: u64,
 }
 
-impl Ring {
+impl TraceRing {
     /// Room for `capacity` operations, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
@@ -85,10 +85,10 @@ impl Ring {
     }
 
     /// Remembers an operation that is submitted.
-    pub(super) fn push(&mut self, operation: &Operation, submitted: Instant) -> Number {
-        let number = Number(self.next);
+    pub(super) fn push(&mut self, operation: &Operation, submitted: Instant) -> TraceNumber {
+        let number = TraceNumber(self.next);
         self.next += 1;
-        let slot = Slot {
+        let slot = TraceSlot {
             number,
             label: operation.label(),
             ranks: Arc::clone(&operation.group.ranks),
@@ -113,7 +113,7 @@ impl Ring {
     }
 
     /// Something has happened to an operation. One that is remembered no more is let go.
-    pub(super) fn change(&mut self, number: Number, change: Change) {
+    pub(super) fn change(&mut self, number: TraceNumber, change: OperationChange) {
         let at = self.place(number);
         if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.number == number) {
             return slot.change(change);
@@ -127,14 +127,14 @@ impl Ring {
     }
 
     /// A copy of what is remembered, in the order of submission.
-    pub(super) fn slots(&self) -> Vec<Slot> {
+    pub(super) fn slots(&self) -> Vec<TraceSlot> {
         let all = self.overdue.iter().chain(&self.slots);
-        let mut slots: Vec<Slot> = all.cloned().collect();
+        let mut slots: Vec<TraceSlot> = all.cloned().collect();
         slots.sort_by_key(|slot| slot.number);
         slots
     }
 
-    fn place(&self, number: Number) -> usize {
+    fn place(&self, number: TraceNumber) -> usize {
         (number.0 % self.capacity as u64) as usize
     }
 }
@@ -173,12 +173,12 @@ mod tests {
         Instant::now()
     }
 
-    fn complete(ring: &mut Ring, number: Number) {
-        ring.change(number, Change::Started(now()));
-        ring.change(number, Change::Completed(now()));
+    fn complete(ring: &mut TraceRing, number: TraceNumber) {
+        ring.change(number, OperationChange::Started(now()));
+        ring.change(number, OperationChange::Completed(now()));
     }
 
-    fn sequences(ring: &Ring) -> Vec<u32> {
+    fn sequences(ring: &TraceRing) -> Vec<u32> {
         ring.slots()
             .iter()
             .map(|slot| slot.label.sequence)
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_last_operations_are_kept_and_older_ones_that_have_not_ended() {
-        let mut ring = Ring::new(3);
+        let mut ring = TraceRing::new(3);
         let pending = ring.push(&operation(0), now());
         for sequence in 1..8 {
             let number = ring.push(&operation(sequence), now());
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_can_no_longer_change() {
-        let mut ring = Ring::new(1);
+        let mut ring = TraceRing::new(1);
         let first = ring.push(&operation(0), now());
         complete(&mut ring, first);
         ring.push(&operation(1), now());

@@ -20,7 +20,7 @@ use exposition::{Samples, parse};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Rank, Span, Step};
 use gradwire_runtime::metrics::{self, prometheus};
-use gradwire_runtime::{LocalRank, OpenRank, Opening, Snapshot, Task};
+use gradwire_runtime::{LocalRank, OpenRank, Opening, RankTask, Snapshot};
 use gradwire_transport::http;
 use meeting::Meeting;
 use world::{PATIENCE, on_ranks, sum};
@@ -40,7 +40,7 @@ fn all_reduce(rank: &LocalRank, world_size: u16, rounds: u32, elements: usize) {
         let mut operation = sum(world_size, sequence, ones);
         operation.loss.tolerance = tolerance;
         operation.step = Step(sequence);
-        let ended = rank.run(Task {
+        let ended = rank.run(RankTask {
             operation,
             timeout: Some(Span::from_millis(30_000)),
         });
@@ -88,7 +88,7 @@ fn snapshots(world_size: u16, job: &Job, body: impl Fn(&LocalRank) + Sync) -> Ve
 /// Sums over peers and classes are what the rank counts as a whole.
 fn check_totals(rank: &LocalRank, snapshot: &Snapshot) {
     let total = rank.counters();
-    let sum = |count: fn(&metrics::snapshot::Peer) -> u64| -> u64 {
+    let sum = |count: fn(&metrics::snapshot::PeerSnapshot) -> u64| -> u64 {
         snapshot.peers.iter().map(count).sum()
     };
     let traffic = snapshot.traffic();

@@ -5,7 +5,7 @@ use gradwire_protocol::units::{ByteCount, Dscp};
 use super::site::Site;
 use crate::limits::PlatformLimits;
 use crate::target::SwitchTarget;
-use gradwire_fabric::policy::{Balance, DSCPS, Order, QosPolicy};
+use gradwire_fabric::policy::{Balance, DSCPS, QosPolicy, ServiceOrder};
 
 /// Why there is no plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -172,7 +172,7 @@ pub(super) fn check(
         });
     }
     check_dscps(policy)?;
-    if policy.order == Order::Urgency {
+    if policy.order == ServiceOrder::Urgency {
         return Err(PlanError::Order);
     }
     check_balance(target, limits, policy.balance)?;

@@ -1,6 +1,6 @@
 //! The switch that a plan is for: its ports and its memory.
 
-use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_protocol::units::Rate;
 
 /// A port of the switch.
@@ -20,5 +20,5 @@ pub struct Site {
     /// Ports that get it, in order.
     pub ports: Vec<SwitchPort>,
     /// Packet memory of the switch.
-    pub buffer: Buffer,
+    pub buffer: SwitchBuffer,
 }

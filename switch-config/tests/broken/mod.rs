@@ -3,7 +3,7 @@
 //! A table has one mistake a line: what it is, the rule of ours that names it, where it is (a JSON
 //! pointer into what the plan renders to), and what is written there.
 
-use gradwire_fabric::policy::{Buffer, QosPolicy};
+use gradwire_fabric::policy::{QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 use gradwire_switch_config::dialect;
@@ -26,7 +26,7 @@ pub(crate) fn plan(target: SwitchTarget) -> Plan {
     let site = Site {
         origin: "a test".to_owned(),
         ports: vec![port(0), port(1)],
-        buffer: Buffer::Shared {
+        buffer: SwitchBuffer::Shared {
             bytes: ByteCount::mib(16),
             alpha: 1.0,
         },

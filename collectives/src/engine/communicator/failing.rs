@@ -18,15 +18,15 @@ impl Communicator {
     /// Fails every operation that needs a lost rank, and refuses later ones. Call it for example
     /// when the control connection to the rank broke.
     pub fn fail_peer(&mut self, rank: Rank, reason: &str) {
-        if self.standing.lost.contains_key(&rank) {
+        if self.failures.lost.contains_key(&rank) {
             return;
         }
-        self.standing.lost.insert(rank, reason.to_owned());
+        self.failures.lost.insert(rank, reason.to_owned());
         self.parts.endpoint.fail_peer(rank);
         self.stash.forget(rank);
         self.agreement.forget(rank);
         self.matching.forget(rank);
-        let (me, lost) = (self.me(), self.standing.lost.clone());
+        let (me, lost) = (self.me(), self.failures.lost.clone());
         self.fail_where(
             |operation| {
                 operation.participants().contains(&rank)
@@ -46,10 +46,10 @@ impl Communicator {
 
     /// Fails every operation and refuses later ones. Nothing is sent or received any more.
     pub fn abort(&mut self, reason: &str) {
-        if self.standing.aborted.is_some() {
+        if self.failures.aborted.is_some() {
             return;
         }
-        self.standing.aborted = Some(reason.to_owned());
+        self.failures.aborted = Some(reason.to_owned());
         for rank in 0..self.parts.endpoint.settings().identity.world_size {
             self.parts.endpoint.fail_peer(Rank(rank));
         }
@@ -130,7 +130,7 @@ impl Communicator {
         let running = self.table.remove(slot);
         let running = running.expect("ended once, by the caller that found it running");
         self.deadlines.end(running.id);
-        if self.standing.aborted.is_none() {
+        if self.failures.aborted.is_none() {
             self.promised.extend(running.promises());
         }
         let operation = &running.operation;

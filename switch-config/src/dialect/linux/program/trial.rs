@@ -9,7 +9,7 @@ use super::*;
 use crate::dialect::{self, Dialect};
 use crate::plan::Site;
 use crate::target::SwitchTarget;
-use gradwire_fabric::policy::{Buffer, QosPolicy};
+use gradwire_fabric::policy::{QosPolicy, SwitchBuffer};
 
 /// Addresses that the program sees: the end of its stack, the packet and the state.
 const STACK_END: u64 = 0x1_0000_0200;
@@ -234,7 +234,7 @@ fn plan() -> Plan {
             name: "swp0".to_owned(),
             rate: Rate::from_bits_per_second(100_000_000),
         }],
-        buffer: Buffer::PerPort(ByteCount::new(300_000)),
+        buffer: SwitchBuffer::PerPort(ByteCount::new(300_000)),
     };
     Plan::new(target, &dialect.limits("bpf"), &policy, site).expect("it fits")
 }

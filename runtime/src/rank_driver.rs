@@ -1,9 +1,7 @@
 //! What the driver thread drives: the communicator, and who waits for which of its operations.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gradwire_collectives::communicator::Communicator;
@@ -14,11 +12,11 @@ use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
 
 use crate::error::EndError;
-use crate::inquiry::{self, Inquiry};
-use crate::metrics::operations::{Begun, End, Operations};
-use crate::pool::Pool;
-use crate::rank::{Done, Ended, Task};
-use crate::trace::{Recorded, Recorder, Situation};
+use crate::inquiry::{self, OverdueInquiry};
+use crate::metrics::operations::{BegunOperation, OperationEnd, OperationTally};
+use crate::pool::CallbackPool;
+use crate::promise::{CallbackPromise, EndedOperation, Submission};
+use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 
 /// How long operations with a peer that has left may still end. A peer leaves when all its own
 /// operations have ended, and goes on answering; what it still answers may be on its way.
@@ -26,46 +24,46 @@ const LEFT_GRACE: Span = Span::from_millis(2_000);
 
 /// The communicator of a rank with the callbacks of its operations.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct RankDriver {
     communicator: Communicator,
-    waiting: BTreeMap<OperationId, Waiting>,
-    operations: Operations,
+    waiting: BTreeMap<OperationId, WaitingCaller>,
+    operations: OperationTally,
     left: Vec<(Instant, Rank)>,
     /// Speaks to the other ranks, if there is a control plane.
     voice: Option<ControlSender>,
     /// Whether they know when everything has failed here.
-    standing: Standing,
+    standing: FailureNews,
     /// The operation that is overdue.
-    inquiry: Option<Inquiry>,
+    inquiry: Option<OverdueInquiry>,
     /// What another rank has asked about, which one, and when.
     asked: Option<(Instant, Rank, OverdueQuestion)>,
-    recorder: Arc<Recorder>,
-    pool: Arc<Pool>,
+    recorder: Arc<FlightRecorder>,
+    pool: Arc<CallbackPool>,
     /// What has failed since the recorder was told.
     failure: Option<String>,
 }
 
 /// Who waits for an operation, and where it is noted.
 #[derive(Debug)]
-struct Waiting {
-    promise: Promise,
-    begun: Begun,
-    recorded: Recorded,
+struct WaitingCaller {
+    promise: CallbackPromise,
+    begun: BegunOperation,
+    recorded: RecordedOperation,
 }
 
-impl Seat {
+impl RankDriver {
     pub(crate) fn new(
         communicator: Communicator,
-        recorder: Arc<Recorder>,
-        pool: Arc<Pool>,
+        recorder: Arc<FlightRecorder>,
+        pool: Arc<CallbackPool>,
     ) -> Self {
         Self {
             communicator,
             waiting: BTreeMap::new(),
-            operations: Operations::default(),
+            operations: OperationTally::default(),
             left: Vec::new(),
             voice: None,
-            standing: Standing::Unknown,
+            standing: FailureNews::Unknown,
             inquiry: None,
             asked: None,
             recorder,
@@ -91,7 +89,7 @@ impl Seat {
     }
 
     /// How long operations took.
-    pub(crate) fn operations(&self) -> &Operations {
+    pub(crate) fn operations(&self) -> &OperationTally {
         &self.operations
     }
 
@@ -102,7 +100,7 @@ impl Seat {
             promise,
             recorded,
         } = submission;
-        let begun = Begun::now(task.operation.collective);
+        let begun = BegunOperation::now(task.operation.collective);
         let mut operation = task.operation;
         operation.deadline = task.timeout.map(|timeout| now + timeout);
         let label = operation.label();
@@ -110,7 +108,7 @@ impl Seat {
         match self.communicator.submit(now, operation) {
             Ok(id) => {
                 self.recorder.started(recorded, begun.at);
-                let waiting = Waiting {
+                let waiting = WaitingCaller {
                     promise,
                     begun,
                     recorded,
@@ -125,15 +123,15 @@ impl Seat {
     }
 
     /// What the recorder does not know by itself.
-    pub(crate) fn situation(&self) -> Situation {
-        Situation::new(&self.communicator, |id| {
+    pub(crate) fn situation(&self) -> DriverSituation {
+        DriverSituation::new(&self.communicator, |id| {
             self.waiting.get(&id).map(|waiting| waiting.recorded)
         })
     }
 
     /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
-        self.standing = Standing::Known;
+        self.standing = FailureNews::Known;
         self.fails(|| format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
@@ -149,7 +147,7 @@ impl Seat {
             }
             ControlEvent::PeerLeft { rank } => self.left.push((now + LEFT_GRACE, rank)),
             ControlEvent::Aborted { rank, reason } => {
-                self.standing = Standing::Known;
+                self.standing = FailureNews::Known;
                 let me = self.communicator.endpoint().settings().identity.rank;
                 let reason = match rank == me {
                     true => format!("this rank ended the job: {reason}"),
@@ -188,7 +186,7 @@ impl Seat {
             return;
         };
         let me = self.communicator.endpoint().settings().identity.rank;
-        let inquiry = Inquiry::new(now, me, &overdue);
+        let inquiry = OverdueInquiry::new(now, me, &overdue);
         let recently = |at: Instant| now - at < inquiry::VERDICT_TIME;
         self.inquiry = Some(match self.asked {
             Some((at, asker, same)) if same == overdue.question && recently(at) => {
@@ -234,10 +232,10 @@ impl Seat {
     /// Gives completions to those who wait for them.
     pub(crate) fn hand_out(&mut self) {
         // Before anybody hears of it here, who may then leave.
-        if self.standing == Standing::Unknown
+        if self.standing == FailureNews::Unknown
             && let Some(reason) = self.communicator.aborted()
         {
-            self.standing = Standing::Known;
+            self.standing = FailureNews::Known;
             if let Some(voice) = &self.voice {
                 voice.abort(reason);
             }
@@ -255,7 +253,7 @@ impl Seat {
             let Some(waiting) = self.waiting.remove(&id) else {
                 continue;
             };
-            let Waiting {
+            let WaitingCaller {
                 promise,
                 begun,
                 recorded,
@@ -263,9 +261,9 @@ impl Seat {
             log::trace!("operation {} ended: {result:?}", id.0);
             match result {
                 Ok(outcome) => {
-                    self.operations.note(begun, End::Well);
+                    self.operations.note(begun, OperationEnd::Well);
                     self.recorder.completed(recorded);
-                    promise.keep(Ok(Ended {
+                    promise.keep(Ok(EndedOperation {
                         buffer,
                         input,
                         holes,
@@ -273,7 +271,7 @@ impl Seat {
                     }));
                 }
                 Err(error) => {
-                    self.operations.note(begun, End::Failed);
+                    self.operations.note(begun, OperationEnd::Failed);
                     self.recorder.failed(recorded, &error, unfinished);
                     self.fails(|| error.to_string());
                     failed.push((promise, error));
@@ -301,7 +299,7 @@ impl Seat {
     }
 }
 
-impl Machine for Seat {
+impl Machine for RankDriver {
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         self.communicator.handle_datagram(now, datagram);
     }
@@ -332,7 +330,7 @@ impl Machine for Seat {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let left = self.left.iter().map(|(until, _)| *until);
-        let inquiry = self.inquiry.as_ref().map(Inquiry::until);
+        let inquiry = self.inquiry.as_ref().map(OverdueInquiry::until);
         let communicator = self.communicator.poll_timeout();
         left.chain(inquiry).chain(communicator).min()
     }
@@ -345,169 +343,7 @@ impl Machine for Seat {
 
 /// Whether the other ranks have heard that everything failed here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Standing {
+enum FailureNews {
     Known,
     Unknown,
-}
-
-/// An operation on its way to the driver.
-#[derive(Debug)]
-pub(crate) struct Submission {
-    pub(crate) task: Task,
-    pub(crate) promise: Promise,
-    pub(crate) recorded: Recorded,
-}
-
-/// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is
-/// dropped, wherever that happens.
-pub(crate) struct Promise {
-    done: Option<Done>,
-    caller: Caller,
-    pending: Arc<Pending>,
-    recorder: Arc<Recorder>,
-}
-
-/// Where a callback runs.
-#[derive(Clone, Debug)]
-pub(crate) enum Caller {
-    /// On the thread that drives, at once: for callbacks that never block and are ours.
-    Driver,
-    /// On a thread that may block: one of the pool, or whoever waits with the ticket.
-    Pool(Arc<Pool>, Ticket),
-}
-
-/// An operation that was submitted, to wait for it by driving.
-#[derive(Clone, Debug, Default)]
-pub struct Ticket(Arc<Slot>);
-
-/// What waits to be called, by whoever takes it first.
-#[derive(Default)]
-struct Slot {
-    has_ended: AtomicBool,
-    /// Whether somebody drives until the end, and then calls.
-    is_awaited: AtomicBool,
-    call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("has_ended", &self.has_ended)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Ticket {
-    /// Whether the operation has ended; its callback may still be about to run.
-    pub fn has_ended(&self) -> bool {
-        self.0.has_ended.load(Ordering::SeqCst)
-    }
-
-    /// The operation has ended: `call` is for whoever waits, or else for the pool.
-    fn end(self, call: Box<dyn FnOnce() + Send>, pool: &Pool) {
-        *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
-        self.0.has_ended.store(true, Ordering::SeqCst);
-        if !self.0.is_awaited.load(Ordering::SeqCst) {
-            pool.run(move || self.call());
-        }
-    }
-
-    /// Waits by `drive`, which may return early; then calls back here if the operation has ended
-    /// and nobody else has called. If it has not ended, the pool will call.
-    pub(crate) fn await_by(&self, drive: impl FnOnce()) {
-        self.0.is_awaited.store(true, Ordering::SeqCst);
-        if !self.has_ended() {
-            drive();
-        }
-        self.0.is_awaited.store(false, Ordering::SeqCst);
-        if self.has_ended() {
-            self.call();
-        }
-    }
-
-    fn call(&self) {
-        let call = self
-            .0
-            .call
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(call) = call {
-            call();
-        }
-    }
-}
-
-impl fmt::Debug for Promise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Promise")
-            .field("kept", &self.done.is_none())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Promise {
-    pub(crate) fn new(done: Done, caller: Caller, ends: (&Arc<Pending>, &Arc<Recorder>)) -> Self {
-        let (pending, recorder) = ends;
-        pending.change(|count| count + 1);
-        Self {
-            done: Some(done),
-            caller,
-            pending: Arc::clone(pending),
-            recorder: Arc::clone(recorder),
-        }
-    }
-
-    pub(crate) fn keep(mut self, result: Result<Ended, EndError>) {
-        self.call(result);
-    }
-
-    fn call(&mut self, result: Result<Ended, EndError>) {
-        if let Some(done) = self.done.take() {
-            match &self.caller {
-                Caller::Driver => done(result),
-                Caller::Pool(pool, ticket) => {
-                    let recorder = Arc::clone(&self.recorder);
-                    let call = move || done(result.map_err(|error| error.traced(&recorder)));
-                    ticket.clone().end(Box::new(call), pool);
-                }
-            }
-            self.pending.change(|count| count - 1);
-        }
-    }
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        self.call(Err(EndError::Closed));
-    }
-}
-
-/// How many operations have not ended.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
-    count: Mutex<usize>,
-    changed: Condvar,
-}
-
-impl Pending {
-    fn change(&self, change: impl FnOnce(usize) -> usize) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = change(*count);
-        self.changed.notify_all();
-    }
-
-    /// Whether there are any.
-    pub(crate) fn any(&self) -> bool {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
-    }
-
-    /// Waits until there is none; tells whether that happened within `patience`.
-    pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .changed
-            .wait_timeout_while(count, patience, |count| *count > 0);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
 }

@@ -8,14 +8,14 @@ use crate::operation::{Operation, SubmitError};
 
 /// The failures of a communicator so far.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct FailureRecord {
     /// Lost ranks, and why each was lost.
     pub(crate) lost: BTreeMap<Rank, String>,
     /// Why nothing works any more.
     pub(crate) aborted: Option<String>,
 }
 
-impl Standing {
+impl FailureRecord {
     /// Refuses an operation of rank `me` that cannot complete any more.
     pub(crate) fn check(&self, operation: &Operation, me: Rank) -> Result<(), SubmitError> {
         if let Some(reason) = self.aborted.clone() {

@@ -1,0 +1,71 @@
+//! The way to the driver for the other threads of a rank.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gradwire_transport::control::ControlEvent;
+use gradwire_transport::driver::DriverLink;
+
+use crate::rank_driver::RankDriver;
+
+/// How long a question to the driver thread may take.
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The way to the driver for several threads, and what the control plane noticed before there was
+/// a driver.
+#[derive(Debug, Default)]
+pub(crate) struct DriverInbox {
+    state: Mutex<InboxState>,
+}
+
+#[derive(Debug)]
+enum InboxState {
+    Early(Vec<ControlEvent>),
+    Connected(Arc<DriverLink<RankDriver>>),
+    Closed,
+}
+
+impl Default for InboxState {
+    fn default() -> Self {
+        Self::Early(Vec::new())
+    }
+}
+
+impl DriverInbox {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes an event on to the driver, now or when there is one.
+    pub(crate) fn take(&self, event: ControlEvent) {
+        if let InboxState::Early(events) = &mut *self.lock() {
+            events.push(event);
+            return;
+        }
+        self.with(|link| {
+            let _ = link.submit(Box::new(move |seat, now| seat.on_control(now, event)));
+        });
+    }
+
+    pub(crate) fn connect(&self, link: DriverLink<RankDriver>) {
+        let before = std::mem::replace(&mut *self.lock(), InboxState::Connected(Arc::new(link)));
+        if let InboxState::Early(events) = before {
+            events.into_iter().for_each(|event| self.take(event));
+        }
+    }
+
+    /// Does something with the driver, if there is one.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&DriverLink<RankDriver>) -> T) -> Option<T> {
+        let link = match &*self.lock() {
+            InboxState::Connected(link) => Arc::clone(link),
+            InboxState::Early(_) | InboxState::Closed => return None,
+        };
+        Some(act(&link))
+    }
+
+    /// Stops the driver, as soon as no other thread is talking to it.
+    pub(crate) fn disconnect(&self) {
+        let before = std::mem::replace(&mut *self.lock(), InboxState::Closed);
+        drop(before);
+    }
+}

@@ -1,0 +1,206 @@
+//! Operations on their way to the driver, and the duty to call back when one has ended.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use gradwire_collectives::buffer::Buffer;
+use gradwire_collectives::holes::Hole;
+use gradwire_collectives::operation::{Operation, OperationOutcome};
+use gradwire_protocol::units::Span;
+
+use crate::error::EndError;
+use crate::pool::CallbackPool;
+use crate::trace::{FlightRecorder, RecordedOperation};
+
+/// An operation and the longest that it may take.
+#[derive(Debug)]
+pub struct RankTask {
+    /// What to do; its deadline is set from `timeout`.
+    pub operation: Operation,
+    /// How long it may take from the moment it is submitted.
+    pub timeout: Option<Span>,
+}
+
+/// What an operation leaves behind.
+#[derive(Debug)]
+pub struct EndedOperation {
+    /// Its buffer with the result.
+    pub buffer: Buffer,
+    /// Its input, unchanged.
+    pub input: Option<Buffer>,
+    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    pub holes: Vec<Hole>,
+    /// What it took.
+    pub outcome: OperationOutcome,
+}
+
+/// Called once when an operation has ended, on a thread that may block.
+pub type Done = Box<dyn FnOnce(Result<EndedOperation, EndError>) + Send>;
+
+/// An operation on its way to the driver.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) task: RankTask,
+    pub(crate) promise: CallbackPromise,
+    pub(crate) recorded: RecordedOperation,
+}
+
+/// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is
+/// dropped, wherever that happens.
+pub(crate) struct CallbackPromise {
+    done: Option<Done>,
+    caller: CallbackPlace,
+    pending: Arc<PendingCount>,
+    recorder: Arc<FlightRecorder>,
+}
+
+/// Where a callback runs.
+#[derive(Clone, Debug)]
+pub(crate) enum CallbackPlace {
+    /// On the thread that drives, at once: for callbacks that never block and are ours.
+    Driver,
+    /// On a thread that may block: one of the pool, or whoever waits with the ticket.
+    CallbackPool(Arc<CallbackPool>, Ticket),
+}
+
+/// An operation that was submitted, to wait for it by driving.
+#[derive(Clone, Debug, Default)]
+pub struct Ticket(Arc<TicketSlot>);
+
+/// What waits to be called, by whoever takes it first.
+#[derive(Default)]
+struct TicketSlot {
+    has_ended: AtomicBool,
+    /// Whether somebody drives until the end, and then calls.
+    is_awaited: AtomicBool,
+    call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl fmt::Debug for TicketSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("has_ended", &self.has_ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    /// Whether the operation has ended; its callback may still be about to run.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// The operation has ended: `call` is for whoever waits, or else for the pool.
+    fn end(self, call: Box<dyn FnOnce() + Send>, pool: &CallbackPool) {
+        *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
+        self.0.has_ended.store(true, Ordering::SeqCst);
+        if !self.0.is_awaited.load(Ordering::SeqCst) {
+            pool.run(move || self.call());
+        }
+    }
+
+    /// Waits by `drive`, which may return early; then calls back here if the operation has ended
+    /// and nobody else has called. If it has not ended, the pool will call.
+    pub(crate) fn await_by(&self, drive: impl FnOnce()) {
+        self.0.is_awaited.store(true, Ordering::SeqCst);
+        if !self.has_ended() {
+            drive();
+        }
+        self.0.is_awaited.store(false, Ordering::SeqCst);
+        if self.has_ended() {
+            self.call();
+        }
+    }
+
+    fn call(&self) {
+        let call = self
+            .0
+            .call
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(call) = call {
+            call();
+        }
+    }
+}
+
+impl fmt::Debug for CallbackPromise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Promise")
+            .field("kept", &self.done.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+impl CallbackPromise {
+    pub(crate) fn new(
+        done: Done,
+        caller: CallbackPlace,
+        ends: (&Arc<PendingCount>, &Arc<FlightRecorder>),
+    ) -> Self {
+        let (pending, recorder) = ends;
+        pending.change(|count| count + 1);
+        Self {
+            done: Some(done),
+            caller,
+            pending: Arc::clone(pending),
+            recorder: Arc::clone(recorder),
+        }
+    }
+
+    pub(crate) fn keep(mut self, result: Result<EndedOperation, EndError>) {
+        self.call(result);
+    }
+
+    fn call(&mut self, result: Result<EndedOperation, EndError>) {
+        if let Some(done) = self.done.take() {
+            match &self.caller {
+                CallbackPlace::Driver => done(result),
+                CallbackPlace::CallbackPool(pool, ticket) => {
+                    let recorder = Arc::clone(&self.recorder);
+                    let call = move || done(result.map_err(|error| error.traced(&recorder)));
+                    ticket.clone().end(Box::new(call), pool);
+                }
+            }
+            self.pending.change(|count| count - 1);
+        }
+    }
+}
+
+impl Drop for CallbackPromise {
+    fn drop(&mut self) {
+        self.call(Err(EndError::Closed));
+    }
+}
+
+/// How many operations have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct PendingCount {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl PendingCount {
+    fn change(&self, change: impl FnOnce(usize) -> usize) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = change(*count);
+        self.changed.notify_all();
+    }
+
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
+    }
+
+    /// Waits until there is none; tells whether that happened within `patience`.
+    pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(count, patience, |count| *count > 0);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
