@@ -1,4 +1,4 @@
-//! `gradwire switch platforms`: what each platform can and cannot do, and who says so.
+//! `gradwire switch platforms`: the features and limits of each platform, and their sources.
 
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::limits::{Fact, Limits, NotEct, Unit};

@@ -1,9 +1,8 @@
 //! `gradwire switch probe`: whether a fabric treats a job's tags as planned, seen from two hosts.
 //!
-//! One host serves; the other sends packets of all tags of a job, at rates that somebody chose,
-//! and asks what came of each. [`judge`] says what that means, [`mod@print`] shows it,
-//! [`simulated`] sends the same packets through the simulator. What becomes of the switch's own
-//! counters is `gradwire switch verify`'s.
+//! One host serves; the other sends packets of all tags of a job, at chosen rates, and asks for the
+//! fate of each. [`judge`] interprets the counts, [`mod@print`] shows them, [`simulated`] sends the
+//! same packets through the simulator. `gradwire switch verify` judges the switch's own counters.
 
 pub mod judge;
 pub mod options;
@@ -54,8 +53,8 @@ impl Tagged {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when something is certainly not as planned; others name the option or file,
-/// or say that the other host does not answer.
+/// [`CommandError::Check`] when something is certainly not as planned; others name the option or
+/// file, or say that the other host does not answer.
 pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     if options.serve {
         return serve(options);
@@ -99,7 +98,7 @@ fn serve(options: &ProbeOptions) -> Result<(), CommandError> {
     doctor::serve(address, options.form(), "gradwire switch probe")
 }
 
-/// The streams of a job: control, and of each data class what is protected and what is droppable.
+/// The streams of a job: control, and a protected and a droppable one of each data class.
 fn tags(job: &Job, options: &ProbeOptions) -> Result<Vec<Tagged>, CommandError> {
     let policy = job.policy();
     let classes = policy.dscps.len();

@@ -1,8 +1,8 @@
 //! A configuration before the platform's own schema, judged by a program that is not ours.
 //!
-//! Start here: [`validate`] picks the program of a platform and says what it says, or what must be
-//! installed for it to be asked. `yanglint` asks Debian's; `nvue` and others are scripts for
-//! Python packages. Our own rules are in `gradwire-switch-config` and need none of these.
+//! Start here: [`validate`] asks the validator of a platform, or names the package that must be
+//! installed for it. `yanglint` is Debian's; `nvue` and others are scripts for Python packages. Our
+//! own rules are in `gradwire-switch-config` and need no such program.
 
 /// Name and text of YANG files of a platform.
 macro_rules! yang_files {
@@ -36,7 +36,7 @@ const NVUE: &str = include_str!("schema/nvue.py");
 /// The same for the lines of EOS.
 const EOS: &str = include_str!("schema/eos.py");
 
-/// What the validator of a platform says of a configuration.
+/// The verdict of a platform's validator on a configuration.
 pub fn validate(target: Target, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
@@ -77,8 +77,8 @@ fn ask_python(package: &str, target: Target, script: &str, text: &str) -> Valida
     }
 }
 
-/// The exit code of a program, and what it wrote on standard output; when that is nothing, the last
-/// line of standard error.
+/// The exit code of a program, and its standard output; when that is empty, the last line of
+/// standard error.
 fn answer(command: &mut Command, input: &str) -> std::io::Result<(Option<i32>, String)> {
     let mut process = command
         .stdin(Stdio::piped())

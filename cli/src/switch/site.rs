@@ -1,4 +1,4 @@
-//! The plan of one switch, from a job, a fabric and what was typed.
+//! The plan of one switch, from a job, a fabric and the options.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ impl<'a> PlanOrigin<'a> {
     /// Reads the files that the options name.
     ///
     /// # Errors
-    /// [`CommandError`] names the file or option and what would be right.
+    /// [`CommandError`] names the file or option and the values that are allowed.
     pub fn load(options: &'a PlanOptions) -> Result<Self, CommandError> {
         let target = target(&options.platform)?;
         let job = match options.job.as_str() {
@@ -83,7 +83,7 @@ impl<'a> PlanOrigin<'a> {
     /// The plan of the switch that was asked for.
     ///
     /// # Errors
-    /// [`CommandError`] says what the platform cannot do, or what contradicts itself.
+    /// [`CommandError`] names the feature that the platform lacks, or the contradiction.
     pub fn plan(&self) -> Result<Plan, CommandError> {
         self.plan_of(self.switch()?)
     }

@@ -1,4 +1,5 @@
-//! What a probe's counts mean. Wrong is only what no queue of the plan could have done.
+//! Interprets a probe's counts. A result is wrong only if no queue of the plan could have caused
+//! it.
 
 use gradwire_protocol::machine::Ecn;
 use gradwire_switch_config::counters::{Judgement, Verdict};
@@ -6,7 +7,7 @@ use gradwire_transport::probe::{Passage, Passages};
 
 use super::Tagged;
 
-/// Below so many packets a share says nothing.
+/// Below this many packets a share is meaningless.
 const FEW: u32 = 50;
 /// A share of packets that chance does not bring about.
 const CLEAR: f64 = 0.05;
@@ -33,7 +34,7 @@ pub fn all(tags: &[Tagged], passages: &Passages) -> Vec<Judgement> {
     judgements.extend(judged);
     judgements.push(order(&classes));
     if passages.kernel_drops > 0 {
-        // What looks lost may never have been: only tags are certain then.
+        // Packets that look lost may never have been sent: only tags are certain then.
         for judgement in &mut judgements[1..] {
             judgement.verdict = match judgement.verdict {
                 Verdict::Wrong => Verdict::Odd,
