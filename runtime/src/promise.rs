@@ -30,7 +30,7 @@ pub struct EndedOperation {
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
-    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    /// Of a lossy receive: the parts of the buffer that kept their old bytes, ascending.
     pub holes: Vec<Hole>,
     /// Its duration.
     pub outcome: OperationOutcome,
