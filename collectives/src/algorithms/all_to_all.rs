@@ -8,9 +8,8 @@
 //! message too: a rank that has nothing to exchange cannot know that others have, and ranks that do
 //! not agree about it find out.
 
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
+    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion,
     pieces_or_nothing,
 };
 
@@ -25,26 +24,31 @@ pub(crate) fn all_to_all(seat: GroupSeat<'_>, input: &[usize], output: &[usize])
     let complete = plan.gate();
     for other in seat.others() {
         let start = (start(input, other), start(output, other));
-        for (part, offset, bytes) in pieces_or_nothing(output[other]) {
-            plan.receive(PlannedReceive {
-                from: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces_or_nothing(output[other])
+        {
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
-                landing: SegmentLanding::Copy,
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: complete,
-            });
+                TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
+                complete,
+            ));
         }
-        for (part, offset, bytes) in pieces_or_nothing(input[other]) {
-            plan.send(PlannedSend {
-                to: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces_or_nothing(input[other])
+        {
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::input(start.0 + offset, bytes).or_nothing(),
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: MessagePlan::START,
-            });
+                TensorRegion::input(start.0 + offset, bytes).or_nothing(),
+                MessagePlan::START,
+            ));
         }
     }
     plan.sealed()

@@ -6,10 +6,7 @@
 //! step may come first: no step begins before all earlier ones are over, or ranks would speak for
 //! others that they have not heard of.
 
-use crate::plan::region::TensorRegion;
-use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
-};
+use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 
 /// The messages of a barrier.
 pub(crate) fn barrier(seat: GroupSeat<'_>) -> MessagePlan {
@@ -18,24 +15,19 @@ pub(crate) fn barrier(seat: GroupSeat<'_>) -> MessagePlan {
     let rounds = seat.world().next_power_of_two().ilog2();
     for round in 0..rounds {
         let (distance, part) = (1 << round, round as u16);
-        plan.send(PlannedSend {
-            to: seat.ranks[seat.after(distance)],
+        plan.send(PlannedSend::finished(
+            seat.ranks[seat.after(distance)],
             part,
-            region: TensorRegion::NOTHING,
-            reliability: Reliability::Lossless,
-            contributors: 1,
+            TensorRegion::NOTHING,
             gate,
-        });
+        ));
         gate = plan.gate_after(gate);
-        plan.receive(PlannedReceive {
-            from: seat.ranks[seat.before(distance)],
+        plan.receive(PlannedReceive::finished(
+            seat.ranks[seat.before(distance)],
             part,
-            region: TensorRegion::NOTHING,
-            landing: SegmentLanding::Copy,
-            reliability: Reliability::Lossless,
-            contributors: 1,
+            TensorRegion::NOTHING,
             gate,
-        });
+        ));
     }
     plan.sealed()
 }

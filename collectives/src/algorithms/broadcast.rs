@@ -13,12 +13,9 @@
 //! to the others but the root as soon as it has it. No rank sends or receives more than S, and
 //! chunks follow each other without waiting. Lossless.
 
-use gradwire_protocol::units::Rank;
-
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    SegmentLanding, TensorCut, pieces,
+    GroupSeat, MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
+    TensorRegion, pieces,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -29,16 +26,36 @@ pub(crate) fn direct(seat: GroupSeat<'_>, bytes: usize, root: usize) -> MessageP
     let mut plan = MessagePlan::new();
     if seat.me != root {
         let complete = plan.gate();
-        for (part, offset, bytes) in pieces(bytes) {
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(bytes)
+        {
             let region = TensorRegion::buffer(offset, bytes);
-            plan.receive(from(seat.ranks[root], part, region, complete));
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[root],
+                part,
+                region,
+                complete,
+            ));
         }
         return plan.sealed();
     }
     for other in seat.others() {
-        for (part, offset, bytes) in pieces(bytes) {
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(bytes)
+        {
             let region = TensorRegion::buffer(offset, bytes);
-            plan.send(to(seat.ranks[other], part, region, MessagePlan::START));
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
+                part,
+                region,
+                MessagePlan::START,
+            ));
         }
     }
     plan.sealed()
@@ -59,7 +76,7 @@ pub(crate) fn scattered(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Me
         };
         if seat.me == root {
             for other in seat.others() {
-                plan.send(to(
+                plan.send(PlannedSend::finished(
                     seat.ranks[other],
                     part,
                     region(other),
@@ -69,36 +86,28 @@ pub(crate) fn scattered(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Me
             continue;
         }
         let scattered = plan.gate();
-        plan.receive(from(seat.ranks[root], part, region(seat.me), scattered));
+        plan.receive(PlannedReceive::finished(
+            seat.ranks[root],
+            part,
+            region(seat.me),
+            scattered,
+        ));
         for other in seat.others().filter(|&other| other != root) {
-            plan.send(to(seat.ranks[other], part, region(seat.me), scattered));
-            plan.receive(from(seat.ranks[other], part, region(other), complete));
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
+                part,
+                region(seat.me),
+                scattered,
+            ));
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
+                part,
+                region(other),
+                complete,
+            ));
         }
     }
     plan.sealed()
-}
-
-fn from(from: Rank, part: u16, region: TensorRegion, gate: GateId) -> PlannedReceive {
-    PlannedReceive {
-        from,
-        part,
-        region,
-        landing: SegmentLanding::Copy,
-        reliability: Reliability::Lossless,
-        contributors: 1,
-        gate,
-    }
-}
-
-fn to(to: Rank, part: u16, region: TensorRegion, gate: GateId) -> PlannedSend {
-    PlannedSend {
-        to,
-        part,
-        region,
-        reliability: Reliability::Lossless,
-        contributors: 1,
-        gate,
-    }
 }
 
 #[cfg(test)]

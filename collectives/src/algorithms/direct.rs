@@ -22,12 +22,9 @@
 //! In place, the gathered shard j overwrites what was sent to rank j as its input. It can only come
 //! after rank j has completed that input, so nothing that is still needed is overwritten.
 
-use gradwire_protocol::units::Rank;
-
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    CHUNKS_ON_THE_WAY, ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive,
-    PlannedSend, Reliability, SegmentLanding, TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
+    TensorRegion, start_of,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -96,23 +93,21 @@ impl DirectExchange<'_> {
         let (reduce, gather) = (part(0), part(1));
         for other in seat.others() {
             let (peer, theirs) = (seat.ranks[other], shard(other));
-            plan.receive(PlannedReceive {
-                contributors: seat.brought_by(other),
-                ..contribution(peer, reduce, ours, reduced)
-            });
-            plan.send(PlannedSend {
-                contributors: seat.brought_by(seat.me),
-                ..own_contribution(peer, reduce, theirs, self.start)
-            });
+            plan.receive(
+                PlannedReceive::contribution(peer, reduce, ours, reduced)
+                    .of(seat.brought_by(other)),
+            );
+            plan.send(
+                PlannedSend::contribution(peer, reduce, theirs, self.start)
+                    .of(seat.brought_by(seat.me)),
+            );
             if gets_it(seat.me) {
-                plan.receive(finished_from(peer, gather, theirs, complete));
+                plan.receive(PlannedReceive::finished(peer, gather, theirs, complete));
             }
             if gets_it(other) {
-                plan.send(PlannedSend {
-                    contributors: seat.contributors(),
-                    reliability: Reliability::Lossless,
-                    ..own_contribution(peer, gather, ours, reduced)
-                });
+                plan.send(
+                    PlannedSend::finished(peer, gather, ours, reduced).of(seat.contributors()),
+                );
             }
         }
         complete
@@ -136,8 +131,13 @@ pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize)
         let start = start_of(chunk, &reduced);
         for other in seat.others() {
             let theirs = TensorRegion::input(other * block + offset, bytes);
-            plan.receive(contribution(seat.ranks[other], chunk as u16, ours, gate));
-            plan.send(own_contribution(
+            plan.receive(PlannedReceive::contribution(
+                seat.ranks[other],
+                chunk as u16,
+                ours,
+                gate,
+            ));
+            plan.send(PlannedSend::contribution(
                 seat.ranks[other],
                 chunk as u16,
                 theirs,
@@ -149,68 +149,12 @@ pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize)
     plan.sealed()
 }
 
-/// A chunk starts when the one that lies a few before it is complete.
-pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
-    chunk
-        .checked_sub(CHUNKS_ON_THE_WAY)
-        .map_or(MessagePlan::START, |before| complete[before])
-}
-
-/// A message in of what one rank brings to a sum.
-pub(crate) fn contribution(
-    from: Rank,
-    part: u16,
-    region: TensorRegion,
-    gate: GateId,
-) -> PlannedReceive {
-    let (landing, reliability) = (SegmentLanding::Reduce, Reliability::Tolerant);
-    PlannedReceive {
-        from,
-        part,
-        region,
-        landing,
-        reliability,
-        contributors: 1,
-        gate,
-    }
-}
-
-/// A message in of finished values.
-pub(crate) fn finished_from(
-    from: Rank,
-    part: u16,
-    region: TensorRegion,
-    gate: GateId,
-) -> PlannedReceive {
-    PlannedReceive {
-        landing: SegmentLanding::Copy,
-        reliability: Reliability::Lossless,
-        ..contribution(from, part, region, gate)
-    }
-}
-
-/// A message out of what this rank brings to a sum.
-pub(crate) fn own_contribution(
-    to: Rank,
-    part: u16,
-    region: TensorRegion,
-    gate: GateId,
-) -> PlannedSend {
-    PlannedSend {
-        to,
-        part,
-        region,
-        reliability: Reliability::Tolerant,
-        contributors: 1,
-        gate,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use gradwire_protocol::units::ByteCount;
+    use gradwire_protocol::units::{ByteCount, Rank};
 
     use super::*;
+    use crate::plan::CHUNKS_ON_THE_WAY;
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, plans};
 
     const RANKS: [Rank; 4] = [Rank(0), Rank(1), Rank(2), Rank(3)];

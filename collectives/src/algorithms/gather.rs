@@ -3,9 +3,9 @@
 //! With n ranks and blocks of B bytes: 1 step; 1 message (more beyond 64 MiB) of B bytes from every
 //! rank but the root, which receives B (n - 1). No other way brings it less. Lossless.
 
-use crate::plan::region::{TensorMemory, TensorRegion};
 use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
+    pieces,
 };
 
 /// Gather of `block` bytes per rank into the result buffer of the rank at seat `root`. Others send
@@ -19,15 +19,18 @@ pub(crate) fn gather(
 ) -> MessagePlan {
     let mut plan = MessagePlan::new();
     if seat.me != root {
-        for (part, offset, bytes) in pieces(block) {
-            plan.send(PlannedSend {
-                to: seat.ranks[root],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.send(PlannedSend::finished(
+                seat.ranks[root],
                 part,
-                region: TensorRegion::buffer(offset, bytes),
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: MessagePlan::START,
-            });
+                TensorRegion::buffer(offset, bytes),
+                MessagePlan::START,
+            ));
         }
         return plan.sealed();
     }
@@ -37,16 +40,18 @@ pub(crate) fn gather(
     }
     let complete = plan.gate();
     for other in seat.others() {
-        for (part, offset, bytes) in pieces(block) {
-            plan.receive(PlannedReceive {
-                from: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::buffer(other * block + offset, bytes),
-                landing: SegmentLanding::Copy,
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: complete,
-            });
+                TensorRegion::buffer(other * block + offset, bytes),
+                complete,
+            ));
         }
     }
     plan.sealed()

@@ -27,11 +27,9 @@
 
 use std::ops::Range;
 
-use crate::algorithms::direct::start_of;
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    SegmentLanding, TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding,
+    TensorCut, TensorRegion, start_of,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -142,14 +140,8 @@ impl<'a> HalvingSwaps<'a> {
 
     /// A message of finished values.
     fn send(&self, peer: usize, part: usize, region: TensorRegion, gate: GateId) -> PlannedSend {
-        PlannedSend {
-            to: self.seat.ranks[peer],
-            part: self.part(part),
-            region,
-            reliability: Reliability::Lossless,
-            contributors: self.seat.contributors(),
-            gate,
-        }
+        PlannedSend::finished(self.seat.ranks[peer], self.part(part), region, gate)
+            .of(self.seat.contributors())
     }
 
     /// A message of finished values.
@@ -160,15 +152,8 @@ impl<'a> HalvingSwaps<'a> {
         region: TensorRegion,
         gate: GateId,
     ) -> PlannedReceive {
-        PlannedReceive {
-            from: self.seat.ranks[peer],
-            part: self.part(part),
-            region,
-            landing: SegmentLanding::Copy,
-            reliability: Reliability::Lossless,
-            contributors: self.seat.contributors(),
-            gate,
-        }
+        PlannedReceive::finished(self.seat.ranks[peer], self.part(part), region, gate)
+            .of(self.seat.contributors())
     }
 
     fn part(&self, part: usize) -> u16 {

@@ -30,12 +30,12 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::algorithms::direct::{self, DirectExchange, finished_from, own_contribution, start_of};
+use crate::algorithms::direct::{self, DirectExchange};
 use crate::algorithms::halving_doubling::{self, HalvingSwaps};
 use crate::algorithms::ring::{self, RingLap};
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
+    start_of,
 };
 
 /// Messages within a host that a chunk numbers: one to reduce and one to gather.
@@ -220,17 +220,16 @@ impl HostDescent<'_> {
         for other in inner.others() {
             let (peer, part) = (inner.ranks[other], self.part(0));
             if self.owns(other) {
-                plan.send(PlannedSend {
-                    reliability: Reliability::Lossless,
-                    ..own_contribution(peer, part, self.shard(other).region(), start)
-                });
+                plan.send(PlannedSend::finished(
+                    peer,
+                    part,
+                    self.shard(other).region(),
+                    start,
+                ));
             }
             if self.owns(inner.me) {
                 let ours = self.shard(inner.me).region();
-                plan.receive(PlannedReceive {
-                    reliability: Reliability::Lossless,
-                    ..direct::contribution(peer, part, ours, summed)
-                });
+                plan.receive(PlannedReceive::contribution(peer, part, ours, summed).lossless());
             }
         }
         summed
@@ -275,15 +274,13 @@ impl HostDescent<'_> {
         for other in inner.others() {
             let (peer, part) = (inner.ranks[other], self.part(1));
             if self.owns(inner.me) {
-                plan.send(PlannedSend {
-                    contributors: GroupSeat::new(self.floor.everybody, 0).contributors(),
-                    reliability: Reliability::Lossless,
-                    ..own_contribution(peer, part, self.shard(inner.me).region(), complete)
-                });
+                let ours = self.shard(inner.me).region();
+                let contributors = GroupSeat::new(self.floor.everybody, 0).contributors();
+                plan.send(PlannedSend::finished(peer, part, ours, complete).of(contributors));
             }
             if self.owns(other) {
                 let theirs = self.shard(other).region();
-                plan.receive(finished_from(peer, part, theirs, gathered));
+                plan.receive(PlannedReceive::finished(peer, part, theirs, gathered));
             }
         }
     }

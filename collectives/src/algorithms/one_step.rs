@@ -8,9 +8,7 @@
 //! ranks end with the same bits, run after run. What is sent leaves from a copy of the own tensor:
 //! the result is there before the others have it.
 
-use crate::algorithms::direct::{finished_from, own_contribution};
-use crate::plan::region::TensorRegion;
-use crate::plan::{GroupSeat, MessagePlan, PlannedSend, Reliability, ScratchUse};
+use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, ScratchUse, TensorRegion};
 
 /// All-reduce of `bytes` in place in the result buffer.
 pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
@@ -22,11 +20,13 @@ pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
     let slot = |seat| TensorRegion::scratch(seat * bytes, bytes);
     for other in seat.others() {
         let peer = seat.ranks[other];
-        plan.receive(finished_from(peer, 0, slot(other), complete));
-        plan.send(PlannedSend {
-            reliability: Reliability::Lossless,
-            ..own_contribution(peer, 0, slot(own), MessagePlan::START)
-        });
+        plan.receive(PlannedReceive::finished(peer, 0, slot(other), complete));
+        plan.send(PlannedSend::finished(
+            peer,
+            0,
+            slot(own),
+            MessagePlan::START,
+        ));
     }
     plan.sealed()
 }

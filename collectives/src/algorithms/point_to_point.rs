@@ -7,23 +7,26 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces_or_nothing,
+    MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding, TensorRegion,
+    pieces_or_nothing,
 };
 
 /// The messages of a send of `bytes` to `to`.
 pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
-    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
-        plan.send(PlannedSend {
+    for MessagePiece {
+        part,
+        offset,
+        bytes,
+    } in pieces_or_nothing(bytes)
+    {
+        plan.send(PlannedSend::contribution(
             to,
-            part: PARTS | piece,
-            region: TensorRegion::buffer(offset, bytes).or_nothing(),
-            reliability: Reliability::Tolerant,
-            contributors: 1,
-            gate: MessagePlan::START,
-        });
+            PARTS | part,
+            TensorRegion::buffer(offset, bytes).or_nothing(),
+            MessagePlan::START,
+        ));
     }
     plan.sealed()
 }
@@ -32,15 +35,20 @@ pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
 pub(crate) fn receive(from: Rank, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
     let complete = plan.gate();
-    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
+    for MessagePiece {
+        part,
+        offset,
+        bytes,
+    } in pieces_or_nothing(bytes)
+    {
         plan.receive(PlannedReceive {
-            from,
-            part: PARTS | piece,
-            region: TensorRegion::buffer(offset, bytes).or_nothing(),
             landing: SegmentLanding::Copy,
-            reliability: Reliability::Tolerant,
-            contributors: 1,
-            gate: complete,
+            ..PlannedReceive::contribution(
+                from,
+                PARTS | part,
+                TensorRegion::buffer(offset, bytes).or_nothing(),
+                complete,
+            )
         });
     }
     plan.sealed()

@@ -8,8 +8,7 @@
 //! A lost segment costs one rank's contribution, so loss can be tolerated as in `direct`. The
 //! buffers of the other ranks stay as they are.
 
-use crate::algorithms::direct::{contribution, own_contribution};
-use crate::plan::{GroupSeat, MessagePlan, PARTS, TensorCut};
+use crate::plan::{GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut};
 
 /// The most chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
@@ -20,7 +19,7 @@ pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Messa
     for chunk in 0..cut.chunks {
         let (region, part) = (cut.chunk(chunk).region(), chunk as u16);
         if seat.me != root {
-            plan.send(own_contribution(
+            plan.send(PlannedSend::contribution(
                 seat.ranks[root],
                 part,
                 region,
@@ -31,7 +30,12 @@ pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Messa
         let reduced = plan.gate();
         plan.finish_at(reduced, region);
         for other in seat.others() {
-            plan.receive(contribution(seat.ranks[other], part, region, reduced));
+            plan.receive(PlannedReceive::contribution(
+                seat.ranks[other],
+                part,
+                region,
+                reduced,
+            ));
         }
     }
     plan.sealed()

@@ -19,11 +19,9 @@
 //! way of the rank that it was sent to: that rank has all of it. A reduce-scatter by itself leaves
 //! its input alone: partial sums grow in a copy of it, S bytes of memory while it runs.
 
-use crate::algorithms::direct::start_of;
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    ScratchUse, SegmentLanding, TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, ScratchUse,
+    SegmentLanding, TensorCut, TensorRegion, start_of,
 };
 
 /// The most chunks whose messages can be numbered; 0 when the ring is too long for one.
@@ -131,25 +129,16 @@ impl RingLap<'_> {
     }
 
     fn send(&self, plan: &mut MessagePlan, region: TensorRegion, contributors: u16) {
-        plan.send(PlannedSend {
-            to: self.seat.ranks[self.seat.after(1)],
-            part: self.part(),
-            region,
-            reliability: Reliability::Lossless,
-            contributors,
-            gate: self.gate,
-        });
+        let to = self.seat.ranks[self.seat.after(1)];
+        plan.send(PlannedSend::finished(to, self.part(), region, self.gate).of(contributors));
     }
 
     fn receive(&mut self, plan: &mut MessagePlan, region: TensorRegion, landing: SegmentLanding) {
+        let from = self.seat.ranks[self.seat.before(1)];
+        let message = PlannedReceive::finished(from, self.part(), region, self.gate);
         plan.receive(PlannedReceive {
-            from: self.seat.ranks[self.seat.before(1)],
-            part: self.part(),
-            region,
             landing,
-            reliability: Reliability::Lossless,
-            contributors: self.seat.contributors(),
-            gate: self.gate,
+            ..message.of(self.seat.contributors())
         });
         self.first_part += 1;
     }
