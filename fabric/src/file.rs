@@ -46,7 +46,7 @@ use gradwire_protocol::job::spanned::{self, TomlEntry, TomlError, TomlTable};
 use toml::de::DeValue;
 
 use crate::check::FabricError;
-use crate::policy::Buffer;
+use crate::policy::SwitchBuffer;
 use crate::settings::{self, LATENCY_ALLOWED, RATE_ALLOWED, SETTINGS, Settings};
 use crate::shape::{Shape, ShapeError};
 use crate::topology::{Device, Fabric, Link};
@@ -141,7 +141,7 @@ fn read_settings(root: &TomlTable<'_>, settings: &mut Settings) -> Result<(), To
     Ok(())
 }
 
-fn buffer_table(entry: &TomlEntry<'_>) -> Result<Buffer, TomlError> {
+fn buffer_table(entry: &TomlEntry<'_>) -> Result<SwitchBuffer, TomlError> {
     let table = entry.table()?;
     let (key, make): (_, fn(_, _) -> _) = match table.get("port") {
         Some(_) => ("port", settings::divided_buffer),

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use gradwire_protocol::job::spelling::{did_you_mean, nearest};
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
-use crate::policy::Buffer;
+use crate::policy::SwitchBuffer;
 use crate::settings::{HOSTS_MAX, LINKS_MAX, Settings};
 use crate::topology::Fabric;
 use crate::tree::{Tree, Wire};
@@ -172,7 +172,7 @@ impl Fabric {
         let graph = tree.graph(kinds, wires);
         let mut settings = Settings::default();
         if let Some(queue) = file.queue()? {
-            settings.buffer = Buffer::PerPort(queue);
+            settings.buffer = SwitchBuffer::PerPort(queue);
         }
         Ok(settings.fabric(format!("htsim topology of {} hosts", graph.hosts), graph))
     }

@@ -40,7 +40,7 @@ impl Balance {
 
 /// The packet memory of a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Buffer {
+pub enum SwitchBuffer {
     /// Every port has this much of its own.
     PerPort(ByteCount),
     /// Every port has this much of its own; of it a data queue may take at most `alpha` times what
@@ -61,7 +61,7 @@ pub enum Buffer {
     },
 }
 
-impl Buffer {
+impl SwitchBuffer {
     /// What one port can hold: its own memory, or the share of a queue that is the only busy one
     /// where queues have a dynamic threshold.
     pub fn port_bytes(self) -> ByteCount {
@@ -93,7 +93,7 @@ pub struct Pause {
 
 /// Which packet of a queue is served first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Order {
+pub enum ServiceOrder {
     /// The one that came first.
     Arrival,
     /// One of the flow with the least left to send, as its packets say; a full queue drops the one
@@ -103,7 +103,7 @@ pub enum Order {
 
 /// One strict-priority queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Queue {
+pub struct ClassQueue {
     /// The class that it carries.
     pub class: Class,
     /// The DSCP that leads to it.
@@ -118,7 +118,7 @@ pub struct Queue {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<ClassQueue>,
     /// DSCPs of others that go to the highest queue: of routing protocols, and what is as urgent.
     pub reserved: Vec<Dscp>,
     /// The round trip that thresholds are meant for.
@@ -126,7 +126,7 @@ pub struct QosPolicy {
     /// How paths are chosen.
     pub balance: Balance,
     /// How queues are served.
-    pub order: Order,
+    pub order: ServiceOrder,
     /// PFC; `None`: off, packets are dropped.
     pub pause: Option<Pause>,
     /// Packets that a full data queue would drop are cut to this many bytes and sent in the
@@ -143,7 +143,7 @@ impl QosPolicy {
     pub fn of_job(job: &Job, rtt: Span) -> Self {
         let mark = Share::ALL;
         let queues = job.priority.dscps.iter().enumerate();
-        let queues = queues.map(|(class, &dscp)| Queue {
+        let queues = queues.map(|(class, &dscp)| ClassQueue {
             class: Class(class as u8),
             dscp,
             droppable: class
@@ -156,7 +156,7 @@ impl QosPolicy {
             reserved: RESERVED.to_vec(),
             rtt,
             balance: Balance::Ecmp,
-            order: Order::Arrival,
+            order: ServiceOrder::Arrival,
             pause: None,
             trims_to: None,
             trims_above: ByteCount::new(0),

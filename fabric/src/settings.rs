@@ -8,7 +8,7 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
 use crate::graph::Graph;
-use crate::policy::Buffer;
+use crate::policy::SwitchBuffer;
 use crate::topology::{FRAMING, Fabric, MTU, PORT_BUFFER};
 
 /// Packets that a fabric can be asked to carry, in bytes.
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) loss: Share,
     mtu: u32,
     framing: u32,
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: SwitchBuffer,
     balance: Option<Balance>,
     marks_above: Option<Share>,
 }
@@ -47,7 +47,7 @@ impl Default for Settings {
             loss: Share::NONE,
             mtu: MTU,
             framing: FRAMING,
-            buffer: Buffer::PerPort(PORT_BUFFER),
+            buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             balance: None,
             marks_above: Some(Share::ALL),
         }
@@ -199,9 +199,9 @@ pub(crate) fn loss(text: &str) -> Option<Share> {
 
 /// Reads `512KiB`, memory of a port, `512KiB/port*1.0`, the same with the threshold factor of its
 /// queues, or `16MiB*1.0`, memory of a switch and its factor.
-fn buffer(text: &str) -> Option<Buffer> {
+fn buffer(text: &str) -> Option<SwitchBuffer> {
     let Some((bytes, alpha)) = text.split_once('*') else {
-        return Some(Buffer::PerPort(memory(text)?));
+        return Some(SwitchBuffer::PerPort(memory(text)?));
     };
     let alpha = factor(alpha)?;
     Some(match bytes.trim_end().strip_suffix("/port") {
@@ -211,13 +211,13 @@ fn buffer(text: &str) -> Option<Buffer> {
 }
 
 /// A buffer of a port whose queues have thresholds.
-pub(crate) fn divided_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
-    Buffer::Divided { bytes, alpha }
+pub(crate) fn divided_buffer(bytes: ByteCount, alpha: f64) -> SwitchBuffer {
+    SwitchBuffer::Divided { bytes, alpha }
 }
 
 /// A buffer that the ports of a switch share.
-pub(crate) fn shared_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
-    Buffer::Shared { bytes, alpha }
+pub(crate) fn shared_buffer(bytes: ByteCount, alpha: f64) -> SwitchBuffer {
+    SwitchBuffer::Shared { bytes, alpha }
 }
 
 /// Reads a dynamic threshold factor.
@@ -281,12 +281,15 @@ mod tests {
 
     #[test]
     fn a_shared_buffer_is_written_with_its_factor() {
-        let shared = Buffer::Shared {
+        let shared = SwitchBuffer::Shared {
             bytes: ByteCount::mib(16),
             alpha: 0.5,
         };
         assert_eq!(buffer("16MiB*0.5"), Some(shared));
-        assert_eq!(buffer("512KiB"), Some(Buffer::PerPort(ByteCount::kib(512))));
+        assert_eq!(
+            buffer("512KiB"),
+            Some(SwitchBuffer::PerPort(ByteCount::kib(512)))
+        );
         for text in ["0", "16MiB*", "16MiB*0", "16MiB*nan", "*1.0", "16MiB*1*1"] {
             assert_eq!(buffer(text), None, "{text}");
         }

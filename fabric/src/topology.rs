@@ -6,7 +6,7 @@ use std::fmt;
 
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 
-use crate::policy::{Balance, Buffer};
+use crate::policy::{Balance, SwitchBuffer};
 
 /// An end of a link.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -41,7 +41,7 @@ pub struct Link {
 
 /// What happens to a link at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Change {
+pub struct LinkChange {
     /// When.
     pub at: Instant,
     /// Index of the link in [`Fabric::links`].
@@ -71,9 +71,9 @@ pub struct Fabric {
     /// Its links. A link that has failed for the whole run is not in it.
     pub links: Vec<Link>,
     /// What happens to links during the run, in order of time.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LinkChange>,
     /// Packet memory of every switch.
-    pub buffer: Buffer,
+    pub buffer: SwitchBuffer,
     /// Largest packet of a transport in bytes, its own header included.
     pub mtu: u32,
     /// Bytes that every packet takes on a wire beyond [`Fabric::mtu`]: Ethernet with preamble and

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use gradwire_fabric::topology::{Device, Fabric};
-use gradwire_workloads::connection_matrix::{ConnectionMatrix, Failure as Broken};
+use gradwire_workloads::connection_matrix::{ConnectionMatrix, FailedUplink as Broken};
 use gradwire_workloads::model::{Model, NAMES};
 use gradwire_workloads::workload::{Hosts, Workload};
 

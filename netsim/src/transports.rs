@@ -9,6 +9,7 @@
 
 pub mod dctcp;
 pub mod gradwire;
+mod identity;
 pub mod ndp;
 pub mod open_loop;
 mod operations;

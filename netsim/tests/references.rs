@@ -5,7 +5,9 @@
 
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
-use gradwire_netsim::simulation::{self, Setup, TRANSPORTS, Transport};
+use gradwire_netsim::setup::{Setup, TRANSPORTS, Transport};
+use gradwire_netsim::simulation;
+use gradwire_netsim::switches;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 use gradwire_workloads::workload::{Flow, Start, Workload};
@@ -205,7 +207,7 @@ fn dctcp_keeps_its_queue_between_the_bounds_of_the_paper() {
     let flows = vec![flow(0, 15, 40 * MB), flow(4, 15, 40 * MB)];
     let mut setup = setup(Transport::Dctcp, "fat-tree:k=4@100G", flows);
     setup.sample_every = Some(Span::from_micros(1));
-    let policy = simulation::policy(&setup);
+    let policy = switches::policy(&setup);
     let mark = policy.marks_above(1, Rate::from_gbps(100)).div_ceil(PACKET) as f64 + 1.0;
     let pipe = policy.rtt.as_secs_f64() / PACKET_TIME.as_secs_f64();
     let swing = (2.0 * 2.0 * (pipe + mark)).sqrt() / 2.0;

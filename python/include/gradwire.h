@@ -1,12 +1,13 @@
 /* The C ABI of gradwire: one rank of a job, and the operations submitted to it.
  *
- * Decided here: the shape of every structure, the numbers of kinds, element types, reductions.
- * Implemented by the cdylib `gradwire_c` (python/src), used by the PyTorch binding (gradwire/csrc).
+ * This header defines the layout of every structure, and the numbers of kinds, element types and
+ * reductions. The cdylib `gradwire_c` (python/src) implements it; the PyTorch binding
+ * (gradwire/csrc) uses it.
  *
- * Rules that hold for every function:
- * - a `gw_rank*` may be used from any number of threads; gw_close must be its last use;
- * - `error` receives a NUL-terminated line, cut to `error_len` bytes, when the call fails;
- * - text outputs return the length of the whole text, without NUL, however short the buffer is.
+ * Rules for every function:
+ * - Any number of threads may use a `gw_rank*` at the same time; gw_close must be its last use.
+ * - When a call fails, `error` receives a NUL-terminated line, cut to `error_len` bytes.
+ * - Text outputs return the length of the whole text, without NUL, however short the buffer is.
  */
 #ifndef GRADWIRE_H
 #define GRADWIRE_H
@@ -21,26 +22,27 @@ extern "C" {
 /* One rank of a job in this process: its sockets, its driver thread, its completion pool. */
 typedef struct gw_rank gw_rank;
 
-/* A submitted operation, to wait for it. */
+/* A submitted operation; a caller can wait for it and read its results. */
 typedef struct gw_ticket gw_ticket;
 
-/* What a rank has counted since gw_open. Segments are payloads of one packet each. */
+/* Counts of a rank since gw_open. A segment is the payload of one packet. */
 typedef struct {
   uint64_t sent_segments;        /* first transmissions of a segment */
   uint64_t lost_segments;        /* segments that stayed missing, within the tolerance */
   uint64_t repaired_segments;    /* segments sent again because they were lost */
   uint64_t received_segments;    /* segments that arrived for the first time */
   uint64_t ledger_lost_segments; /* lost segments as the loss-budget ledger counts them */
-  uint64_t malformed_packets;    /* packets that are none, or whose tag or checksum is wrong */
-  uint64_t faults_dropped;       /* packets dropped on purpose by the job's fault layer */
+  uint64_t malformed_packets;    /* datagrams that are no packet, or with a wrong tag or checksum */
+  uint64_t faults_dropped;       /* packets dropped by the faults that the job injects */
   uint64_t kernel_drops;         /* packets the kernel dropped because a socket was full */
 } gw_counters;
 
-/* From byte `offset_bytes` of the buffer on, elements belong to `layer` (0 = first in forward). */
+/* From byte `offset_bytes` of the buffer on, elements belong to `layer`; 0 is the first layer in
+ * the forward pass. */
 typedef struct {
   uint64_t offset_bytes;
   uint32_t layer; /* 0..65534 */
-  uint32_t reserved; /* zero */
+  uint32_t reserved; /* must be zero */
 } gw_layer;
 
 enum {
@@ -58,22 +60,25 @@ enum {
   GW_RECV_ANY = 11       /* buffer from any other rank of the group; see gw_ticket_source */
 };
 
-/* Whose memory a gather and a scatter use. Gather: the input is the own block, on every rank; the
- * root's buffer holds one block per rank, the other ranks' buffer is not used. Without an input the
- * own block is in place in the root's buffer, and is the whole buffer of the other ranks. Scatter:
- * only the root's input is used; the buffer is the own block, on every rank.
+/* Memory of gather and scatter:
+ * - Gather with an input: the input is the rank's own block. The root's buffer holds one block per
+ *   rank; the buffers of other ranks are not used.
+ * - Gather without an input: the root's own block is already in place in its buffer. On other
+ *   ranks the whole buffer is the own block.
+ * - Scatter: only the root's input is used. The buffer is the own block, on every rank.
  *
- * Which send answers which receive. Of the messages from one rank to another in a group, those with
- * one tag are received in the order of sending; any number of sends and receives may be on their
- * way. A GW_RECV claims the next message of its rank when it is submitted. A GW_RECV_ANY takes, of
- * the messages that no GW_RECV has claimed, the first that begins to arrive, or began before; it
- * goes on waiting when a rank is lost, unless all others are, or that one whose message it takes.
- * Both sides must give the same number of bytes. Messages of no bytes are sent and received like
- * others, and so need both sides.
+ * Matching of sends and receives:
+ * - Messages from one rank to another, in one group and with one tag, are received in the order of
+ *   sending. Any number of sends and receives may be pending.
+ * - A GW_RECV claims the next message of its rank when it is submitted.
+ * - A GW_RECV_ANY takes the first message that begins or has begun to arrive, among those that no
+ *   GW_RECV has claimed. If a rank is lost, it continues to wait, unless all other ranks are lost
+ *   or the lost rank is the one whose message it takes.
+ * - Both sides must give the same number of bytes. A message of zero bytes needs both sides, too.
  *
- * Tensors of no bytes. Collectives of no bytes are complete at once, but a barrier and an
- * all-to-all: that has a message for each pair of ranks even where a split is 0, since other splits
- * may not be, and so that ranks that disagree find out. */
+ * Tensors of zero bytes: a collective is complete at once, except a barrier and an all-to-all. An
+ * all-to-all sends a message for each pair of ranks even where a split is 0: other splits may not
+ * be 0, and ranks that disagree must notice. */
 
 enum {
   GW_U8 = 0,
@@ -91,8 +96,8 @@ enum {
 };
 
 enum {
-  GW_HOLES_OF_JOB = 0,  /* the job's key `holes` says what stands in for what is missing */
-  GW_HOLES_PREVIOUS = 1 /* what was there before, whatever the job says */
+  GW_HOLES_OF_JOB = 0,  /* the job's key `holes` decides how missing elements are filled */
+  GW_HOLES_PREVIOUS = 1 /* missing elements keep their old values, whatever the job says */
 };
 
 enum {
@@ -106,8 +111,8 @@ enum {
   GW_BXOR = 7
 };
 
-/* One operation of a group. `ranks` and `layers` are copied by gw_submit; `buffer` and `input`
- * must stay valid, and untouched, until gw_done is called. */
+/* One operation of a group. gw_submit copies `ranks` and `layers`. `buffer` and `input` must stay
+ * valid, and the caller must not touch them, until gw_done is called. */
 typedef struct {
   uint32_t kind;   /* GW_ALL_REDUCE ... */
   uint32_t dtype;  /* GW_U8 ... */
@@ -121,129 +126,136 @@ typedef struct {
   uint32_t group;        /* 0..65535, the same number on every rank of the group */
   const uint32_t* ranks; /* members of the group in group order, as ranks of the job */
   size_t ranks_len;
-  uint32_t sequence; /* of a collective in its group, the same on every rank; else not used */
+  uint32_t sequence; /* number of a collective in its group, the same on every rank; else unused */
   double tolerance;  /* share of a message that may be missing, below 1; negative: lossless */
-  uint32_t step;     /* training step that the loss budget is kept for */
+  uint32_t step;     /* training step whose loss budget the operation draws on */
   uint32_t layer_count;   /* layers of the whole model; 0: unknown */
   const gw_layer* layers; /* ascending offsets, the first 0; may be null */
   size_t layers_len;
-  uint64_t tensor_key;    /* the same for the same tensor in every step */
-  double timeout_seconds; /* the operation fails when it has taken this long */
+  uint64_t tensor_key;    /* identifies the tensor; the same in every step */
+  double timeout_seconds; /* the operation fails after this time */
   uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
   uint32_t holes;         /* GW_HOLES_OF_JOB ... */
   const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
   const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
 } gw_operation;
 
-/* What a rank proves itself by. Certificates are three files in PEM, all given or all null. */
+/* The credentials of a rank. Certificates are three PEM files, all given or all null. */
 typedef struct {
   const char* token;       /* secret that the ranks share; may be empty with certificates */
-  const char* certificate; /* this rank's, and those between it and the authority */
-  const char* key;         /* of the certificate */
-  const char* authority;   /* that every rank's certificate must be of */
+  const char* certificate; /* this rank's certificate, and intermediates up to the authority */
+  const char* key;         /* private key of the certificate */
+  const char* authority;   /* certificates of the authority that signed all ranks' certificates */
 } gw_credentials;
 
-/* Who a rank is and where it works. Strings are copied. */
+/* The parameters of gw_open. Strings are copied. */
 typedef struct {
   const char* job_path; /* a job.toml; null: the default job */
   uint32_t rank;
   uint32_t world;
-  int32_t local_rank;    /* its number on its host, for its metrics port; negative: not known */
+  int32_t local_rank;    /* its number on its host, for its metrics port; negative: unknown */
   const char* bind_host; /* a local address that peers can reach */
-  const char* trace_folder; /* its flight recorder is written there on failure; null: nowhere */
-  const char* log_level;    /* told on standard error: warn, info (or null), debug, trace */
+  const char* trace_folder; /* its flight recorder is written here on failure; null: not written */
+  const char* log_level;    /* level on standard error: warn, info (or null), debug, trace */
   gw_credentials credentials;
 } gw_opening;
 
-/* Called exactly once for an accepted operation, on a thread that may block: one of the pool, or
- * one that is in gw_wait for this operation.
- * `code` is 0 when the operation has completed, and then `message` is null. */
+/* Called exactly once for an accepted operation. It may block: it runs on a thread of the pool, or
+ * on one that is in gw_wait for this operation. `code` is 0 if the operation succeeded, and then
+ * `message` is null. */
 typedef void (*gw_done)(void* user, int code, const char* message);
 
-/* Opens the sockets of a rank; rank 0 also listens for the others. Null on failure. */
+/* Opens the sockets of a rank; rank 0 also listens for the others. Returns null on failure. */
 gw_rank* gw_open(const gw_opening* opening, char* error, size_t error_len);
 
 /* Rank 0: writes the "host:port" that every rank passes to gw_join. */
 size_t gw_rendezvous(gw_rank* rank, char* out, size_t len);
 
-/* Every rank: blocks until all ranks of the job have joined. 0 on success. */
+/* Every rank: blocks until all ranks of the job have joined. Returns 0 on success. */
 int gw_join(gw_rank* rank, const char* rendezvous, double timeout_seconds, char* error,
             size_t error_len);
 
-/* Bytes of a gw_operation as the library was built, for callers that do not compile this header. */
+/* Size of a gw_operation in the built library, for callers that do not compile this header. */
 size_t gw_operation_bytes(void);
 
-/* Queues an operation. Null when it is refused; then `done` is never called. Else a ticket, to be
- * freed by gw_ticket_free at any time. */
+/* Queues an operation. Returns a ticket, which gw_ticket_free may free at any time; or null if the
+ * operation is refused, and then `done` is never called. */
 gw_ticket* gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done, void* user,
                      char* error, size_t error_len);
 
-/* Does the rank's work on this thread until the operation has ended, and calls its gw_done here if
- * no other thread has. May return early: another thread is at it, or `seconds` have passed. */
+/* Drives the rank on this thread until the operation has ended, and calls its gw_done here if no
+ * other thread has called it. Returns early if another thread drives, or after `seconds`. */
 void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
 
-/* Of a GW_RECV or GW_RECV_ANY that has ended well: the position in `ranks` of the rank that sent,
- * from before its gw_done is called. -1 before, and of every other operation. */
+/* Returns the position in `ranks` of the rank that sent, for a GW_RECV or GW_RECV_ANY that has
+ * succeeded; known before its gw_done is called. Returns -1 until then, and for every other
+ * operation. */
 int gw_ticket_source(const gw_ticket* ticket);
 
-/* Bytes of a receive's buffer that did not arrive, within its tolerance: they are as they were. */
+/* Bytes of a receive's buffer that did not arrive, within its tolerance: they keep their values. */
 typedef struct {
   uint64_t offset_bytes;
   uint64_t bytes;
 } gw_hole;
 
-/* Of a GW_RECV or GW_RECV_ANY that has ended well: writes up to `len` of its holes, in ascending
- * order, and returns how many there are, from before its gw_done is called. 0 before, and of every
- * other operation. Only floats can have holes; both sides give the same tolerance, and the sender
- * keeps what was lost for its next message of the same `tensor_key` where the rule says so. */
+/* Writes up to `len` holes of a GW_RECV or GW_RECV_ANY that has succeeded, in ascending order, and
+ * returns how many there are; known before its gw_done is called. Returns 0 until then, and for
+ * every other operation. Only floats can have holes. Both sides give the same tolerance. If the
+ * rule for holes is error feedback, the sender adds the lost values to its next message of the
+ * same `tensor_key`. */
 size_t gw_ticket_holes(const gw_ticket* ticket, gw_hole* out, size_t len);
 
+/* Frees a ticket; null is ignored. The operation goes on. */
 void gw_ticket_free(gw_ticket* ticket);
 
+/* Writes the rank's counters to `out`; zeros before the rank has joined. */
 void gw_counters_read(gw_rank* rank, gw_counters* out);
 
-/* The most of any gradient message that the job lets be missing; 0 when all are lossless. Of a
- * message whose layers are known, "loss.layer_tolerances" say how much of that. */
+/* The largest share of a gradient message that the job allows to be missing; 0 if all messages are
+ * lossless. For a message with known layers, "loss.layer_tolerances" may allow less. */
 double gw_job_tolerance(gw_rank* rank);
 
-/* The resolved job as a JSON object: keys with dots ("transport.mtu"), values as text; chunk and
- * credit are those of now. */
+/* The resolved job as a JSON object: dotted keys ("transport.mtu"), values as text. Chunk and
+ * credit are the current ones. */
 size_t gw_job_json(gw_rank* rank, char* out, size_t len);
 
-/* What the flight recorder holds now, as a JSON object: the form of `gradwire trace show`. Null
- * before the rank has joined. To be freed by gw_text_free. */
+/* Returns the current content of the flight recorder as a JSON object, in the form that `gradwire
+ * trace show` reads; null before the rank has joined. Free it with gw_text_free. */
 char* gw_trace_json(gw_rank* rank);
 
+/* Frees a text that this library returned; null is ignored. */
 void gw_text_free(char* text);
 
-/* Fails every pending operation here, and tells the other ranks why. */
+/* Fails every pending operation of this rank, and tells the other ranks the reason. */
 void gw_abort(gw_rank* rank, const char* reason);
 
-/* Takes away what error feedback keeps of a tensor for its next step, since that is part of a
- * training job's state: nothing of it is added to the next step, unless the caller does so.
- * `values` has the tensor's bytes, and receives lost values where they belong, else zeros. 1 where
- * something was kept, 0 where nothing was (`values` is left as it was), negative on failure, also
- * when the tensor had another type or length. */
+/* Takes the residual that error feedback keeps of a tensor for its next step, since a checkpoint
+ * must contain it. The rank then adds none of it to the next step; the caller may add it itself.
+ * `values` has the tensor's length in bytes. It receives each lost value at its place, and zeros
+ * elsewhere. Returns 1 if there was a residual; 0 if there was none, and then `values` is
+ * unchanged; a negative number on failure, which includes a tensor of another type or length. */
 int gw_residual_take(gw_rank* rank, uint64_t tensor_key, uint32_t dtype, void* values,
                      size_t bytes, char* error, size_t error_len);
 
-/* How much of a tensor is one message, and how much of that is on its way at once. */
+/* The size of a tensor's messages, and how many bytes of them may be pending at once. */
 typedef struct {
   uint64_t chunk;  /* collectives.chunk in bytes */
   uint64_t credit; /* collectives.credit in bytes; 0 is unbounded */
 } gw_schedule;
 
-/* What the job's tuning (collectives.tuning) tries next, once steps with what it said last took
- * `step_seconds` each. 1: `out` is to be measured; 0: `out` is to be kept, there is no further
- * trial; negative on failure. The first call says what to measure first, whatever it is given.
- * Nothing changes by asking: one rank asks, and tells the others. */
+/* Asks the job's tuning (collectives.tuning) for the next schedule, after steps with the last one
+ * took `step_seconds` each. Returns 1 if `out` should be measured next; 0 if `out` should be kept,
+ * since no trial is left; a negative number on failure. The first call ignores `step_seconds` and
+ * returns the first schedule to measure. The call itself changes no schedule: one rank asks, tells
+ * the others, and all call gw_reschedule. */
 int gw_tune(gw_rank* rank, double step_seconds, gw_schedule* out, char* error, size_t error_len);
 
-/* Changes chunk and credit of what is submitted from now on; every rank must do so between the same
- * two operations. 0, negative on failure. */
+/* Changes chunk and credit for operations submitted from now on. Every rank must do so between the
+ * same two operations. Returns 0, or a negative number on failure. */
 int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_t error_len);
 
-/* Lets what is on its way finish, joins every thread, frees the rank. */
+/* Waits up to 10 s for pending operations, joins every thread, and frees the rank; null is
+ * ignored. */
 void gw_close(gw_rank* rank);
 
 #ifdef __cplusplus

@@ -13,7 +13,7 @@ use std::fmt;
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share};
 
 use crate::limits::{Limits, NotEct};
-use crate::policy::{Balance, Buffer, QosPolicy};
+use crate::policy::{Balance, QosPolicy, SwitchBuffer};
 use crate::target::Target;
 
 pub use error::PlanError;
@@ -39,7 +39,7 @@ pub struct Site {
     /// Ports that get it, in order.
     pub ports: Vec<Port>,
     /// Packet memory of the switch.
-    pub buffer: Buffer,
+    pub buffer: SwitchBuffer,
 }
 
 /// One set of thresholds: of all queues that mark at this share, on all ports of this rate.

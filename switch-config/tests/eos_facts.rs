@@ -8,7 +8,7 @@ use gradwire_protocol::units::{ByteCount, Dscp, Rate, Span};
 use gradwire_switch_config::counters::QueueCount;
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::plan::{Plan, PlanError, Port, Selection, Site};
-use gradwire_switch_config::policy::{Balance, Buffer, QosPolicy};
+use gradwire_switch_config::policy::{Balance, QosPolicy, SwitchBuffer};
 use plans::drawn;
 use properties::{findings, hold, hold_over, plan_of, target};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn planned_on(
     let site = Site {
         origin: "job.toml and fabric.toml".to_owned(),
         ports: [(slow, 100), (fast, 400)].map(port).into(),
-        buffer: Buffer::Shared {
+        buffer: SwitchBuffer::Shared {
             bytes: ByteCount::mib(64),
             alpha: 0.25,
         },

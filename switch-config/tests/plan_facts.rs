@@ -4,7 +4,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share, Span};
 use gradwire_switch_config::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Trims, Unit};
 use gradwire_switch_config::plan::{NoteKind, Plan, PlanError, Port, Purpose, Selection, Site};
-use gradwire_switch_config::policy::{Balance, Buffer, Order, QosPolicy};
+use gradwire_switch_config::policy::{Balance, QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_switch_config::target::Target;
 
 const SOURCE: &str = "made up";
@@ -43,7 +43,7 @@ fn site() -> Site {
     Site {
         origin: "here".to_owned(),
         ports: [("p0", 100), ("p1", 25), ("p2", 100)].map(port).into(),
-        buffer: Buffer::PerPort(ByteCount::mib(2)),
+        buffer: SwitchBuffer::PerPort(ByteCount::mib(2)),
     }
 }
 
@@ -211,7 +211,9 @@ fn what_contradicts_itself_or_the_platform_is_refused_in_one_line() {
     );
     assert!(change(&|policy| policy.rtt = Span::from_micros(161)).contains("at most 2000 units"));
     assert!(change(&|policy| policy.balance = Balance::Random).contains("it can by ecmp"));
-    assert!(change(&|policy| policy.order = Order::Urgency).contains("simulated switches only"));
+    assert!(
+        change(&|policy| policy.order = ServiceOrder::Urgency).contains("simulated switches only")
+    );
     assert!(change(&|policy| policy.trims_to = Some(ByteCount::new(64))).contains("not trim"));
 }
 
@@ -220,7 +222,7 @@ fn a_dynamic_threshold_is_a_power_of_two_within_the_limits() {
     let target = Target::read("linux").expect("a target");
     let with = |alpha| {
         let site = Site {
-            buffer: Buffer::Shared {
+            buffer: SwitchBuffer::Shared {
                 bytes: ByteCount::mib(32),
                 alpha,
             },

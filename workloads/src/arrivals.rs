@@ -12,36 +12,36 @@ use rand_chacha::ChaCha8Rng;
 use crate::words::{did_you_mean, lines};
 use crate::workload::{Flow, Hosts, Start, Workload};
 
-/// How large flows are: a cumulative distribution, linear between its points.
+/// Flow sizes: a cumulative distribution, linear between its points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeDistribution {
-    /// Bytes, and the share of flows that are not larger; both never fall.
+    /// Bytes, and the share of flows of at most that size; both never fall.
     points: Vec<(f64, f64)>,
 }
 
 /// Flows that arrive at random.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
-    /// How large they are.
+    /// Their sizes.
     pub sizes: SizeDistribution,
     /// Share of the sum of all host link rates.
     pub load: Share,
-    /// For how long flows begin.
+    /// The time during which flows begin.
     pub length: Span,
 }
 
-/// Why arrivals or a distribution of sizes are refused.
+/// Errors of arrivals and of size distributions.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ArrivalsError {
-    /// Not of the form that is needed.
+    /// The text does not have the needed form.
     #[error("`{given}`: {what}; write it like `poisson:websearch@0.6:10ms`")]
     Form {
-        /// What was given.
+        /// The given text.
         given: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
-    /// No such distribution.
+    /// The distribution is unknown.
     #[error(
         "no distribution `{given}`{nearest}; known are {}, or give a file",
         SizeDistribution::names()
@@ -49,24 +49,24 @@ pub enum ArrivalsError {
     Unknown {
         /// The name.
         given: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         nearest: String,
     },
-    /// Too few hosts, or none with a rate.
+    /// There are too few hosts, or none has a rate.
     #[error("arrivals need two hosts or more with links; there are {hosts}")]
     TooFewHosts {
-        /// How many there are.
+        /// Their number.
         hosts: u32,
     },
-    /// More flows than a run can hold.
+    /// There are more flows than a run can hold.
     #[error("about {flows} flows would arrive; choose a load or a time for at most {most}")]
     TooMany {
-        /// How many are expected.
+        /// The expected number.
         flows: u64,
-        /// How many are allowed.
+        /// The largest allowed number.
         most: u64,
     },
-    /// A line that is not a point.
+    /// The line is no point.
     #[error("line {line}: `{given}`: a line is bytes and the share or percentage up to them")]
     Point {
         /// Number of the line.
@@ -74,7 +74,7 @@ pub enum ArrivalsError {
         /// Its words.
         given: String,
     },
-    /// A point that does not lie above the one before.
+    /// The point does not lie above the one before.
     #[error("line {line}: `{given}`: bytes and shares must not fall from line to line")]
     Falls {
         /// Number of the line.
@@ -82,7 +82,7 @@ pub enum ArrivalsError {
         /// Its words.
         given: String,
     },
-    /// A distribution that does not come to its end.
+    /// The distribution does not reach 1.
     #[error("the last share is {last}; it must be 1 or 100 (percent), with bytes above 0")]
     Open {
         /// The last share, as read.
@@ -97,10 +97,10 @@ const KNOWN: [(&str, &str); 2] = [("websearch", WEB_SEARCH), ("hadoop", HADOOP)]
 pub(super) const MOST_FLOWS: u64 = 100_000_000;
 
 impl SizeDistribution {
-    /// The distribution of this name: `websearch` or `hadoop`.
+    /// Returns the distribution of this name: `websearch` or `hadoop`.
     ///
     /// # Errors
-    /// [`ArrivalsError::Unknown`] names those that are known.
+    /// [`ArrivalsError::Unknown`] names the known ones.
     pub fn named(name: &str) -> Result<Self, ArrivalsError> {
         let known = KNOWN.iter().find(|(known, _)| *known == name);
         let Some((_, text)) = known else {
@@ -112,11 +112,11 @@ impl SizeDistribution {
         Self::parse(text)
     }
 
-    /// Reads a distribution: on each line bytes and the share of flows that are not larger, from 0
+    /// Reads a distribution: each line has bytes and the share of flows of at most that size, from 0
     /// to 1 or from 0 to 100, as public traffic generators write them.
     ///
     /// # Errors
-    /// [`ArrivalsError`] names the first line that is wrong.
+    /// [`ArrivalsError`] names the first faulty line.
     pub fn parse(text: &str) -> Result<Self, ArrivalsError> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for line in lines(text) {
@@ -164,7 +164,7 @@ impl SizeDistribution {
         first.0 * first.1 + pieces.sum::<f64>()
     }
 
-    /// Draws a size; at least a byte.
+    /// Draws a size of at least one byte.
     pub fn draw(&self, rng: &mut impl Rng) -> ByteCount {
         let drawn = rng.random::<f64>();
         let next = self.points.partition_point(|(_, share)| *share <= drawn);
@@ -189,7 +189,7 @@ impl Arrivals {
     /// Reads `websearch@0.6:10ms`: a known distribution, a load and a time.
     ///
     /// # Errors
-    /// [`ArrivalsError`] says what is wrong.
+    /// [`ArrivalsError`] names the fault.
     pub fn from_pattern(text: &str) -> Result<Self, ArrivalsError> {
         let (name, load, length) = Self::parts(text)?;
         let sizes = SizeDistribution::named(name)?;
@@ -200,10 +200,10 @@ impl Arrivals {
         })
     }
 
-    /// The name of the distribution, or the path of its file, the load and the time of a pattern.
+    /// Splits a pattern into the name of the distribution (or the path of its file), load and time.
     ///
     /// # Errors
-    /// [`ArrivalsError::Form`] says what is wrong.
+    /// [`ArrivalsError::Form`] names the fault.
     pub fn parts(text: &str) -> Result<(&str, Share, Span), ArrivalsError> {
         let wrong = |what: &str| ArrivalsError::Form {
             given: text.to_owned(),
@@ -224,7 +224,7 @@ impl Arrivals {
         Ok((name.trim(), load, length))
     }
 
-    /// The flows that arrive at `hosts`, in order of time; `seed` decides what is drawn.
+    /// Draws the flows that arrive at `hosts`, in order of time, from `seed`.
     ///
     /// # Errors
     /// [`ArrivalsError`] when there are too few hosts or too many flows.
@@ -263,7 +263,7 @@ impl Arrivals {
     }
 }
 
-/// A draw from the exponential distribution of mean 1.
+/// Draws from the exponential distribution of mean 1.
 fn exponential(rng: &mut impl Rng) -> f64 {
     -(1.0 - rng.random::<f64>()).ln()
 }

@@ -2,7 +2,7 @@
 //!
 //! Format: protocol buffers, each with its length in front: first `GlobalMetadata`, then the
 //! operations, as in `schema/protobuf/et_def.proto` of mlcommons/chakra (Sridharan et al., arXiv
-//! 2305.14516); or the same as JSON (`json`). What an operation becomes:
+//! 2305.14516); or the same as JSON (`json`). Each operation becomes a task:
 //!
 //! | operation | task |
 //! |---|---|
@@ -12,16 +12,18 @@
 //! | collective of the CPU | computes for its duration; it only starts the one on the GPU |
 //! | send, receive | `comm_size` bytes to `comm_dst` or from `comm_src` with `comm_tag` |
 //!
-//! `comm_size` counts the bytes that a rank puts in (`comm_size` of `pytorch_node.py` there), so
-//! that an all-gather puts out as many times more as there are ranks in the group.
+//! `comm_size` counts a rank's input (`comm_size` of `pytorch_node.py` there), so the output of an
+//! all-gather is as many times larger as the group has ranks.
 //!
-//! An operation follows the end of its data dependencies. Control dependencies are its callers; as
-//! in the feeder of mlcommons/chakra (`src/feeder/et_feeder.cpp`) it does not wait for them, since
-//! in recorded traces a caller may wait for what it calls. Collectives of a group start in the
-//! order of their ids, as far as dependencies allow. A group is that of `pg_name` in the process
-//! groups that the trace lists, if it lists them, else all ranks that name it; without a name, or
-//! as `0`, it is all ranks. Where `involved_dim` is given it must hold for all dimensions.
+//! An operation waits for the end of its data dependencies. It does not wait for its control
+//! dependencies, which are its callers: in recorded traces a caller may wait for its callee. The
+//! feeder of mlcommons/chakra (`src/feeder/et_feeder.cpp`) does the same. Collectives of a group
+//! start in the order of their ids, as far as dependencies allow. `pg_name` names a group among the
+//! process groups that the trace lists; if the trace lists none, the group is all ranks that use the
+//! name. No name, or `0`, means all ranks. `involved_dim`, where given, must be true for all
+//! dimensions.
 
+mod error;
 mod groups;
 mod json;
 mod model;
@@ -31,60 +33,12 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use crate::model::ForeignError;
+pub use error::ChakraError;
+
 use crate::order::in_order;
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
-use groups::Groups;
-use schema::{Entry, Kind};
-
-/// Why traces are refused.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ChakraError {
-    /// No trace, or more than ranks can be numbered.
-    #[error("{0} traces: give one for every rank, at least one")]
-    Ranks(usize),
-    /// Bytes that are no trace.
-    #[error("rank {rank}, byte {byte}: {what}; a trace is a protocol buffer of Chakra (`.et`)")]
-    Bytes {
-        /// The rank.
-        rank: u32,
-        /// Where the message begins.
-        byte: usize,
-        /// What the reader says.
-        what: String,
-    },
-    /// Text that is no trace.
-    #[error("rank {rank}: {what}")]
-    Json {
-        /// The rank.
-        rank: u32,
-        /// What is wrong, and in which line.
-        what: String,
-    },
-    /// A trace that is no model.
-    #[error(transparent)]
-    Model(#[from] ForeignError),
-    /// An operation that cannot be run.
-    #[error("rank {rank}, operation {id} (`{name}`): {what}")]
-    Operation {
-        /// The rank.
-        rank: u32,
-        /// Its id.
-        id: u64,
-        /// Its name.
-        name: String,
-        /// What is wrong, and what is allowed.
-        what: String,
-    },
-    /// Process groups that are no JSON list of groups.
-    #[error("rank {rank}: process groups: {what}")]
-    Groups {
-        /// The rank.
-        rank: u32,
-        /// What is wrong.
-        what: String,
-    },
-}
+use groups::ProcessGroups;
+use schema::{OperationKind, TraceOperation};
 
 /// Unit of operations of the CPU.
 const CPU: u16 = 0;
@@ -95,17 +49,17 @@ impl Workload {
     /// Reads the traces of all ranks, in their order; rank `i` runs on host `i`.
     ///
     /// # Errors
-    /// [`ChakraError`] names the rank and the operation that is wrong.
+    /// [`ChakraError`] names the rank and the faulty operation.
     pub fn from_chakra(traces: &[Vec<u8>]) -> Result<Self, ChakraError> {
         let ranks = u32::try_from(traces.len()).unwrap_or(0);
         if ranks == 0 {
             return Err(ChakraError::Ranks(traces.len()));
         }
-        let all: Vec<Vec<Entry>> = (0..)
+        let all: Vec<Vec<TraceOperation>> = (0..)
             .zip(traces)
             .map(|(rank, trace)| read(rank, trace))
             .collect::<Result<_, _>>()?;
-        let groups = Groups::new(&all)?;
+        let groups = ProcessGroups::new(&all)?;
         let programs = (0..).zip(all).map(|(rank, entries)| {
             let reader = Reader {
                 rank,
@@ -122,8 +76,8 @@ impl Workload {
     }
 }
 
-/// The operations of a rank's trace, of which form it be.
-fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
+/// Reads the operations of a rank's trace, in either form.
+fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, ChakraError> {
     match json::text(trace) {
         Some(text) => json::read(rank, text),
         None => schema::read(rank, trace),
@@ -134,11 +88,11 @@ fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
 struct Reader<'a> {
     rank: u32,
     ranks: u32,
-    groups: &'a Groups,
+    groups: &'a ProcessGroups,
 }
 
 impl Reader<'_> {
-    fn program(&self, mut entries: Vec<Entry>) -> Result<Program, ChakraError> {
+    fn program(&self, mut entries: Vec<TraceOperation>) -> Result<Program, ChakraError> {
         entries.sort_by_key(|entry| entry.id);
         let mut places = BTreeMap::new();
         for (place, entry) in (0..).zip(&entries) {
@@ -169,7 +123,11 @@ impl Reader<'_> {
         })
     }
 
-    fn places(&self, entry: &Entry, places: &BTreeMap<u64, u32>) -> Result<Vec<u32>, ChakraError> {
+    fn places(
+        &self,
+        entry: &TraceOperation,
+        places: &BTreeMap<u64, u32>,
+    ) -> Result<Vec<u32>, ChakraError> {
         let place = |id: &u64| {
             let place = places.get(id).copied();
             place.ok_or_else(|| {
@@ -182,7 +140,7 @@ impl Reader<'_> {
         entry.data.iter().map(place).collect()
     }
 
-    fn work(&self, entry: &Entry) -> Result<Work, ChakraError> {
+    fn work(&self, entry: &TraceOperation) -> Result<Work, ChakraError> {
         let unit = if entry.flag("is_cpu_op") == Some(false) {
             GPU
         } else {
@@ -191,12 +149,12 @@ impl Reader<'_> {
         let compute = |span| Ok(Work::Compute { span, unit });
         let duration = Span::from_micros(entry.duration);
         match entry.kind {
-            Kind::Invalid => Err(self.wrong(entry, "its type is not valid or not known")),
-            Kind::Metadata | Kind::Compute => compute(duration),
-            Kind::Load | Kind::Store => compute(Span::ZERO),
-            Kind::Send => self.message(entry),
-            Kind::Receive => self.message(entry),
-            Kind::Collective => match entry.number("comm_type") {
+            OperationKind::Invalid => Err(self.wrong(entry, "its type is not valid or not known")),
+            OperationKind::Metadata | OperationKind::Compute => compute(duration),
+            OperationKind::Load | OperationKind::Store => compute(Span::ZERO),
+            OperationKind::Send => self.message(entry),
+            OperationKind::Receive => self.message(entry),
+            OperationKind::Collective => match entry.number("comm_type") {
                 Some(kind) => self.collective(entry, kind),
                 None if unit == CPU => compute(duration),
                 None => Err(self.wrong(entry, "a collective needs the attribute `comm_type`")),
@@ -204,7 +162,7 @@ impl Reader<'_> {
         }
     }
 
-    fn collective(&self, entry: &Entry, kind: u64) -> Result<Work, ChakraError> {
+    fn collective(&self, entry: &TraceOperation, kind: u64) -> Result<Work, ChakraError> {
         let root = entry.number("root").unwrap_or(0) as u32;
         let kind = match kind {
             0 => CollectiveKind::AllReduce,
@@ -246,8 +204,8 @@ impl Reader<'_> {
         })
     }
 
-    fn message(&self, entry: &Entry) -> Result<Work, ChakraError> {
-        let sends = entry.kind == Kind::Send;
+    fn message(&self, entry: &TraceOperation) -> Result<Work, ChakraError> {
+        let sends = entry.kind == OperationKind::Send;
         let key = if sends { "comm_dst" } else { "comm_src" };
         let peer = entry
             .number(key)
@@ -275,7 +233,7 @@ impl Reader<'_> {
         })
     }
 
-    fn wrong(&self, entry: &Entry, what: impl Into<String>) -> ChakraError {
+    fn wrong(&self, entry: &TraceOperation, what: impl Into<String>) -> ChakraError {
         ChakraError::Operation {
             rank: self.rank,
             id: entry.id,

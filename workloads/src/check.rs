@@ -1,4 +1,4 @@
-//! Whether a workload fits a fabric and can come to its end.
+//! Checks that a workload fits a fabric and can end.
 //!
 //! Flows are checked here, programs in [`programs`].
 
@@ -8,17 +8,17 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 
-/// Why a workload cannot run.
+/// Reasons why a workload cannot run.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// A host that the fabric does not have.
+    /// The fabric does not have this host.
     #[error("{what} uses host {host}; the fabric has hosts 0 to {}", hosts.saturating_sub(1))]
     NoSuchHost {
         /// The flow, task or group.
         what: String,
         /// The host.
         host: u32,
-        /// How many hosts there are.
+        /// Number of hosts of the fabric.
         hosts: u32,
     },
     /// Sender and receiver are one host.
@@ -29,23 +29,23 @@ pub enum WorkloadError {
         /// The host.
         host: u32,
     },
-    /// Nothing is to be carried.
+    /// A flow or task carries no bytes.
     #[error("{what} carries 0 bytes; at least 1 is needed")]
     Nothing {
         /// The flow or task.
         what: String,
     },
-    /// A trigger that is not in the list.
+    /// The trigger is not in the list.
     #[error("flow {flow} names trigger {trigger}; the workload has {triggers} triggers")]
     NoSuchTrigger {
         /// Index of the flow.
         flow: usize,
         /// Index of the trigger.
         trigger: u32,
-        /// How many there are.
+        /// Their number.
         triggers: usize,
     },
-    /// A flow whose trigger never fires for it.
+    /// The trigger of a flow never fires for it.
     #[error(
         "flow {flow} waits for trigger {trigger} ({kind}), which is told {told} times before \
          everything stands still; let flows that begin by themselves tell it often enough"
@@ -55,18 +55,18 @@ pub enum WorkloadError {
         flow: u32,
         /// Index of the trigger.
         trigger: u32,
-        /// What the trigger is.
+        /// The kind of the trigger.
         kind: String,
-        /// How often it is told.
+        /// The number of flows that tell it.
         told: u32,
     },
-    /// Two programs for one host.
+    /// A host has two programs.
     #[error("host {host} has two programs; put their tasks into one")]
     TwoPrograms {
         /// The host.
         host: u32,
     },
-    /// A task that waits for itself or a later one.
+    /// A task waits for itself or for a later one.
     #[error("{what} waits for task {before}; a task can wait for earlier tasks only")]
     Order {
         /// The task.
@@ -74,17 +74,17 @@ pub enum WorkloadError {
         /// Index of the other.
         before: u32,
     },
-    /// A group that is not in the list.
+    /// The group is not in the list.
     #[error("{what} names group {group}; the workload has {groups} groups")]
     NoSuchGroup {
         /// The task.
         what: String,
         /// Index of the group.
         group: u32,
-        /// How many there are.
+        /// Their number.
         groups: usize,
     },
-    /// A collective of a group that its host is not in, or a root that the group does not have.
+    /// The host of a collective is not in its group, or the group does not have the root.
     #[error("{what} needs member {member} in group {group}, whose {size} members do not have it")]
     NotInGroup {
         /// The task.
@@ -96,7 +96,7 @@ pub enum WorkloadError {
         /// How many members it has.
         size: usize,
     },
-    /// A host twice in a group.
+    /// A group lists a host twice.
     #[error("group {group} has host {host} twice; list every host once")]
     TwiceInGroup {
         /// Index of the group.
@@ -104,7 +104,7 @@ pub enum WorkloadError {
         /// The host.
         host: u32,
     },
-    /// Members of a group that do not do the same.
+    /// The members of a group do not call the same collective.
     #[error(
         "{what} is collective {number} of group {group} there and is {given}; on host {other} it \
          is {expected}: all members must do the same in the same order"
@@ -123,7 +123,7 @@ pub enum WorkloadError {
         /// Kind and bytes there.
         expected: String,
     },
-    /// Sends and receives that do not meet.
+    /// A send has no receive, or a receive no send.
     #[error(
         "{what} meets no {wanted} with tag {tag} on host {peer} of the same size; every send needs \
          its receive, in the same order"
@@ -138,22 +138,22 @@ pub enum WorkloadError {
         /// The host that it is missing on.
         peer: u32,
     },
-    /// Tasks that wait for each other in a circle over several hosts.
+    /// Tasks of several hosts wait for each other in a circle.
     #[error("{what} can never be complete: what it waits for waits for it ({stuck} tasks do so)")]
     Stuck {
         /// The first such task.
         what: String,
-        /// How many there are.
+        /// Their number.
         stuck: usize,
     },
 }
 
 impl Workload {
-    /// Whether all of it can be carried by a fabric of `hosts` hosts, and comes to its end when
-    /// every flow and task does.
+    /// Checks that a fabric of `hosts` hosts can carry the workload, and that it ends when every flow
+    /// and task does.
     ///
     /// # Errors
-    /// [`WorkloadError`] names the first flow, task or group that is wrong.
+    /// [`WorkloadError`] names the first faulty flow, task or group.
     pub fn check(&self, hosts: u32) -> Result<(), WorkloadError> {
         for (number, flow) in self.flows.iter().enumerate() {
             self.check_flow(number, flow, hosts)?;
@@ -191,7 +191,7 @@ impl Workload {
         })
     }
 
-    /// Lets every flow begin, in no time, that can.
+    /// Starts every flow that can start, in zero time.
     fn check_that_all_flows_start(&self) -> Result<(), WorkloadError> {
         let mut waiting: Vec<VecDeque<u32>> = vec![VecDeque::new(); self.triggers.len()];
         let mut told = vec![0_u32; self.triggers.len()];

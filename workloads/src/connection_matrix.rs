@@ -13,8 +13,8 @@
 //!
 //! Ids are from 1. A `oneshot` trigger starts all of its connections when it is first told, a
 //! `multishot` one starts the next of them each time, a `barrier` all of them when it was told K
-//! times. `prio` is the order in which an NDP receiver pulls; it is read and means nothing here.
-//! Failed links belong to the fabric: they are given back as [`Failure`]s.
+//! times. `prio` is the order in which an NDP receiver pulls; the reader skips it. Failed links belong
+//! to the fabric: the reader returns them as [`FailedUplink`]s.
 
 mod values;
 
@@ -22,24 +22,24 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::ByteCount;
 
-use crate::words::{Line, did_you_mean, lines};
+use crate::words::{NumberedLine, did_you_mean, lines};
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
-use values::Words;
+use values::MatrixWords;
 
-/// What a connection matrix says.
+/// The content of a connection matrix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConnectionMatrix {
-    /// How many hosts it is for (`Nodes`).
+    /// Number of its hosts (`Nodes`).
     pub hosts: u32,
     /// Its connections and triggers.
     pub workload: Workload,
     /// Links that it takes out of the fabric.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedUplink>,
 }
 
 /// A link that is down for the whole run: the uplink `link` of a switch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Failure {
+pub struct FailedUplink {
     /// Tier of the switch: 0 for `TOR`, 1 for `AGG`, 2 for `CORE`.
     pub tier: u8,
     /// Number of the switch in its tier.
@@ -48,10 +48,10 @@ pub struct Failure {
     pub link: u32,
 }
 
-/// Why a connection matrix is refused.
+/// Errors of a connection matrix.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MatrixError {
-    /// A line of no known kind.
+    /// The line is of no known kind.
     #[error(
         "line {line}: `{given}`{nearest}: a line is Nodes, Connections, Triggers or Failures with \
          a count, `src->dst ...`, `trigger ...` or `failure ...`"
@@ -61,52 +61,52 @@ pub enum MatrixError {
         line: usize,
         /// Its first word.
         given: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         nearest: String,
     },
-    /// An unknown word.
+    /// The word is unknown.
     #[error("line {line}: `{given}`{nearest}: allowed here are {allowed}")]
     Word {
         /// Number of the line.
         line: usize,
         /// The word.
         given: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         nearest: String,
-        /// The words that are known.
+        /// The known words.
         allowed: &'static str,
     },
-    /// A value that is missing or cannot be read.
+    /// A value is missing or cannot be read.
     #[error("line {line}: {key} `{given}`: allowed is {allowed}")]
     Value {
         /// Number of the line.
         line: usize,
-        /// What it is the value of.
+        /// The key of the value.
         key: &'static str,
         /// The value; empty when it is missing.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// Something that a line must say, and says not or twice.
+    /// The line lacks a word, or has it twice.
     #[error("line {line}: {rule}")]
     Rule {
         /// Number of the line.
         line: usize,
-        /// What must be said.
+        /// The broken rule.
         rule: &'static str,
     },
-    /// A host that the header does not allow.
+    /// The header does not allow this host.
     #[error("line {line}: host {host}; `Nodes {hosts}` allows 0 to {}", hosts.saturating_sub(1))]
     Host {
         /// Number of the line.
         line: usize,
         /// The host.
         host: u32,
-        /// How many there are.
+        /// Their number.
         hosts: u32,
     },
-    /// A trigger that has no line.
+    /// The trigger has no line.
     #[error("line {line}: trigger {trigger} has no `trigger id {trigger} ...` line")]
     NoTrigger {
         /// Number of the line that names it.
@@ -114,14 +114,14 @@ pub enum MatrixError {
         /// Its id.
         trigger: u32,
     },
-    /// A header that disagrees with the lines.
+    /// The header disagrees with the lines.
     #[error("the header says `{key} {said}`, the file has {found}: correct the one or the other")]
     Count {
         /// The word of the header.
         key: &'static str,
-        /// What it says.
+        /// The announced number.
         said: u32,
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
 }
@@ -136,7 +136,7 @@ impl ConnectionMatrix {
     /// Reads a connection matrix.
     ///
     /// # Errors
-    /// [`MatrixError`] names the first line that is wrong.
+    /// [`MatrixError`] names the first faulty line.
     pub fn parse(text: &str) -> Result<Self, MatrixError> {
         let mut reader = Reader::default();
         for line in lines(text) {
@@ -146,7 +146,7 @@ impl ConnectionMatrix {
     }
 }
 
-/// What has been read so far; triggers by their ids in the file.
+/// The lines read so far; triggers by their ids in the file.
 #[derive(Default)]
 struct Reader {
     hosts: Option<u32>,
@@ -155,16 +155,16 @@ struct Reader {
     failure_count: u32,
     flows: Vec<(usize, Flow)>,
     triggers: BTreeMap<u32, Trigger>,
-    failures: Vec<Failure>,
+    failures: Vec<FailedUplink>,
 }
 
 impl Reader {
-    fn line(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn line(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let first = line.words[0];
         if first.contains("->") {
             return self.connection(line);
         }
-        let count = |key| Words::after_first(line).number(key, WHOLE);
+        let count = |key| MatrixWords::after_first(line).number(key, WHOLE);
         match first {
             "Nodes" => self.hosts = Some(count("Nodes")?),
             "Connections" => self.connections = count("Connections")?,
@@ -191,11 +191,11 @@ impl Reader {
         Ok(())
     }
 
-    fn connection(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn connection(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let (source, destination) = self.ends(line)?;
         let mut flow = Flow::new(source, destination, ByteCount::new(0));
         let mut start = None;
-        let mut words = Words::after_first(line);
+        let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
             match word {
                 "start" => words.start(&mut start)?,
@@ -228,7 +228,7 @@ impl Reader {
         Ok(())
     }
 
-    fn ends(&self, line: &Line<'_>) -> Result<(u32, u32), MatrixError> {
+    fn ends(&self, line: &NumberedLine<'_>) -> Result<(u32, u32), MatrixError> {
         let (from, to) = line.words[0].split_once("->").unwrap_or_default();
         let end = |given: &str| {
             given.parse::<u32>().map_err(|_| MatrixError::Value {
@@ -248,13 +248,13 @@ impl Reader {
         Ok((from, to))
     }
 
-    fn trigger(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn trigger(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let rule = |rule| MatrixError::Rule {
             line: line.number,
             rule,
         };
         let (mut id, mut kind, mut count) = (None, None, None);
-        let mut words = Words::after_first(line);
+        let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
             match word {
                 "id" => id = Some(words.number_from_one("id")?),
@@ -281,9 +281,9 @@ impl Reader {
         }
     }
 
-    fn failure(&mut self, line: &Line<'_>) -> Result<(), MatrixError> {
+    fn failure(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
         let (mut tier, mut switch, mut link) = (None, None, None);
-        let mut words = Words::after_first(line);
+        let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
             match word {
                 "switch_type" => tier = Some(words.tier()?),
@@ -298,7 +298,7 @@ impl Reader {
                 rule: "a failure needs `switch_type`, `switch_id` and `link_id`",
             });
         };
-        self.failures.push(Failure { tier, switch, link });
+        self.failures.push(FailedUplink { tier, switch, link });
         Ok(())
     }
 
@@ -338,7 +338,7 @@ impl Reader {
     }
 }
 
-/// The flow with indices of triggers for their ids.
+/// Returns the flow with trigger indices in place of ids.
 fn settled(
     line: usize,
     flow: Flow,

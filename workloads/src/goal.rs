@@ -17,7 +17,7 @@
 //!
 //! `calc` takes nanoseconds; calculations of one `cpu` run one at a time. `requires` waits for the
 //! end of another operation of the rank, `irequires` for its start; without either, operations run
-//! side by side. `nic` is read and means nothing here: a host has one link. A message of 0 bytes
+//! side by side. The reader skips `nic`: a host has one link. A message of 0 bytes
 //! is carried as one of 1 byte. `//` and `/* */` are comments. Rank `i` runs on host `i`.
 
 mod tokens;
@@ -31,22 +31,22 @@ use crate::words::did_you_mean;
 use crate::workload::{Program, Task, Work, Workload};
 use tokens::Tokens;
 
-/// Why a schedule is refused.
+/// Errors of a schedule.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GoalError {
-    /// A word where another one belongs.
+    /// Another word belongs here.
     #[error("line {line}: `{given}`{nearest}: allowed here is {allowed}")]
     Word {
         /// Number of the line.
         line: usize,
         /// The word; empty at the end of the text.
         given: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         nearest: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// A rank that `num_ranks` does not allow.
+    /// `num_ranks` does not allow this rank.
     #[error(
         "line {line}: rank {rank}; `num_ranks {ranks}` allows 0 to {}",
         ranks.saturating_sub(1)
@@ -56,10 +56,10 @@ pub enum GoalError {
         line: usize,
         /// The rank.
         rank: u32,
-        /// How many there are.
+        /// Their number.
         ranks: u32,
     },
-    /// A rank or label that is there already.
+    /// The rank or label exists already.
     #[error("line {line}: {what} is there already; write it once")]
     Twice {
         /// Number of the line.
@@ -67,7 +67,7 @@ pub enum GoalError {
         /// `rank 3` or `label l1`.
         what: String,
     },
-    /// A label that no operation of the rank has.
+    /// No operation of the rank has this label.
     #[error("line {line}: no operation of rank {rank} has the label `{label}`{nearest}")]
     Label {
         /// Number of the line.
@@ -76,18 +76,18 @@ pub enum GoalError {
         rank: u32,
         /// The label.
         label: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         nearest: String,
     },
-    /// Something that the format has and this simulator has not.
+    /// The format has this, and the simulator lacks it.
     #[error("line {line}: {what}")]
     Unsupported {
         /// Number of the line.
         line: usize,
-        /// What it is, and what can be done.
+        /// The missing part, and the way around it.
         what: &'static str,
     },
-    /// Operations that wait for each other in a circle.
+    /// Operations wait for each other in a circle.
     #[error("rank {rank}: operation `{label}` waits for itself; break the circle of `requires`")]
     Circle {
         /// The rank.
@@ -98,10 +98,10 @@ pub enum GoalError {
 }
 
 impl Workload {
-    /// Reads a schedule; the programs of its ranks, those without operations included.
+    /// Reads a schedule. Returns the programs of all its ranks, also of those without operations.
     ///
     /// # Errors
-    /// [`GoalError`] names the first line that is wrong.
+    /// [`GoalError`] names the first faulty line.
     pub fn from_goal(text: &str) -> Result<Self, GoalError> {
         let mut tokens = Tokens::new(text);
         tokens.expect("num_ranks", "`num_ranks` and how many ranks there are")?;

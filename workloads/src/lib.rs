@@ -1,14 +1,14 @@
-//! What a fabric carries: flows between hosts, programs that ranks run, models that are trained.
+//! The traffic of a fabric: flows between hosts, programs of ranks, training steps of models.
 //!
 //! Start here:
-//! - [`workload`]: the one form of it. It comes from a pattern ([`pattern`]), from flow sizes and a
-//!   load ([`arrivals`]), from a model that is trained ([`training`]), or from a file of another
-//!   tool ([`connection_matrix`], [`goal`], [`layers`], [`chakra`]).
+//! - [`workload`]: its one form. It comes from a pattern ([`pattern`]), from flow sizes and a load
+//!   ([`arrivals`]), from a trained model ([`training`]), or from a file of another tool
+//!   ([`connection_matrix`], [`goal`], [`layers`], [`chakra`]).
 //! - [`check`]: whether a workload fits a fabric and can come to its end; [`placement`]: on which
 //!   hosts it runs.
-//! - [`model`]: models that are trained, and the times of their gradients.
+//! - [`model`]: the trained models, and the times of their gradients.
 //!
-//! What is not here: what carries a workload (`gradwire-netsim`). No clock, file or socket.
+//! The simulator that carries a workload is `gradwire-netsim`. This crate has no clock, file or socket.
 
 pub mod arrivals;
 pub mod chakra;

@@ -1,15 +1,15 @@
-//! Models that are trained: how large the gradient of each tensor is, and when it is there.
+//! The trained models: the size of each tensor's gradient, and the time at which it is ready.
 //!
-//! A [`Model`] is one of [`NAMES`], a user's table ([`Model::from_csv`]), or what a file of another
-//! tool says ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are
-//! generated from the architecture (`vision`, `language`). Their times come from tables that were
-//! measured on a V100 (`measured`), or are estimated from the work of a layer where there is no
-//! such table (`estimated`); [`Model::times`] says which.
+//! A [`Model`] (`trained`) is one of [`NAMES`], a user's table ([`Model::from_csv`]), or a file of another tool
+//! ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are generated from the
+//! architecture (`vision`, `language`). Their times were measured on a V100 (`measured`), or are
+//! estimated from the work of each layer where no table exists (`estimated`); [`Model::times`] says
+//! which.
 //!
 //! Forward times were not measured beside the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.
 //!
-//! What is not here: what a training step does with a model (`workload::training`).
+//! The steps that train a model are in [`crate::training`].
 
 mod estimated;
 mod foreign;
@@ -17,25 +17,18 @@ mod language;
 mod measured;
 mod shape;
 mod table;
+mod trained;
 mod vision;
 
-use gradwire_protocol::units::{ByteCount, Span};
-
 pub use foreign::ForeignError;
-pub(crate) use foreign::Row;
+pub(crate) use foreign::ForeignLayer;
 pub use table::{LAYERS_MAX, TableError};
+pub use trained::{ELEMENT_BYTES, FORWARD_SHARE, Gradient, Model, ModelLayer};
 
 use crate::words::did_you_mean;
-use shape::Shape;
+use shape::Architecture;
 
-/// Forward time over backward time of a layer: 146 ms and 279 ms, the totals of VGG16 on a V100 in
-/// the public SwitchML-omnetpp (`ModelStats.cc`). Counted in operations it would be a half.
-pub const FORWARD_SHARE: f64 = 146.0 / 279.0;
-
-/// Bytes of an element of a gradient: 32-bit floats.
-pub const ELEMENT_BYTES: u64 = 4;
-
-/// The models that are known by name.
+/// The models with a name.
 pub const NAMES: [&str; 10] = [
     "alexnet",
     "vgg16",
@@ -49,43 +42,6 @@ pub const NAMES: [&str; 10] = [
     "llama-8b",
 ];
 
-/// A model, as a training step sees it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Model {
-    /// One of [`NAMES`], or the file that it was read from.
-    pub name: String,
-    /// Where its times are from, in words.
-    pub times: String,
-    /// Its layers in the order of the forward pass.
-    pub layers: Vec<Layer>,
-    /// Its gradients in the order in which the backward pass makes them.
-    pub gradients: Vec<Gradient>,
-    /// What its source lacks, and what was left out of it, in words.
-    pub remarks: Vec<String>,
-}
-
-/// What is computed in one piece on the way forward.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Layer {
-    /// Its name, such as `features.0`.
-    pub name: String,
-    /// How long its forward pass takes.
-    pub forward: Span,
-}
-
-/// The gradient of one tensor.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Gradient {
-    /// Its name, such as `features.0.weight`.
-    pub name: String,
-    /// Index of its layer in [`Model::layers`].
-    pub layer: u16,
-    /// Elements; none where a layer only computes.
-    pub parameters: u64,
-    /// From the gradient before, or the begin of the backward pass, until this one is there.
-    pub backward: Span,
-}
-
 /// No model has this name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
@@ -94,17 +50,17 @@ pub struct Gradient {
     NAMES.join(", ")
 )]
 pub struct UnknownModel {
-    /// What was given.
+    /// The given text.
     given: String,
-    /// A suggestion, or nothing.
+    /// A suggestion, or an empty text.
     nearest: String,
 }
 
 impl Model {
-    /// The model of a name.
+    /// Returns the model of a name.
     ///
     /// # Errors
-    /// [`UnknownModel`] has all names.
+    /// [`UnknownModel`] lists all names.
     pub fn named(name: &str) -> Result<Self, UnknownModel> {
         let shape = shape_of(name).ok_or_else(|| UnknownModel {
             given: name.to_owned(),
@@ -112,54 +68,14 @@ impl Model {
         })?;
         let mut model = match measured::table(name) {
             Some(table) => measured::model(&shape, table),
-            None => estimated::model(&shape, estimated::Machine::of(name)),
+            None => estimated::model(&shape, estimated::AssumedMachine::of(name)),
         };
         name.clone_into(&mut model.name);
         Ok(model)
     }
-
-    /// Elements of all gradients together.
-    pub fn parameters(&self) -> u64 {
-        self.gradients.iter().map(|one| one.parameters).sum()
-    }
-
-    /// Bytes of all gradients together.
-    pub fn bytes(&self) -> ByteCount {
-        ByteCount::new(self.parameters() * ELEMENT_BYTES)
-    }
-
-    /// The forward pass of all layers.
-    pub fn forward(&self) -> Span {
-        sum(self.layers.iter().map(|layer| layer.forward))
-    }
-
-    /// The backward pass of all layers.
-    pub fn backward(&self) -> Span {
-        sum(self.gradients.iter().map(|one| one.backward))
-    }
-
-    /// This model with sizes and times divided by `by`, so that computing and sending keep their
-    /// ratio on an unchanged fabric, and a run takes that much less. Latencies then weigh `by`
-    /// times as much. A gradient keeps one element at least.
-    #[must_use]
-    pub fn divided(mut self, by: u32) -> Self {
-        let by = u64::from(by.max(1));
-        for layer in &mut self.layers {
-            layer.forward = layer.forward.divided(by);
-        }
-        for one in &mut self.gradients {
-            one.backward = one.backward.divided(by);
-            one.parameters = one.parameters.div_ceil(by);
-        }
-        self
-    }
 }
 
-fn sum(spans: impl Iterator<Item = Span>) -> Span {
-    spans.fold(Span::ZERO, |all, one| all + one)
-}
-
-fn shape_of(name: &str) -> Option<Shape> {
+fn shape_of(name: &str) -> Option<Architecture> {
     Some(match name {
         "alexnet" => vision::alexnet(),
         "vgg16" => vision::vgg(&[2, 2, 3, 3, 3]),
@@ -177,6 +93,8 @@ fn shape_of(name: &str) -> Option<Shape> {
 
 #[cfg(test)]
 mod tests {
+    use gradwire_protocol::units::Span;
+
     use super::*;
 
     fn model(name: &str) -> Model {

@@ -1,15 +1,15 @@
-//! Tasks in an order in which each comes after all that it waits for.
+//! Sorts tasks so that each comes after all tasks for which it waits.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::workload::Task;
 
-/// Sorts tasks whose indices may point forward; among tasks that could be next, the one that was
-/// first stays first, so that programs written alike are sorted alike.
+/// Sorts tasks whose indices may point forward. Among tasks that could come next, the earlier one
+/// stays first, so that equal programs are sorted equally.
 ///
 /// # Errors
-/// The index of a task that waits, over others, for itself.
+/// The index of a task that waits for itself through others.
 pub(super) fn in_order(tasks: Vec<Task>) -> Result<Vec<Task>, usize> {
     let mut left = Vec::with_capacity(tasks.len());
     let mut later: Vec<Vec<u32>> = vec![Vec::new(); tasks.len()];

@@ -1,6 +1,6 @@
 //! Workloads of one line: `permutation:2MB`, `incast:127x2MB`, `ring:64MiB`.
 //!
-//! | line | what |
+//! | line | workload |
 //! |---|---|
 //! | `one:2MB` | a flow from the first host to the last |
 //! | `permutation:2MB` | every host sends to one and receives from one, drawn by the seed |
@@ -32,56 +32,56 @@ use crate::placement::PlacementError;
 use crate::words::did_you_mean;
 use crate::workload::{Hosts, Workload};
 
-/// Why a one-line workload is refused.
+/// Errors of a one-line workload.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PatternError {
-    /// No such pattern.
+    /// The pattern is unknown.
     #[error("`{given}` is no workload{nearest}; known are {}", examples())]
     Unknown {
         /// The line, as given.
         given: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         nearest: String,
     },
-    /// A pattern that is not written as it must be.
+    /// The pattern is written wrongly.
     #[error("`{given}`: {what}; write it like `{example}`")]
     Form {
         /// The line, as given.
         given: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
-        /// A line that is right.
+        /// A correct line.
         example: &'static str,
     },
-    /// Too few hosts.
+    /// There are too few hosts.
     #[error("`{given}` needs {needed} hosts or more; there are {hosts}")]
     TooFewHosts {
         /// The line, as given.
         given: String,
-        /// How many it needs.
+        /// The number that it needs.
         needed: u64,
-        /// How many there are.
+        /// Their number.
         hosts: u32,
     },
-    /// More flows than can be counted.
+    /// There are more flows than can be counted.
     #[error("`{given}` has more than 2^32 flows on {hosts} hosts; use fewer hosts")]
     TooManyFlows {
         /// The line, as given.
         given: String,
-        /// How many hosts there are.
+        /// Number of hosts of the fabric.
         hosts: u32,
     },
-    /// A host behind `@hosts=` that is not there.
+    /// A host behind `@hosts=` does not exist.
     #[error("`{given}`: host {host}; there are hosts 0 to {}", hosts.saturating_sub(1))]
     NoSuchHost {
         /// The line, as given.
         given: String,
         /// The host.
         host: u32,
-        /// How many there are.
+        /// Their number.
         hosts: u32,
     },
-    /// Hosts that it cannot be put on.
+    /// The workload cannot be placed on these hosts.
     #[error("`{given}`: {source}")]
     Placement {
         /// The line, as given.
@@ -89,10 +89,10 @@ pub enum PatternError {
         /// Why.
         source: PlacementError,
     },
-    /// A model that is not known.
+    /// The model is unknown.
     #[error(transparent)]
     Model(#[from] UnknownModel),
-    /// Arrivals that are wrong.
+    /// The arrivals are faulty.
     #[error(transparent)]
     Arrivals(#[from] ArrivalsError),
 }
@@ -114,18 +114,18 @@ const POISSON: &str = "poisson";
 const STEP: &str = "step";
 
 impl Workload {
-    /// Reads a one-line workload for all of `hosts`; `seed` decides what is drawn.
+    /// Reads a one-line workload for all of `hosts`, and draws from `seed`.
     ///
     /// # Errors
-    /// [`PatternError`] says what is wrong, with a line that would be right.
+    /// [`PatternError`] names the fault and shows a correct line.
     pub fn from_pattern(text: &str, hosts: Hosts, seed: u64) -> Result<Self, PatternError> {
         Self::from_pattern_with(text, hosts, seed, &[])
     }
 
-    /// As [`Self::from_pattern`], with models of the caller's beside those that have a name.
+    /// Works as [`Self::from_pattern`], with the caller's models beside the named ones.
     ///
     /// # Errors
-    /// [`PatternError`] says what is wrong, with a line that would be right.
+    /// [`PatternError`] names the fault and shows a correct line.
     pub fn from_pattern_with(
         text: &str,
         hosts: Hosts,
@@ -159,22 +159,22 @@ impl Workload {
         Ok(workload)
     }
 
-    /// The model that a one-line workload names, if it is one of training steps.
+    /// Returns the model that a one-line workload of training steps names.
     pub fn model_of(text: &str) -> Option<&str> {
         let (name, rest) = text.split_once(':')?;
         (name.trim() == STEP).then(|| step::model_of(rest))
     }
 
-    /// Whether `text` begins like a one-line workload, and so is no path of a file.
+    /// Whether `text` begins like a one-line workload and is no path.
     pub fn is_pattern(text: &str) -> bool {
         let name = text.split_once(':').map_or(text, |(name, _)| name);
         names().any(|known| known == name.trim())
     }
 }
 
-/// A line, and what it is made for.
+/// A line and the hosts that it is read for.
 struct Line<'a> {
-    /// All of it, for messages.
+    /// The whole line, for messages.
     text: &'a str,
     hosts: Hosts,
     seed: u64,

@@ -1,10 +1,10 @@
-//! On which hosts a workload runs, and what runs beside it.
+//! Places a workload on hosts, and another workload beside it.
 
 use gradwire_protocol::units::Layer;
 
 use crate::workload::{Flow, Over, Program, Start, Task, TriggerId, Work, Workload};
 
-/// Why a workload cannot be put on hosts.
+/// Reasons why a workload cannot be placed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PlacementError {
     /// The workload is for more hosts than the list has.
@@ -13,28 +13,28 @@ pub enum PlacementError {
         u64::from(*.host) + 1
     )]
     TooFew {
-        /// What the workload is called.
+        /// Name of the workload.
         name: String,
-        /// The host that has no place.
+        /// The host without a place.
         host: u32,
-        /// How many are listed.
+        /// Length of the list.
         given: usize,
     },
     /// A host is listed twice.
     #[error("host {0} is listed twice: list every host once")]
     Twice(u32),
-    /// Workloads side by side that name different algorithms.
+    /// Two workloads side by side name different algorithms.
     #[error("`{one}` and `{other}` name different algorithms; all-reduces of one run have one")]
     Algorithms {
-        /// What the one is called.
+        /// Name of the first workload.
         one: String,
-        /// What the other is called.
+        /// Name of the second workload.
         other: String,
     },
 }
 
 impl Workload {
-    /// The workload with host `i` of it on host `hosts[i]` of the fabric.
+    /// Returns the workload with its host `i` on host `hosts[i]` of the fabric.
     ///
     /// # Errors
     /// [`PlacementError`] when a host has no place or two places.
@@ -59,14 +59,14 @@ impl Workload {
         }
     }
 
-    /// This workload with another one beside it that loads the fabric.
+    /// Returns this workload with a background that loads the fabric.
     ///
-    /// Training steps are measured of this workload only; where it has some, a run is over when all
-    /// programs have ended, those of the background too, and all flows of this workload. Flows of a
-    /// background without layers ride as what nobody has tagged: in the last class.
+    /// Only the training steps of this workload are measured. If it has some, a run ends when all
+    /// programs have ended, also those of the background, and all flows of this workload. Flows of a
+    /// background without layers ride like untagged traffic, in the last class.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
-        // Of several backgrounds the first one says where the foreground ends.
+        // Of several backgrounds the first one marks the end of the foreground.
         if !self.step_ends.is_empty() && self.over == Over::WithEverything {
             self.over = Over::WithForeground(count(self.flows.len()));
         }
@@ -81,10 +81,10 @@ impl Workload {
         self.and(background)
     }
 
-    /// This workload and another one, whose training steps are measured both.
+    /// Returns this workload and another one beside it; the training steps of both are measured.
     ///
     /// # Errors
-    /// [`PlacementError::Algorithms`] when each names an algorithm of its own.
+    /// [`PlacementError::Algorithms`] when both name an algorithm and these differ.
     pub fn beside(self, other: Self) -> Result<Self, PlacementError> {
         let named = self.algorithm.zip(other.algorithm);
         if named.is_some_and(|(one, other)| one != other) {
@@ -94,12 +94,11 @@ impl Workload {
         Ok(self.and(other))
     }
 
-    /// Puts another workload beside this one, which keeps its own triggers, groups, messages and
-    /// compute units. Where both run a program on a host, the host runs both side by side.
+    /// Puts another workload beside this one. The other keeps its own triggers, groups, messages and
+    /// compute units. A host with programs of both runs them side by side.
     ///
-    /// The algorithm is this workload's, if it has one. Layers keep their numbers; the count, of
-    /// what is part of no training job, is the larger one, so that a workload without layers
-    /// competes as layer 0.
+    /// The algorithm is this workload's, if it has one. Layers keep their numbers. The layer count
+    /// outside training jobs is the larger one, so that a workload without layers competes as layer 0.
     fn and(mut self, background: Self) -> Self {
         self.name = format!("{} + {}", self.name, background.name);
         let shift = Shift {
@@ -131,7 +130,7 @@ impl Workload {
         self
     }
 
-    /// Adds the tasks of a program to those of its host; the number of the first one.
+    /// Adds the tasks of a program to those of its host; returns the number of the first one.
     fn add_program(&mut self, shift: &Shift, program: Program) -> u32 {
         let host = program.host;
         let known = self.programs.iter().position(|own| own.host == host);
@@ -193,7 +192,7 @@ impl Workload {
     }
 }
 
-/// How far the numbers of the workload in the background move up.
+/// The offsets of the background's numbers.
 struct Shift {
     triggers: u32,
     groups: u32,

@@ -1,74 +1,74 @@
-//! Training steps: what each worker computes, and when it exchanges which gradients.
+//! Training steps: the computing of each worker, and the exchange of its gradients.
 //!
-//! A step is the forward pass, the backward pass, which makes the gradients in the order and at
-//! the times of the [`Model`], and their exchange, which begins as soon as the gradients of a
-//! message are there. The next step's forward pass of a layer waits for the layer before it and for
-//! its own update ([`Update`]). Updating takes no time.
+//! A step is a forward pass, a backward pass, which makes the gradients in the order and at the times
+//! of the [`Model`], and their exchange. A message leaves as soon as its gradients are ready. In the
+//! next step a layer's forward pass waits for the layer before it and for its own update
+//! ([`Update`]). An update takes no time.
 //!
-//! Behind the last step comes one more forward pass. So the time from the end of one step's
-//! forward pass to the end of the next one's holds one backward pass, all of its communication and
-//! one forward pass: [`StepEnds`] says where those ends are, and [`crate::steps`] measures them.
+//! One more forward pass follows the last step. So the time from the end of one step's forward pass
+//! to the end of the next one's has one backward pass, all of its communication and one forward
+//! pass. [`StepEnds`] marks those ends, and the simulator measures between them.
 //!
-//! Which gradients share a message is decided in `messages`, who does what after what in
-//! `programs`. What is not here: how a collective moves bytes (`gradwire_collectives`).
+//! `messages` decides which gradients share a message, `programs` the order of tasks. How a
+//! collective moves bytes is in `gradwire_collectives`.
 
 mod messages;
 mod programs;
-
-use std::ops::Range;
+pub(crate) mod step_ends;
 
 use gradwire_protocol::job::ReduceAlgorithm;
-use gradwire_protocol::units::Span;
+
+pub use step_ends::{StepEnds, Worker};
 
 use crate::model::Model;
 use crate::workload::Workload;
 
-/// Some steps of data-parallel training, all alike.
+/// Several equal steps of data-parallel training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
-    /// What is trained.
+    /// The trained model.
     pub model: Model,
-    /// How gradients are exchanged.
-    pub exchange: Exchange,
-    /// How they are cut for servers, where there are some.
+    /// The exchange of gradients.
+    pub exchange: GradientExchange,
+    /// The parts of gradients for servers, if there are servers.
     pub parts: Parts,
-    /// What a forward pass waits for.
+    /// The updates that a forward pass waits for.
     pub update: Update,
-    /// How many steps, at least one.
+    /// Number of steps, at least one.
     pub steps: u32,
-    /// How many times as long the last worker computes: 1 where all are alike.
+    /// Computing time of the last worker over that of the others; 1 makes all equal.
     pub straggling: f64,
     /// The algorithm of all-reduces; `None` leaves it to the job.
     pub algorithm: Option<ReduceAlgorithm>,
-    /// By what all sizes and times are divided, those at which buckets are closed and gradients
-    /// are cut too; 1 takes the model as it is. See [`Model::divided`].
+    /// Divisor of all sizes and times, also of the sizes of buckets and parts; 1 takes the model
+    /// unchanged. See [`Model::divided`].
     pub scale: u32,
 }
 
-/// How gradients become sums.
+/// The ways to sum gradients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Exchange {
-    /// An all-reduce for each bucket as PyTorch's DDP forms them: gradients in the order in which
-    /// they are there, a bucket closed when it has 25 MiB or more, the first one 1 MiB
-    /// (`reducer.hpp`: `kDefaultBucketBytesCap`, `kDefaultFirstBucketBytes`; the order is that of
-    /// the buckets that DDP forms anew after its first step).
+pub enum GradientExchange {
+    /// An all-reduce for each bucket, formed as PyTorch's DDP does: gradients in the order in which
+    /// they are ready, a bucket closed at 25 MiB, the first one at 1 MiB (`reducer.hpp`:
+    /// `kDefaultBucketBytesCap`, `kDefaultFirstBucketBytes`; the order is that of the buckets that
+    /// DDP rebuilds after its first step).
     Buckets,
     /// An all-reduce for each gradient.
     Tensors,
-    /// So many parameter servers, the first hosts; gradients are cut into [`Parts`], each for the
-    /// server that has least so far. A worker exchanges with each server in a group of two, as
-    /// gradwire's own workers do.
+    /// This many parameter servers, on the first hosts. Gradients are cut into [`Parts`], each for the
+    /// server with the fewest bytes so far. A worker exchanges with each server in a group of two,
+    /// as gradwire's own workers do.
     Servers(u32),
 }
 
-/// How a gradient is cut for parameter servers.
+/// The parts of a gradient for parameter servers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Parts {
-    /// Equal parts of so many bytes at most.
+    /// Equal parts of at most this many bytes.
     OfBytes(u64),
-    /// Not at all, but for gradients of a million elements or more, of which every server has an
-    /// equal share, so that none has more to carry than others (MXNet's
-    /// `MXNET_KVSTORE_BIGARRAY_BOUND`, `env_var.md`).
+    /// One part per gradient; each server gets an equal share of a gradient of a million elements or
+    /// more, so that no server carries more than others (MXNet's `MXNET_KVSTORE_BIGARRAY_BOUND`,
+    /// `env_var.md`).
     Whole,
 }
 
@@ -79,62 +79,38 @@ impl Default for Parts {
     }
 }
 
-/// What the forward pass of a layer waits for, besides the layer before it.
+/// The updates that a layer's forward pass waits for, besides the layer before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Update {
     /// The layer's own gradients of the step before.
     Layer,
-    /// All gradients of the step before, as an optimizer does that steps once for all.
+    /// All gradients of the step before, as with an optimizer that steps once for all of them.
     All,
 }
 
-/// Where the steps of a training job begin and end.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct StepEnds {
-    /// What the job is called: the workload that it came from.
-    pub name: String,
-    /// Its groups, by which its collectives are known from those of other jobs.
-    pub groups: Range<u32>,
-    /// How many steps.
-    pub steps: u32,
-    /// Names of the model's layers, in the order of the forward pass.
-    pub layers: Vec<String>,
-    /// Everybody who computes.
-    pub workers: Vec<Worker>,
-}
-
-/// A host that computes.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Worker {
-    /// The host.
-    pub host: u32,
-    /// How long it computes in a step, forward and backward.
-    pub compute: Span,
-    /// The last task of each forward pass in its program: one more than there are steps.
-    pub forward_ends: Vec<u32>,
-}
-
-/// Groups of two that a workload may have: as many as have numbers on the wire.
+/// Most groups of two in a workload: the number of group ids on the wire.
 const PAIRS_MAX: u32 = 60_000;
 
 impl Training {
-    /// How many hosts it needs at least.
+    /// Returns the fewest hosts that it needs.
     pub fn least_hosts(&self) -> u32 {
         match self.exchange {
-            Exchange::Buckets | Exchange::Tensors => 2,
-            Exchange::Servers(servers) => servers.saturating_add(1),
+            GradientExchange::Buckets | GradientExchange::Tensors => 2,
+            GradientExchange::Servers(servers) => servers.saturating_add(1),
         }
     }
 
-    /// How many hosts it bears at most.
+    /// Returns the most hosts that it can use.
     pub fn most_hosts(&self) -> u32 {
         match self.exchange {
-            Exchange::Buckets | Exchange::Tensors => u32::MAX,
-            Exchange::Servers(servers) => servers.saturating_add(PAIRS_MAX / servers.max(1)),
+            GradientExchange::Buckets | GradientExchange::Tensors => u32::MAX,
+            GradientExchange::Servers(servers) => {
+                servers.saturating_add(PAIRS_MAX / servers.max(1))
+            }
         }
     }
 
-    /// The steps on so many hosts, every host a worker or a server.
+    /// Returns the steps on `hosts` hosts, each a worker or a server.
     ///
     /// # Panics
     /// With fewer hosts than [`Self::least_hosts`] or more than [`Self::most_hosts`], or without

@@ -1,19 +1,19 @@
-//! What all text forms share: numbered lines of words, and the known word spelt most alike.
+//! Shared by all text formats: numbered lines of words, and the most similar known word.
 
 use gradwire_protocol::job::spelling;
 
 /// A line of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct NumberedLine<'a> {
     /// Its number, from 1.
     pub(super) number: usize,
-    /// What stands between blanks; at least one.
+    /// Its words; at least one.
     pub(super) words: Vec<&'a str>,
 }
 
-/// The lines of `text` that are neither blank nor a comment (`#`).
-pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    let all = text.lines().enumerate().map(|(index, line)| Line {
+/// Returns the lines of `text` that are neither blank nor a comment (`#`).
+pub(super) fn lines(text: &str) -> impl Iterator<Item = NumberedLine<'_>> {
+    let all = text.lines().enumerate().map(|(index, line)| NumberedLine {
         number: index + 1,
         words: line.split_whitespace().collect(),
     });
@@ -24,7 +24,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// ` (did you mean …?)` with the word of `known` that is spelt most like `given`, if one is near.
+/// Returns ` (did you mean …?)` with the word of `known` most similar to `given`, if one is close.
 pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     spelling::did_you_mean(spelling::nearest(given, known))
 }

@@ -1,7 +1,7 @@
-//! What is to be carried: flows between hosts, and programs that ranks run.
+//! A workload: flows between hosts, and programs that ranks run.
 //!
-//! Flows are carried by every transport. Programs are what ranks of a training job do; their
-//! collectives run through `gradwire_collectives`.
+//! Every transport carries flows. Programs are the tasks of a training job's ranks; their collectives
+//! run through `gradwire_collectives`.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use gradwire_fabric::fitting::SendPattern;
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
-use crate::training::StepEnds;
+use crate::training::step_ends::StepEnds;
 
-/// The hosts that a workload is made for.
+/// The hosts of a workload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hosts {
-    /// How many.
+    /// Their number.
     pub count: u32,
-    /// Rate of the link of each; only a load is measured by it.
+    /// Rate of each host's link; only loads refer to it.
     pub rate: Rate,
 }
 
@@ -27,9 +27,9 @@ pub struct Flow {
     pub source: u32,
     /// The host that receives; another one.
     pub destination: u32,
-    /// How much; at least one byte.
+    /// Its bytes, at least one.
     pub bytes: ByteCount,
-    /// When it begins.
+    /// Its start.
     pub start: Start,
     /// The trigger that is told when everything is acknowledged.
     pub when_sent: Option<TriggerId>,
@@ -39,7 +39,7 @@ pub struct Flow {
     pub layer: Layer,
 }
 
-/// When a flow begins.
+/// The start of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Start {
     /// At a time.
@@ -52,7 +52,7 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct TriggerId(pub u32);
 
-/// What starts flows when other flows end.
+/// Starts flows when other flows end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trigger {
     /// Fires the first time that it is told.
@@ -63,7 +63,7 @@ pub enum Trigger {
     Barrier(u32),
 }
 
-/// What one rank does: tasks that wait for each other.
+/// The program of one rank: tasks that wait for each other.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Program {
     /// The host that runs it.
@@ -75,49 +75,47 @@ pub struct Program {
 /// A piece of a program.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Task {
-    /// What it is called in results; may be empty.
+    /// Its name in results; may be empty.
     pub name: String,
-    /// What is done.
+    /// Its work.
     pub work: Work,
     /// The tasks that must be complete before, as indices in the same program.
     pub after: Vec<u32>,
     /// The tasks that must have started before, as indices in the same program.
     pub after_start: Vec<u32>,
-    /// The training step that it is part of, whose loss budget a collective spends; 0 where there
-    /// are no steps.
+    /// Its training step, whose loss budget a collective spends; 0 without steps.
     pub step: u32,
 }
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Work {
     /// Keeps a unit of the rank busy; tasks of one unit run one at a time, in the order in which
     /// they become ready.
     Compute {
-        /// For how long.
+        /// The duration.
         span: Span,
-        /// Which unit, such as a GPU's compute stream.
+        /// The unit, such as a GPU's compute stream.
         unit: u16,
     },
     /// Takes part in a collective. The n-th collective of a group in one program meets the n-th in
     /// all others, whichever starts first.
     Collective {
-        /// Which.
+        /// The collective.
         kind: CollectiveKind,
         /// Index of the group in [`Workload::groups`].
         group: u32,
-        /// Bytes of the whole tensor: what an all-reduce reduces, what a reduce-scatter takes in,
-        /// what an all-gather puts out, what a rank sends in an all-to-all to all together.
+        /// Bytes of the whole tensor: the tensor of an all-reduce, the input of a reduce-scatter, the
+        /// output of an all-gather, all that one rank sends in an all-to-all.
         bytes: ByteCount,
-        /// From which byte on which layer of the model, in ascending order of bytes; empty where
-        /// that is not known.
+        /// The first byte of each layer of the model, ascending; empty where unknown.
         layers: Vec<(u64, Layer)>,
     },
     /// Sends to a host; the n-th send of a pair and tag meets the n-th receive.
     Send {
         /// The receiving host.
         to: u32,
-        /// How much; at least one byte.
+        /// Its bytes, at least one.
         bytes: ByteCount,
         /// Tells messages of a pair apart.
         tag: u32,
@@ -126,14 +124,14 @@ pub enum Work {
     Receive {
         /// The sending host.
         from: u32,
-        /// How much.
+        /// Its bytes.
         bytes: ByteCount,
         /// Tells messages of a pair apart.
         tag: u32,
     },
 }
 
-/// Which collective, and how where it can be chosen.
+/// The kind of a collective, and its algorithm where there is a choice.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum CollectiveKind {
     /// As the job's `collectives.algorithm` says.
@@ -154,52 +152,52 @@ pub enum CollectiveKind {
         /// Position in the group.
         root: u32,
     },
-    /// Nobody goes on before everybody is here.
+    /// No rank goes on before all have arrived.
     Barrier,
 }
 
 /// Everything that a run carries.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Workload {
-    /// What it is called: the one-line form or a file's name.
+    /// Its name: the one-line form or a file's name.
     pub name: String,
     /// Flows between hosts.
     pub flows: Vec<Flow>,
-    /// What starts flows that wait.
+    /// Triggers that start waiting flows.
     pub triggers: Vec<Trigger>,
     /// Programs, at most one per host.
     pub programs: Vec<Program>,
-    /// Hosts of each group, in the order that all agree on.
+    /// Hosts of each group, in the agreed order.
     pub groups: Vec<Vec<u32>>,
-    /// Layers of the model that flows and tasks belong to; 0 when they are not known.
+    /// Number of layers of the model of its flows and tasks; 0 when it is unknown.
     pub layer_count: u16,
     /// The algorithm of its all-reduces; `None` leaves it to the job.
     pub algorithm: Option<ReduceAlgorithm>,
-    /// Where the steps of each training job in it begin and end.
+    /// The steps of each of its training jobs.
     pub step_ends: Vec<StepEnds>,
-    /// When a run of it is over.
+    /// The end of a run.
     pub over: Over,
 }
 
-/// When a run is over, before its time limit.
+/// The end of a run, before its time limit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Over {
-    /// When everything has ended.
+    /// All flows and programs have ended.
     #[default]
     WithEverything,
-    /// When all programs have ended and so many flows, the first ones; others are cut off.
+    /// All programs and this many flows, the first ones, have ended; the others are cut off.
     WithForeground(u32),
 }
 
 impl Workload {
-    /// Layers of the model that a group's tasks belong to; 0 when they are not known.
+    /// Returns the number of layers of the model of a group's tasks; 0 when it is unknown.
     pub fn layers_of(&self, group: u32) -> u16 {
         let mut jobs = self.step_ends.iter();
         let job = jobs.find(|job| job.groups.contains(&group));
         job.map_or(self.layer_count, |job| job.layers.len() as u16)
     }
 
-    /// Who sends to whom at the same time, to which a job's defaults are fitted.
+    /// Returns the pattern of simultaneous senders, to which a job's defaults are fitted.
     pub fn send_pattern(&self) -> SendPattern {
         match (self.has_roots(), self.programs.is_empty()) {
             (true, _) => SendPattern::ToRoots,
@@ -208,8 +206,8 @@ impl Workload {
         }
     }
 
-    /// Whether any program has a collective in which many send to one, or messages of which nobody
-    /// knows how many meet.
+    /// Whether any program has a collective with many senders to one rank, or messages of which an
+    /// unknown number meet.
     fn has_roots(&self) -> bool {
         let mut tasks = self.programs.iter().flat_map(|program| &program.tasks);
         tasks.any(|task| match task.work {
@@ -221,7 +219,7 @@ impl Workload {
 }
 
 impl Flow {
-    /// A flow that begins at once and tells nobody.
+    /// Makes a flow that begins at once and tells no trigger.
     pub fn new(source: u32, destination: u32, bytes: ByteCount) -> Self {
         Self {
             source,
@@ -236,7 +234,7 @@ impl Flow {
 }
 
 impl Task {
-    /// A task that waits for the tasks of `after` to be complete.
+    /// Makes a task that waits for the tasks of `after`.
     pub fn new(name: impl Into<String>, work: Work, after: Vec<u32>) -> Self {
         Self {
             name: name.into(),

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gradwire_lab::job_file;
-use gradwire_netsim::transports::open_loop::{Departures, Stream, Traffic};
+use gradwire_netsim::transports::open_loop::{Departures, PacketStream, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Class, Rate};
@@ -33,7 +33,7 @@ pub struct Tagged {
     /// Its traffic class.
     pub class: Class,
     /// How it is sent.
-    pub stream: Stream,
+    pub stream: PacketStream,
 }
 
 impl Tagged {
@@ -123,7 +123,7 @@ fn tags(job: &Job, options: &ProbeOptions) -> Result<Vec<Tagged>, CommandError> 
             _ => options.droppable.of(bits),
         };
         for (ecn, bits) in [(Ecn::Ect, bits - droppable), (Ecn::NotEct, droppable)] {
-            let stream = Stream {
+            let stream = PacketStream {
                 dscp: policy.dscp_of(class, ecn),
                 ecn,
                 rate: Rate::from_bits_per_second(bits),

@@ -6,7 +6,7 @@ use gradwire_protocol::units::{Instant, Span};
 
 use super::explicit::Names;
 use crate::settings::{self, LOSS_ALLOWED, RATE_ALLOWED};
-use crate::topology::{Change, Device, Fabric, LinkState};
+use crate::topology::{Device, Fabric, LinkChange, LinkState};
 
 /// Does to the fabric what its faults say, in their order.
 pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), TomlError> {
@@ -51,7 +51,9 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
                 }
                 for link in links {
                     let link = link as u32;
-                    let changes = flaps.iter().map(|&(at, state)| Change { at, link, state });
+                    let changes = flaps
+                        .iter()
+                        .map(|&(at, state)| LinkChange { at, link, state });
                     fabric.changes.extend(changes);
                 }
             }

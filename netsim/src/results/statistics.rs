@@ -461,7 +461,7 @@ mod tests {
     use gradwire_protocol::units::{ByteCount, Rate, Share};
 
     use super::*;
-    use gradwire_fabric::policy::Buffer;
+    use gradwire_fabric::policy::SwitchBuffer;
     use gradwire_fabric::topology::{FRAMING, Link, MTU, PORT_BUFFER, Switch};
     use gradwire_workloads::workload::Program;
 
@@ -583,7 +583,7 @@ mod tests {
             switches: Vec::new(),
             links: Vec::new(),
             changes: Vec::new(),
-            buffer: Buffer::PerPort(PORT_BUFFER),
+            buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             mtu: MTU,
             framing: FRAMING,
             balance: None,
@@ -623,7 +623,7 @@ mod tests {
             switches: vec![switch("leaf", 0), switch("spine", 1)],
             links: vec![plain([host, leaf]), plain([leaf, spine])],
             changes: Vec::new(),
-            buffer: Buffer::PerPort(PORT_BUFFER),
+            buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             mtu: MTU,
             framing: FRAMING,
             balance: None,

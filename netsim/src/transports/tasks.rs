@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use gradwire_protocol::units::Instant;
 
-use crate::engine::host::Progress;
+use crate::engine::host::HostProgress;
 use crate::results::outcome::TaskOutcome;
 use gradwire_workloads::workload::{Program, Task, Work};
 
@@ -138,9 +138,9 @@ impl Tasks {
     }
 
     /// That a task has ended which was not told yet.
-    pub(super) fn progress(&mut self) -> Option<Progress> {
+    pub(super) fn progress(&mut self) -> Option<HostProgress> {
         self.untold = self.untold.checked_sub(1)?;
-        Some(Progress::Task)
+        Some(HostProgress::Task)
     }
 
     /// How all of them went.

@@ -1,7 +1,8 @@
 //! A flow alone takes the time of the closed form, to the picosecond.
 
 use gradwire_fabric::topology::{Device, Fabric};
-use gradwire_netsim::simulation::{self, Setup};
+use gradwire_netsim::setup::Setup;
+use gradwire_netsim::simulation;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 
 use crate::world::{HEADER, fabric, flow, flows, run, setup, took, ungranted};

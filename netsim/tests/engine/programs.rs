@@ -6,7 +6,8 @@
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
 use gradwire_netsim::results::steps::Steps;
-use gradwire_netsim::simulation::{self, Setup, SetupError, TRANSPORTS, Transport};
+use gradwire_netsim::setup::{Setup, SetupError, TRANSPORTS, Transport};
+use gradwire_netsim::simulation;
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Span};

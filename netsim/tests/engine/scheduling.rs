@@ -3,7 +3,7 @@
 
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::steps::Steps;
-use gradwire_netsim::simulation::Setup;
+use gradwire_netsim::setup::Setup;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::ByteCount;
 use gradwire_workloads::workload::Work;

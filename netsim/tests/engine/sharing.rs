@@ -2,7 +2,8 @@
 
 use gradwire_fabric::topology::Device;
 use gradwire_netsim::results::outcome::Outcome;
-use gradwire_netsim::simulation::{self, Setup};
+use gradwire_netsim::setup::Setup;
+use gradwire_netsim::simulation;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::workload::{Flow, Start};
 

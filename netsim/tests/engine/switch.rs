@@ -338,7 +338,8 @@ fn drops(talked: &Talked) -> u64 {
 }
 
 fn paused(talked: &Talked) -> Span {
-    Span::from_picos(talked.ports.iter().map(|port| port.record.paused).sum())
+    let ports = talked.ports.iter();
+    ports.fold(Span::ZERO, |sum, port| sum + port.record.paused)
 }
 
 /// IEEE 802.1Qbb; its head-of-line blocking as in Zhu et al., SIGCOMM 2015, section 2.2: the

@@ -4,14 +4,17 @@ use std::collections::{BTreeSet, VecDeque};
 
 use gradwire_fabric::fitting;
 use gradwire_fabric::policy::QosPolicy;
+use gradwire_fabric::routing::PortId;
 use gradwire_fabric::topology::Fabric;
+use gradwire_netsim::engine::calendar::END_OF_TIME;
 use gradwire_netsim::engine::flows::Flows;
-use gradwire_netsim::engine::host::{Begin, Envelope, Host, Load, Progress};
-use gradwire_netsim::engine::port::Port;
-use gradwire_netsim::engine::region::Region;
+use gradwire_netsim::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use gradwire_netsim::engine::port::PortQueues;
+use gradwire_netsim::engine::region::FabricRegion;
 use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
-use gradwire_netsim::simulation::{self, Setup, Transport};
+use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::simulation;
 use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Share, Span};
@@ -220,7 +223,7 @@ impl Host for Talker {
         self.ready.pop_front()
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         None
     }
 
@@ -232,14 +235,14 @@ impl Host for Talker {
 /// What became of talkers and ports.
 pub(crate) struct Talked {
     pub(crate) hosts: Vec<Talker>,
-    pub(crate) ports: Vec<Port>,
-    host_port: Vec<u32>,
+    pub(crate) ports: Vec<PortQueues>,
+    host_port: Vec<PortId>,
 }
 
 impl Talked {
     /// The port of the switch that leads to a host.
-    pub(crate) fn port_to(&self, host: u32) -> &Port {
-        &self.ports[self.host_port[host as usize] as usize ^ 1]
+    pub(crate) fn port_to(&self, host: u32) -> &PortQueues {
+        &self.ports[self.host_port[host as usize].opposite().index()]
     }
 }
 
@@ -260,8 +263,14 @@ pub(crate) fn talk(
         Some(talker)
     });
     let workload = Workload::default();
-    let mut region = Region::new(&wiring, 0, hosts.collect(), Flows::new(&workload), 1_000);
-    assert!(region.run(u64::MAX, u64::MAX), "everything has happened");
+    let mut region = FabricRegion::new(
+        &wiring,
+        0,
+        hosts.collect(),
+        Flows::new(&workload),
+        Span::from_nanos(1),
+    );
+    assert!(region.run(END_OF_TIME, u64::MAX), "everything has happened");
     let (hosts, ports, _) = region.into_parts();
     Talked {
         hosts: hosts.into_iter().flatten().collect(),

@@ -1,6 +1,6 @@
-// The c10d::Backend of one process group: the calls of PyTorch, each handed to who knows.
-// Not here: what an operation is made of (reductions.hpp, movements.hpp, messages.hpp, sparse.hpp),
-// how it is submitted (submitter.hpp) and completes (work.hpp), who opens the rank (launch.py).
+// The c10d::Backend of one process group: it dispatches the calls of PyTorch.
+// Not here: the operations (reductions.hpp, movements.hpp, messages.hpp, sparse.hpp), their
+// submission (submitter.hpp) and completion (work.hpp), and the opening of the rank (launch.py).
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -17,8 +17,8 @@
 
 namespace gradwire {
 
-// The next number of a group, from a count that all groups of a job share: the group's first member
-// draws it and tells the others through the group's own store, under `key`.
+// Draws the number of a new group from a count that all groups of a job share. The group's first
+// member draws it and passes it to the others through the group's own store, under `key`.
 inline uint32_t number_of_group(const c10::intrusive_ptr<c10d::Store>& store, int position,
                                 const std::string& key) {
   constexpr int64_t kGroups = 1 << 16;  // group numbers have 16 bits on the wire
@@ -37,7 +37,7 @@ inline uint32_t number_of_group(const c10::intrusive_ptr<c10d::Store>& store, in
 
 class Backend : public c10d::Backend {
  public:
-  // `options` has the timeout, and the name under which PyTorch knows this backend.
+  // `options` holds the timeout, and the name by which PyTorch knows this backend.
   Backend(std::shared_ptr<Rank> core, Group group, const c10::intrusive_ptr<Options>& options,
           c10::intrusive_ptr<c10d::Store> store)
       : c10d::Backend(group.rank, static_cast<int>(group.ranks.size())),
@@ -85,7 +85,7 @@ class Backend : public c10d::Backend {
     return true;
   }
 
-  // A group of some members of this one; null for ranks that are not in it.
+  // Makes a group of some members of this one; null on ranks that are not in it.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override {
@@ -118,8 +118,8 @@ class Backend : public c10d::Backend {
   }
 #endif
 
-  // Each operation is a work of its own; supportsCoalescing() stays false, so that
-  // batch_isend_irecv gives one work for each message, as Gloo does.
+  // Each operation is a Work of its own. supportsCoalescing() stays false, so that
+  // batch_isend_irecv returns one Work per message, as Gloo does.
   void startCoalescing() override {
     submit_->start_coalescing();
   }
@@ -155,7 +155,8 @@ class Backend : public c10d::Backend {
     return gradwire::reduce_scatter_gradient(*submit_, {output, input}, gradient);
   }
 
-  // Takes what error feedback keeps of a tensor like this; an undefined tensor for nothing.
+  // Takes the residual that error feedback keeps of a tensor like this one; an undefined tensor if
+  // there is none.
   at::Tensor take_residual(uint64_t tensor_key, int64_t elements, at::ScalarType type) {
     auto values = at::empty({elements}, type);
     const bool kept = core().take_residual(
@@ -205,8 +206,8 @@ class Backend : public c10d::Backend {
     return all_to_all(*submit_, outputs, inputs, options);
   }
 
-  // PyTorch has two names for the operations on single tensors. Those of before 2.14 exist in every
-  // version, and the newer ones forward to them.
+  // PyTorch has two names for the operations on single tensors. The names from before 2.14 exist in
+  // every version, and the newer ones forward to them.
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
     return gradwire::all_gather_single(*submit_, {output, input}, options);

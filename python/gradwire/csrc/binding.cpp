@@ -92,7 +92,7 @@ void bind_gradients(BoundBackend& backend) {
           py::arg("tensor_key"), py::arg("elements"), py::arg("dtype"), NoGil());
 }
 
-// Messages that may lose, for a parameter server.
+// Messages that tolerate loss, for a parameter server.
 void bind_messages(py::module_& module) {
   using gradwire::PendingWork;
   py::class_<PendingWork, c10::intrusive_ptr<PendingWork>, c10d::Work>(module, "Message")

@@ -1,4 +1,4 @@
-// What is refused before anything is sent, each with what was given and what is allowed.
+// Checks arguments before any packet is sent. Each error names the given and the allowed value.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ inline void check_device(const at::Tensor& tensor, const char* operation) {
               "(backend=\"cpu:gradwire,cuda:nccl\")");
 }
 
-// A dense tensor in CPU memory. Strides are the caller's business: see Submitter::in_place.
+// Requires a dense tensor in CPU memory. Submitter::in_place deals with strides.
 inline void check_dense(const at::Tensor& tensor, const char* operation) {
   check_device(tensor, operation);
   TORCH_CHECK(tensor.layout() == at::kStrided, "gradwire: ", operation, " of a ", tensor.layout(),
@@ -36,7 +36,7 @@ inline at::Tensor& only_dense(Tensors& tensors, const char* operation) {
   return tensor;
 }
 
-// One tensor for each rank, all of the size and element type of `own`.
+// Requires one tensor per rank, all with the size and element type of `own`.
 inline const Tensors& one_per_rank(const std::vector<Tensors>& lists, const at::Tensor& own,
                                    int ranks, const char* operation) {
   const auto count = lists.size() == 1 ? lists[0].size() : 0;
@@ -52,7 +52,7 @@ inline const Tensors& one_per_rank(const std::vector<Tensors>& lists, const at::
   return lists[0];
 }
 
-// `whole` has room for a `part` of each rank.
+// Requires that `whole` has room for one `part` per rank.
 inline void check_whole(const at::Tensor& whole, const at::Tensor& part, int ranks,
                         const char* operation) {
   check_dense(whole, operation);
@@ -64,7 +64,7 @@ inline void check_whole(const at::Tensor& whole, const at::Tensor& part, int ran
       " ranks the larger must hold ", part.numel() * ranks, " elements of the same type");
 }
 
-// As many outputs as inputs, at least one.
+// Requires as many outputs as inputs, and at least one.
 inline void check_pairs(const Tensors& outputs, const Tensors& inputs, const char* operation) {
   TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), "gradwire: ", operation, " of ",
               inputs.size(), " inputs into ", outputs.size(),

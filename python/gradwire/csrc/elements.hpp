@@ -1,4 +1,4 @@
-// What PyTorch's element types and reductions are to the core, and which pairs are refused.
+// Maps PyTorch's element types and reductions to the core's, and refuses undefined pairs.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -70,7 +70,8 @@ inline Reduction reduction_of_bools(c10d::ReduceOp::RedOpType op) {
   }
 }
 
-// Throws when the pair is not defined, with what is. The factor of premul_sum: see `scaled`.
+// Throws if the pair is undefined, and names the defined ones. `scaled` applies the factor of
+// premul_sum.
 inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp& reduce_op) {
   auto op = static_cast<c10d::ReduceOp::RedOpType>(reduce_op);
   TORCH_CHECK(op <= c10d::ReduceOp::PREMUL_SUM, "gradwire: reduction ", reduction_name(op),
@@ -93,7 +94,7 @@ inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp& reduce_
   return {*dtype, static_cast<uint32_t>(op)};
 }
 
-// What a rank gives to the sum: for premul_sum a scaled copy, else the tensor itself.
+// The rank's contribution to the sum: a scaled copy for premul_sum, else the tensor itself.
 inline at::Tensor scaled(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
   if (reduce_op.op_ != c10d::ReduceOp::PREMUL_SUM) return tensor;
   const auto* by = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(reduce_op.supplement_.get());

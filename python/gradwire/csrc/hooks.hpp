@@ -1,5 +1,5 @@
-// Who asked to hear of operations that are complete. PyTorch's flight recorder tells a collective
-// that ended from one that hangs by this.
+// Hooks that are called when an operation is complete. PyTorch's flight recorder uses them to tell
+// a collective that ended from one that hangs.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -27,7 +27,7 @@ class Hooks {
     completed_.erase(id);
   }
 
-  // An operation that ended well. `key` is Work::getCompletionKey().
+  // Reports an operation that succeeded. `key` is Work::getCompletionKey().
   void completed(uint64_t key) {
     std::shared_lock lock(mutex_);
     for (const auto& [id, hook] : completed_) hook(key);

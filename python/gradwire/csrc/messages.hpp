@@ -26,14 +26,14 @@ inline uint32_t other_rank(const Submitter& submit, int rank, const char* operat
 
 }  // namespace detail
 
-// Where a message goes (GW_SEND) or comes from (GW_RECV).
+// The destination (GW_SEND) or source (GW_RECV) of a message.
 struct Address {
   uint32_t kind;
   int peer;
   int tag;
 };
 
-// What the core wants to know of a message of floats that may lose some.
+// Tells the core about a message of floats that may lose some.
 struct Loss {
   std::vector<gw_layer> layers;
   uint32_t layer_count;
@@ -43,8 +43,8 @@ struct Loss {
   uint32_t holes;
 };
 
-// A message of which what is lost within the tolerance stays in the receiver's memory as it was.
-// `tensor` is contiguous; Work::holes tells a receiver which of its bytes these are.
+// A message that tolerates loss: bytes lost within the tolerance keep their old values in the
+// receiver's memory. `tensor` is contiguous; Work::holes lists these bytes.
 inline WorkPtr lossy_message(Submitter& submit, const Address& address, const at::Tensor& tensor,
                              const Loss& loss) {
   const bool sends = address.kind == GW_SEND;
@@ -82,7 +82,7 @@ inline WorkPtr recv(Submitter& submit, Tensors& tensors, int from, int tag) {
                          submit.plan(c10d::OpType::RECV, "recv", tensors));
 }
 
-// From whichever rank sends first; Work::sourceRank tells which it was.
+// Receives from the rank that sends first; Work::sourceRank returns that rank.
 inline WorkPtr recv_any(Submitter& submit, Tensors& tensors, int tag) {
   auto& tensor = only_dense(tensors, "recv");
   detail::check_tag(tag, "recv");

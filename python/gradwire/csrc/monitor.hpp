@@ -1,5 +1,5 @@
-// A barrier that names who did not come. It meets in PyTorch's store and not on the data plane, so
-// it works when that is stuck.
+// A barrier that names the missing ranks. It uses PyTorch's store and not the data plane, so it
+// works when the data plane is stuck.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -23,7 +23,7 @@ class MonitoredBarrier {
   MonitoredBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
       : store_(std::move(store)), rank_(rank), size_(size) {}
 
-  // Rank 0 waits for everybody else, everybody else for what rank 0 says.
+  // Rank 0 waits for all other ranks, and they wait for the verdict of rank 0.
   void pass(Milliseconds timeout, Report report) {
     const Round round{std::to_string(rounds_++), timeout, Clock::now() + timeout};
     if (rank_ == 0) {
@@ -56,14 +56,14 @@ class MonitoredBarrier {
     store_->set(verdict(round), text);
     TORCH_CHECK(text.empty(), text);
     for (int rank = 1; rank < size_; ++rank) store_->deleteKey(arrival(round, rank));
-    // Whoever has come to this round has read the verdict of the last one.
+    // A rank that has come to this round has read the verdict of the last one.
     store_->deleteKey(verdict({last_, {}, {}}));
     last_ = round.number;
   }
 
   void follow(const Round& round) {
     store_->set(arrival(round, rank_), "here");
-    // Rank 0 may begin its own timeout later and has to have its say within this one's.
+    // Rank 0 may start its timeout later, and its verdict must still arrive within this rank's.
     const bool said = appears(verdict(round), round.deadline);
     const auto text = said ? store_->get_to_str(verdict(round))
                            : "nothing came from it within " +
@@ -74,7 +74,7 @@ class MonitoredBarrier {
                 text);
   }
 
-  // Asks again and again instead of waiting inside the store, whose connection others share.
+  // Polls instead of waiting inside the store, since other threads share its connection.
   bool appears(const std::string& key, Clock::time_point deadline) {
     Milliseconds pause{1};
     while (!store_->check({key})) {

@@ -1,5 +1,5 @@
-// Collectives that move elements and do not look at them: broadcast, all-gather, gather, scatter,
-// all-to-all. Any element type can be moved.
+// Collectives that move elements without computing: broadcast, all-gather, gather, scatter,
+// all-to-all. They take any element type.
 // Not here: messages between two ranks (messages.hpp).
 #pragma once
 
@@ -19,7 +19,7 @@ inline gw_operation moving(Submitter& submit, uint32_t kind, const at::Tensor& l
   return operation;
 }
 
-// Room for one tensor like `part` of every rank: row i is rank i's.
+// Allocates room for one tensor like `part` from each rank; row i is rank i's.
 inline at::Tensor rows_of(const Submitter& submit, const at::Tensor& part) {
   return at::empty({submit.size(), part.numel()}, part.options());
 }
@@ -76,7 +76,7 @@ inline WorkPtr all_gather_single(Submitter& submit, const Buffers& buffers,
   return detail::all_gather_one(submit, buffers, options.timeout, std::move(plan));
 }
 
-// `outputs[rank][i]` becomes what `inputs[i]` is on that rank.
+// `outputs[rank][i]` becomes the `inputs[i]` of that rank.
 inline WorkPtr all_gather_coalesced(Submitter& submit, std::vector<Tensors>& outputs,
                                     Tensors& inputs, const c10d::AllgatherOptions& options) {
   const char* name = "all_gather_coalesced";
@@ -105,7 +105,7 @@ inline WorkPtr all_gather_coalesced(Submitter& submit, std::vector<Tensors>& out
   return submit.join(std::move(plan), std::move(parts));
 }
 
-// As all_gather_single, for each pair of output and input.
+// Like all_gather_single, for each pair of output and input.
 inline WorkPtr all_gather_single_coalesced(Submitter& submit, const Tensors& outputs,
                                            const Tensors& inputs,
                                            const c10d::AllgatherOptions& options) {
@@ -178,7 +178,7 @@ inline WorkPtr scatter(Submitter& submit, Tensors& outputs, std::vector<Tensors>
   return submit.from_input(operation, {output, rows}, std::move(plan));
 }
 
-// How the first dimension of one side of an all-to-all is shared among the ranks.
+// The split of the first dimension among the ranks, for one side of an all-to-all.
 struct Splits {
   const at::Tensor& tensor;
   const std::vector<int64_t>& rows;  // per rank; empty: all equal

@@ -1,5 +1,5 @@
 // This process's place in a job: owns the gw_rank, opens it, joins it, closes it once.
-// Not here: what an operation is (backend.hpp), when it is complete (work.hpp).
+// Not here: operations (backend.hpp), and their completion (work.hpp).
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -32,10 +32,10 @@ class Rank {
   struct Place {
     uint32_t rank;
     uint32_t world;
-    int32_t local;  // its number on its host; negative: not known
+    int32_t local;  // its number on its host; negative: unknown
   };
 
-  // What a rank proves itself by: a token, and files of certificates, empty for none.
+  // The credentials of a rank: a token, and certificate files; empty for none.
   struct Credentials {
     std::string token;
     std::string certificate;
@@ -43,11 +43,11 @@ class Rank {
     std::string authority;
   };
 
-  // What the environment says; texts are empty for the defaults.
+  // Settings from the environment; empty texts mean the defaults.
   struct Settings {
     std::string job;    // path of a job.toml
     std::string trace;  // folder of the flight recorder
-    std::string log;    // how much is told on standard error
+    std::string log;    // log level on standard error
   };
 
   Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own)
@@ -100,7 +100,7 @@ class Rank {
   };
   using Ticket = std::unique_ptr<gw_ticket, Forget>;
 
-  // Hands the operation over; throws with the core's reason when it is refused.
+  // Submits the operation; throws with the core's reason if it is refused.
   Ticket submit(const gw_operation& operation, gw_done done, void* user) {
     std::shared_lock lock(handle_mutex_);
     std::array<char, kErrorBytes> error{};
@@ -114,7 +114,7 @@ class Rank {
     return ticket;
   }
 
-  // Does the core's work on this thread until the operation has ended, or somebody else does it.
+  // Drives the core on this thread until the operation has ended, or another thread drives.
   void wait(const Ticket& ticket, std::chrono::duration<double> patience) {
     std::shared_lock lock(handle_mutex_);
     if (handle_ != nullptr) gw_wait(handle_, ticket.get(), patience.count());
@@ -137,7 +137,7 @@ class Rank {
     return gw_job_tolerance(open_handle());
   }
 
-  // What error feedback keeps of a tensor, and the tensor's type and memory for it.
+  // The tensor whose residual is taken, and the memory that receives it.
   struct Residual {
     uint64_t tensor_key;
     uint32_t dtype;
@@ -145,7 +145,7 @@ class Rank {
     size_t bytes;
   };
 
-  // Whether something was kept; it is in `values` then, and no longer kept.
+  // Whether there was a residual; it has moved to `values` then.
   bool take_residual(const Residual& residual) {
     std::shared_lock lock(handle_mutex_);
     std::array<char, kErrorBytes> error{};
@@ -155,7 +155,7 @@ class Rank {
     return taken > 0;
   }
 
-  // What to measure next, or to keep: whether there is more to try, chunk, credit.
+  // The next schedule: whether it is a trial or the one to keep, then chunk and credit.
   std::tuple<bool, uint64_t, uint64_t> tune(double step_seconds) {
     std::shared_lock lock(handle_mutex_);
     std::array<char, kErrorBytes> error{};
@@ -195,8 +195,8 @@ class Rank {
     return handle_ != nullptr;
   }
 
-  // Groups count themselves in and out; the last one out closes the rank. A callback that drops
-  // the last group runs on a thread that closing would join: then the exit of Python closes.
+  // Each group counts itself in and out, and the last one out closes the rank. If a callback drops
+  // the last group, closing would join the callback's own thread, so the exit of Python closes.
   void group_created() {
     std::lock_guard lock(pending_mutex_);
     ++groups_;
@@ -211,7 +211,7 @@ class Rank {
     if (last && !on_completion_thread) close();
   }
 
-  // Idempotent. Gives the GIL up while it waits: completions that still run may need it.
+  // Idempotent. Releases the GIL while it waits: completions that still run may need it.
   void close() {
     if (getpid() != process_) return;  // a forked child has the memory but not the threads
     if (!is_open()) return;
@@ -261,7 +261,7 @@ class Rank {
   const Place place_;
   const pid_t process_;
   gw_rank* handle_ = nullptr;
-  std::shared_mutex handle_mutex_;  // exclusive only to take the handle away
+  std::shared_mutex handle_mutex_;  // held exclusively only to take the handle away
   std::mutex pending_mutex_;
   std::condition_variable idle_;
   size_t pending_ = 0;

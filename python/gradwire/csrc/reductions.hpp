@@ -6,7 +6,7 @@
 
 namespace gradwire {
 
-// What a hook knows about gradients that travel together and the core wants to know.
+// Facts about gradients that travel together, passed from a hook to the core.
 struct Gradient {
   c10d::ReduceOp op;
   std::vector<gw_layer> layers;
@@ -18,8 +18,8 @@ struct Gradient {
 
 namespace detail {
 
-// Draws a sequence number only once the reduction is known to exist: a refused call leaves the
-// group as it was.
+// Draws a sequence number only after the reduction is known to exist, so that a refused call does
+// not change the group.
 inline gw_operation computing(Submitter& submit, uint32_t kind, const Reduction& reduction,
                               Milliseconds timeout) {
   auto operation = submit.collective(kind, timeout);

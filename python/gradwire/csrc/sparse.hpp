@@ -1,7 +1,8 @@
 // All-reduce of sparse COO tensors: the sum of what all ranks hold.
 //
-// Two all-gathers: one of how many entries each rank has and of which shape, one of the entries,
-// padded to the largest number. Each rank then sums in the group's order, so all get the same bits.
+// It takes two all-gathers. The first carries each rank's number of entries and shape; the second
+// carries the entries, padded to the largest number. Each rank then sums in the order of the group,
+// so all ranks get the same bits.
 #pragma once
 
 #include "movements.hpp"
@@ -23,7 +24,7 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
     return sum->run(std::move(plan));
   }
 
-  // Both sequence numbers are drawn here, so that they are in the order of the calls.
+  // Both sequence numbers are drawn here, so that they follow the order of the calls.
   SparseSum(std::shared_ptr<Submitter> submit, at::Tensor target, Milliseconds timeout)
       : submit_(std::move(submit)),
         target_(std::move(target)),
@@ -53,7 +54,7 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
     return work;
   }
 
-  // Goes on when `before` has ended; a failure before or in `next` fails the whole.
+  // Continues with `next` when `before` has ended; a failure of either fails the whole.
   template <typename Next>
   static void then(const WorkPtr& before, const c10::intrusive_ptr<PlannedWork>& whole, Next next) {
     before->getFuture()->addCallback([whole, next](Future& ended) {

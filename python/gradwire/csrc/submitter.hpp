@@ -1,5 +1,5 @@
-// How operations of one group reach the core: numbering, memory, and work that completes.
-// Not here: what an operation is made of (reductions.hpp, movements.hpp, messages.hpp).
+// Submits the operations of one group to the core: numbers them, stages memory, makes their Work.
+// Not here: the operations themselves (reductions.hpp, movements.hpp, messages.hpp).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,20 +19,20 @@ namespace gradwire {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// The members of a group and the number that names it on the wire.
+// The members of a group, and its number on the wire.
 struct Group {
   uint32_t id;
   int rank;                     // this process's position in `ranks`
   std::vector<uint32_t> ranks;  // members, as ranks of the job
 };
 
-// Where results arrive and what they are made of.
+// The tensors that an operation writes and reads.
 struct Buffers {
   at::Tensor output;
   at::Tensor input;
 };
 
-// A tensor's elements one after another, as it is or as a copy.
+// A tensor's elements one after another: the tensor itself, or a copy.
 inline at::Tensor dense_of(const at::Tensor& tensor) {
   return tensor.resolve_conj().resolve_neg().contiguous();
 }
@@ -74,7 +74,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return static_cast<int>(group_.ranks.size());
   }
 
-  // Collectives that were begun.
+  // How many collectives have begun.
   uint64_t sequence() const {
     return sequence_;
   }
@@ -89,7 +89,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return static_cast<uint32_t>(rank);
   }
 
-  // A plan whose results are `outputs`; the profiler shows the shapes of `inputs`.
+  // A plan with the results `outputs`; the profiler shows the shapes of `inputs`.
   Plan plan(c10d::OpType type, const char* operation, Tensors outputs, Tensors inputs) const {
     Plan plan;
     plan.type = type;
@@ -120,7 +120,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   }
 
   // Runs on the tensor itself when its elements lie one after another, else on a copy, which is
-  // copied back. What is in `plan.staged` already is used instead of the tensor, and copied back.
+  // copied back. If `plan.staged` holds a tensor already, that one is used and copied back.
   WorkPtr in_place(gw_operation operation, const at::Tensor& tensor, Plan plan) {
     const auto dense = dense_of(plan.staged.empty() ? tensor : plan.staged[0]);
     if (!dense.is_same(tensor) && lands(operation)) {
@@ -131,7 +131,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return start(operation, std::move(plan));
   }
 
-  // As in_place, from an input that is only read. `plan.land`, if any, runs after the copy back.
+  // Like in_place, from an input that is only read. `plan.land`, if any, runs after the copy back.
   // FSDP2 gathers in place: its input is this rank's part of the output.
   WorkPtr from_input(gw_operation operation, const Buffers& buffers, Plan plan) {
     auto input = dense_of(buffers.input);
@@ -150,7 +150,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return start(operation, std::move(plan));
   }
 
-  // A group of one rank, and a collective without bytes, are complete at once.
+  // In a group of one rank, and without bytes, a collective is complete at once.
   WorkPtr start(const gw_operation& operation, Plan plan) {
     plan.sequence = operation.sequence;
     plan.timeout = Milliseconds(static_cast<int64_t>(operation.timeout_seconds * 1e3));
@@ -170,7 +170,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return noted(work);
   }
 
-  // What is started from here on is one work in the end.
+  // Operations started from here on become one Work.
   void start_coalescing() {
     std::lock_guard lock(coalesced_mutex_);
     TORCH_CHECK(!coalesced_, "gradwire: start of coalescing inside another one: end that first");
@@ -202,8 +202,8 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     return operation.kind != GW_SEND && !reduces_to_another;
   }
 
-  // Whether ranks have to meet although this one has nothing to move. In an all-to-all the others
-  // may have something.
+  // Whether ranks must meet although this one moves no bytes. In an all-to-all, others may move
+  // some.
   static bool meets(const gw_operation& operation) {
     switch (operation.kind) {
       case GW_BARRIER:

@@ -1,5 +1,5 @@
 // Submitted operations as PyTorch sees them: c10d::Work with a future that a pool thread fulfils.
-// Not here: what an operation moves (submitter.hpp and above).
+// Not here: the tensors of an operation (submitter.hpp and above).
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -22,12 +22,12 @@ namespace gradwire {
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// What is known of an operation before it is submitted.
+// The description of an operation before it is submitted.
 struct Plan {
   c10d::OpType type = c10d::OpType::UNKNOWN;
   std::string title;           // "gradwire:all_reduce", as the profiler shows it; empty: not shown
-  Tensors outputs;             // what the future holds
-  Tensors inputs;              // whose shapes the profiler shows
+  Tensors outputs;             // the value of the future
+  Tensors inputs;              // the profiler shows their shapes
   Tensors staged;              // kept alive until the operation is complete
   std::function<void()> land;  // copies staged results to the caller's tensors; may be empty
   std::shared_ptr<Hooks> hooks;
@@ -35,7 +35,7 @@ struct Plan {
   std::chrono::milliseconds timeout{0};
 };
 
-// Work that somebody settles: the core (PendingWork), its parts (JoinedWork), its last step.
+// Work that is settled by the core (PendingWork), by its parts (JoinedWork), or by its last step.
 class PlannedWork : public c10d::Work {
  public:
   PlannedWork(int rank, Plan plan)
@@ -55,7 +55,7 @@ class PlannedWork : public c10d::Work {
     return future_->completed() && !future_->hasError();
   }
 
-  // Waits for the operation, then for the moment its future is set too.
+  // Waits for the operation, and then until its future is set too.
   bool wait(std::chrono::milliseconds timeout) override {
     c10d::Work::wait(timeout);
     future_->wait();
@@ -125,8 +125,8 @@ class PendingWork : public PlannedWork {
  public:
   using PlannedWork::PlannedWork;
 
-  // Who waits with a ticket drives the core meanwhile: no change of threads lies between the last
-  // packet and the return.
+  // A thread that waits with a ticket drives the core meanwhile, so no thread switch lies between
+  // the last packet and the return.
   void waits_by(const std::shared_ptr<Rank>& core, Rank::Ticket ticket) {
     core_ = core;
     ticket_ = std::move(ticket);
@@ -141,7 +141,7 @@ class PendingWork : public PlannedWork {
     return PlannedWork::wait(timeout);
   }
 
-  // Bytes of a receive's tensor that did not arrive, as offset and length. Not before the end.
+  // Bytes of a receive's tensor that did not arrive, as offset and length; empty until it ends.
   std::vector<std::pair<uint64_t, uint64_t>> holes() const {
     if (!ticket_) return {};
     std::vector<gw_hole> found(gw_ticket_holes(ticket_.get(), nullptr, 0));
@@ -151,7 +151,7 @@ class PendingWork : public PlannedWork {
     return out;
   }
 
-  // Position in the group of the rank that a receive from any rank has received from.
+  // Position in the group of the rank that sent, for a receive from any rank.
   int sourceRank() const override {
     if (opType_ != c10d::OpType::RECVANYSOURCE) return c10d::Work::sourceRank();
     return ticket_ ? gw_ticket_source(ticket_.get()) : -1;
@@ -207,7 +207,7 @@ class JoinedWork : public PlannedWork {
   std::vector<WorkPtr> parts_;
 };
 
-// What travels through the C ABI as `user`: keeps work and rank alive until gw_done.
+// The `user` argument of the C ABI: keeps work and rank alive until gw_done.
 struct Ticket {
   c10::intrusive_ptr<PendingWork> work;
   std::shared_ptr<Rank> rank;

@@ -4,7 +4,7 @@ use gradwire_protocol::units::{ByteCount, Dscp};
 
 use super::Site;
 use crate::limits::Limits;
-use crate::policy::{Balance, DSCPS, Order, QosPolicy};
+use crate::policy::{Balance, DSCPS, QosPolicy, ServiceOrder};
 use crate::target::Target;
 
 /// Why there is no plan.
@@ -172,7 +172,7 @@ pub(super) fn check(
         });
     }
     check_dscps(policy)?;
-    if policy.order == Order::Urgency {
+    if policy.order == ServiceOrder::Urgency {
         return Err(PlanError::Order);
     }
     check_balance(target, limits, policy.balance)?;

@@ -7,7 +7,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{Buffer, QosPolicy};
+use gradwire_switch_config::policy::{QosPolicy, SwitchBuffer};
 use gradwire_switch_config::target::Target;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(crate) fn plan(target: Target) -> Plan {
     let site = Site {
         origin: "a test".to_owned(),
         ports: vec![port(0), port(1)],
-        buffer: Buffer::Shared {
+        buffer: SwitchBuffer::Shared {
             bytes: ByteCount::mib(16),
             alpha: 1.0,
         },

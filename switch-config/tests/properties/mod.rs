@@ -5,7 +5,7 @@ use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::lint;
 use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{Buffer, QosPolicy, Queue};
+use gradwire_switch_config::policy::{ClassQueue, QosPolicy, SwitchBuffer};
 use gradwire_switch_config::target::Target;
 
 /// The target of a name.
@@ -19,7 +19,7 @@ pub(crate) fn plan_of(target: Target, classes: usize) -> Plan {
     let seconds = [0, 36, 28, 20, 12, 9, 1, 4].map(Dscp);
     while policy.queues.len() < classes {
         let class = Class(policy.queues.len() as u8);
-        policy.queues.push(Queue {
+        policy.queues.push(ClassQueue {
             class,
             dscp: Dscp(2),
             droppable: None,
@@ -38,7 +38,7 @@ pub(crate) fn plan_of(target: Target, classes: usize) -> Plan {
     let site = Site {
         origin: "job.toml on fabric.toml, leaf-3".to_owned(),
         ports: vec![port(0, 100), port(1, 100), port(2, 400)],
-        buffer: Buffer::PerPort(ByteCount::mib(16)),
+        buffer: SwitchBuffer::PerPort(ByteCount::mib(16)),
     };
     let limits = dialect.limits(target.version);
     Plan::new(target, &limits, &policy, site).expect("the plan of the test is possible")

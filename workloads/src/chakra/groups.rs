@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ChakraError;
-use super::schema::{Entry, Kind};
+use super::error::ChakraError;
+use super::schema::{OperationKind, TraceOperation};
 
-/// The groups that the collectives of all traces name.
-pub(super) struct Groups {
+/// The groups named by the collectives of all traces.
+pub(super) struct ProcessGroups {
     /// Ranks of each, in order.
     pub(super) members: Vec<Vec<u32>>,
     numbers: BTreeMap<String, u32>,
@@ -16,24 +16,24 @@ pub(super) struct Groups {
 /// this form: `[{"pg_name": "1", "ranks": [0, 2]}, ...]`; no ranks are all ranks.
 const LIST: &str = "process_group:init";
 
-/// What a list of process groups says of one.
+/// One entry of a list of process groups.
 #[derive(serde::Deserialize)]
 struct Listed {
     pg_name: String,
     ranks: Vec<u32>,
 }
 
-impl Groups {
-    pub(super) fn new(traces: &[Vec<Entry>]) -> Result<Self, ChakraError> {
+impl ProcessGroups {
+    pub(super) fn new(traces: &[Vec<TraceOperation>]) -> Result<Self, ChakraError> {
         let everybody: BTreeSet<u32> = (0..traces.len() as u32).collect();
         let mut named: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         let mut listed: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (rank, trace) in (0..).zip(traces) {
             for entry in trace {
-                if entry.kind == Kind::Collective && entry.number("comm_type").is_some() {
+                if entry.kind == OperationKind::Collective && entry.number("comm_type").is_some() {
                     named.entry(name_of(entry)).or_default().insert(rank);
                 }
-                if entry.kind == Kind::Metadata && entry.name.contains(LIST) {
+                if entry.kind == OperationKind::Metadata && entry.name.contains(LIST) {
                     for group in read_list(rank, &entry.inputs)? {
                         let ranks = checked(rank, &group, &everybody)?;
                         listed.insert(group.pg_name, ranks);
@@ -53,14 +53,14 @@ impl Groups {
         })
     }
 
-    /// The group of a collective; `None` when the rank is alone in it.
-    pub(super) fn of(&self, entry: &Entry) -> Option<u32> {
+    /// Returns the group of a collective; `None` when the rank is alone in it.
+    pub(super) fn of(&self, entry: &TraceOperation) -> Option<u32> {
         let number = *self.numbers.get(&name_of(entry))?;
         (self.members[number as usize].len() > 1).then_some(number)
     }
 }
 
-fn name_of(entry: &Entry) -> String {
+fn name_of(entry: &TraceOperation) -> String {
     entry.text("pg_name").unwrap_or("").to_owned()
 }
 

@@ -1,14 +1,13 @@
-//! Traces as JSON, in the two forms that Chakra's own tools have: one object whose
-//! `workload_graph` lists the operations (`src/feeder/json_node.cpp` of mlcommons/chakra), and the
-//! messages of a trace one behind the other, as protocol buffers write them in JSON
-//! (`src/jsonizer/jsonizer.py` there).
+//! Traces as JSON, in the two forms of Chakra's own tools: one object whose `workload_graph` lists
+//! the operations (`src/feeder/json_node.cpp` of mlcommons/chakra), and a sequence of messages as
+//! protocol buffers write them in JSON (`src/jsonizer/jsonizer.py` there).
 
 use serde::Deserialize;
 
-use super::ChakraError;
-use super::schema::{AttributeMessage, Entry, Kind};
+use super::error::ChakraError;
+use super::schema::{AttributeMessage, OperationKind, TraceOperation};
 
-/// What a trace of PyTorch alone is told: it has no durations.
+/// The fault of a trace of PyTorch alone: it has no durations.
 const HOST_TRACE: &str = "this is a host trace of PyTorch, without durations; link it with its \
                           device trace (chakra_trace_link) and convert that (chakra_converter)";
 const KINDS: [&str; 8] = [
@@ -22,10 +21,10 @@ const KINDS: [&str; 8] = [
     "COMM_COLL_NODE",
 ];
 
-/// The text of a trace that is JSON and no protocol buffer.
+/// Returns the text of a trace if it is JSON and no protocol buffer.
 ///
-/// An opening brace is a length of 123 bytes there as well; but no metadata is text from its
-/// begin to the end of the trace and has a quotation mark behind the brace.
+/// In a protocol buffer an opening brace would be a length of 123 bytes. But a trace with metadata
+/// is not text up to its end with a quotation mark behind the brace.
 pub(super) fn text(trace: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(trace).ok()?;
     let inside = text.trim_start().strip_prefix('{')?.trim_start();
@@ -34,23 +33,29 @@ pub(super) fn text(trace: &[u8]) -> Option<&str> {
 }
 
 /// Reads the trace of a rank.
-pub(super) fn read(rank: u32, text: &str) -> Result<Vec<Entry>, ChakraError> {
+pub(super) fn read(rank: u32, text: &str) -> Result<Vec<TraceOperation>, ChakraError> {
     let wrong = |error: serde_json::Error| ChakraError::Json {
         rank,
         what: error.to_string(),
     };
     if text.contains("\"workload_graph\"") {
         let graph: Graph = serde_json::from_str(text).map_err(wrong)?;
-        return Ok(graph.workload_graph.into_iter().map(Entry::from).collect());
+        return Ok(graph
+            .workload_graph
+            .into_iter()
+            .map(TraceOperation::from)
+            .collect());
     }
     if text.contains("\"nodes\"") {
         let what = HOST_TRACE.to_owned();
         return Err(ChakraError::Json { rank, what });
     }
     let messages = serde_json::Deserializer::from_str(text).into_iter::<Message>();
-    // The first one is the metadata.
-    let entries = messages.skip(1).map(|message| Ok(Entry::from(message?)));
-    let entries: Result<Vec<Entry>, serde_json::Error> = entries.collect();
+    // The first message is the metadata.
+    let entries = messages
+        .skip(1)
+        .map(|message| Ok(TraceOperation::from(message?)));
+    let entries: Result<Vec<TraceOperation>, serde_json::Error> = entries.collect();
     entries.map_err(wrong)
 }
 
@@ -80,7 +85,7 @@ struct Operation {
     comm_tag: Option<u64>,
 }
 
-/// A message; whole numbers of 64 bits are texts there.
+/// A message; JSON writes its 64-bit integers as strings.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Message {
@@ -112,7 +117,7 @@ struct Attribute {
     string_val: Option<String>,
 }
 
-/// A whole number, as a number or as a text.
+/// An integer, written as a number or as a string.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(try_from = "Written")]
 struct Whole(i64);
@@ -139,13 +144,13 @@ impl TryFrom<Written> for Whole {
 }
 
 impl Whole {
-    /// No trace has negative ids or durations; such a one is taken as 0.
+    /// Returns the number; a negative id or duration counts as 0.
     fn count(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }
 }
 
-impl From<Operation> for Entry {
+impl From<Operation> for TraceOperation {
     fn from(from: Operation) -> Self {
         let numbers = [
             ("comm_type", from.comm_type),
@@ -171,7 +176,7 @@ impl From<Operation> for Entry {
         Self {
             id: from.id,
             name: from.name,
-            kind: Kind::of(from.kind),
+            kind: OperationKind::of(from.kind),
             data: from.data_deps,
             duration: from.runtime,
             inputs: String::new(),
@@ -180,13 +185,13 @@ impl From<Operation> for Entry {
     }
 }
 
-impl From<Message> for Entry {
+impl From<Message> for TraceOperation {
     fn from(from: Message) -> Self {
         let number = KINDS.iter().position(|kind| *kind == from.kind);
         Self {
             id: from.id.count(),
             name: from.name,
-            kind: Kind::of(number.unwrap_or(0) as i32),
+            kind: OperationKind::of(number.unwrap_or(0) as i32),
             data: from.data_deps.into_iter().map(Whole::count).collect(),
             duration: from.duration_micros.count(),
             inputs: from.inputs.values,

@@ -1,18 +1,19 @@
-//! The model in the trace of one rank: what it computes between the gradients that it exchanges.
+//! The model in the trace of one rank: gradients, and the computing between them.
 //!
-//! A trace is taken as one step; of several passes in a trace with named layers, the first. Layers
-//! have names where operations are called `LAYER_FWD`, `LAYER_BWD_IG` and `LAYER_BWD_WG`, as those
-//! are that `src/converter/text_converter.py` of mlcommons/chakra writes. A trace that PyTorch has
-//! recorded knows of no layers: there each exchanged sum, such as a bucket of DDP, stands for one.
-//! Its backward pass begins with the first operation that has `backward` in its name.
+//! The reader takes a trace as one step; if a trace with named layers has several passes, it takes the
+//! first. Layers have names where operations are called `LAYER_FWD`, `LAYER_BWD_IG` and
+//! `LAYER_BWD_WG`, as `src/converter/text_converter.py` of mlcommons/chakra writes them. A trace
+//! recorded by PyTorch names no layers: there each exchanged sum, such as a bucket of DDP, stands for
+//! a layer. Its backward pass begins with the first operation that has `backward` in its name.
 //!
-//! Computing is that of the GPU, where the trace has any, else that of the CPU.
+//! Computing is that of the GPU if the trace has any, else that of the CPU.
 
 use gradwire_protocol::units::Span;
 
-use super::schema::{Entry, Kind};
-use super::{ChakraError, read};
-use crate::model::{FORWARD_SHARE, Model, Row};
+use super::error::ChakraError;
+use super::read;
+use super::schema::{OperationKind, TraceOperation};
+use crate::model::{FORWARD_SHARE, ForeignLayer, Model};
 
 const LACKING: &str = "the trace needs all-reduces or reduce-scatters with `comm_size`, behind \
                        what the backward pass computes";
@@ -22,14 +23,14 @@ const INPUT: &str = "_BWD_IG";
 const WEIGHT: &str = "_BWD_WG";
 
 impl Model {
-    /// The model in the trace of a rank, see [`crate::chakra`]; it is called `name`.
+    /// Reads the model in the trace of a rank, see [`crate::chakra`], and calls it `name`.
     ///
     /// # Errors
-    /// [`ChakraError`] names the byte, line or operation that is wrong.
+    /// [`ChakraError`] names the faulty byte, line or operation.
     pub fn from_chakra(name: &str, trace: &[u8]) -> Result<Self, ChakraError> {
         let mut entries = read(0, trace)?;
         entries.sort_by_key(|entry| entry.id);
-        let named = |entry: &Entry| computes(entry) && layer(entry, FORWARD).is_some();
+        let named = |entry: &TraceOperation| computes(entry) && layer(entry, FORWARD).is_some();
         let (rows, mut remarks) = match entries.iter().any(named) {
             true => Named::of(&entries).rows(),
             false => recorded(&entries),
@@ -39,18 +40,18 @@ impl Model {
     }
 }
 
-fn computes(entry: &Entry) -> bool {
-    entry.kind == Kind::Compute
+fn computes(entry: &TraceOperation) -> bool {
+    entry.kind == OperationKind::Compute
 }
 
-/// Bytes of a sum of all ranks, where the operation makes one.
-fn sum_bytes(entry: &Entry) -> Option<u64> {
+/// Returns the bytes of a sum over all ranks, if the operation makes one.
+fn sum_bytes(entry: &TraceOperation) -> Option<u64> {
     let sums = matches!(entry.number("comm_type")?, 0 | 7 | 8);
     let bytes = entry.number("comm_size").filter(|bytes| *bytes > 0);
-    bytes.filter(|_| sums && entry.kind == Kind::Collective)
+    bytes.filter(|_| sums && entry.kind == OperationKind::Collective)
 }
 
-fn layer<'a>(entry: &'a Entry, ending: &str) -> Option<&'a str> {
+fn layer<'a>(entry: &'a TraceOperation, ending: &str) -> Option<&'a str> {
     let name = entry.name.strip_suffix(ending)?;
     Some(name.strip_prefix(PREFIX).unwrap_or(name))
 }
@@ -58,19 +59,19 @@ fn layer<'a>(entry: &'a Entry, ending: &str) -> Option<&'a str> {
 /// The first pass of a trace whose operations name their layers.
 #[derive(Default)]
 struct Named {
-    rows: Vec<Row>,
+    rows: Vec<ForeignLayer>,
     /// The operation of each row that makes its weight gradient.
     weights: Vec<Option<u64>>,
     /// Input gradients since the weight gradient before.
     open: Span,
-    /// Collectives that are no sums of weight gradients.
+    /// Collectives that do not sum weight gradients.
     others: usize,
-    /// Whether another pass was left out.
+    /// Whether the reader left another pass out.
     again: bool,
 }
 
 impl Named {
-    fn of(entries: &[Entry]) -> Self {
+    fn of(entries: &[TraceOperation]) -> Self {
         let mut named = Self::default();
         for entry in entries {
             let forward = computes(entry).then(|| layer(entry, FORWARD)).flatten();
@@ -84,11 +85,11 @@ impl Named {
         named
     }
 
-    fn add(&mut self, entry: &Entry, forward: Option<&str>) {
+    fn add(&mut self, entry: &TraceOperation, forward: Option<&str>) {
         let span = Span::from_micros(entry.duration);
         if let Some(layer) = forward {
             self.weights.push(None);
-            self.rows.push(Row {
+            self.rows.push(ForeignLayer {
                 layer: layer.to_owned(),
                 place: format!("operation {}", entry.id),
                 forward: span,
@@ -108,8 +109,8 @@ impl Named {
         }
     }
 
-    /// A part of the backward pass: an input gradient counts for the weight gradient that is next.
-    fn compute(&mut self, entry: &Entry, span: Span) {
+    /// Adds a part of the backward pass: an input gradient counts for the next weight gradient.
+    fn compute(&mut self, entry: &TraceOperation, span: Span) {
         self.open = self.open + span;
         let Some(layer) = layer(entry, WEIGHT) else {
             return;
@@ -125,7 +126,7 @@ impl Named {
         }
     }
 
-    fn rows(self) -> (Vec<Row>, Vec<String>) {
+    fn rows(self) -> (Vec<ForeignLayer>, Vec<String>) {
         let mut remarks = Vec::new();
         if self.others > 0 {
             remarks.push(format!(
@@ -141,16 +142,16 @@ impl Named {
     }
 }
 
-/// A sum, and what was computed before it.
+/// A sum, and the computing before it.
 struct Bucket {
     id: u64,
     bytes: u64,
     before: Span,
 }
 
-/// The rows of a trace that knows of no layers.
-fn recorded(entries: &[Entry]) -> (Vec<Row>, Vec<String>) {
-    let on_gpu = |entry: &Entry| entry.flag("is_cpu_op") == Some(false);
+/// Makes the rows of a trace without named layers.
+fn recorded(entries: &[TraceOperation]) -> (Vec<ForeignLayer>, Vec<String>) {
+    let on_gpu = |entry: &TraceOperation| entry.flag("is_cpu_op") == Some(false);
     let gpu = entries.iter().any(|entry| computes(entry) && on_gpu(entry));
     let begin = entries.iter().position(|entry| {
         let name = entry.name.to_ascii_lowercase();
@@ -202,15 +203,15 @@ fn recorded(entries: &[Entry]) -> (Vec<Row>, Vec<String>) {
     (shared_out(&buckets, split), remarks)
 }
 
-/// A row for each bucket, the last one first; `forward` is shared out as their backward times are.
-fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<Row> {
+/// Makes a row for each bucket, the last one first, and divides `forward` as their backward times.
+fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<ForeignLayer> {
     let last = buckets.last().map_or(Span::ZERO, |bucket| bucket.before);
     let backward = last.beyond(forward).as_picos().max(1) as f64;
     let mut before = forward;
     let rows = buckets.iter().enumerate().map(|(number, bucket)| {
         let own = bucket.before.beyond(before);
         before = before + own;
-        Row {
+        ForeignLayer {
             layer: format!("bucket {number}"),
             place: format!("operation {}", bucket.id),
             forward: scaled(forward, own.as_picos() as f64 / backward),
@@ -218,7 +219,7 @@ fn shared_out(buckets: &[Bucket], forward: Span) -> Vec<Row> {
             bytes: bucket.bytes,
         }
     });
-    let mut rows: Vec<Row> = rows.collect();
+    let mut rows: Vec<ForeignLayer> = rows.collect();
     rows.reverse();
     rows
 }

@@ -1,27 +1,27 @@
-//! The messages of a trace: the fields of `et_def.proto` that mean something here.
+//! The messages of a trace: the fields of `et_def.proto` that the simulator uses.
 
 use prost::Message;
 
-use super::ChakraError;
+use super::error::ChakraError;
 
 /// An operation of a trace.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct TraceOperation {
     pub(super) id: u64,
     pub(super) name: String,
-    pub(super) kind: Kind,
-    /// Ids of the operations whose results it needs.
+    pub(super) kind: OperationKind,
+    /// Ids of the operations whose results this one needs.
     pub(super) data: Vec<u64>,
     /// Microseconds.
     pub(super) duration: u64,
-    /// What it was called with; a list of process groups where it tells them.
+    /// Its arguments; a list of process groups in the operation that announces them.
     pub(super) inputs: String,
     pub(super) attributes: Vec<AttributeMessage>,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Invalid,
     Metadata,
     Load,
@@ -56,7 +56,7 @@ struct ValuesMessage {
     values: String,
 }
 
-/// The schema has one of many values here; on the wire that is the same as many optional ones.
+/// The schema has a `oneof` here; on the wire that equals many optional values.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AttributeMessage {
     #[prost(string, tag = "1")]
@@ -83,21 +83,21 @@ pub(super) struct FlagsMessage {
     values: Vec<bool>,
 }
 
-/// The first message of a trace; what it says is for people.
+/// The first message of a trace, which is for people.
 #[derive(Clone, PartialEq, Message)]
 struct MetadataMessage {}
 
 /// Reads the trace of a rank.
-pub(super) fn read(rank: u32, trace: &[u8]) -> Result<Vec<Entry>, ChakraError> {
+pub(super) fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, ChakraError> {
     let mut rest = trace;
     let mut entries = Vec::new();
     next::<MetadataMessage>(rank, trace, &mut rest)?;
     while !rest.is_empty() {
         let message: EntryMessage = next(rank, trace, &mut rest)?;
-        entries.push(Entry {
+        entries.push(TraceOperation {
             id: message.id,
             name: message.name,
-            kind: Kind::of(message.kind),
+            kind: OperationKind::of(message.kind),
             data: message.data,
             duration: message.duration,
             inputs: message.inputs.unwrap_or_default().values,
@@ -116,7 +116,7 @@ fn next<M: Message + Default>(rank: u32, trace: &[u8], rest: &mut &[u8]) -> Resu
     })
 }
 
-impl Kind {
+impl OperationKind {
     pub(super) fn of(number: i32) -> Self {
         match number {
             1 => Self::Metadata,
@@ -131,8 +131,8 @@ impl Kind {
     }
 }
 
-impl Entry {
-    /// The value of a whole-number attribute that is not negative.
+impl TraceOperation {
+    /// Returns the value of an integer attribute that is not negative.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let attribute = self.attribute(name)?;
         let signed = attribute.int64.or_else(|| attribute.int32.map(i64::from));

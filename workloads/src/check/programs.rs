@@ -1,4 +1,4 @@
-//! Whether programs agree with each other and come to their end.
+//! Checks that programs agree with each other and can end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) fn check(workload: &Workload, hosts: u32) -> Result<(), WorkloadError
     meetings.check_that_all_end(workload)
 }
 
-/// A task and where it stands.
+/// A task and its place.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     program: &'a Program,
@@ -115,7 +115,7 @@ impl Place<'_> {
     }
 }
 
-/// What tasks of several hosts meet in.
+/// A meeting of tasks of several hosts.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Meeting {
     /// The n-th collective of a group.
@@ -132,9 +132,9 @@ enum Meeting {
 /// A task of all programs: index of the program, index in it.
 type Index = (usize, usize);
 
-/// Which tasks meet.
+/// The tasks that meet.
 struct Meetings {
-    /// Who takes part, by program and task.
+    /// The participants, by program and task.
     members: BTreeMap<Meeting, Vec<Index>>,
     /// The meeting of every task that has one, by program.
     of: Vec<Vec<Option<Meeting>>>,
@@ -165,7 +165,7 @@ impl Meetings {
         Ok(all)
     }
 
-    /// Lets every task be complete, in no time, that can.
+    /// Completes every task that can complete, in zero time.
     fn check_that_all_end(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let mut run = Run::new(workload);
         while let Some(index) = run.ready.pop() {
@@ -194,15 +194,15 @@ impl Meetings {
     }
 }
 
-/// How far all programs have come.
+/// The progress of all programs.
 struct Run {
-    /// Tasks that wait for nothing more and have not started.
+    /// Tasks that are ready and have not started.
     ready: Vec<Index>,
-    /// How many tasks each still waits for.
+    /// For each task, the number of tasks for which it still waits.
     left: Vec<Vec<usize>>,
-    /// The tasks that wait for the end of each.
+    /// For each task, the tasks that wait for its end.
     at_end: Vec<Vec<Vec<usize>>>,
-    /// The tasks that wait for the start of each.
+    /// For each task, the tasks that wait for its start.
     at_start: Vec<Vec<Vec<usize>>>,
     ended: Vec<Vec<bool>>,
     arrived: BTreeMap<Meeting, usize>,
@@ -235,7 +235,7 @@ impl Run {
         }
     }
 
-    /// A send is over when it has been handed over, whether or not its receive has begun.
+    /// A send ends when it is handed over, whether or not its receive has begun.
     fn start(&mut self, workload: &Workload, (program, task): Index) {
         for later in std::mem::take(&mut self.at_start[program][task]) {
             self.release((program, later));
@@ -266,7 +266,7 @@ fn waits(task: &Task) -> usize {
     task.after.len() + task.after_start.len()
 }
 
-/// For every task of a program, the tasks that name it in `before`.
+/// Returns, for each task of a program, the tasks that name it in `before`.
 fn later(program: &Program, before: impl Fn(&Task) -> &Vec<u32>) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new(); program.tasks.len()];
     for (number, task) in program.tasks.iter().enumerate() {
@@ -351,7 +351,7 @@ fn check_message(places: &[Place<'_>], ends: [u32; 2], tag: u32) -> Result<(), W
     })
 }
 
-/// A task that differs from that of another host, the other host and what is done there.
+/// A task that differs from another host's, that host, and its task in words.
 type Difference<'a> = (Place<'a>, u32, String);
 
 fn check_collective<'a>(places: &[Place<'a>], hosts: &[u32]) -> Result<(), Difference<'a>> {

@@ -1,23 +1,23 @@
-//! The words of a line and the values that they stand for.
+//! The words of a line and their values.
 
 use std::str::FromStr;
 
 use gradwire_protocol::units::Instant;
 
 use super::MatrixError;
-use crate::words::{Line, did_you_mean};
+use crate::words::{NumberedLine, did_you_mean};
 use crate::workload::{Start, TriggerId};
 
 const FROM_ONE: &str = "a whole number from 1";
 
 /// The words of a line behind its first one.
-pub(super) struct Words<'a> {
+pub(super) struct MatrixWords<'a> {
     line: usize,
     rest: std::vec::IntoIter<&'a str>,
 }
 
-impl<'a> Words<'a> {
-    pub(super) fn after_first(line: &Line<'a>) -> Self {
+impl<'a> MatrixWords<'a> {
+    pub(super) fn after_first(line: &NumberedLine<'a>) -> Self {
         let mut rest = line.words.clone().into_iter();
         rest.next();
         Self {
@@ -54,7 +54,7 @@ impl<'a> Words<'a> {
         self.number_from_one(key).map(TriggerId)
     }
 
-    /// htsim reads a floating-point number and drops what is behind the point.
+    /// htsim reads a floating-point number and drops its fraction.
     pub(super) fn start(&mut self, start: &mut Option<Start>) -> Result<(), MatrixError> {
         let given = self.next().unwrap_or("");
         let picos = given

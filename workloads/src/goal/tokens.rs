@@ -27,7 +27,7 @@ pub(super) struct Tokens<'a> {
     next: usize,
 }
 
-/// What may stand behind an operation.
+/// The options behind an operation.
 #[derive(Default)]
 pub(super) struct Options {
     pub(super) tag: u32,
@@ -57,7 +57,7 @@ impl<'a> Tokens<'a> {
         here.map_or(1, |(line, _)| *line)
     }
 
-    /// The next word, which stays the next; empty at the end.
+    /// Returns the next word without taking it; empty at the end.
     pub(super) fn peek(&self) -> &'a str {
         self.all.get(self.next).map_or("", |(_, word)| word)
     }
@@ -68,7 +68,7 @@ impl<'a> Tokens<'a> {
         word
     }
 
-    /// Whether the next word is `word`, which is then taken.
+    /// Takes the next word if it is `word`.
     pub(super) fn takes(&mut self, word: &str) -> bool {
         let found = self.peek() == word;
         self.next += usize::from(found);
@@ -89,7 +89,7 @@ impl<'a> Tokens<'a> {
         number.map_err(|_| self.wrong(given, "a whole number from 0"))
     }
 
-    /// A number with `b` behind it, in one word or two.
+    /// Reads a number with `b` behind it, in one word or two.
     pub(super) fn bytes(&mut self) -> Result<u64, GoalError> {
         let given = self.next();
         let number = given.strip_suffix('b');
@@ -122,7 +122,7 @@ impl<'a> Tokens<'a> {
         Err(self.wrong(given, allowed))
     }
 
-    /// `tag`, `cpu` and `nic` in any order.
+    /// Reads `tag`, `cpu` and `nic` in any order.
     pub(super) fn options(&mut self) -> Result<Options, GoalError> {
         let mut options = Options::default();
         loop {
@@ -147,7 +147,7 @@ impl<'a> Tokens<'a> {
         self.number()
     }
 
-    /// The error for `given`, the word that was taken last.
+    /// Makes the error for `given`, the last word taken.
     pub(super) fn wrong(&self, given: &str, allowed: &'static str) -> GoalError {
         let last = self
             .all
@@ -162,7 +162,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Cuts the next piece of code off a line; `None` when only comments or nothing is left.
+/// Cuts the next piece of code off a line; `None` when at most comments are left.
 fn code_of<'a>(rest: &mut &'a str, in_comment: &mut bool) -> Option<&'a str> {
     if *in_comment {
         let (_, behind) = rest.split_once("*/")?;

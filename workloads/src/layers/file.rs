@@ -1,12 +1,12 @@
-//! What a file of layers says, line by line.
+//! The content of a file of layers, line by line.
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::LayersError;
-use crate::words::{Line, did_you_mean, lines};
+use super::error::LayersError;
+use crate::words::{NumberedLine, did_you_mean, lines};
 use crate::workload::CollectiveKind;
 
-/// How ranks share the work.
+/// How the ranks divide the work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Strategy {
     Data,
@@ -33,7 +33,7 @@ const STRATEGIES: [(&str, Strategy); 11] = [
     ("MICRO", Strategy::Micro),
     ("DISTRIBUTED_INFERENCE", Strategy::Inference),
 ];
-/// The first ones can be those of a single layer as well.
+/// The first strategies can be those of a single layer, too.
 const OF_A_LAYER: usize = 3;
 const COLLECTIVES: [(&str, CollectiveKind); 5] = [
     ("ALLREDUCE", CollectiveKind::AllReduce),
@@ -64,15 +64,15 @@ const COLUMNS: &str = "name, dependency, compute, collective and bytes of the fo
 const WHOLE: &str = "a whole number from 0";
 const FROM_ONE: &str = "a whole number from 1";
 
-/// All that a file says.
+/// The content of a file.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) strategy: Strategy,
     pub(super) keys: Keys,
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: Vec<FileLayer>,
 }
 
-/// The keys behind the strategy that mean something here.
+/// The keys behind the strategy that the simulator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// Ranks of a tensor-parallel group.
@@ -90,7 +90,7 @@ pub(super) struct Keys {
 
 /// A line of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub(super) struct FileLayer {
     /// Number of its line.
     pub(super) line: usize,
     pub(super) name: String,
@@ -98,27 +98,27 @@ pub(super) struct Layer {
     pub(super) input: Pass,
     pub(super) weight: Pass,
     pub(super) update: Span,
-    /// Its own, or that of the file.
+    /// Its own strategy, or that of the file.
     pub(super) strategy: Strategy,
-    /// The layer from which it begins again before its backward pass.
+    /// The layer from which the forward pass restarts before this one's backward pass.
     pub(super) again_from: Option<usize>,
 }
 
-/// What a layer does in one direction.
+/// One direction of a layer: its computing and its collective.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     pub(super) compute: Span,
-    pub(super) collective: Option<Collective>,
+    pub(super) collective: Option<LayerCollective>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Collective {
+pub(super) struct LayerCollective {
     pub(super) kind: CollectiveKind,
     pub(super) bytes: ByteCount,
     pub(super) scope: Scope,
 }
 
-/// Who takes part, by the ending of its name.
+/// The participants, by the ending of the collective's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Scope {
     /// As the strategy says.
@@ -134,7 +134,7 @@ impl File {
         let mut lines = lines(text);
         let (strategy, keys) = match lines.next() {
             Some(line) => header(&line)?,
-            None => header(&Line {
+            None => header(&NumberedLine {
                 number: 1,
                 words: vec![""],
             })?,
@@ -143,7 +143,7 @@ impl File {
             Some(line) => (line.number, number(&line, 0, "layers", FROM_ONE)?),
             None => (2, 0),
         };
-        let layers: Vec<Layer> = lines
+        let layers: Vec<FileLayer> = lines
             .map(|line| layer(&line, strategy))
             .collect::<Result<_, _>>()?;
         let found = layers.len();
@@ -160,7 +160,7 @@ impl File {
         Ok(file)
     }
 
-    /// One rank per group where the file does not say, if no layer asks for groups.
+    /// Takes one rank per group if the file sets no size and no layer asks for groups.
     fn settle_tensor_parallelism(&mut self) -> Result<(), LayersError> {
         let divided = [
             Strategy::DataModel,
@@ -204,7 +204,7 @@ impl File {
     }
 }
 
-fn header(line: &Line<'_>) -> Result<(Strategy, Keys), LayersError> {
+fn header(line: &NumberedLine<'_>) -> Result<(Strategy, Keys), LayersError> {
     let strategy = strategy_named(line.words[0], line.number, &STRATEGIES)?;
     let mut keys = Keys {
         tensor: 0,
@@ -244,8 +244,12 @@ fn header(line: &Line<'_>) -> Result<(Strategy, Keys), LayersError> {
     Ok((strategy, keys))
 }
 
-/// Reads a number of layers and these layers; leaves `at` on the last one.
-fn listed(line: &Line<'_>, at: &mut usize, key: &'static str) -> Result<Vec<usize>, LayersError> {
+/// Reads a count and as many layers; leaves `at` on the last one.
+fn listed(
+    line: &NumberedLine<'_>,
+    at: &mut usize,
+    key: &'static str,
+) -> Result<Vec<usize>, LayersError> {
     let count: usize = number(
         line,
         *at,
@@ -261,7 +265,7 @@ fn listed(line: &Line<'_>, at: &mut usize, key: &'static str) -> Result<Vec<usiz
     Ok(layers)
 }
 
-fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
+fn layer(line: &NumberedLine<'_>, strategy: Strategy) -> Result<FileLayer, LayersError> {
     let needed = 12 + usize::from(strategy == Strategy::Customized);
     let found = line.words.len();
     if found != needed {
@@ -276,7 +280,7 @@ fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
         Some(name) => strategy_named(name, line.number, &STRATEGIES[..OF_A_LAYER])?,
         None => strategy,
     };
-    Ok(Layer {
+    Ok(FileLayer {
         line: line.number,
         name: line.words[0].to_owned(),
         forward: pass(line, 2)?,
@@ -288,14 +292,14 @@ fn layer(line: &Line<'_>, strategy: Strategy) -> Result<Layer, LayersError> {
     })
 }
 
-fn pass(line: &Line<'_>, first: usize) -> Result<Pass, LayersError> {
+fn pass(line: &NumberedLine<'_>, first: usize) -> Result<Pass, LayersError> {
     let compute = Span::from_nanos(number(line, first, "compute time", WHOLE)?);
     let bytes = ByteCount::new(number(line, first + 2, "bytes", WHOLE)?);
     let collective = match line.words[first + 1] {
         "NONE" => None,
         name => {
             let (kind, scope) = collective_named(name, line.number)?;
-            Some(Collective { kind, bytes, scope })
+            Some(LayerCollective { kind, bytes, scope })
         }
     };
     Ok(Pass {
@@ -346,7 +350,7 @@ fn strategy_named(
 }
 
 fn number<T: std::str::FromStr + PartialEq + Default>(
-    line: &Line<'_>,
+    line: &NumberedLine<'_>,
     place: usize,
     key: &'static str,
     allowed: &'static str,

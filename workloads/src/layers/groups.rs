@@ -1,17 +1,16 @@
-//! Which ranks share what: rank `(stage * data + d) * tensor + t` is number `t` of its
-//! tensor-parallel group and number `d` of its data-parallel group, as in Megatron-LM (Narayanan et
-//! al., SC 2021) and SimAI. `HYBRID_MODEL_DATA` has data in the inner place and tensor in the
-//! outer one.
+//! The groups of ranks: rank `(stage * data + d) * tensor + t` is number `t` of its tensor-parallel
+//! group and number `d` of its data-parallel group, as in Megatron-LM (Narayanan et al., SC 2021) and
+//! SimAI. `HYBRID_MODEL_DATA` has data in the inner place and tensor in the outer one.
 //!
 //! Expert-parallel groups cut a data-parallel group into runs of `ep` ranks; ranks in the same
 //! place of these runs hold the same experts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::LayersError;
-use super::file::{File, Keys, Layer, Scope, Strategy};
+use super::error::LayersError;
+use super::file::{File, FileLayer, Keys, Scope, Strategy};
 
-/// Who takes part in a collective.
+/// The kind of group that runs a collective.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Side {
     Everybody,
@@ -30,14 +29,14 @@ pub(super) enum Direction {
 }
 
 /// The groups that a file needs.
-pub(super) struct Groups {
+pub(super) struct LayerGroups {
     /// Ranks of each, in order.
     pub(super) members: Vec<Vec<u32>>,
     numbers: BTreeMap<(Side, u32), u32>,
     shape: Shape,
 }
 
-impl Groups {
+impl LayerGroups {
     pub(super) fn new(file: &File, hosts: u32) -> Result<Self, LayersError> {
         let mut groups = Self {
             members: Vec::new(),
@@ -58,15 +57,15 @@ impl Groups {
         Ok(groups)
     }
 
-    /// The group of a rank; `None` when it is alone in it and has nobody to talk to.
+    /// Returns the group of a rank; `None` when the rank is alone in it.
     pub(super) fn of(&self, rank: u32, side: Side) -> Option<u32> {
         let number = *self.numbers.get(&(side, self.shape.group(side, rank)))?;
         (self.members[number as usize].len() > 1).then_some(number)
     }
 }
 
-/// Who shares a direction of a layer; `None`: nobody does.
-pub(super) fn side(layer: &Layer, direction: Direction, scope: Scope) -> Option<Side> {
+/// Returns the kind of group that shares a direction of a layer; `None`: the ranks share nothing.
+pub(super) fn side(layer: &FileLayer, direction: Direction, scope: Scope) -> Option<Side> {
     match scope {
         Scope::Experts => return Some(Side::Experts),
         Scope::SameExperts => return Some(Side::SameExperts),
@@ -100,7 +99,7 @@ fn sides(file: &File) -> BTreeSet<Side> {
     sides
 }
 
-/// How many ranks there are in each direction.
+/// The number of ranks in each direction.
 struct Shape {
     tensor: u32,
     data: u32,
@@ -108,7 +107,7 @@ struct Shape {
     order: Order,
 }
 
-/// What lies in the inner place.
+/// The kind of group in the inner place.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Order {
     TensorInner,
@@ -156,7 +155,7 @@ impl Shape {
         })
     }
 
-    /// The number of a rank's group among those of its kind.
+    /// Returns the number of a rank's group among those of its kind.
     fn group(&self, side: Side, rank: u32) -> u32 {
         let stage = rank / (self.tensor * self.data);
         let (d, t) = match self.order {

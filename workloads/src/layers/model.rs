@@ -1,25 +1,25 @@
-//! The model in a list of layers: what a data-parallel worker computes and exchanges.
+//! The model in a list of layers: the computing and the gradients of a data-parallel worker.
 //!
-//! Gradients are the sums of weight gradients: all-reduces and reduce-scatters. All else that ranks
-//! share belongs to other forms of parallelism, of which a [`Model`] knows nothing; it says how
-//! much was left out.
+//! Gradients are the sums of weight gradients: all-reduces and reduce-scatters. Other collectives
+//! belong to other forms of parallelism, which a [`Model`] cannot express; it says how many it left
+//! out.
 
 use gradwire_protocol::units::Span;
 
-use super::LayersError;
-use super::file::{Collective, File, Layer, Strategy};
-use crate::model::{Model, Row};
+use super::error::LayersError;
+use super::file::{File, FileLayer, LayerCollective, Strategy};
+use crate::model::{ForeignLayer, Model};
 use crate::workload::CollectiveKind;
 
 const LACKING: &str = "at least one layer needs ALLREDUCE or REDUCESCATTER and its bytes behind \
                        the compute time of its weight gradient";
 
 impl Model {
-    /// The model in a list of layers of SimAI or ASTRA-sim, see [`crate::layers`]; it is
-    /// called `name`.
+    /// Reads the model in a list of layers of SimAI or ASTRA-sim, see [`crate::layers`], and calls it
+    /// `name`.
     ///
     /// # Errors
-    /// [`LayersError`] names the first line that is wrong.
+    /// [`LayersError`] names the first faulty line.
     pub fn from_layers(name: &str, text: &str) -> Result<Self, LayersError> {
         let file = File::parse(text)?;
         let rows = rows(&file);
@@ -27,14 +27,14 @@ impl Model {
     }
 }
 
-fn rows(file: &File) -> Vec<Row> {
+fn rows(file: &File) -> Vec<ForeignLayer> {
     let weight_first = matches!(file.strategy, Strategy::Data | Strategy::Dlrm);
-    let row = |(number, layer): (usize, &Layer)| {
+    let row = |(number, layer): (usize, &FileLayer)| {
         let again = layer.again_from.unwrap_or(number);
         let again = sum(file.layers[again..number]
             .iter()
             .map(|one| one.forward.compute));
-        // Where weight gradients come first, the input gradient before is that of the layer behind.
+        // Where weight gradients come first, the preceding input gradient belongs to the layer behind.
         let input = match weight_first {
             true => file
                 .layers
@@ -42,7 +42,7 @@ fn rows(file: &File) -> Vec<Row> {
                 .map(|behind| behind.input.compute),
             false => Some(layer.input.compute),
         };
-        Row {
+        ForeignLayer {
             layer: layer.name.clone(),
             place: format!("line {}", layer.line),
             forward: layer.forward.compute,
@@ -53,8 +53,8 @@ fn rows(file: &File) -> Vec<Row> {
     file.layers.iter().enumerate().map(row).collect()
 }
 
-/// The exchange that makes a sum of weight gradients.
-fn gradient(layer: &Layer) -> Option<Collective> {
+/// Returns the collective that sums weight gradients.
+fn gradient(layer: &FileLayer) -> Option<LayerCollective> {
     let sums = [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter];
     let shared = layer.weight.collective;
     shared.filter(|shared| sums.contains(&shared.kind))

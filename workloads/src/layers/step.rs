@@ -2,26 +2,26 @@
 
 use gradwire_protocol::units::{Layer as LayerNumber, Span};
 
-use super::file::{File, Layer, Pass, Scope, Strategy};
+use super::file::{File, FileLayer, Pass, Scope, Strategy};
 use super::groups::{Direction, Side, side};
 use crate::workload::{Task, Work};
 
 /// The unit that computes.
 const COMPUTE: u16 = 0;
-/// The unit of what follows a collective.
+/// The unit that works behind a collective.
 const UPDATE: u16 = 1;
 
-/// The tasks so far, and what the next one waits for.
-pub(super) struct Step<'a, G> {
+/// The tasks so far, and the tasks for which the next one waits.
+pub(super) struct LayerStep<'a, G> {
     file: &'a File,
-    /// Number of the group in which this rank shares something, if anybody shares it.
+    /// Number of this rank's group of a kind, if it shares anything there.
     group: G,
     tasks: Vec<Task>,
     last: Vec<u32>,
 }
 
-impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
-    /// The tasks of a rank whose groups are `group`.
+impl<'a, G: Fn(Side) -> Option<u32>> LayerStep<'a, G> {
+    /// Makes the tasks of a rank whose groups are `group`.
     pub(super) fn of(file: &'a File, group: G) -> Vec<Task> {
         let mut step = Self {
             file,
@@ -116,14 +116,14 @@ impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
         }
     }
 
-    /// What comes next follows `task`, which follows all that was to be waited for.
+    /// The next task waits only for `task`, which itself waits for all earlier ones.
     fn block_on(&mut self, task: Option<u32>) {
         if let Some(task) = task {
             self.last = vec![task];
         }
     }
 
-    /// What comes next follows `task` as well.
+    /// The next task waits for `task`, too.
     fn wait_for(&mut self, task: Option<u32>) {
         self.last.extend(task);
     }
@@ -143,8 +143,8 @@ impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
         }
     }
 
-    /// Adds the collective of a direction, if ranks share it, and what follows it; the last task
-    /// of these.
+    /// Adds the collective of a direction, if ranks share it, and the work behind it. Returns the last
+    /// task of these.
     fn collective(&mut self, number: usize, direction: Direction) -> Option<u32> {
         let layer = &self.file.layers[number];
         let shared = pass(layer, direction).collective?;
@@ -179,7 +179,7 @@ impl<'a, G: Fn(Side) -> Option<u32>> Step<'a, G> {
     }
 }
 
-fn pass(layer: &Layer, direction: Direction) -> Pass {
+fn pass(layer: &FileLayer, direction: Direction) -> Pass {
     match direction {
         Direction::Forward => layer.forward,
         Direction::Input => layer.input,

@@ -1,4 +1,4 @@
-//! Times that are estimated, where nothing was measured: work over the rate of a machine.
+//! Estimated times, for models without measured ones: work over the rate of a machine.
 //!
 //! The backward pass of a tensor takes two multiply-adds for each of the forward pass: one for the
 //! gradient of its input, one for its own.
@@ -6,25 +6,25 @@
 use gradwire_protocol::units::Span;
 
 use super::language::{LLAMA_TOKENS, TRANSFORMER_TOKENS};
-use super::shape::{Shape, set_forward};
-use super::{FORWARD_SHARE, Model};
+use super::shape::{Architecture, set_forward};
+use super::trained::{FORWARD_SHARE, Model};
 
 /// Operations of a multiply-add on the way back.
 const OPERATIONS: f64 = 4.0;
 
-/// What computes, and how much of it at a time.
+/// The machine, and its batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
+pub(super) struct AssumedMachine {
     /// Images or tokens of a step on one worker.
     samples: u64,
     /// Operations per second.
     rate: f64,
-    /// All of it in words.
+    /// The same in words.
     words: &'static str,
 }
 
-impl Machine {
-    /// The machine that a model is estimated for.
+impl AssumedMachine {
+    /// Returns the machine for which a model is estimated.
     pub(super) fn of(name: &str) -> Self {
         match name {
             "llama-8b" => Self {
@@ -55,8 +55,8 @@ impl Machine {
     }
 }
 
-/// The model of a shape, its gradients in the order opposite to that of its tensors.
-pub(super) fn model(shape: &Shape, machine: Machine) -> Model {
+/// Returns the model of a shape, with gradients in the reverse order of its tensors.
+pub(super) fn model(shape: &Architecture, machine: AssumedMachine) -> Model {
     let mut model = shape.model();
     let tensors = shape.tensors.iter().rev();
     for (one, tensor) in model.gradients.iter_mut().zip(tensors) {
@@ -75,7 +75,9 @@ mod tests {
     #[test]
     fn an_estimate_of_vgg16_meets_its_measured_total() {
         let shape = shape_of("vgg16").expect("it is one of the names");
-        let estimate = model(&shape, Machine::of("vgg19")).backward().as_secs_f64();
+        let estimate = model(&shape, AssumedMachine::of("vgg19"))
+            .backward()
+            .as_secs_f64();
         let measured = Model::named("vgg16").expect("it is one of the names");
         let ratio = estimate / measured.backward().as_secs_f64();
         assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
@@ -84,9 +86,9 @@ mod tests {
     #[test]
     fn an_estimate_of_bert_base_at_the_transformers_rate_meets_its_measured_total() {
         let shape = shape_of("bert-base").expect("it is one of the names");
-        let machine = Machine {
+        let machine = AssumedMachine {
             samples: 1_024,
-            ..Machine::of("transformer")
+            ..AssumedMachine::of("transformer")
         };
         let estimate = model(&shape, machine).backward().as_secs_f64();
         let measured = Model::named("bert-base").expect("it is one of the names");

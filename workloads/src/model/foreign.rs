@@ -1,64 +1,65 @@
-//! Models of what files of other tools say of a training step: layers with one gradient each.
+//! Models from files of other tools: layers with one gradient each.
 //!
-//! The files are read where workloads are made of them too (`workload::layers`,
-//! `workload::chakra`); here is what all of them must hold to be a model.
+//! [`crate::layers`] and [`crate::chakra`] read the files; this file has the conditions that all of
+//! them must meet.
 
 use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
-use super::{ELEMENT_BYTES, Gradient, LAYERS_MAX, Layer, Model};
+use super::table::LAYERS_MAX;
+use super::trained::{ELEMENT_BYTES, Gradient, Model, ModelLayer};
 
 /// Longest forward or backward pass of a layer.
 const PASS_MAX: Span = Span::from_millis(100_000);
 /// Most bytes of a layer's gradient: 10^12 parameters.
 const BYTES_MAX: u64 = 1_000_000_000_000 * ELEMENT_BYTES;
 
-/// A layer as a file has it.
+/// A layer of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct ForeignLayer {
     /// Its name; several layers may have the same.
     pub(crate) layer: String,
-    /// Where it stands, such as `line 3`.
+    /// Its place, such as `line 3`.
     pub(crate) place: String,
-    /// How long its forward pass takes.
+    /// Time of its forward pass.
     pub(crate) forward: Span,
-    /// From the gradient of the layer behind it until its own is there.
+    /// Time from the gradient of the layer behind it until its own is ready.
     pub(crate) backward: Span,
-    /// Bytes of its gradient that are exchanged; 0 where it only computes.
+    /// Exchanged bytes of its gradient; 0 where it only computes.
     pub(crate) bytes: u64,
 }
 
-/// Why what a file says is no model.
+/// Reasons why a file makes no model.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ForeignError {
-    /// No gradient is exchanged.
+    /// The file exchanges no gradient.
     #[error("no gradient is exchanged: {0}")]
     NothingToSend(&'static str),
     /// More layers than a simulation bears.
     #[error("{found} layers; a model has {LAYERS_MAX} at most")]
     TooMany {
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
-    /// A layer of which no simulation comes to an end.
+    /// A layer takes too long for any simulation.
     #[error("{place}: layer `{layer}`: {what}")]
     Beyond {
-        /// Where it stands.
+        /// Its place.
         place: String,
         /// Its name.
         layer: String,
-        /// What is beyond what.
+        /// The value and its bound.
         what: &'static str,
     },
 }
 
 impl Model {
-    /// The model of `rows`, in the order of the forward pass; `lacking` says what a file needs
-    /// whose gradients all have no bytes.
+    /// Makes the model of `rows`, in the order of the forward pass; `lacking` is the advice for a file
+    /// whose gradients all have 0 bytes.
     pub(crate) fn of_rows(
         name: &str,
-        rows: Vec<Row>,
+        rows: Vec<ForeignLayer>,
         remarks: Vec<String>,
         lacking: &'static str,
     ) -> Result<Self, ForeignError> {
@@ -68,7 +69,7 @@ impl Model {
         if rows.iter().all(|row| row.bytes == 0) {
             return Err(ForeignError::NothingToSend(lacking));
         }
-        rows.iter().try_for_each(Row::check)?;
+        rows.iter().try_for_each(ForeignLayer::check)?;
         let names = names(&rows);
         let gradients = rows.iter().zip(&names).enumerate().rev();
         Ok(Self {
@@ -85,7 +86,7 @@ impl Model {
             layers: rows
                 .iter()
                 .zip(&names)
-                .map(|(row, name)| Layer {
+                .map(|(row, name)| ModelLayer {
                     name: name.clone(),
                     forward: row.forward,
                 })
@@ -95,7 +96,7 @@ impl Model {
     }
 }
 
-impl Row {
+impl ForeignLayer {
     fn check(&self) -> Result<(), ForeignError> {
         let beyond = |what| ForeignError::Beyond {
             place: self.place.clone(),
@@ -114,8 +115,8 @@ impl Row {
     }
 }
 
-/// A name for each layer: its own, and where several have that, its number among them too.
-fn names(rows: &[Row]) -> Vec<String> {
+/// Returns a name for each layer: its own, with its number where several layers share it.
+fn names(rows: &[ForeignLayer]) -> Vec<String> {
     let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
         *alike.entry(&row.layer).or_default() += 1;
@@ -136,8 +137,8 @@ fn names(rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn row(layer: &str, bytes: u64) -> Row {
-        Row {
+    fn row(layer: &str, bytes: u64) -> ForeignLayer {
+        ForeignLayer {
             layer: layer.to_owned(),
             place: "line 3".to_owned(),
             forward: Span::from_nanos(1),
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    fn refusal(rows: Vec<Row>) -> String {
+    fn refusal(rows: Vec<ForeignLayer>) -> String {
         let model = Model::of_rows("m.txt", rows, Vec::new(), "give it some");
         model.expect_err("it is none").to_string()
     }
@@ -187,7 +188,7 @@ mod tests {
             refusal(vec![row("a", BYTES_MAX + 1)]),
             "line 3: layer `a`: its gradient has more than 4 * 10^12 bytes"
         );
-        let slow = Row {
+        let slow = ForeignLayer {
             forward: Span::from_millis(100_001),
             ..row("a", 1)
         };

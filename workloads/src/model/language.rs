@@ -1,14 +1,14 @@
 //! Transformers, with names and sizes as Hugging Face's `transformers` has them.
 //!
-//! The first one as PyTorch's `nn.Transformer` has it: the base model of Vaswani et al. 2017 (table
-//! 3), whose one embedding serves both sides and the output (section 3.4).
+//! The first is PyTorch's `nn.Transformer`: the base model of Vaswani et al. 2017 (table 3), whose one
+//! embedding serves both sides and the output (section 3.4).
 //! BERT with a head for questions and without a pooler, its vocabulary padded to a multiple of 64,
 //! as it was measured. GPT-2 small, whose output matrix is its embedding. Llama 3 8B, of Meta's
 //! `config.json`: 32 layers of 4,096, 8 heads for keys and values, feed-forward of 14,336.
 
-use super::shape::Shape;
+use super::shape::Architecture;
 
-/// Places that BERT knows.
+/// Positions of BERT.
 const BERT_PLACES: u64 = 512;
 const BERT_VOCABULARY: u64 = 30_528;
 /// Tokens of the source, and of the target, in a worker's batch of the first transformer: an eighth
@@ -19,11 +19,11 @@ pub(super) const LLAMA_TOKENS: u64 = 8_192;
 
 /// The transformer of Vaswani et al., base: 63,084,544 parameters.
 ///
-/// The work of the output, whose matrix is the embedding, counts for the bias before it. Attention
-/// itself is next to nothing in sentences.
-pub(super) fn transformer() -> Shape {
+/// The work of the output, whose matrix is the embedding, counts for the bias before it. For
+/// sentences the work of attention itself is negligible.
+pub(super) fn transformer() -> Architecture {
     let (layers, width, vocabulary) = (6, 512, 37_000);
-    let mut shape = Shape::default();
+    let mut shape = Architecture::default();
     shape.add("embedding.weight".to_owned(), vocabulary * width, 0);
     for layer in 0..layers {
         let name = format!("encoder.layers.{layer}");
@@ -39,7 +39,7 @@ pub(super) fn transformer() -> Shape {
     shape
 }
 
-fn transformer_layer(shape: &mut Shape, name: &str, width: u64, attentions: &[&str]) {
+fn transformer_layer(shape: &mut Architecture, name: &str, width: u64, attentions: &[&str]) {
     for attention in attentions {
         let name = format!("{name}.{attention}");
         let matrices = 3 * width * width;
@@ -54,9 +54,9 @@ fn transformer_layer(shape: &mut Shape, name: &str, width: u64, attentions: &[&s
     }
 }
 
-/// BERT with so many layers of that width.
-pub(super) fn bert(layers: u64, width: u64) -> Shape {
-    let mut shape = Shape::default();
+/// BERT with `layers` layers of `width`.
+pub(super) fn bert(layers: u64, width: u64) -> Architecture {
+    let mut shape = Architecture::default();
     let embeddings = [
         ("word", BERT_VOCABULARY),
         ("position", BERT_PLACES),
@@ -83,9 +83,9 @@ pub(super) fn bert(layers: u64, width: u64) -> Shape {
 }
 
 /// GPT-2 small: 124,439,808 parameters.
-pub(super) fn gpt2() -> Shape {
+pub(super) fn gpt2() -> Architecture {
     let (layers, width) = (12, 768);
-    let mut shape = Shape::default();
+    let mut shape = Architecture::default();
     shape.add("transformer.wte.weight".to_owned(), 50_257 * width, 0);
     shape.add("transformer.wpe.weight".to_owned(), 1_024 * width, 0);
     for layer in 0..layers {
@@ -104,9 +104,9 @@ pub(super) fn gpt2() -> Shape {
 /// Llama 3 8B: 8,030,261,248 parameters.
 ///
 /// The work of attention itself, half a square of tokens, twice, counts for the matrix behind it.
-pub(super) fn llama_8b() -> Shape {
+pub(super) fn llama_8b() -> Architecture {
     let (layers, width, keys, inner, vocabulary) = (32, 4_096, 1_024, 14_336, 128_256);
-    let mut shape = Shape::default();
+    let mut shape = Architecture::default();
     let embedding = "model.embed_tokens.weight".to_owned();
     shape.add(embedding, vocabulary * width, 0);
     for layer in 0..layers {

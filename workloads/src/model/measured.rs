@@ -1,16 +1,16 @@
-//! Times that were measured: when each gradient was there, on a V100.
+//! Measured times: the moment at which each gradient was ready, on a V100.
 //!
 //! The tables are files of `workloads/data/models`, each headed by its source and licence. Sizes
-//! come from the architecture; that the tables have the same ones is tested here.
+//! come from the architecture; a test here compares them with the tables.
 
 use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
-use super::shape::{Shape, set_forward};
-use super::{FORWARD_SHARE, Gradient, Model};
+use super::shape::{Architecture, set_forward};
+use super::trained::{FORWARD_SHARE, Gradient, Model};
 
-/// The measured table of a model, where there is one.
+/// Returns the measured table of a model, if it has one.
 pub(super) fn table(name: &str) -> Option<&'static str> {
     Some(match name {
         "vgg16" => include_str!("../../data/models/vgg16.csv"),
@@ -24,15 +24,15 @@ pub(super) fn table(name: &str) -> Option<&'static str> {
 }
 
 /// A gradient of a table.
-struct Row<'a> {
+struct ForeignLayer<'a> {
     name: &'a str,
     #[cfg(test)]
     parameters: u64,
     gap: Span,
 }
 
-/// The model of a shape, its gradients in the order and with the times of its table.
-pub(super) fn model(shape: &Shape, table: &str) -> Model {
+/// Returns the model of a shape, with the order and times of its table.
+pub(super) fn model(shape: &Architecture, table: &str) -> Model {
     let mut model = shape.model();
     let gradients = std::mem::take(&mut model.gradients).into_iter();
     let mut by_name: BTreeMap<String, Gradient> =
@@ -53,7 +53,7 @@ pub(super) fn model(shape: &Shape, table: &str) -> Model {
     model
 }
 
-fn rows(table: &str) -> impl Iterator<Item = Row<'_>> {
+fn rows(table: &str) -> impl Iterator<Item = ForeignLayer<'_>> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     lines.skip(1).map(|line| {
         let columns: Vec<&str> = line.split(',').collect();
@@ -61,7 +61,7 @@ fn rows(table: &str) -> impl Iterator<Item = Row<'_>> {
             let number = columns[column].parse::<u64>();
             number.expect("the tables of this package have whole numbers, which is tested")
         };
-        Row {
+        ForeignLayer {
             name: columns[0],
             #[cfg(test)]
             parameters: number(1),

@@ -1,27 +1,27 @@
 //! The tensors of an architecture, in the order in which a framework defines them.
 
-use super::{Gradient, Layer, Model};
+use super::trained::{Gradient, Model, ModelLayer};
 use gradwire_protocol::units::Span;
 
 /// A tensor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Tensor {
-    /// Its layer's name, a dot, and what it is there.
+    /// Its layer's name, a dot, and its role.
     pub(super) name: String,
     /// Elements.
     pub(super) parameters: u64,
-    /// Multiply-adds of the forward pass in which it takes part, for one image or token; zero
-    /// where that is next to nothing, and where times were measured.
+    /// Multiply-adds of the forward pass with this tensor, for one image or token; zero where they
+    /// are negligible, and where times were measured.
     pub(super) work: u64,
 }
 
 /// All tensors of a model.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct Architecture {
     pub(super) tensors: Vec<Tensor>,
 }
 
-impl Shape {
+impl Architecture {
     /// Adds a tensor that needs `work` for each image or token.
     pub(super) fn add(&mut self, name: String, parameters: u64, work: u64) {
         self.tensors.push(Tensor {
@@ -43,14 +43,14 @@ impl Shape {
         self.add(format!("{name}.bias"), width, 0);
     }
 
-    /// A model with these tensors as gradients, last first, and no times.
+    /// Returns a model with these tensors as gradients, last first, without times.
     pub(super) fn model(&self) -> Model {
-        let mut layers: Vec<Layer> = Vec::new();
+        let mut layers: Vec<ModelLayer> = Vec::new();
         let mut gradients = Vec::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
             let (layer, _) = tensor.name.rsplit_once('.').expect("names have a dot");
             if layers.last().is_none_or(|last| last.name != layer) {
-                layers.push(Layer {
+                layers.push(ModelLayer {
                     name: layer.to_owned(),
                     forward: Span::ZERO,
                 });
@@ -73,7 +73,7 @@ impl Shape {
     }
 }
 
-/// Gives every layer its share of the time in which its gradients are made.
+/// Sets each layer's forward time to a share of its backward time.
 pub(super) fn set_forward(model: &mut Model, share: f64) {
     for one in &model.gradients {
         let layer = &mut model.layers[usize::from(one.layer)].forward;

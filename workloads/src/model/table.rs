@@ -6,45 +6,45 @@
 //! output,500000,40000,80000
 //! ```
 //!
-//! The first line names the columns, in any order. A row is a tensor, rows are in the order of the
-//! forward pass; the backward pass makes their gradients last row first, each `backward_ns` after
-//! the one before. With a column `tensor`, rows behind each other that have one layer are its
-//! tensors, and their forward times add up; without it a row is a layer. `parameters` may be 0
-//! where a layer only computes. Blank lines and lines that begin with `#` are left out.
+//! The first line names the columns, in any order. A row is a tensor, and rows are in the order of the
+//! forward pass; the backward pass makes their gradients last row first, each `backward_ns` after the
+//! one before. With a column `tensor`, consecutive rows of one layer are its tensors, and their
+//! forward times add up; without it a row is a layer. `parameters` may be 0 where a layer only
+//! computes. The reader skips blank lines and lines that begin with `#`.
 
 use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
-use super::{Gradient, Layer, Model};
+use super::trained::{Gradient, Model, ModelLayer};
 
 /// Most layers that a table may have.
 pub const LAYERS_MAX: usize = 4_096;
 /// Most rows.
 const ROWS_MAX: usize = 65_536;
-/// Most parameters of a row: more than any model has.
+/// Most parameters of a row, above those of any model.
 const PARAMETERS_MAX: u64 = 1_000_000_000_000;
 /// Longest time of a row in nanoseconds: 100 s.
 const NANOS_MAX: u64 = 100_000_000_000;
 const COLUMNS: &str = "layer, parameters, forward_ns, backward_ns and, if wanted, tensor";
 
-/// Why a table is refused.
+/// Errors of a table.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TableError {
-    /// No row.
+    /// The table has no row.
     #[error("no layers; behind a line `layer,parameters,forward_ns,backward_ns` each has its line")]
     Empty,
-    /// A column that is not known, or is there twice.
+    /// The column is unknown, or stands there twice.
     #[error("line {line}: column `{given}` {what}; columns are {COLUMNS}")]
     Column {
         /// Number of the line.
         line: usize,
-        /// What stands there.
+        /// The text there.
         given: String,
-        /// What is wrong with it.
+        /// Its fault.
         what: &'static str,
     },
-    /// A column that is needed.
+    /// A needed column is missing.
     #[error("line {line}: no column `{column}`; columns are {COLUMNS}")]
     MissingColumn {
         /// Number of the line.
@@ -52,60 +52,60 @@ pub enum TableError {
         /// Its name.
         column: &'static str,
     },
-    /// A row with too few or too many values.
+    /// A row has too few or too many values.
     #[error("line {line}: {found} values; the first line names {needed} columns")]
     Values {
         /// Number of the line.
         line: usize,
-        /// How many there are.
+        /// Their number.
         found: usize,
-        /// How many columns there are.
+        /// Number of columns.
         needed: usize,
     },
-    /// A value that cannot be.
+    /// The value is out of range.
     #[error("line {line}: {column} `{given}`: allowed are {allowed}")]
     Value {
         /// Number of the line.
         line: usize,
         /// Its column.
         column: &'static str,
-        /// What stands there.
+        /// The text there.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// A layer that is there already.
+    /// The layer exists already.
     #[error("line {line}: layer `{name}` is in line {first} already; {rule}")]
     Twice {
         /// Number of the line.
         line: usize,
         /// The layer.
         name: String,
-        /// Where it was first.
+        /// Its first line.
         first: usize,
-        /// What must hold.
+        /// The broken rule.
         rule: &'static str,
     },
-    /// More rows or layers than a simulation bears.
+    /// There are more rows or layers than a simulation can hold.
     #[error("line {line}: more than {most} {what}; join some")]
     TooMany {
         /// Number of the line.
         line: usize,
-        /// How many are allowed.
+        /// The largest allowed number.
         most: usize,
         /// Rows or layers.
         what: &'static str,
     },
-    /// Nothing that would have to be sent.
+    /// The table has nothing to send.
     #[error("no layer has parameters; at least one row needs 1 or more")]
     NothingToSend,
 }
 
 impl Model {
-    /// Reads a table; the model is called `name`.
+    /// Reads a table as the model `name`.
     ///
     /// # Errors
-    /// [`TableError`] names the first line that is wrong, what stands there and what is allowed.
+    /// [`TableError`] names the first faulty line, its text and the allowed values.
     pub fn from_csv(name: &str, text: &str) -> Result<Self, TableError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines().map(str::trim));
@@ -120,7 +120,7 @@ impl Model {
     }
 }
 
-/// In which column what stands.
+/// The column of each value.
 struct Columns {
     count: usize,
     layer: usize,
@@ -131,7 +131,7 @@ struct Columns {
 }
 
 /// A line of a table.
-struct Row<'a> {
+struct ForeignLayer<'a> {
     layer: &'a str,
     tensor: Option<&'a str>,
     parameters: u64,
@@ -168,7 +168,7 @@ impl Columns {
         })
     }
 
-    fn row<'a>(&self, line: usize, text: &'a str) -> Result<Row<'a>, TableError> {
+    fn row<'a>(&self, line: usize, text: &'a str) -> Result<ForeignLayer<'a>, TableError> {
         let values: Vec<&str> = text.split(',').map(str::trim).collect();
         if values.len() != self.count {
             return Err(TableError::Values {
@@ -190,7 +190,7 @@ impl Columns {
         };
         let tensor = self.tensor.map(|at| cell("tensor", at).name());
         let parameters = cell("parameters", self.parameters);
-        Ok(Row {
+        Ok(ForeignLayer {
             layer: cell("layer", self.layer).name()?,
             tensor: tensor.transpose()?,
             parameters: parameters.number(PARAMETERS_MAX, "whole numbers from 0 to 10^12")?,
@@ -200,7 +200,7 @@ impl Columns {
     }
 }
 
-/// A value, and where it stands.
+/// A value and its place.
 struct Cell<'a> {
     line: usize,
     column: &'static str,
@@ -237,14 +237,14 @@ impl<'a> Cell<'a> {
 /// The rows so far.
 #[derive(Default)]
 struct Rows {
-    layers: Vec<Layer>,
+    layers: Vec<ModelLayer>,
     gradients: Vec<Gradient>,
-    /// The line in which each layer was first.
+    /// The first line of each layer.
     first: BTreeMap<String, usize>,
 }
 
 impl Rows {
-    fn add(&mut self, line: usize, row: Row<'_>) -> Result<(), TableError> {
+    fn add(&mut self, line: usize, row: ForeignLayer<'_>) -> Result<(), TableError> {
         let too_many = |most, what| TableError::TooMany { line, most, what };
         if self.gradients.len() == ROWS_MAX {
             return Err(too_many(ROWS_MAX, "rows"));
@@ -273,7 +273,7 @@ impl Rows {
         Ok(())
     }
 
-    fn add_layer(&mut self, line: usize, row: &Row<'_>) -> Result<(), TableError> {
+    fn add_layer(&mut self, line: usize, row: &ForeignLayer<'_>) -> Result<(), TableError> {
         let name = row.layer.to_owned();
         if let Some(&first) = self.first.get(&name) {
             let rule = match row.tensor {
@@ -288,7 +288,7 @@ impl Rows {
             });
         }
         self.first.insert(name.clone(), line);
-        self.layers.push(Layer {
+        self.layers.push(ModelLayer {
             name,
             forward: Span::ZERO,
         });

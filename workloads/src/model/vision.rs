@@ -3,13 +3,13 @@
 //! AlexNet in its "one weird trick" form; VGG without batch normalisation, configurations D (16)
 //! and E (19) of Simonyan and Zisserman; ResNet with bottlenecks, of He et al., table 1.
 
-use super::shape::Shape;
+use super::shape::Architecture;
 
 const CLASSES: u64 = 1_000;
 
 /// AlexNet: 61,100,840 parameters.
-pub(super) fn alexnet() -> Shape {
-    let mut shape = Shape::default();
+pub(super) fn alexnet() -> Architecture {
+    let mut shape = Architecture::default();
     // Index, inputs, outputs, kernel, and the side of the output.
     for (at, from, to, kernel, side) in [
         (0, 3, 64, 11, 55),
@@ -31,15 +31,15 @@ pub(super) fn alexnet() -> Shape {
     shape
 }
 
-/// VGG with so many convolutions in each of its five stages.
-pub(super) fn vgg(stages: &[u64; 5]) -> Shape {
-    let mut shape = Shape::default();
+/// VGG with `stages` convolutions in its five stages.
+pub(super) fn vgg(stages: &[u64; 5]) -> Architecture {
+    let mut shape = Architecture::default();
     let (mut at, mut from, mut side) = (0, 3, 224);
     for (stage, convolutions) in stages.iter().enumerate() {
         let to = (64 << stage).min(512);
         for _ in 0..*convolutions {
             convolution(&mut shape, &format!("features.{at}"), [from, to, 3], side);
-            // Behind each is its rectifier, behind the last of a stage the pooling.
+            // A rectifier follows each convolution, and pooling the last one of a stage.
             at += 2;
             from = to;
         }
@@ -52,9 +52,9 @@ pub(super) fn vgg(stages: &[u64; 5]) -> Shape {
     shape
 }
 
-/// ResNet with so many bottlenecks in each of its four stages.
-pub(super) fn resnet(stages: [u64; 4]) -> Shape {
-    let mut shape = Shape::default();
+/// ResNet with `stages` bottlenecks in its four stages.
+pub(super) fn resnet(stages: [u64; 4]) -> Architecture {
+    let mut shape = Architecture::default();
     shape.add("conv1.weight".to_owned(), 3 * 64 * 7 * 7, 0);
     shape.norm("bn1", 64);
     let mut from = 64;
@@ -75,7 +75,7 @@ pub(super) fn resnet(stages: [u64; 4]) -> Shape {
     shape
 }
 
-fn bottleneck(shape: &mut Shape, name: &str, from: u64, width: u64) {
+fn bottleneck(shape: &mut Architecture, name: &str, from: u64, width: u64) {
     for (number, from, to, kernel) in [
         (1, from, width, 1),
         (2, width, width, 3),
@@ -88,7 +88,7 @@ fn bottleneck(shape: &mut Shape, name: &str, from: u64, width: u64) {
 }
 
 /// Adds a convolution of inputs, outputs and kernel; its output has `side` x `side` places.
-fn convolution(shape: &mut Shape, name: &str, [from, to, kernel]: [u64; 3], side: u64) {
+fn convolution(shape: &mut Architecture, name: &str, [from, to, kernel]: [u64; 3], side: u64) {
     let weight = from * to * kernel * kernel;
     shape.add(format!("{name}.weight"), weight, weight * side * side);
     shape.add(format!("{name}.bias"), to, 0);
@@ -100,11 +100,11 @@ mod tests {
 
     #[test]
     fn work_is_what_is_published_in_multiply_adds() {
-        let giga = |shape: &Shape| {
+        let giga = |shape: &Architecture| {
             let work = shape.tensors.iter().map(|tensor| tensor.work).sum::<u64>();
             (work as f64 / 1e7).round() / 100.0
         };
-        // As torchvision lists them beside its weights.
+        // These numbers stand beside torchvision's weights.
         assert_eq!(giga(&alexnet()), 0.71);
         assert_eq!(giga(&vgg(&[2, 2, 3, 3, 3])), 15.47);
         assert_eq!(giga(&vgg(&[2, 2, 4, 4, 4])), 19.63);

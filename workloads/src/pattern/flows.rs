@@ -13,15 +13,15 @@ use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 const INCAST: &str = "incast";
 
 impl Line<'_> {
-    /// From the first host to the last, which no other is farther from in a fabric that is
-    /// numbered from one side to the other.
+    /// Sends from the first host to the last, the farthest one in a fabric that is numbered from one
+    /// side to the other.
     pub(super) fn one(&self, rest: &str) -> Result<Workload, PatternError> {
         let bytes = self.flow_size("one", rest)?;
         self.needs_hosts(2)?;
         Ok(of_flows(vec![Flow::new(0, self.hosts.count - 1, bytes)]))
     }
 
-    /// Draws until nobody sends to itself, so that all such permutations are equally likely; that
+    /// Draws until no host sends to itself, so that all such permutations are equally likely; this
     /// takes e draws on average.
     pub(super) fn permutation(&self, rest: &str) -> Result<Workload, PatternError> {
         let bytes = self.flow_size("permutation", rest)?;
@@ -37,7 +37,7 @@ impl Line<'_> {
         ))
     }
 
-    /// Once, or with `every` and `for` again and again, each time into another host.
+    /// Makes one incast, or with `every` and `for` several, each into another host.
     pub(super) fn incast(&self, rest: &str) -> Result<Workload, PatternError> {
         let form = |what| self.form(INCAST, what);
         let (burst, options) = match rest.split_once(',') {
@@ -71,7 +71,7 @@ impl Line<'_> {
         Ok(of_flows(self.burst(&mut rng, senders, bytes)))
     }
 
-    /// Flows from drawn hosts to a drawn host.
+    /// Makes flows from drawn hosts to a drawn host.
     fn burst(&self, rng: &mut ChaCha8Rng, senders: u32, bytes: ByteCount) -> Vec<Flow> {
         let receiver = rng.random_range(0..self.hosts.count);
         let others = (self.hosts.count - 1) as usize;
@@ -84,7 +84,7 @@ impl Line<'_> {
         flows.collect()
     }
 
-    /// When bursts begin, of `every=1ms,for=50ms`.
+    /// Reads the starts of bursts from `every=1ms,for=50ms`.
     fn starts(&self, options: &str, senders: u32) -> Result<Vec<Start>, PatternError> {
         let (mut every, mut length) = (None, None);
         for option in options.split(',') {
@@ -113,7 +113,7 @@ impl Line<'_> {
         Ok(starts.collect())
     }
 
-    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that no receiver is met by all at once.
+    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that all do not send to one receiver at once.
     pub(super) fn all_to_all(&self, rest: &str) -> Result<Workload, PatternError> {
         let (size, parallel) = match rest.split_once(',') {
             None => (rest, u32::MAX),

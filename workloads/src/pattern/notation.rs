@@ -1,10 +1,10 @@
-//! How sizes, repetitions and lists of hosts are written in a one-line workload.
+//! The notation of sizes, repetitions and lists of hosts in a one-line workload.
 
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
 
-/// Reads a size of at least a byte: plain bytes, `KB`, `MB` and `GB` of powers of 1,000, `KiB`,
-/// `MiB` and `GiB` of powers of 1,024.
+/// Reads a size of at least one byte: plain bytes, `KB`, `MB` and `GB` (powers of 1,000), `KiB`,
+/// `MiB` and `GiB` (powers of 1,024).
 pub(super) fn size(text: &str) -> Option<ByteCount> {
     let text = text.trim();
     let decimal = [("KB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
@@ -54,7 +54,7 @@ pub(super) fn hosts(text: &str) -> Option<Vec<u32>> {
     Some(all)
 }
 
-/// More hosts than any fabric that fits memory; a longer range is a slip.
+/// More hosts than any fabric that fits into memory; a longer range is a typing error.
 const MOST_LISTED: u32 = 1 << 20;
 
 #[cfg(test)]

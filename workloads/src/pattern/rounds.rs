@@ -34,8 +34,8 @@ impl Line<'_> {
         })
     }
 
-    /// Every server is the root of a group of its own with all workers: they push their gradients
-    /// to it (reduce) and pull the new weights from it (broadcast).
+    /// Each server is the root of its own group with all workers: they push their gradients to it
+    /// (reduce) and pull the new weights from it (broadcast).
     pub(super) fn parameter_servers(&self, rest: &str) -> Result<Workload, PatternError> {
         let (servers, size) = rest
             .split_once('@')
@@ -83,7 +83,7 @@ impl Line<'_> {
     }
 }
 
-/// Adds a round with each of `servers`; it begins when all of the round before is complete.
+/// Adds a round with each of `servers`; it begins when the round before is complete.
 fn push_and_pull(
     tasks: &mut Vec<Task>,
     servers: std::ops::Range<u32>,
@@ -100,7 +100,7 @@ fn push_and_pull(
     }
 }
 
-/// The share of a server; the first ones take the bytes that are left over.
+/// Returns the share of a server; the first servers take the remainder.
 fn part(bytes: ByteCount, server: u32, servers: u32) -> ByteCount {
     let (server, servers) = (u64::from(server), u64::from(servers));
     let rest = u64::from(server < bytes.get() % servers);

@@ -7,7 +7,7 @@ use gradwire_protocol::units::ByteCount;
 
 use super::{Line, PatternError, STEP};
 use crate::model::Model;
-use crate::training::{Exchange, Parts, Training, Update};
+use crate::training::{GradientExchange, Parts, Training, Update};
 use crate::words::did_you_mean;
 use crate::workload::Workload;
 
@@ -25,7 +25,7 @@ const ALGORITHMS: [(&str, ReduceAlgorithm); 4] = [
     ("hierarchical", ReduceAlgorithm::Hierarchical),
 ];
 
-/// The model in what stands behind `step:`.
+/// Returns the model in the text behind `step:`.
 pub(super) fn model_of(rest: &str) -> &str {
     let (subject, _) = rest.split_once(',').unwrap_or((rest, ""));
     subject
@@ -71,11 +71,11 @@ impl Line<'_> {
         }
     }
 
-    fn exchange(&self, how: &str) -> Result<Exchange, PatternError> {
+    fn exchange(&self, how: &str) -> Result<GradientExchange, PatternError> {
         match how.split_once('=').map(|(how, count)| (how.trim(), count)) {
-            None if how == "ddp" => Ok(Exchange::Buckets),
-            None if how == "tensors" => Ok(Exchange::Tensors),
-            Some(("ps", count)) => Ok(Exchange::Servers(self.whole("ps", count, 65_535)?)),
+            None if how == "ddp" => Ok(GradientExchange::Buckets),
+            None if how == "tensors" => Ok(GradientExchange::Tensors),
+            Some(("ps", count)) => Ok(GradientExchange::Servers(self.whole("ps", count, 65_535)?)),
             _ => {
                 let what = format!("`{how}`: allowed are ddp, tensors and ps=SERVERS");
                 Err(self.form(STEP, what))

@@ -1,40 +1,40 @@
-//! Which gradients are exchanged together.
+//! Groups gradients into messages.
 
 use gradwire_protocol::units::Layer;
 
-use super::{Exchange, Parts, Training};
+use super::{GradientExchange, Parts, Training};
 use crate::model::{ELEMENT_BYTES, Gradient};
 
-/// Bytes at which the first bucket is closed, and every other.
+/// Sizes in bytes at which the first bucket is closed, and each other one.
 const BUCKET_BYTES: [u64; 2] = [1 << 20, 25 << 20];
-/// Elements from which on a gradient that is cut into no parts is shared by all servers.
+/// Elements from which on all servers share an uncut gradient.
 const SHARED_ELEMENTS: u64 = 1_000_000;
 
-/// Gradients, or a part of one, that are exchanged in one piece.
+/// Gradients, or a part of one, in one exchange.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Message {
-    /// What it is called in results.
+pub(super) struct GradientMessage {
+    /// Its name in results.
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// From which byte on which layer.
+    /// The first byte of each layer.
     pub(super) layers: Vec<(u64, Layer)>,
-    /// Index of the gradient with which it is complete.
+    /// Index of the gradient that completes it.
     pub(super) last: u32,
-    /// The server that it goes to; 0 without servers.
+    /// Its server; 0 without servers.
     pub(super) server: u32,
 }
 
-/// The messages of a step, in the order in which they are complete. What limits a message is
-/// divided by `scale`, as the model has been.
-pub(super) fn messages(training: &Training) -> Vec<Message> {
+/// Returns the messages of a step in the order of their completion. Limits of messages are divided
+/// by `scale`, like the model.
+pub(super) fn messages(training: &Training) -> Vec<GradientMessage> {
     let Training { model, scale, .. } = training;
     let scaled = |bytes: u64| (bytes / u64::from(*scale.max(&1))).max(ELEMENT_BYTES);
     let gradients = (0..).zip(&model.gradients);
     let gradients = gradients.filter(|(_, one)| one.parameters > 0);
     match training.exchange {
-        Exchange::Buckets => buckets(gradients, BUCKET_BYTES.map(scaled)),
-        Exchange::Tensors => gradients.map(|(at, one)| whole(at, one)).collect(),
-        Exchange::Servers(servers) => {
+        GradientExchange::Buckets => buckets(gradients, BUCKET_BYTES.map(scaled)),
+        GradientExchange::Tensors => gradients.map(|(at, one)| whole(at, one)).collect(),
+        GradientExchange::Servers(servers) => {
             let count = |one: &Gradient| match training.parts {
                 Parts::OfBytes(most) => one.parameters.div_ceil(scaled(most) / ELEMENT_BYTES),
                 Parts::Whole if one.parameters >= scaled(SHARED_ELEMENTS) => u64::from(servers),
@@ -46,8 +46,8 @@ pub(super) fn messages(training: &Training) -> Vec<Message> {
     }
 }
 
-fn whole(at: u32, one: &Gradient) -> Message {
-    Message {
+fn whole(at: u32, one: &Gradient) -> GradientMessage {
+    GradientMessage {
         name: one.name.clone(),
         bytes: one.parameters * ELEMENT_BYTES,
         layers: vec![(0, Layer(one.layer))],
@@ -59,8 +59,8 @@ fn whole(at: u32, one: &Gradient) -> Message {
 fn buckets<'a>(
     gradients: impl Iterator<Item = (u32, &'a Gradient)>,
     limits: [u64; 2],
-) -> Vec<Message> {
-    let mut buckets: Vec<Message> = Vec::new();
+) -> Vec<GradientMessage> {
+    let mut buckets: Vec<GradientMessage> = Vec::new();
     for (at, one) in gradients {
         let limit = limits[usize::from(buckets.len() > 1)];
         match buckets.last_mut() {
@@ -75,26 +75,26 @@ fn buckets<'a>(
             _ => {
                 let name = format!("bucket {}", buckets.len());
                 let first = whole(at, one);
-                buckets.push(Message { name, ..first });
+                buckets.push(GradientMessage { name, ..first });
             }
         }
     }
     buckets
 }
 
-/// A gradient in equal parts of whole elements.
-fn parts(at: u32, one: &Gradient, count: u64) -> Vec<Message> {
+/// Cuts a gradient into equal parts of whole elements.
+fn parts(at: u32, one: &Gradient, count: u64) -> Vec<GradientMessage> {
     let count = count.clamp(1, one.parameters);
     let end = |part: u64| one.parameters * part / count * ELEMENT_BYTES;
-    let parts = (0..count).map(|part| Message {
+    let parts = (0..count).map(|part| GradientMessage {
         bytes: end(part + 1) - end(part),
         ..whole(at, one)
     });
     parts.collect()
 }
 
-/// Gives each part to the server that has least, in the order of the parts.
-fn shared(mut parts: Vec<Message>, servers: u32) -> Vec<Message> {
+/// Gives each part, in order, to the server with the fewest bytes.
+fn shared(mut parts: Vec<GradientMessage>, servers: u32) -> Vec<GradientMessage> {
     let mut loads = vec![0_u64; servers as usize];
     for part in &mut parts {
         let least = (0..).zip(&loads).min_by_key(|(_, load)| **load);
@@ -111,7 +111,7 @@ mod tests {
     use crate::model::Model;
     use crate::training::Update;
 
-    fn training(name: &str, exchange: Exchange) -> Training {
+    fn training(name: &str, exchange: GradientExchange) -> Training {
         Training {
             model: Model::named(name).expect("it is one of the names"),
             exchange,
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn all_of(training: &Training) -> Vec<Message> {
+    fn all_of(training: &Training) -> Vec<GradientMessage> {
         let messages = messages(training);
         let bytes = messages.iter().map(|one| one.bytes).sum::<u64>();
         assert_eq!(
@@ -135,12 +135,12 @@ mod tests {
         messages
     }
 
-    fn of(name: &str, exchange: Exchange) -> Vec<Message> {
+    fn of(name: &str, exchange: GradientExchange) -> Vec<GradientMessage> {
         all_of(&training(name, exchange))
     }
 
-    /// Bytes that each of eight servers takes.
-    fn loads(messages: &[Message]) -> Vec<u64> {
+    /// Returns the bytes of each of eight servers.
+    fn loads(messages: &[GradientMessage]) -> Vec<u64> {
         let load = |server| {
             let own = messages.iter().filter(|one| one.server == server);
             own.map(|one| one.bytes).sum()
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn buckets_are_closed_as_ddp_closes_them() {
-        let buckets = of("vgg16", Exchange::Buckets);
-        // The last matrix alone is more than the first bucket's cap, the next two are more than
-        // 25 MiB each, and what is left is less than 25 MiB twice.
+        let buckets = of("vgg16", GradientExchange::Buckets);
+        // The last matrix alone exceeds the first bucket's cap, the next two exceed 25 MiB each, and the
+        // rest is less than 25 MiB twice.
         let sizes: Vec<u64> = buckets.iter().map(|one| one.bytes).collect();
         let first = (1_000 + 4_096_000) * 4;
         assert_eq!(
@@ -169,7 +169,11 @@ mod tests {
 
     #[test]
     fn a_scaled_model_has_as_many_messages_as_the_whole_one() {
-        for exchange in [Exchange::Buckets, Exchange::Tensors, Exchange::Servers(8)] {
+        for exchange in [
+            GradientExchange::Buckets,
+            GradientExchange::Tensors,
+            GradientExchange::Servers(8),
+        ] {
             let whole = training("vgg16", exchange);
             let scaled = Training {
                 model: whole.model.clone().divided(64),
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_layers_of_a_bucket_begin_where_their_bytes_do() {
-        let buckets = of("resnet50", Exchange::Buckets);
+        let buckets = of("resnet50", GradientExchange::Buckets);
         let first = &buckets[0];
         assert_eq!(
             first.layers,
@@ -197,12 +201,12 @@ mod tests {
 
     #[test]
     fn every_tensor_is_its_own_message() {
-        assert_eq!(of("bert-base", Exchange::Tensors).len(), 199);
+        assert_eq!(of("bert-base", GradientExchange::Tensors).len(), 199);
     }
 
     #[test]
     fn servers_share_the_bytes_evenly() {
-        let parts = of("vgg16", Exchange::Servers(8));
+        let parts = of("vgg16", GradientExchange::Servers(8));
         assert!(
             parts
                 .iter()
@@ -218,7 +222,7 @@ mod tests {
     fn uncut_gradients_are_whole_unless_they_are_large_enough_for_all_servers() {
         let messages = all_of(&Training {
             parts: Parts::Whole,
-            ..training("vgg16", Exchange::Servers(8))
+            ..training("vgg16", GradientExchange::Servers(8))
         });
         let of_layer = |layer| {
             let own = messages.iter().filter(move |one| one.last == layer);

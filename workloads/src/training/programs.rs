@@ -2,26 +2,26 @@
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::messages::{Message, messages};
-use super::{Exchange, StepEnds, Training, Update, Worker};
+use super::messages::{GradientMessage, messages};
+use super::{GradientExchange, StepEnds, Training, Update, Worker};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
 /// The unit that computes.
 const COMPUTE: u16 = 0;
-/// A server is the first of the group that it has with a worker.
+/// A server is the first member of its group with a worker.
 const SERVER: u32 = 0;
 
-/// The workload of some steps, whose model is scaled already, on enough hosts.
+/// Makes the workload of steps whose model is scaled already, on enough hosts.
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     let messages = messages(training);
     let servers = match training.exchange {
-        Exchange::Buckets | Exchange::Tensors => 0,
-        Exchange::Servers(servers) => servers,
+        GradientExchange::Buckets | GradientExchange::Tensors => 0,
+        GradientExchange::Servers(servers) => servers,
     };
     let workers: Vec<u32> = (servers..hosts).collect();
     let (mut programs, mut ends) = (Vec::new(), Vec::new());
     for host in 0..servers {
-        let own: Vec<&Message> = messages.iter().filter(|one| one.server == host).collect();
+        let own: Vec<&GradientMessage> = messages.iter().filter(|one| one.server == host).collect();
         let tasks = serve(&own, training.steps, workers.len() as u32);
         programs.push(Program { host, tasks });
     }
@@ -62,7 +62,7 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     }
 }
 
-/// Which worker somebody is, from 0, of how many.
+/// The number of a worker, from 0, and the number of all workers.
 #[derive(Clone, Copy)]
 struct Seat {
     number: u32,
@@ -70,16 +70,16 @@ struct Seat {
 }
 
 impl Seat {
-    /// The group that this worker has with a server.
+    /// Returns this worker's group with a server.
     fn group(self, server: u32) -> u32 {
         server * self.workers + self.number
     }
 }
 
-/// What a server does: a message is pushed by every worker, and when all have done so, every one
-/// pulls the sum. A push is awaited from the time on at which the worker pulls the sum of the step
+/// Makes the program of a server: every worker pushes a message, and when all have, each pulls the
+/// sum. The server awaits a push from the moment at which the worker pulls the sum of the step
 /// before.
-fn serve(own: &[&Message], steps: u32, workers: u32) -> Vec<Task> {
+fn serve(own: &[&GradientMessage], steps: u32, workers: u32) -> Vec<Task> {
     let step_tasks = own.len() as u32 * 2 * workers;
     let mut tasks: Vec<Task> = Vec::new();
     for step in 0..steps {
@@ -104,7 +104,7 @@ fn serve(own: &[&Message], steps: u32, workers: u32) -> Vec<Task> {
     tasks
 }
 
-/// What becomes of a message.
+/// The exchange of a message.
 #[derive(Clone, Copy)]
 enum Direction {
     AllReduce,
@@ -112,7 +112,7 @@ enum Direction {
     Pull(Seat),
 }
 
-fn exchange(message: &Message, direction: Direction, after: Vec<u32>) -> Task {
+fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) -> Task {
     let root = SERVER;
     let (word, kind, group) = match direction {
         Direction::AllReduce => ("all-reduce", CollectiveKind::AllReduce, 0),
@@ -134,13 +134,13 @@ fn exchange(message: &Message, direction: Direction, after: Vec<u32>) -> Task {
     Task::new(format!("{word} {}", message.name), work, after)
 }
 
-/// The program of a worker, as far as it is written.
+/// The program of a worker so far.
 struct Steps<'a> {
     training: &'a Training,
-    messages: &'a [Message],
+    messages: &'a [GradientMessage],
     seat: Seat,
     tasks: Vec<Task>,
-    /// The last task that computes.
+    /// The last computing task.
     computed: Option<u32>,
     /// By layer, the tasks that bring its update.
     updates: Vec<Vec<u32>>,
@@ -149,7 +149,7 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    fn new(training: &'a Training, messages: &'a [Message], seat: Seat) -> Self {
+    fn new(training: &'a Training, messages: &'a [GradientMessage], seat: Seat) -> Self {
         Self {
             training,
             messages,
@@ -161,7 +161,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Writes all steps; the last task of each forward pass.
+    /// Writes all steps; returns the last task of each forward pass.
     fn all(&mut self) -> Vec<u32> {
         let mut ends = vec![self.forward(0)];
         self.took = Span::ZERO;
@@ -201,12 +201,12 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn exchange(&mut self, message: &Message, made: u32, step: u32) {
+    fn exchange(&mut self, message: &GradientMessage, made: u32, step: u32) {
         let updated = match self.training.exchange {
-            Exchange::Buckets | Exchange::Tensors => {
+            GradientExchange::Buckets | GradientExchange::Tensors => {
                 self.add(exchange(message, Direction::AllReduce, vec![made]), step)
             }
-            Exchange::Servers(_) => {
+            GradientExchange::Servers(_) => {
                 let pushed = self.add(
                     exchange(message, Direction::Push(self.seat), vec![made]),
                     step,

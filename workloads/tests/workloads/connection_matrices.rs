@@ -1,7 +1,7 @@
 //! htsim connection matrices.
 
 use gradwire_protocol::units::{ByteCount, Instant};
-use gradwire_workloads::connection_matrix::{ConnectionMatrix, Failure};
+use gradwire_workloads::connection_matrix::{ConnectionMatrix, FailedUplink};
 use gradwire_workloads::workload::{Start, Trigger, TriggerId};
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn a_connection_whose_trigger_nobody_tells_is_found_by_the_check() {
 fn failed_links_are_given_back() {
     let text = "Nodes 2\nConnections 1\nFailures 1\n0->1 start 0 size 1\n\
                 failure switch_type AGG switch_id 3 link_id 1\n";
-    let failure = Failure {
+    let failure = FailedUplink {
         tier: 1,
         switch: 3,
         link: 1,

@@ -228,7 +228,7 @@ fn order(classes: &[Class<'_>]) -> Judgement {
 mod tests {
     use std::time::Duration;
 
-    use gradwire_netsim::transports::open_loop::Stream;
+    use gradwire_netsim::transports::open_loop::PacketStream;
     use gradwire_protocol::units::{Class as Number, Dscp, Rate};
 
     use super::*;
@@ -244,7 +244,7 @@ mod tests {
         ];
         let tag = |(class, dscp, ecn)| Tagged {
             class: Number(class),
-            stream: Stream {
+            stream: PacketStream {
                 dscp: Dscp(dscp),
                 ecn,
                 rate: Rate::from_gbps(1),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gradwire_fabric::fitting;
 use gradwire_fabric::topology::Fabric;
-use gradwire_netsim::transports::open_loop::{self, Fate, Fates, Traffic};
+use gradwire_netsim::transports::open_loop::{self, Fates, StreamFate, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
 use gradwire_transport::probe::{Passage, Passages};
@@ -65,7 +65,7 @@ pub fn passages(fates: &Fates) -> Passages {
     }
 }
 
-fn passage(fate: &Fate, least: Span) -> Passage {
+fn passage(fate: &StreamFate, least: Span) -> Passage {
     let mut delays = fate.delays.clone();
     delays.sort_unstable();
     let above = |percent: usize| {

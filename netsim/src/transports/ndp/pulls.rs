@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gradwire_protocol::units::{Instant, Span};
 
 use crate::engine::host::{Envelope, Load};
-use crate::transports::reference::cargo::{Cargo, CargoKind};
+use crate::transports::reference::cargo::{CargoKind, ReferenceCargo};
 use crate::transports::reference::incoming::{Arrival, IncomingFlow};
 use crate::transports::reference::turns::{Turn, Turns};
 
@@ -37,7 +37,7 @@ struct Receiving {
 
 /// What to answer to a data packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PullAnswer {
     /// ACK or NACK.
     pub(crate) kind: CargoKind,
     /// What the packet brought, if it came whole.
@@ -54,7 +54,7 @@ pub(crate) struct Pull {
     /// Whom it goes to.
     pub(crate) sender: u32,
     /// What it carries.
-    pub(crate) cargo: Cargo,
+    pub(crate) cargo: ReferenceCargo,
 }
 
 impl Pulls {
@@ -74,9 +74,9 @@ impl Pulls {
         &mut self,
         now: Instant,
         envelope: &Envelope,
-        cargo: &Cargo,
+        cargo: &ReferenceCargo,
         packets: u32,
-    ) -> Answer {
+    ) -> PullAnswer {
         let receiving = self.flows.entry(cargo.flow).or_insert_with(|| Receiving {
             incoming: IncomingFlow::new(packets),
             sender: envelope.source,
@@ -102,7 +102,7 @@ impl Pulls {
             }
         }
         let kind = if cut { CargoKind::Nack } else { CargoKind::Ack };
-        Answer {
+        PullAnswer {
             kind,
             arrival,
             before: receiving.incoming.before(),
@@ -128,11 +128,11 @@ impl Pulls {
             }
             self.earliest = after(self.earliest, self.gap, now);
             let pulls = receiving.sent;
-            let cargo = Cargo {
+            let cargo = ReferenceCargo {
                 kind: CargoKind::Pull,
                 flow,
                 pulls,
-                ..Cargo::default()
+                ..ReferenceCargo::default()
             };
             return Some(Pull {
                 sender: receiving.sender,

@@ -26,7 +26,7 @@ pub enum CargoKind {
 
 /// Header fields of all reference transports; each uses those that it needs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Cargo {
+pub struct ReferenceCargo {
     /// What it is.
     pub kind: CargoKind,
     /// Whether the packet that it answers was marked.
@@ -47,7 +47,7 @@ pub struct Cargo {
     pub sent: Instant,
 }
 
-impl Cargo {
+impl ReferenceCargo {
     /// A packet of a flow that leaves now.
     pub(crate) fn data(flow: u32, flow_bytes: ByteCount, now: Instant, sent: Transmission) -> Self {
         let Transmission { packet, number, .. } = sent;

@@ -15,11 +15,11 @@ use gradwire_protocol::units::{ByteCount, Instant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::alarms::{Alarm, Alarms};
-use super::cargo::{Cargo, CargoKind};
-use super::outbox::{Outbox, Route};
+use super::alarms::{Alarms, FlowAlarm};
+use super::cargo::{CargoKind, ReferenceCargo};
+use super::outbox::{ReferenceOutbox, Route};
 use super::scoreboard::Transmission;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::engine::host::{Begin, Envelope, Host, HostProgress};
 use crate::results::outcome::TransportCounts;
 use crate::transports::settings::ReferenceSettings;
 
@@ -38,7 +38,7 @@ pub struct FlowDesk {
     pub(crate) settings: ReferenceSettings,
     /// The latest time that the host was told.
     pub(crate) now: Instant,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: ReferenceOutbox,
     pub(crate) random: ChaCha8Rng,
 }
 
@@ -50,7 +50,7 @@ pub type SendingFlows<F> = BTreeMap<u32, SendingFlow<F>>;
 pub struct SendingFlow<F> {
     pub(crate) destination: u32,
     bytes: ByteCount,
-    alarm: Alarm,
+    alarm: FlowAlarm,
     /// What the rules know of it.
     pub(crate) state: F,
 }
@@ -76,10 +76,10 @@ pub trait FlowRules {
     fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> Self::Flow;
 
     /// A packet of a flow's sender, data or a probe, has arrived.
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo);
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo);
 
     /// An answer of a flow's receiver has arrived.
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &Cargo);
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &ReferenceCargo);
 
     /// Whether the receiver has everything, as far as the sender knows.
     fn is_acknowledged(flow: &Self::Flow) -> bool;
@@ -101,7 +101,7 @@ pub trait FlowRules {
         &mut self,
         _desk: &mut FlowDesk,
         _flows: &SendingFlows<Self::Flow>,
-        _cargo: &mut Cargo,
+        _cargo: &mut ReferenceCargo,
     ) -> Option<Envelope> {
         None
     }
@@ -120,7 +120,7 @@ impl<R: FlowRules> FlowHost<R> {
             desk: FlowDesk {
                 settings: *settings,
                 now: Instant::START,
-                outbox: Outbox::new(host, *settings),
+                outbox: ReferenceOutbox::new(host, *settings),
                 random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
             },
             sending: BTreeMap::new(),
@@ -128,7 +128,7 @@ impl<R: FlowRules> FlowHost<R> {
         }
     }
 
-    fn take_answer(&mut self, cargo: &Cargo) {
+    fn take_answer(&mut self, cargo: &ReferenceCargo) {
         let number = cargo.flow;
         let Some(flow) = self.sending.get_mut(&number) else {
             return;
@@ -139,7 +139,7 @@ impl<R: FlowRules> FlowHost<R> {
             self.sending.remove(&number);
             self.desk
                 .outbox
-                .report(Progress::Acknowledged { flow: number });
+                .report(HostProgress::Acknowledged { flow: number });
         }
     }
 
@@ -156,7 +156,7 @@ impl<R: FlowRules> FlowHost<R> {
         }
     }
 
-    fn send(&mut self, number: u32, cargo: &mut Cargo) -> Option<Envelope> {
+    fn send(&mut self, number: u32, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         let flow = self.sending.get_mut(&number)?;
         let departure = self.rules.send(&mut self.desk, &mut flow.state)?;
         let now = self.desk.now;
@@ -168,7 +168,7 @@ impl<R: FlowRules> FlowHost<R> {
             packet, attempt, ..
         } = departure.packet;
         self.desk.outbox.count(attempt);
-        *cargo = Cargo::data(number, flow.bytes, now, departure.packet);
+        *cargo = ReferenceCargo::data(number, flow.bytes, now, departure.packet);
         let route = Route {
             destination: flow.destination,
             entropy: departure.entropy,
@@ -179,7 +179,7 @@ impl<R: FlowRules> FlowHost<R> {
 }
 
 impl<R: FlowRules> Host for FlowHost<R> {
-    type Cargo = Cargo;
+    type Cargo = ReferenceCargo;
 
     fn begin(&mut self, now: Instant, begin: Begin) {
         self.desk.now = now;
@@ -193,7 +193,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
         self.sending.insert(begin.flow, flow);
     }
 
-    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
+    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut ReferenceCargo) {
         self.desk.now = now;
         match cargo.kind {
             CargoKind::Data | CargoKind::Probe => {
@@ -223,7 +223,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
         own.into_iter().chain(self.alarms.next()).min()
     }
 
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
+    fn transmit(&mut self, now: Instant, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         self.desk.now = now;
         let ahead = self.desk.outbox.transmit(cargo).or_else(|| {
             self.rules
@@ -240,7 +240,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
         None
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         self.desk.outbox.progress()
     }
 

@@ -88,7 +88,7 @@ pub(crate) struct Itinerary<'m> {
 
 /// A message, as one of its ends knows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct ManifestEntry {
     /// The task that it is of.
     pub(crate) task: u32,
     /// Which of the task's messages out or in it is.
@@ -164,18 +164,18 @@ impl Manifest {
     }
 
     /// A message at its sender.
-    pub(crate) fn sent(&self, message: u32) -> Entry {
+    pub(crate) fn sent(&self, message: u32) -> ManifestEntry {
         let (meeting, seat, index) = self.find(message);
         let task = self.task(meeting, seat);
-        Entry { task, index }
+        ManifestEntry { task, index }
     }
 
     /// A message at its receiver.
-    pub(crate) fn received(&self, message: u32) -> Entry {
+    pub(crate) fn received(&self, message: u32) -> ManifestEntry {
         let (meeting, seat, index) = self.find(message);
         let sender = &self.shapes[meeting.shape as usize].seats[seat];
         let to = usize::from(sender.outline.sends[index as usize].to);
-        Entry {
+        ManifestEntry {
             task: self.task(meeting, to),
             index: sender.mates[index as usize],
         }

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp};
 
-use super::cargo::Cargo;
+use super::cargo::ReferenceCargo;
 use super::incoming::Arrival;
 use super::scoreboard::Attempt;
-use crate::engine::host::{Envelope, Load, Progress};
+use crate::engine::host::{Envelope, HostProgress, Load};
 use crate::results::outcome::TransportCounts;
 use crate::transports::settings::ReferenceSettings;
 
@@ -22,11 +22,11 @@ pub(crate) const DATA: Dscp = Dscp(34);
 
 /// What waits to leave a host, and what it has to say.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct ReferenceOutbox {
     host: u32,
     settings: ReferenceSettings,
-    answers: VecDeque<(u32, u16, Cargo)>,
-    progress: VecDeque<Progress>,
+    answers: VecDeque<(u32, u16, ReferenceCargo)>,
+    progress: VecDeque<HostProgress>,
     /// What the host has counted.
     pub(crate) counts: TransportCounts,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Route {
     pub(crate) urgency: u32,
 }
 
-impl Outbox {
+impl ReferenceOutbox {
     pub(crate) fn new(host: u32, settings: ReferenceSettings) -> Self {
         Self {
             host,
@@ -54,12 +54,12 @@ impl Outbox {
     }
 
     /// Sends an answer to whoever sent `to`, the way it came.
-    pub(crate) fn answer(&mut self, to: &Envelope, cargo: Cargo) {
+    pub(crate) fn answer(&mut self, to: &Envelope, cargo: ReferenceCargo) {
         self.answers.push_back((to.source, to.entropy, cargo));
     }
 
     /// The next answer.
-    pub(crate) fn transmit(&mut self, cargo: &mut Cargo) -> Option<Envelope> {
+    pub(crate) fn transmit(&mut self, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         let (destination, entropy, answer) = self.answers.pop_front()?;
         *cargo = answer;
         Some(self.control(Route {
@@ -105,7 +105,7 @@ impl Outbox {
     pub(crate) fn arrived(&mut self, flow: u32, arrival: Arrival) {
         match arrival {
             Arrival::New => {}
-            Arrival::Last => self.report(Progress::Received {
+            Arrival::Last => self.report(HostProgress::Received {
                 flow,
                 lost_bytes: 0,
             }),
@@ -114,12 +114,12 @@ impl Outbox {
     }
 
     /// Says what has happened to a flow.
-    pub(crate) fn report(&mut self, progress: Progress) {
+    pub(crate) fn report(&mut self, progress: HostProgress) {
         self.progress.push_back(progress);
     }
 
     /// What has happened, oldest first.
-    pub(crate) fn progress(&mut self) -> Option<Progress> {
+    pub(crate) fn progress(&mut self) -> Option<HostProgress> {
         self.progress.pop_front()
     }
 }

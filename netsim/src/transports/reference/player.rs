@@ -16,7 +16,7 @@ use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Step};
 
 use super::manifest::{Itinerary, Manifest};
-use crate::engine::host::{Begin, Progress};
+use crate::engine::host::{Begin, HostProgress};
 use crate::results::outcome::TaskOutcome;
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::tasks::{Segments, Tasks};
@@ -24,7 +24,7 @@ use gradwire_workloads::workload::{Program, Work};
 
 /// A program and where it stands.
 #[derive(Debug)]
-pub(crate) struct Player {
+pub(crate) struct MessagePlayer {
     host: u32,
     settings: ReferenceSettings,
     manifest: Arc<Manifest>,
@@ -62,7 +62,7 @@ impl Active {
     }
 }
 
-impl Player {
+impl MessagePlayer {
     /// A program whose messages stand in a manifest.
     pub(crate) fn new(
         program: &Program,
@@ -133,7 +133,7 @@ impl Player {
     }
 
     /// That a task has ended which was not told yet.
-    pub(crate) fn progress(&mut self) -> Option<Progress> {
+    pub(crate) fn progress(&mut self) -> Option<HostProgress> {
         self.tasks.progress()
     }
 
@@ -205,7 +205,8 @@ impl Player {
             flow: itinerary.first + at,
             destination: itinerary.hosts[usize::from(send.to)],
             bytes: length(send),
-            layer: (0, 0),
+            layer: Layer(0),
+            layer_count: 0,
         };
         match self.urgency(task, itinerary, send) {
             None => self.begins.push_back(begin),

@@ -8,7 +8,7 @@ use super::ranges;
 use super::render::HASHED;
 use crate::lint::{Finding, Rule};
 use crate::plan::{Plan, PlanQueue, Port, Purpose};
-use crate::policy::{Balance, Buffer};
+use crate::policy::{Balance, SwitchBuffer};
 
 /// Everything of that kind, each mistake once.
 pub(super) fn findings(config: Config<'_>, plan: &Plan) -> Vec<Finding> {
@@ -154,7 +154,7 @@ impl<'a> Meaning<'a> {
             found.push(Finding::new(Rule::PoolDirection, profile.place(), text));
         }
         let size: Option<u64> = pool.number("size");
-        if let (Buffer::Shared { bytes, .. }, Some(size)) = (self.plan.site.buffer, size)
+        if let (SwitchBuffer::Shared { bytes, .. }, Some(size)) = (self.plan.site.buffer, size)
             && size > bytes.get()
         {
             let text = format!("has {size} bytes; the switch has {}", bytes.get());

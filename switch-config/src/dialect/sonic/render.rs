@@ -11,7 +11,7 @@ use super::config::{BAR, OURS};
 use super::{QUEUES, ranges};
 use crate::notation::json;
 use crate::plan::{Plan, Port, Profile, Purpose};
-use crate::policy::{Balance, Buffer, DSCPS, RESERVED};
+use crate::policy::{Balance, DSCPS, RESERVED, SwitchBuffer};
 
 /// Name of the strict scheduler.
 pub(super) const STRICT: &str = "GRADWIRE_STRICT";
@@ -117,8 +117,8 @@ fn buffers(plan: &Plan, root: &mut Value) {
     };
     let ports = plan.site.ports.len() as u64;
     let bytes = match plan.site.buffer {
-        Buffer::PerPort(bytes) | Buffer::Divided { bytes, .. } => bytes.get() * ports,
-        Buffer::Shared { bytes, .. } => bytes.get(),
+        SwitchBuffer::PerPort(bytes) | SwitchBuffer::Divided { bytes, .. } => bytes.get() * ports,
+        SwitchBuffer::Shared { bytes, .. } => bytes.get(),
     };
     let pool = json!({"type": "egress", "mode": "dynamic", "size": bytes.to_string()});
     let mut profile = json!({"pool": POOL, "size": "0"});

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dialect::{self, Dialect};
 use crate::plan::Site;
-use crate::policy::{Buffer, QosPolicy};
+use crate::policy::{QosPolicy, SwitchBuffer};
 use crate::target::Target;
 
 /// Addresses that the program sees: the end of its stack, the packet and the state.
@@ -234,7 +234,7 @@ fn plan() -> Plan {
             name: "swp0".to_owned(),
             rate: Rate::from_bits_per_second(100_000_000),
         }],
-        buffer: Buffer::PerPort(ByteCount::new(300_000)),
+        buffer: SwitchBuffer::PerPort(ByteCount::new(300_000)),
     };
     Plan::new(target, &dialect.limits("bpf"), &policy, site).expect("it fits")
 }
