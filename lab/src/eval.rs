@@ -8,7 +8,8 @@
 //! - [`training`]: tables of real training, which other commands run.
 //! - [`section`], [`report`], [`markdown`], [`page`]: the report and its forms.
 //!
-//! The simulator, sweeps ([`crate::sweep`]) and training (`gradwire.study` in Python) are elsewhere.
+//! The simulator, sweeps ([`crate::sweep`]) and training (`gradwire.study` in Python) are
+//! elsewhere.
 
 pub mod evidence;
 pub mod findings;

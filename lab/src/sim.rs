@@ -5,8 +5,8 @@
 //! - [`mod@run`], [`compare`], [`report`]: one run; several transports and seeds; a page.
 //! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
 //! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
-//! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of a
-//!   report.
+//! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of
+//!   a report.
 //!
 //! What is not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
 

@@ -14,7 +14,8 @@ pub struct EvalPlan {
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
-    /// Approximate CPU seconds of one of its cells on a core of 2024, for estimates of the remaining time.
+    /// Approximate CPU seconds of one of its cells on a core of 2024, for estimates of the
+    /// remaining time.
     pub cell_s: f64,
 }
 

@@ -31,8 +31,8 @@ pub struct EvalTable {
 /// The source of a table's numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
-    /// Simulated cells: plans of the quick evaluation, plans of the whole one, and the function that
-    /// reads them.
+    /// Simulated cells: plans of the quick evaluation, plans of the whole one, and the function
+    /// that reads them.
     Simulated(
         &'static [EvalPlan],
         &'static [EvalPlan],

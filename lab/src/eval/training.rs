@@ -1,7 +1,8 @@
 //! Tables of real training: the commands that train, and their printed results.
 //!
 //! Each command keeps its finished work and goes on where it was. This file starts the commands one
-//! after the other, since each uses all cores. A command prints JSON, and the last line is its result.
+//! after the other, since each uses all cores. A command prints JSON, and the last line is its
+//! result.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

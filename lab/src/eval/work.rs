@@ -1,7 +1,7 @@
 //! The open work of an evaluation: its cells, their order and the remaining time.
 //!
-//! Simulated cells are those of a sweep: each is a process, as many run at a time as there are cores,
-//! and each leaves a file when it ends. A cell runs once, even if several tables need it.
+//! Simulated cells are those of a sweep: each is a process, as many run at a time as there are
+//! cores, and each leaves a file when it ends. A cell runs once, even if several tables need it.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +56,8 @@ impl CellWork {
     /// Runs the cells without a result, `at_once` at a time, the longest first.
     ///
     /// # Errors
-    /// [`LabError`] when a process cannot be started or a record cannot be kept. A cell that fails is
-    /// no error here: its record has the reason.
+    /// [`LabError`] when a process cannot be started or a record cannot be kept. A cell that fails
+    /// is no error here: its record has the reason.
     pub fn run(&mut self, folder: &SweepFolder, at_once: usize) -> Result<(), LabError> {
         let (finished, mut missing): (Vec<_>, Vec<_>) = self
             .cells

@@ -57,8 +57,8 @@ pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
     Ok(cells)
 }
 
-/// Loads every value of the plan once, in the first cell that has it, so that errors of loading name
-/// the line of the value.
+/// Loads every value of the plan once, in the first cell that has it, so that errors of loading
+/// name the line of the value.
 ///
 /// # Errors
 /// [`SweepPlanError::Entry`].

@@ -1,7 +1,7 @@
 //! The processes that run cells, one cell each, several at a time.
 //!
-//! With a process per cell, a crash or a kill for memory ends one cell only, and time and memory are
-//! measured per cell.
+//! With a process per cell, a crash or a kill for memory ends one cell only, and time and memory
+//! are measured per cell.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;

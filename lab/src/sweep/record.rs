@@ -10,8 +10,8 @@ use gradwire_report::json;
 /// Fields of a summary that differ from run to run.
 const COSTS: [&str; 4] = ["cpu_s", "cpu_per_thread_s", "wall_s", "peak_rss_bytes"];
 
-/// A cell that has run: with a result, with an error, or with both if the run was stopped before its
-/// end.
+/// A cell that has run: with a result, with an error, or with both if the run was stopped before
+/// its end.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CellRecord {
     /// The cell.

@@ -32,8 +32,8 @@ impl CellOrder {
     }
 }
 
-/// Runs the ordered cell; a failed cell has a record, too. When standard input ends before that, this
-/// process ends with the exit code `orphaned`.
+/// Runs the ordered cell; a failed cell has a record, too. When standard input ends before that,
+/// this process ends with the exit code `orphaned`.
 ///
 /// # Errors
 /// [`LabError::Usage`] when the input is no order, or one of another version.

@@ -1,9 +1,9 @@
 //! The process around a tried script.
 //!
 //! The starter holds its standard input. When that ends, because the trial took too long or the
-//! starter was killed, the guard ends the script's process group: first by SIGTERM, so that `torchrun`
-//! ends its ranks, and by force after a while. When the script ends by itself, the guard ends the
-//! processes that it left in its group.
+//! starter was killed, the guard ends the script's process group: first by SIGTERM, so that
+//! `torchrun` ends its ranks, and by force after a while. When the script ends by itself, the guard
+//! ends the processes that it left in its group.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -4,8 +4,8 @@
 //! - [`trials`]: points as cells of a sweep, and the results of their runs.
 //! - [`report`]: the result in words, for programs, and as keys of a job file.
 //!
-//! The first points are independent and run on all cores at once, and so does a grid; each later point
-//! depends on the results before it.
+//! The first points are independent and run on all cores at once, and so does a grid; each later
+//! point depends on the results before it.
 
 pub mod report;
 pub mod trials;
@@ -48,8 +48,8 @@ pub enum Extent {
 /// Finds chunk and credit.
 ///
 /// # Errors
-/// [`LabError`] when the scenario is faulty or has no training steps, or when one of its runs does not
-/// end.
+/// [`LabError`] when the scenario is faulty or has no training steps, or when one of its runs does
+/// not end.
 pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
     let runs = PointRuns::of(question)?;
     let axes = runs.axes()?;

@@ -111,8 +111,8 @@ impl Journal {
     /// Opens the journal in a folder, or begins it.
     ///
     /// # Errors
-    /// [`LabError::Input`] when it is of another search or damaged, [`LabError::System`] when it cannot
-    /// be written.
+    /// [`LabError::Input`] when it is of another search or damaged, [`LabError::System`] when it
+    /// cannot be written.
     pub fn open(folder: &Path, heading: &Heading) -> Result<Self, LabError> {
         let path = folder.join("journal.jsonl");
         let told = |source| LabError::System {

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// Returns the metric of the last line that has it: a JSON object with that key, or the name followed
-/// by a number, with `=`, `:` or only spaces between. `None` when no line has it. NaN counts as a
-/// number here.
+/// Returns the metric of the last line that has it: a JSON object with that key, or the name
+/// followed by a number, with `=`, `:` or only spaces between. `None` when no line has it. NaN
+/// counts as a number here.
 pub fn last(text: &str, name: &str) -> Option<f64> {
     text.lines().rev().find_map(|line| in_line(line, name))
 }

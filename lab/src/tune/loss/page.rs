@@ -1,5 +1,5 @@
-//! The page of a search: the metric over the really accepted loss, seed by seed, with the margin, and
-//! the settings as a table.
+//! The page of a search: the metric over the really accepted loss, seed by seed, with the margin,
+//! and the settings as a table.
 
 use gradwire_tuning::tolerance::ToleranceSetting;
 use gradwire_tuning::tolerance::judge::{Better, ToleranceVerdict, mean_and_deviation};

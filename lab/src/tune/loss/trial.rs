@@ -1,5 +1,5 @@
-//! One trial: the script in its own process, with a job that drops packets on purpose, and the counts
-//! that its ranks leave.
+//! One trial: the script in its own process, with a job that drops packets on purpose, and the
+//! counts that its ranks leave.
 //!
 //! A trial drops a little more than the tolerance allows, so that most of it is really used. The
 //! accepted share is read from the ranks' counts, never assumed.
@@ -19,9 +19,9 @@ use super::journal::{Accepted, TrialRecord};
 use super::metric;
 use crate::error::LabError;
 
-/// Mean length of bursts, and the dropped share of droppable packets as a multiple of the tolerance;
-/// about a quarter of a message is protected. Losses differ between messages, above all in bursts: a
-/// message repairs its losses beyond the tolerance, and no other may use them.
+/// Mean length of bursts, and the dropped share of droppable packets as a multiple of the
+/// tolerance; about a quarter of a message is protected. Losses differ between messages, above all
+/// in bursts: a message repairs its losses beyond the tolerance, and no other may use them.
 const INDEPENDENT: (f64, f64) = (1.0, 1.25);
 const BURSTS: (f64, f64) = (8.0, 1.5);
 /// The largest dropped share; with more, no message would ever arrive.
@@ -56,8 +56,8 @@ enum End {
 }
 
 impl TrialBench {
-    /// Returns the timeout of a lossy trial. A tolerance that makes training much slower is rejected
-    /// whatever the metric, so the search need not wait for it.
+    /// Returns the timeout of a lossy trial. A tolerance that makes training much slower is
+    /// rejected whatever the metric, so the search need not wait for it.
     pub fn patience(&self, done: &[TrialRecord]) -> Duration {
         let lossless = done.iter().filter(|one| one.trial.setting.is_lossless());
         let slowest = lossless.map(|one| one.seconds).fold(0.0, f64::max);
@@ -65,12 +65,12 @@ impl TrialBench {
         patience.max(PATIENCE_MIN).min(self.timeout)
     }
 
-    /// Runs one trial in a folder of this name, which is emptied first; `patience` is the timeout of
-    /// lossy ones.
+    /// Runs one trial in a folder of this name, which is emptied first; `patience` is the timeout
+    /// of lossy ones.
     ///
     /// # Errors
-    /// [`LabError`] when the script cannot be started, fails, prints no metric, or has no gradients that
-    /// could be lost.
+    /// [`LabError`] when the script cannot be started, fails, prints no metric, or has no gradients
+    /// that could be lost.
     pub fn run(
         &self,
         (setting, seed): (&ToleranceSetting, u64),
@@ -297,8 +297,8 @@ impl Place {
         script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
     }
 
-    /// Returns the last lines of its standard error: those behind the last line that names an error, or
-    /// before `torchrun`'s long report about it.
+    /// Returns the last lines of its standard error: those behind the last line that names an
+    /// error, or before `torchrun`'s long report about it.
     fn complaint(&self) -> String {
         let path = self.folder.join("stderr.txt");
         let bytes = std::fs::read(&path).unwrap_or_default();
