@@ -28,7 +28,7 @@ pub enum Balance {
 }
 
 impl Balance {
-    /// How it is written.
+    /// Its name in files and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ecmp => "ecmp",
@@ -43,16 +43,16 @@ impl Balance {
 pub enum SwitchBuffer {
     /// Every port has this much of its own.
     PerPort(ByteCount),
-    /// Every port has this much of its own; of it a data queue may take at most `alpha` times what
-    /// is still free, so that a full low class leaves room for the higher ones.
+    /// Every port has this much of its own; of it a data queue may take at most `alpha` times the
+    /// free part, so that a full low class leaves room for the higher ones.
     Divided {
         /// Bytes of a port.
         bytes: ByteCount,
         /// Dynamic threshold factor.
         alpha: f64,
     },
-    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times what is still
-    /// free (Choudhury and Hahne, IEEE/ACM ToN 1998).
+    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times the part
+    /// that is still free (Choudhury and Hahne, IEEE/ACM ToN 1998).
     Shared {
         /// Bytes of a switch.
         bytes: ByteCount,
@@ -62,8 +62,8 @@ pub enum SwitchBuffer {
 }
 
 impl SwitchBuffer {
-    /// What one port can hold: its own memory, or the share of a queue that is the only busy one
-    /// where queues have a dynamic threshold.
+    /// Bytes that one port can hold: its own memory, or the share of a queue that is the only busy
+    /// one where queues have a dynamic threshold.
     pub fn port_bytes(self) -> ByteCount {
         match self {
             Self::PerPort(bytes) => bytes,
@@ -91,13 +91,14 @@ pub struct Pause {
     pub below: ByteCount,
 }
 
-/// Which packet of a queue is served first.
+/// The packet of a queue that is served first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServiceOrder {
     /// The one that came first.
     Arrival,
-    /// One of the flow with the least left to send, as its packets say; a full queue drops the one
-    /// with the most. No commodity switch does this; it is here for comparison.
+    /// A packet of the flow with the least left to send, by the urgency in its packets; a full
+    /// queue drops a packet of the flow with the most. No commodity switch does this; it is here
+    /// for comparison.
     Urgency,
 }
 
@@ -114,12 +115,12 @@ pub struct ClassQueue {
     pub marks_above: Option<Share>,
 }
 
-/// What every switch of a fabric does.
+/// The policy of every switch of a fabric.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
     pub queues: Vec<ClassQueue>,
-    /// DSCPs of others that go to the highest queue: of routing protocols, and what is as urgent.
+    /// DSCPs of others that go to the highest queue: of routing protocols, and others as urgent.
     pub reserved: Vec<Dscp>,
     /// The round trip that thresholds are meant for.
     pub rtt: Span,

@@ -1,9 +1,9 @@
 //! How far a simulation is, and how long it will take still: a bar on standard error, where that
 //! is a terminal.
 //!
-//! Flows of a run often end all together, so their number alone says little. What says more is the
-//! simulated time over the least that the workload can take: all bytes of the busiest host at the
-//! rate of its link, behind the last start that is known.
+//! Flows of a run often end all together, so their number says little. The bar shows the simulated
+//! time over the least time that the workload can take: all bytes of the busiest host at the rate
+//! of its link, behind the last start that is known.
 
 use gradwire_fabric::topology::Device;
 use gradwire_netsim::engine::parallel::Glance;
@@ -33,7 +33,7 @@ impl RunProgress {
         Self { bar }
     }
 
-    /// What tells of one run, which is moved along the bar by its part.
+    /// The observer of one run, which moves the bar by the run's part.
     pub fn run<'a>(&'a self, name: &str, loaded: &Loaded) -> impl FnMut(Glance) + use<'a> {
         let (least, total) = (least(&loaded.setup), loaded.total());
         self.bar.set_message(name.to_owned());

@@ -98,7 +98,7 @@ pub enum SweepPlanError {
         line: usize,
         /// The table or key.
         what: String,
-        /// What may be written.
+        /// The values that are allowed.
         allowed: &'static str,
     },
     /// No scenario has the key, or it refuses the value.

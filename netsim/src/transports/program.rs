@@ -1,6 +1,6 @@
 //! A rank that runs a program: tasks that wait for each other, on the `Communicator` that ships.
 //!
-//! When a task's turn comes is decided in `tasks`. Buffers are lengths without bytes.
+//! `tasks` decides when the turn of a task comes. Buffers are lengths without bytes.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl RankPlayer {
         self.tasks.outcomes()
     }
 
-    /// Lets everything happen that can happen now.
+    /// Starts and ends all tasks that can start or end now.
     fn go_on(&mut self, now: Instant) {
         loop {
             self.tasks.end_computations(now);

@@ -12,11 +12,11 @@ use gradwire_transport::probe::{Passage, Passages};
 use crate::exit::CommandError;
 use gradwire_lab::files;
 
-/// Sends traffic from the first host of a fabric to the last; `rtt` is what thresholds are made
-/// for, the fabric's own without it.
+/// Sends traffic from the first host of a fabric to the last; thresholds are computed for `rtt`, or
+/// for the fabric's own round trip without it.
 ///
 /// # Errors
-/// [`CommandError`] names the fabric and what is wrong with it.
+/// [`CommandError`] names the fabric and its mistake.
 pub fn send(
     given: &str,
     job: &Job,
@@ -54,7 +54,7 @@ fn check_size(fabric: &Fabric, traffic: &Traffic) -> Result<(), String> {
     }
 }
 
-/// What came of the streams, as a real fabric's is told.
+/// The fate of the streams, in the form that a real fabric's has.
 pub fn passages(fates: &Fates) -> Passages {
     let delays = fates.streams.iter().flat_map(|fate| &fate.delays);
     let least = delays.min().copied().unwrap_or_default();

@@ -92,7 +92,7 @@ impl ScheduleReport {
         if let (Some(row), Some(excess)) = (self.grid_best, self.excess) {
             let (points, share) = (self.grid.len(), excess * 100.0);
             text += &format!("{:>6}{}  of {points} points\n", "grid", row.cells());
-            text += &format!("\na step with what was found takes {share:.2} % longer\n");
+            text += &format!("\na step with the found sizes takes {share:.2} % longer\n");
         }
         let (chunk, credit) = self.best.sizes();
         text + &format!("\n[collectives]\nchunk = \"{chunk}\"\ncredit = \"{credit}\"\n")

@@ -31,7 +31,7 @@ impl Alarms {
         self.entries.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes out a flow that has come due, of those whose `alarm` is still what was entered.
+    /// Takes out a flow that has come due. Entries that differ from the flow's `alarm` are stale.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
