@@ -145,7 +145,7 @@ impl FlowRules for Roce {
         desk.outbox.answer(envelope, ack);
     }
 
-    /// ACK and NACK both say what has arrived; a NACK also where to go back to.
+    /// ACK and NACK both name the first packet that is missing; a NACK sends the sender back to it.
     fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow, cargo: &ReferenceCargo) {
         if cargo.kind == CargoKind::Congestion {
             flow.rate.notified(desk.now);
