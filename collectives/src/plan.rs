@@ -1,4 +1,5 @@
-//! The form in which an algorithm is written: the messages of one rank, and what each waits for.
+//! The form in which an algorithm is written: the messages of one rank, and the gates they wait
+//! for.
 //!
 //! A [`MessagePlan`] has messages in, messages out and gates. It says nothing about the values of
 //! bytes. So tests check an algorithm's steps and bytes without running it (`rehearsal`).
@@ -37,15 +38,15 @@ pub(crate) const CHUNKS_ON_THE_WAY: usize = 4;
 /// Operations that send no more bytes than this end without waiting until they have arrived.
 pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
 
-/// Whether a plan needs [`TensorMemory::ScratchUse`](crate::plan::region::Place::Scratch).
+/// How a plan uses its scratch memory, [`TensorMemory::Scratch`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ScratchUse {
-    /// Nothing lands there.
+    /// The plan needs no scratch.
     Unused,
     /// It is a copy of the input, made before anything else.
     CopyOfInput,
     /// It has one slot for each seat, as long as the result buffer; the own one is a copy of that,
-    /// made before anything else. What finishes is the reduction of all slots, in their order.
+    /// made before anything else. The result is the reduction of all slots, in their order.
     Slots {
         /// How many there are.
         count: usize,
@@ -59,7 +60,7 @@ pub(crate) enum ScratchUse {
 pub(crate) struct PlanGate {
     /// Messages in, and gates that it comes after, until it opens.
     pub(crate) waits: usize,
-    /// What holds a finished reduction when it opens.
+    /// The region whose reduction is finished when it opens.
     pub(crate) finish: Option<TensorRegion>,
     /// The messages out that start then, in this order.
     pub(crate) opens: Vec<usize>,
@@ -72,7 +73,7 @@ pub(crate) struct PlanGate {
 pub(crate) struct MessagePlan {
     /// Bytes to copy before anything else: from where, to where.
     pub(crate) copy: Option<(TensorRegion, TensorRegion)>,
-    /// Whether messages land in the scratch, a copy of the input.
+    /// How the plan uses its scratch memory.
     pub(crate) scratch: ScratchUse,
     /// Sorted by (from, part).
     pub(crate) inbounds: Vec<PlannedReceive>,
@@ -105,7 +106,7 @@ impl MessagePlan {
         GateId(self.gates.len() - 1)
     }
 
-    /// A new gate that opens only after another one: what it starts needs the other's messages too.
+    /// A new gate that opens only after another one.
     pub(crate) fn gate_after(&mut self, before: GateId) -> GateId {
         let gate = self.gate();
         self.follow(gate, before);
@@ -147,7 +148,7 @@ impl MessagePlan {
         }
     }
 
-    /// The finished plan: gates know what they wait for and what they open.
+    /// The finished plan: messages are sorted, and each gate knows its own.
     #[must_use]
     pub(crate) fn sealed(mut self) -> Self {
         for inbound in &self.inbounds {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_all_gather_takes_one_step_and_sends_the_block_to_each_other_rank() {
+    fn an_all_gather_takes_one_step() {
         let ranks = [Rank(0), Rank(1), Rank(2)];
         for source in [TensorMemory::Buffer, TensorMemory::Input] {
             let plan = all_gather(GroupSeat::new(&ranks, 2), 1000, source);

@@ -4,9 +4,8 @@
 //! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself, so that no
 //! rank is everybody's first. Lossless.
 //!
-//! With splits, each rank sends what it splits off for others, in as many messages. Nothing is a
-//! message too: a rank that has nothing to exchange cannot know that others have, and ranks that do
-//! not agree about it find out.
+//! With splits, blocks have different lengths. An empty block is a message, too: a rank without
+//! bytes to exchange cannot know whether others have some, and ranks whose splits differ find out.
 
 use crate::plan::{
     GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion,
@@ -60,7 +59,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn an_all_to_all_takes_one_step_and_sends_every_block_but_the_own() {
+    fn an_all_to_all_takes_one_step() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
             for plan in plans(world, |seat| {
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn block_i_of_rank_j_becomes_block_j_of_rank_i() {
+    fn blocks_are_transposed_between_ranks() {
         let elements = 20;
         for world in (2..=9).chain([16]) {
             let plans = plans(world, |seat| {
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn uneven_splits_take_a_message_per_pair_and_carry_what_is_split_off() {
+    fn uneven_splits_take_one_message_per_pair() {
         for world in (2..=9).chain([16]) {
             let bytes = |from, to| 8 * split(from, to);
             let plans = plans(world, |seat| {

@@ -7,11 +7,14 @@
 //! | direct | 1 | n - 1 from the root (more beyond 64 MiB) | S (n - 1) | 0 |
 //! | scattered | 2 | per chunk n - 1 from the root, n - 2 from others | S | S (n - 2) / (n - 1) |
 //!
-//! Direct: the root sends everything to everybody; its link is the bottleneck, which does not
-//! matter for small tensors. Scattered: each chunk is cut into one shard for every rank but the
-//! root. The root sends each rank its shard, the first to the rank after it; each sends its shard
-//! to the others but the root as soon as it has it. No rank sends or receives more than S, and
-//! chunks follow each other without waiting. Lossless.
+//! - Direct: the root sends the whole tensor to every rank. Its link is the bottleneck, which does
+//!   not matter for small tensors.
+//! - Scattered: each chunk is cut into one shard for every rank but the root. The root sends each
+//!   rank its shard, the first to the rank after it. Each rank sends its shard to the others but
+//!   the root as soon as it has it. No rank sends or receives more than S, and chunks follow each
+//!   other without waiting.
+//!
+//! Both are lossless.
 
 use crate::plan::{
     GroupSeat, MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_direct_broadcast_the_root_sends_everything_to_each_other_rank() {
+    fn the_root_of_a_direct_broadcast_sends_everything() {
         let bytes = 65 << 20;
         for world in (2..=9).chain([16]) {
             for (me, plan) in (0..).zip(plans(world, |seat| direct(seat, bytes, 1))) {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_scattered_broadcast_no_rank_sends_or_receives_more_than_the_tensor() {
+    fn scattered_broadcasts_send_at_most_the_tensor_per_rank() {
         for world in (2..=9).chain([16]) {
             let shards = world - 1;
             let (bytes, chunk) = (3 * shards * 512, ByteCount::new(shards as u64 * 512));
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_ends_with_the_roots_tensor_in_any_order_of_arrival() {
+    fn every_broadcast_is_right_in_any_order() {
         for world in (2..=9).chain([16]) {
             for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
                 let (root, cut) = (world / 2, cut(elements * 8));

@@ -1,7 +1,7 @@
 //! Gather: every rank sends its block to the root.
 //!
 //! With n ranks and blocks of B bytes: 1 step; 1 message (more beyond 64 MiB) of B bytes from every
-//! rank but the root, which receives B (n - 1). No other way brings it less. Lossless.
+//! rank but the root, which receives B (n - 1), the least that is possible. Lossless.
 
 use crate::plan::{
     GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
@@ -63,7 +63,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn every_rank_sends_its_block_once_and_the_root_nothing() {
+    fn every_rank_but_the_root_sends_its_block() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
             let all = plans(world, |seat| gather(seat, block, 1, TensorMemory::Buffer));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_ends_with_all_blocks_in_the_order_of_seats() {
+    fn the_root_gets_all_blocks_in_seat_order() {
         let elements = 50;
         for world in (2..=9).chain([16]) {
             for own in [TensorMemory::Buffer, TensorMemory::Input] {

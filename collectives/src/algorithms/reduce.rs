@@ -49,7 +49,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn a_reduce_takes_one_step_and_sends_the_tensor_to_the_root_only() {
+    fn a_reduce_takes_one_step() {
         let bytes = 8000;
         let cut = TensorCut::new(bytes, 8, ByteCount::new(3000), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_the_sum_and_the_others_what_they_had() {
+    fn only_the_root_of_a_reduce_changes() {
         let elements = 1000;
         let cut = TensorCut::new(elements * 8, 8, ByteCount::new(3000), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {

@@ -1,7 +1,7 @@
 //! Scatter: the root sends every rank its block.
 //!
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages from the root (more beyond 64 MiB a
-//! block), B (n - 1) bytes, the first to the rank after it. No other way costs it less. Lossless.
+//! block), B (n - 1) bytes, the least that is possible, the first to the rank after it. Lossless.
 
 use crate::plan::{
     GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion, pieces,
@@ -54,7 +54,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn the_root_sends_each_other_rank_its_block_and_the_others_send_nothing() {
+    fn only_the_root_of_a_scatter_sends() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
             for (me, plan) in (0..).zip(plans(world, |seat| scatter(seat, block, 1))) {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_ends_with_the_block_of_its_seat() {
+    fn every_rank_gets_the_block_of_its_seat() {
         let elements = 50;
         for world in (2..=9).chain([16]) {
             let plans = plans(world, |seat| scatter(seat, elements * 8, 1));
