@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gradwire_switch_config::linux::Linux;
+use gradwire_switch_config::dialect::linux::Linux;
 use gradwire_switch_config::plan::Plan;
 
 use self::kept::{Kept, KeptFolder};

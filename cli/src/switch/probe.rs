@@ -18,7 +18,7 @@ use gradwire_netsim::transports::open_loop::{Departures, PacketStream, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Class, Rate};
-use gradwire_switch_config::counters::Verdict;
+use gradwire_switch_config::counters::CounterVerdict;
 use gradwire_transport::probe::{Passages, ProbeClient, Tagging};
 
 use crate::doctor;
@@ -82,7 +82,7 @@ pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     report.judgements = judge::all(&tags, &report.passages);
     print!("{}", report.text());
     let wrong = report.judgements.iter();
-    let wrong = wrong.filter(|judgement| judgement.verdict == Verdict::Wrong);
+    let wrong = wrong.filter(|judgement| judgement.verdict == CounterVerdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
         count => Err(CommandError::Check(format!(

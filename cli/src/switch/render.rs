@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gradwire_switch_config::plan::{Plan, PlanQueue, Profile, Purpose, Selection};
+use gradwire_switch_config::plan::{Plan, PlanQueue, Purpose, Selection, ThresholdProfile};
 use gradwire_switch_config::target::Platform;
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ fn queue_object(queue: &PlanQueue) -> Value {
     })
 }
 
-fn profile_object(profile: &Profile) -> Value {
+fn profile_object(profile: &ThresholdProfile) -> Value {
     json!({
         "name": profile.name,
         "rate_bps": profile.rate.as_bits_per_second(),

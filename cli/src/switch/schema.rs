@@ -28,7 +28,7 @@ mod yanglint;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use gradwire_switch_config::target::{Platform, Target};
+use gradwire_switch_config::target::{Platform, SwitchTarget};
 use validation::Validation;
 
 /// Judges NVUE in YAML on standard input; see [`ask_python`].
@@ -37,7 +37,7 @@ const NVUE: &str = include_str!("schema/nvue.py");
 const EOS: &str = include_str!("schema/eos.py");
 
 /// The verdict of a platform's validator on a configuration.
-pub fn validate(target: Target, text: &str) -> Validation {
+pub fn validate(target: SwitchTarget, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
         Platform::OpenConfig => published::openconfig(text),
@@ -53,7 +53,7 @@ pub fn validate(target: Target, text: &str) -> Validation {
 /// Asks a script for Python. It gets the version of the platform as its argument and the
 /// configuration on standard input; it ends with 0 when that is accepted, with 1 when it is not
 /// (each line of standard output is a reason), and with 3 when its package is not installed.
-fn ask_python(package: &str, target: Target, script: &str, text: &str) -> Validation {
+fn ask_python(package: &str, target: SwitchTarget, script: &str, text: &str) -> Validation {
     let tool = format!("{package}, {target}");
     let missing = || Validation::Missing {
         install: format!("{package} for python3: pip install {package}"),
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn python(script: &str) -> Validation {
-        let target = Target::read("nvue:5.14").expect("it is known");
+        let target = SwitchTarget::read("nvue:5.14").expect("it is known");
         ask_python("some-package", target, script, "a: 1\n")
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gradwire_switch_config::counters::{self, Judgement, QueueCount, Verdict};
+use gradwire_switch_config::counters::{self, CounterVerdict, Judgement, QueueCount};
 use gradwire_switch_config::plan::Plan;
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub fn run(options: &Verify) -> Result<(), CommandError> {
     let judgements = counters::judge(&plan, &counts);
     tell(options, &judgements);
     let wrong = judgements.iter();
-    let wrong = wrong.filter(|judgement| judgement.verdict == Verdict::Wrong);
+    let wrong = wrong.filter(|judgement| judgement.verdict == CounterVerdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
         count => Err(CommandError::Check(format!(

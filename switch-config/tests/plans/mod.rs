@@ -3,14 +3,14 @@
 //! [`drawn`] is the proptest strategy; [`Drawn::plan`] fits what was drawn to a platform: what it
 //! cannot do at all is left out, so that there is always a plan.
 
-use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
-use gradwire_switch_config::dialect;
-use gradwire_switch_config::limits::{Limits, NotEct};
-use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{
+use gradwire_fabric::policy::{
     Balance, ClassQueue, DSCPS, QosPolicy, RESERVED, ServiceOrder, SwitchBuffer,
 };
-use gradwire_switch_config::target::Target;
+use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
+use gradwire_switch_config::dialect;
+use gradwire_switch_config::limits::{NotEct, PlatformLimits};
+use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::target::SwitchTarget;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -29,13 +29,17 @@ pub(crate) struct Drawn {
 
 impl Drawn {
     /// The plan of it for a platform.
-    pub(crate) fn plan(&self, target: Target) -> Plan {
+    pub(crate) fn plan(&self, target: SwitchTarget) -> Plan {
         let dialect = dialect::of(target.platform);
         let limits = dialect.limits(target.version);
-        let ports = self.rates.iter().enumerate().map(|(number, rate)| Port {
-            name: dialect.port_name(number),
-            rate: *rate,
-        });
+        let ports = self
+            .rates
+            .iter()
+            .enumerate()
+            .map(|(number, rate)| SwitchPort {
+                name: dialect.port_name(number),
+                rate: *rate,
+            });
         let site = Site {
             origin: "a random job on a random fabric".to_owned(),
             ports: ports.collect(),
@@ -45,7 +49,7 @@ impl Drawn {
         plan.expect("the policy was fitted to the platform")
     }
 
-    fn policy_within(&self, limits: &Limits) -> QosPolicy {
+    fn policy_within(&self, limits: &PlatformLimits) -> QosPolicy {
         let mut policy = self.policy.clone();
         policy.queues.truncate(usize::from(limits.queues.value));
         if matches!(
