@@ -1,38 +1,38 @@
-//! All counters of a rank, in one place.
+//! The counters of a rank, from all layers.
 
 use std::ops::Sub;
 
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_transport::driver::DriverCounters;
 
-/// The counts of a rank since it was opened. A segment is the payload of one packet.
+/// The counts of a rank since it was opened. Segments are payloads of one packet each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RankCounters {
     /// Segments sent for the first time.
     pub sent_segments: u64,
-    /// Segments accepted as lost, within the tolerance.
+    /// Segments that stayed missing, within the tolerance.
     pub lost_segments: u64,
     /// Segments sent again.
     pub repaired_segments: u64,
     /// Segments that arrived for the first time.
     pub received_segments: u64,
-    /// Lost segments as counted by the loss budget.
+    /// Lost segments as the loss budget counts them.
     pub ledger_lost_segments: u64,
-    /// Datagrams that are no packet: too short, truncated, of another version, kind or length.
+    /// Datagrams that are no packet: too short, cut off, another version, kind or length.
     pub malformed_packets: u64,
     /// Packets of another job.
     pub foreign_packets: u64,
     /// Packets of another membership of this job.
     pub old_epoch_packets: u64,
-    /// Packets whose stated rank has another address.
+    /// Packets that say they are from a rank which has another address.
     pub unknown_senders: u64,
     /// Packets whose tag or checksum is wrong: forged, or damaged on the way.
     pub forged_packets: u64,
-    /// Repeated sealed packets, and control packets too old to check.
+    /// Sealed packets that came before, and control packets too old to tell.
     pub replayed_packets: u64,
     /// Packets dropped on purpose.
     pub faults_dropped: u64,
-    /// Packets that the kernel dropped because a socket buffer was full.
+    /// Packets that the kernel dropped because a socket was full.
     pub kernel_drops: u64,
 }
 
@@ -65,7 +65,7 @@ impl RankCounters {
 
 impl Sub for RankCounters {
     type Output = Self;
-    /// Returns the counts since `earlier`.
+    /// The counts since `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             sent_segments: self.sent_segments - earlier.sent_segments,

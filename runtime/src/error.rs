@@ -1,4 +1,4 @@
-//! Errors of opening a rank, of joining a job, and of operations.
+//! Why a rank does not open, does not join, or an operation does not succeed.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use gradwire_transport::wires;
 
 use crate::trace::FlightRecorder;
 
-/// Errors of opening a rank.
+/// Why a rank could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The rank does not exist.
+    /// There is no such rank.
     #[error(
         "rank {rank} of world size {world_size} does not exist: ranks go from 0 to world size - 1, \
          and the world size from 1 to 65535"
@@ -27,33 +27,33 @@ pub enum OpenError {
     /// The certificates cannot be used.
     #[error(transparent)]
     Certificates(#[from] control::CertificateError),
-    /// The data sockets could not be opened or set up for the job.
+    /// The data sockets could not be opened, or not be used as the job wants.
     #[error(transparent)]
     Wires(#[from] wires::WiresError),
     /// Rank 0 cannot listen for the others.
     #[error(transparent)]
     Listen(#[from] control::BindError),
-    /// The system does not report the MTU.
+    /// The system does not tell the MTU.
     #[error("the MTU is not known ({0}): set `mtu` in [transport] of the job")]
     Mtu(std::io::Error),
 }
 
 impl OpenError {
-    /// Whether the caller's request was invalid; otherwise the system refused it.
+    /// Whether the caller made a mistake, as opposed to the system refusing.
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::NoSuchRank { .. } | Self::Certificates(_))
     }
 }
 
-/// Errors of joining a job.
+/// Why a rank could not join its job.
 #[derive(Debug, thiserror::Error)]
 pub enum RankJoinError {
     /// The rendezvous is not an address.
     #[error("rendezvous {given:?} is no address ({reason}): it is \"host:port\" of rank 0")]
     Rendezvous {
-        /// The given text.
+        /// As given.
         given: String,
-        /// The fault.
+        /// The mistake in it.
         reason: String,
     },
     /// The ranks do not form a job.
@@ -62,14 +62,14 @@ pub enum RankJoinError {
     /// Memory could not be shared with the ranks of this host.
     #[error(transparent)]
     Memory(#[from] ShareError),
-    /// The job wants all packets to go through memory, and some ranks share none.
+    /// The job wants all packets to go through memory.
     #[error(
         "transport.wire = \"shm\", but of {world_size} ranks only {shared} share memory with this \
          one: all must run on one host, as one user, with the same /dev/shm; \"auto\" uses memory \
          where it can"
     )]
     NoMemory {
-        /// Number of ranks that share memory with this one, itself included.
+        /// Ranks that share memory with this one, itself counted.
         shared: usize,
         /// Ranks of the job.
         world_size: usize,
@@ -82,18 +82,18 @@ pub enum RankJoinError {
     NotReady(#[from] control::BarrierError),
 }
 
-/// Reasons why an operation did not succeed.
+/// Why an operation did not succeed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EndError {
     /// It was not started.
     #[error(transparent)]
     Refused(SubmitError),
-    /// It failed while it ran.
+    /// It failed on the way.
     #[error("{error}{}", kept_in(trace))]
     Failed {
-        /// The reason.
+        /// Why.
         error: OperationError,
-        /// The file with the flight recorder's content at that moment, if it was written.
+        /// The file with this rank's flight recorder of that moment, if it was written.
         trace: Option<PathBuf>,
     },
     /// The driver thread has ended.
@@ -102,7 +102,7 @@ pub enum EndError {
 }
 
 impl EndError {
-    /// Adds the file of the recorder, if one is written; waits for that.
+    /// The error with the file of the recorder, if it was written; waits for that.
     pub(crate) fn traced(self, recorder: &FlightRecorder) -> Self {
         match self {
             Self::Failed { error, .. } => Self::Failed {

@@ -1,4 +1,4 @@
-//! The other threads' way to the driver of a rank.
+//! The way to the driver for the other threads of a rank.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use gradwire_transport::driver::DriverLink;
 
 use crate::rank_driver::RankDriver;
 
-/// Timeout of a question to the driver thread.
+/// How long a question to the driver thread may take.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The way to the driver for several threads, and the events that the control plane noticed before
-/// there was a driver.
+/// The way to the driver for several threads. Keeps the events of the control plane until there is
+/// a driver.
 #[derive(Debug, Default)]
 pub(crate) struct DriverInbox {
     state: Mutex<InboxState>,
@@ -36,7 +36,7 @@ impl DriverInbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes an event to the driver, now or when there is one.
+    /// Passes an event on to the driver, now or when there is one.
     pub(crate) fn take(&self, event: ControlEvent) {
         if let InboxState::Early(events) = &mut *self.lock() {
             events.push(event);
@@ -54,7 +54,7 @@ impl DriverInbox {
         }
     }
 
-    /// Calls a function with the driver, if there is one.
+    /// Does something with the driver, if there is one.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&DriverLink<RankDriver>) -> T) -> Option<T> {
         let link = match &*self.lock() {
             InboxState::Connected(link) => Arc::clone(link),
@@ -63,7 +63,7 @@ impl DriverInbox {
         Some(act(&link))
     }
 
-    /// Stops the driver once no other thread uses it.
+    /// Stops the driver, as soon as no other thread is talking to it.
     pub(crate) fn disconnect(&self) {
         let before = std::mem::replace(&mut *self.lock(), InboxState::Closed);
         drop(before);

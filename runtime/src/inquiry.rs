@@ -1,8 +1,8 @@
-//! The inquiry about an operation that takes too long, and its verdict for all ranks: which ranks
-//! have not entered it, which are in another one, which do not answer.
+//! The inquiry about an operation that takes too long, and its verdict: which ranks have not
+//! entered the operation, which are in another one, and which do not answer.
 //!
-//! Questions and answers travel over the control plane, which has its own thread: a rank answers
-//! even while its program computes or waits for something else.
+//! Questions and answers travel over the control plane, which has a thread of its own. So a rank
+//! answers even while its program computes or waits for something else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,14 +13,14 @@ use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::RankList;
 use serde::{Deserialize, Serialize};
 
-/// Timeout of answers: a running rank answers within milliseconds.
+/// How long answers are waited for: a rank that runs answers within milliseconds.
 const ANSWER_TIME: Span = Span::from_millis(800);
-/// Time that a rank waits for the verdict of another rank that asked about the same operation.
+/// How long a rank waits for the verdict of another one that has asked about the same operation.
 pub(crate) const VERDICT_TIME: Span = Span::from_millis(1_000);
-/// Most ranks that a verdict describes.
+/// How many ranks a verdict describes in detail.
 const DETAILED: usize = 8;
 
-/// The wire form of a question.
+/// A question as it travels.
 #[derive(Debug, Deserialize, Serialize)]
 struct WireQuestion {
     group: u16,
@@ -28,18 +28,18 @@ struct WireQuestion {
     side: u8,
 }
 
-/// The wire form of an answer.
+/// An answer as it travels.
 #[derive(Debug, Deserialize, Serialize)]
 struct WireAnswer {
     group: u16,
     sequence: u32,
-    /// The call there, in bits and in words.
+    /// The call under that number, as its signature and in words.
     there: Option<(u32, String)>,
     last: Option<(u32, String)>,
     pending: Vec<String>,
 }
 
-/// Encodes the question for the control plane.
+/// The question in the words of the control plane.
 pub(crate) fn question(question: &OverdueQuestion) -> String {
     let side = match question.side {
         QuestionSide::Member => 0,
@@ -54,7 +54,7 @@ pub(crate) fn question(question: &OverdueQuestion) -> String {
     serde_json::to_string(&asked).expect("numbers are JSON")
 }
 
-/// Decodes another rank's question; `None` where this build cannot read it.
+/// Reads the question of another rank; `None` if this build does not understand it.
 pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     let asked: WireQuestion = serde_json::from_str(text).ok()?;
     let side = match asked.side {
@@ -70,7 +70,7 @@ pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     })
 }
 
-/// Encodes the answer for the control plane.
+/// The answer in the words of the control plane.
 pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> String {
     let signed = |label: &OperationLabel| (label.call.signature().bits(), label.to_string());
     let answer = WireAnswer {
@@ -87,12 +87,12 @@ pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> S
     serde_json::to_string(&answer).expect("numbers and texts are JSON")
 }
 
-/// An inquiry about an overdue operation.
+/// An overdue operation, about which the other ranks are asked.
 #[derive(Debug)]
 pub(crate) struct OverdueInquiry {
     pub(crate) id: OperationId,
     until: Instant,
-    /// The asking rank, if it is not this one.
+    /// The rank that asks, if it is another one.
     asker: Option<Rank>,
     label: OperationLabel,
     question: OverdueQuestion,
@@ -101,8 +101,7 @@ pub(crate) struct OverdueInquiry {
 }
 
 impl OverdueInquiry {
-    /// Starts the inquiry of rank `me`. It waits a little longer for another rank's verdict than
-    /// for answers.
+    /// The inquiry of rank `me`. Another rank's verdict is waited for a little longer than answers.
     pub(crate) fn new(now: Instant, me: Rank, overdue: &OverdueOperation) -> Self {
         let others = overdue.ranks.iter().copied();
         Self {
@@ -116,19 +115,19 @@ impl OverdueInquiry {
         }
     }
 
-    /// Joins the inquiry of another rank, whose verdict will come.
+    /// The inquiry, where another rank asks already: its verdict will come.
     pub(crate) fn of_another(mut self, now: Instant, asker: Rank) -> Self {
         self.until = now + VERDICT_TIME;
         self.asker = Some(asker);
         self
     }
 
-    /// Returns the deadline of the inquiry.
+    /// When it has to be concluded.
     pub(crate) fn until(&self) -> Instant {
         self.until
     }
 
-    /// Takes an answer; returns whether it was the last one.
+    /// Takes an answer; tells whether it was the last one.
     pub(crate) fn take(&mut self, from: Rank, text: &str) -> bool {
         let answer: Option<WireAnswer> = serde_json::from_str(text).ok();
         let about = |answer: &WireAnswer| {
@@ -141,7 +140,7 @@ impl OverdueInquiry {
         self.others.iter().all(here)
     }
 
-    /// Writes the current knowledge in words.
+    /// The answers so far, in words.
     pub(crate) fn verdict(&self) -> String {
         if let Some(asker) = self.asker {
             return format!("rank {asker} has asked where the others are and tells nothing");
@@ -212,7 +211,7 @@ impl OverdueInquiry {
     }
 }
 
-/// Describes a rank that is not where others wait for it.
+/// The state of a rank that has not entered the operation, in words.
 fn doing(answer: &WireAnswer) -> String {
     match (answer.pending.first(), &answer.last) {
         (Some(pending), _) => format!("is in {pending}"),
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_tells_of_every_rank_where_it_is() {
+    fn a_verdict_locates_every_rank() {
         let mut inquiry = inquiry();
         let asked = asked(&question(&OverdueQuestion {
             group: 0,
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_about_something_else_and_no_answers_are_ignored() {
+    fn answers_to_other_questions_are_ignored() {
         let mut inquiry = inquiry();
         let other = OverdueQuestion {
             group: 1,

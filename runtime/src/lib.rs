@@ -1,25 +1,25 @@
-//! One rank of a job on this machine: it joins sockets, control plane, driver thread and
-//! collectives, and calls back when operations end.
+//! One rank of a job on this machine: sockets, control plane, driver thread and collectives put
+//! together, and callbacks when operations end.
 //!
 //! Start here:
-//! - [`open`]: a rank with open sockets and unknown peers. [`open::OpenRank::join`] meets them.
+//! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
-//! - `rank_driver`: the machine of the driver thread: the communicator, and the callers that wait
-//!   for its operations. Other threads reach it through `inbox`.
-//! - [`promise`]: submitted operations, and the duty to call back exactly once.
-//! - `inquiry`: asks the other ranks when an operation takes too long.
-//! - `vigil`: notices dead ranks of this host.
-//! - `start`: the log line with a job's settings.
+//! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
+//!   that wait for its operations. `inbox` is the way to it for other threads.
+//! - [`promise`]: operations on their way, and the duty to call back exactly once.
+//! - `inquiry`: the questions that ranks ask each other when an operation takes too long.
+//! - `vigil`: notices dead processes of this host.
+//! - `start`: the log line with the settings of a job.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
-//! - [`counters`]: all counters, in one place.
+//! - [`counters`]: the counters of all layers together.
 //! - [`metrics`]: the same by peer and class, for observers.
-//! - [`log`]: log lines on standard error, and their level.
+//! - [`log`]: lines for people on standard error, and how many of them.
 //! - [`tuner`]: chunk and credit, found in a job's first steps.
-//! - [`trace`]: the flight recorder: the last operations, to explain one that did not end.
+//! - [`trace`]: the flight recorder: the last operations, to find out why one did not end.
 //!
-//! `gradwire-collectives` has the operations, `gradwire-transport` moves packets, and options come
-//! from the command and the Python package.
+//! Operations work in `gradwire-collectives`, packets travel in `gradwire-transport`, and options
+//! come from the command and the Python package.
 
 pub mod counters;
 pub mod error;

@@ -1,8 +1,8 @@
-//! Log lines of a rank on standard error, in the form of NCCL's:
+//! Log lines of a rank for people, on standard error, in the form of NCCL's:
 //! `host:process:thread [rank] GRADWIRE INFO text`.
 //!
-//! The modules of this package write with the macros of `log`. The edge chooses the level with
-//! [`start`]; before that no line is shown. Lines of other packages are never shown.
+//! This package writes by the macros of `log`. The command and the Python package choose the level
+//! with [`start`]; without it no line is shown. Lines of other packages are not shown.
 
 use std::fmt;
 use std::io::Write;
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gradwire_protocol::units::Rank;
 use log::{LevelFilter, Metadata, Record};
 
-/// Log levels.
+/// How many lines are shown.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// Probable mistakes.
+    /// Settings that are probably not meant.
     Warn,
-    /// Settings in use, and failures.
+    /// The settings in use, and failures.
     Info,
-    /// Each step of start and end.
+    /// Each step of starting and ending.
     Debug,
     /// Every operation.
     Trace,
 }
 
-/// All levels by name, the least verbose first.
+/// All levels by name, the quietest first.
 const LEVELS: [(&str, LogLevel); 4] = [
     ("warn", LogLevel::Warn),
     ("info", LogLevel::Info),
@@ -34,18 +34,18 @@ const LEVELS: [(&str, LogLevel); 4] = [
     ("trace", LogLevel::Trace),
 ];
 
-/// The level is unknown.
+/// There is no such level.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{given:?} is no level: allowed are warn, info, debug and trace")]
 pub struct LevelError {
-    /// The given text.
+    /// As given.
     given: String,
 }
 
 impl FromStr for LogLevel {
     type Err = LevelError;
 
-    /// Reads a level in lower or upper case.
+    /// Reads a level, in small or capital letters.
     fn from_str(text: &str) -> Result<Self, LevelError> {
         let found = LEVELS
             .iter()
@@ -67,14 +67,14 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Shows lines up to a level from now on. Lines name the rank that was set last.
+/// Shows lines up to a level from now on. Lines name the rank given to [`rank_is`] last.
 pub fn start(level: LogLevel) {
-    // If the process has another logger, it keeps its place and receives gradwire's lines.
+    // Another log of this process keeps its place: lines of gradwire then go there.
     let _ = log::set_logger(&LINES);
     log::set_max_level(level.into());
 }
 
-/// Sets the rank that lines name from now on.
+/// Lines are about this rank from now on.
 pub fn rank_is(rank: Rank) {
     LINES.rank.store(u32::from(rank.0), Ordering::Relaxed);
 }
@@ -109,20 +109,20 @@ impl log::Log for LineWriter {
             },
             record,
         );
-        // A closed standard error must not stop training.
+        // A closed standard error is no reason to stop training.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     fn flush(&self) {}
 }
 
-/// Returns this host's name from its kernel.
+/// The name of this host, as its kernel tells it.
 pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }
 
-/// Returns the origin of a line.
+/// Where a line comes from.
 struct LineOrigin<'a> {
     host: &'a str,
     process: u32,
@@ -145,7 +145,7 @@ fn line(origin: &LineOrigin<'_>, record: &Record<'_>) -> String {
     format!("{host}:{process}:{thread} [{rank}] GRADWIRE {level} {text}\n")
 }
 
-/// Returns the kernel's id of the calling thread, as debuggers and `top -H` show it.
+/// The kernel's number of the calling thread, as debuggers and `top -H` show it.
 fn thread_number() -> u32 {
     let path = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let number = path.file_name().and_then(|name| name.to_str());
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read_in_any_letters_and_an_unknown_one_names_the_known() {
+    fn an_unknown_level_names_the_known_ones() {
         assert_eq!("INFO".parse(), Ok(LogLevel::Info));
         assert_eq!("trace".parse(), Ok(LogLevel::Trace));
         let error = "verbose".parse::<LogLevel>().expect_err("no level");

@@ -1,13 +1,13 @@
-//! The metrics of a rank: its [`Snapshot`] as data, as JSON and as text for Prometheus, and the
-//! port that serves it.
+//! The metrics of a rank: its [`Snapshot`], also as JSON and as text for Prometheus, and the HTTP
+//! port that serves them.
 //!
 //! Start here:
-//! - [`snapshot`]: all counts of a rank, as plain data.
+//! - [`snapshot`]: everything that a rank counts, as plain data.
 //! - [`prometheus`]: the same as text.
-//! - `operations`: the times of operations.
+//! - `operations`: how long operations took.
 //!
-//! `protocol::metrics` counts packets, and the command's `top` shows the metrics. gradwire writes
-//! no metrics to disk: an observer asks the rank's port.
+//! `protocol::metrics` counts packets; the command's `top` shows snapshots. Metrics are not written
+//! to disk: an observer asks the port.
 
 pub(crate) mod operations;
 pub mod prometheus;
@@ -28,9 +28,9 @@ use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::rank_driver::RankDriver;
 use snapshot::RankSubject;
 
-/// Number of ports to try or ask, from the job's port on, for the ranks of one host.
+/// How many ports are tried, or asked, from the job's own on: one for each rank of a host.
 pub const PORTS: u16 = 64;
-/// Lifetime of a snapshot: within it, many observers cost the rank no more than one.
+/// A snapshot is served again for this long, so that many observers cost the rank no more than one.
 const SNAPSHOT_KEPT: Duration = Duration::from_millis(100);
 
 /// Takes snapshots of one rank.
@@ -51,11 +51,11 @@ impl SnapshotSource {
         })
     }
 
-    /// Returns the counts between two rounds of the driver; `None` when the driver has stopped.
+    /// The counts of the rank between two rounds of the driver; `None` if the driver has stopped.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
-            // Only copy here: the driving thread must not format.
+            // Only copy here, since this runs on the driving thread; the rest happens below.
             let communicator = seat.communicator();
             let (counted, held) = (
                 communicator.endpoint().metrics(),
@@ -76,11 +76,11 @@ impl SnapshotSource {
     }
 }
 
-/// Opens the port that the job asks for, if any. A port that cannot be opened gives a warning and
-/// does not stop training.
+/// Opens the port that the job asks for, if it asks for one. A port that cannot be opened is
+/// worth a warning, and no reason to stop training.
 ///
-/// `local_rank` is the rank's number on its host, if a launcher has set it; without it the rank
-/// takes the first free port.
+/// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
+/// first free port is taken.
 pub(crate) fn open(
     keys: &MetricsKeys,
     local_rank: Option<u16>,
@@ -112,7 +112,7 @@ pub(crate) fn open(
     }
 }
 
-/// IPv6 together with IPv4 where the host has it.
+/// IPv6 with IPv4 where the host has it.
 fn any_address() -> IpAddr {
     match std::fs::exists("/proc/net/if_inet6") {
         Ok(true) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -146,18 +146,18 @@ fn pages(watch: Arc<SnapshotSource>) -> impl FnMut(&str) -> Option<HttpPage> + S
     }
 }
 
-/// Reasons why there is no snapshot of a rank.
+/// Why there is no snapshot of a rank.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// No rank answers there.
+    /// No process answers there, or it is not a rank.
     #[error(transparent)]
     Get(#[from] GetError),
-    /// The answer is no snapshot of this release.
+    /// It is no snapshot of this release.
     #[error("it answered something else than a snapshot: {0}")]
     NoSnapshot(#[from] serde_json::Error),
 }
 
-/// Fetches the snapshot of the rank at `address`.
+/// The snapshot of the rank whose metrics are at `address`.
 ///
 /// # Errors
 /// [`FetchError`] when no rank answers within `patience`.

@@ -1,4 +1,4 @@
-//! A rank before it has met the others: its sockets are open, so that their addresses can be sent.
+//! A rank before it has met the others: its sockets are open, so that it can be told to them.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -16,27 +16,26 @@ use crate::error::{OpenError, RankJoinError};
 use crate::log;
 use crate::rank::LocalRank;
 
-/// Largest packet when the job leaves the MTU open, even if an interface takes more, as loopback
+/// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
 /// does: a loss should not cost more than on a real network.
 pub const AUTO_MTU_MAX: u32 = 9_000;
 
-/// The settings for opening a rank.
+/// The arguments for opening a rank.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The job; equal on all ranks.
     pub job: Job,
-    /// The rank.
+    /// Which rank this is.
     pub rank: Rank,
-    /// Their number.
+    /// How many there are.
     pub world_size: u16,
-    /// A local address to which peers can send.
+    /// A local address that peers can send to.
     pub bind: IpAddr,
-    /// The port on which rank 0 listens for the others, 0 for any free port; other ranks ignore it.
+    /// Where rank 0 listens for the others, 0 for any free port; of no meaning for other ranks.
     pub port: u16,
     /// The secret that the ranks share; may be empty where they have certificates.
     pub token: String,
-    /// Certificates by which ranks prove their identity, besides the token; all ranks have them, or
-    /// none.
+    /// Certificates that prove a rank, besides the token. Either all ranks have one, or no rank.
     pub certificates: Option<CertificateFiles>,
 }
 
@@ -101,38 +100,38 @@ impl OpenRank {
         })
     }
 
-    /// Sets the rank's number on its host, which a launcher may know: its metrics port is the job's
-    /// port plus that number.
+    /// The rank with its number on its host, which a launcher may tell: its metrics are at the port
+    /// with that number from the job's on.
     #[must_use]
     pub fn with_local_rank(mut self, local_rank: Option<u16>) -> Self {
         self.local_rank = local_rank;
         self
     }
 
-    /// Sets the folder for the flight recorder's dump at a failure; without it the rank only
-    /// answers requests for its trace.
+    /// The rank with a folder, into which its flight recorder is written when something fails;
+    /// without it, the recorder is only shown on request.
     #[must_use]
     pub fn with_trace_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.trace_folder = folder;
         self
     }
 
-    /// Rank 0: the address at which the others find it.
+    /// Rank 0: where the others find it.
     pub fn rendezvous(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(Listener::local_addr)
     }
 
-    /// Returns this rank's addresses for data packets, one per entropy.
+    /// Where this rank takes data packets, one address per entropy.
     pub fn data_addresses(&self) -> &[Address] {
         self.sockets.addresses()
     }
 
-    /// World size of the job.
+    /// How many ranks the job has.
     pub fn world_size(&self) -> u16 {
         self.world_size
     }
 
-    /// Returns the job. An open MTU is resolved when the ranks have met.
+    /// The job. An MTU that it leaves open is resolved when the ranks have met.
     pub fn job(&self) -> &Job {
         &self.job
     }
@@ -164,8 +163,8 @@ impl OpenRank {
     }
 }
 
-/// Whether ranks of a host share memory. Injected faults are those of a network, so a job with
-/// faults uses the network, unless it names memory.
+/// Whether ranks of a host share memory. Faults on purpose are those of a network, so a job that
+/// asks for some uses one, unless it names memory.
 fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
         WireChoice::Auto => !job.faults.any(),

@@ -1,12 +1,12 @@
-//! Threads for callbacks. A callback may block, even on an operation that ends later: when no
-//! thread is idle, the pool starts a new one, up to [`THREADS_MAX`], so that the awaited callback
-//! can run.
+//! Threads for callbacks. A callback may block, even until a later operation ends. So the pool
+//! starts a new thread whenever none is idle, up to [`THREADS_MAX`]: the callback of the later
+//! operation can then run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// If more callbacks than this block at one time, they wait for each other.
+/// More callbacks than this that block at one time have to wait for each other.
 pub const THREADS_MAX: usize = 64;
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -52,7 +52,7 @@ impl Default for CallbackPool {
 }
 
 impl CallbackPool {
-    /// Runs a callback on one of the threads.
+    /// Runs a callback on one of the threads, soon.
     pub fn run(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         state.queue.push_back(Box::new(callback));
@@ -62,14 +62,15 @@ impl CallbackPool {
             let spawned = std::thread::Builder::new()
                 .name(name)
                 .spawn(move || shared.work());
-            // If no thread can start, the callback waits for one of the others.
+            // Without a new thread the callback waits for one of the others.
             state.threads.extend(spawned.ok());
         }
         drop(state);
         self.shared.wake.notify_one();
     }
 
-    /// Runs the queued callbacks, then ends all threads; it does not wait for the calling one.
+    /// Runs the queued callbacks, then ends all threads. Does not wait for the calling thread,
+    /// which may be one of them.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.wake.notify_all();
@@ -79,14 +80,14 @@ impl CallbackPool {
             .into_iter()
             .filter(|thread| thread.thread().id() != me)
         {
-            // The panic hook has printed a callback's panic.
+            // A callback's panic was printed where it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl PoolShared {
-    /// A callback cannot poison the lock: callbacks run outside of it.
+    /// Poison is ignored: callbacks, which may panic, run outside of the lock.
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Operations on their way to the driver, and the duty to call back at their end.
+//! Operations on their way to the driver, and the promise to call back when one has ended.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::error::EndError;
 use crate::pool::CallbackPool;
 use crate::trace::{FlightRecorder, RecordedOperation};
 
-/// An operation and its timeout.
+/// An operation and the longest that it may take.
 #[derive(Debug)]
 pub struct RankTask {
     /// The operation; its deadline is set from `timeout`.
@@ -23,16 +23,17 @@ pub struct RankTask {
     pub timeout: Option<Span>,
 }
 
-/// What an operation leaves behind.
+/// The buffers and counts of an operation that has succeeded.
 #[derive(Debug)]
 pub struct EndedOperation {
     /// Its buffer with the result.
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
-    /// Of a lossy receive: the parts of the buffer that kept their old bytes, ascending.
+    /// Bytes of the buffer that a receive with tolerance did not get, in ascending order. They are
+    /// as they were.
     pub holes: Vec<Hole>,
-    /// Its duration.
+    /// Segments sent, received and lost.
     pub outcome: OperationOutcome,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Submission {
     pub(crate) recorded: RecordedOperation,
 }
 
-/// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is
+/// The promise to call back exactly once: with a result, or with [`EndError::Closed`] if it is
 /// dropped, wherever that happens.
 pub(crate) struct CallbackPromise {
     done: Option<Done>,
@@ -56,24 +57,24 @@ pub(crate) struct CallbackPromise {
     recorder: Arc<FlightRecorder>,
 }
 
-/// The thread of a callback.
+/// Where a callback runs.
 #[derive(Clone, Debug)]
 pub(crate) enum CallbackPlace {
-    /// The driving thread, at once: for our own callbacks, which never block.
+    /// On the thread that drives, at once: for callbacks that never block and are ours.
     Driver,
-    /// A thread that may block: one of the pool, or the caller that waits with the ticket.
+    /// On a thread that may block: one of the pool, or the one that waits with the ticket.
     CallbackPool(Arc<CallbackPool>, Ticket),
 }
 
-/// A submitted operation, for a caller that waits by driving.
+/// An operation that was submitted, to wait for it by driving.
 #[derive(Clone, Debug, Default)]
 pub struct Ticket(Arc<TicketSlot>);
 
-/// The pending callback, run by the first thread that takes it.
+/// A callback that waits to be called by the first thread that takes it.
 #[derive(Default)]
 struct TicketSlot {
     has_ended: AtomicBool,
-    /// Whether a caller drives until the end and then calls back.
+    /// Whether a thread drives until the end and then calls back.
     is_awaited: AtomicBool,
     call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -92,7 +93,7 @@ impl Ticket {
         self.0.has_ended.load(Ordering::SeqCst)
     }
 
-    /// Ends the operation: `call` is for the waiting caller, or else for the pool.
+    /// The operation has ended. The waiting thread runs `call`, or the pool if no thread waits.
     fn end(self, call: Box<dyn FnOnce() + Send>, pool: &CallbackPool) {
         *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
         self.0.has_ended.store(true, Ordering::SeqCst);
@@ -101,7 +102,7 @@ impl Ticket {
         }
     }
 
-    /// Waits by `drive`, which may return early; then calls back here if the operation has ended
+    /// Waits by `drive`, which may return early. Then calls back here, if the operation has ended
     /// and no other thread has called back. If it has not ended, the pool will call back.
     pub(crate) fn await_by(&self, drive: impl FnOnce()) {
         self.0.is_awaited.store(true, Ordering::SeqCst);
@@ -176,7 +177,7 @@ impl Drop for CallbackPromise {
     }
 }
 
-/// Number of operations that have not ended.
+/// How many operations have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCount {
     count: Mutex<usize>,
@@ -195,7 +196,7 @@ impl PendingCount {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
     }
 
-    /// Waits until there is none; returns whether that happened within `patience`.
+    /// Waits until the count is zero. Returns whether that happened within `patience`.
     pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

@@ -40,15 +40,15 @@ use crate::tuner::{JobTuner, TuningAdvice};
 use crate::vicinity::{self, DrivePace};
 use crate::vigil::ProcessVigil;
 
-/// Time for which a closing rank goes on answering ranks that are not done.
+/// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
-/// Smallest window, however many ranks share a receive buffer: packets that do not fit are
-/// repaired.
+/// No window shrinks below this, however many ranks share a receive buffer. Packets that then do
+/// not fit are repaired.
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
-/// Time for which a request for a trace waits for the driver's part.
+/// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A joined rank. To the others, a drop without [`LocalRank::close`] looks like a crash.
+/// A joined rank. Dropping it without [`LocalRank::close`] looks to the others as if it had died.
 #[derive(Debug)]
 pub struct LocalRank {
     rank: Rank,
@@ -140,35 +140,35 @@ impl LocalRank {
         })
     }
 
-    /// The rank.
+    /// Which rank this is.
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// Returns the wire to the other ranks: "udp", "uring", "rdma", "shm", or "shm+udp" where some
-    /// ranks share memory with this one.
+    /// The wire that carries packets to the other ranks: "udp", "uring", "rdma", "shm", or
+    /// "shm+udp" if some ranks share memory with this one.
     pub fn wire(&self) -> &'static str {
         self.wire
     }
 
-    /// Returns the job with its MTU resolved.
+    /// The job with its MTU resolved.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// Returns the payload bytes of a full packet.
+    /// Payload bytes of a full packet.
     pub fn segment_bytes(&self) -> u32 {
         self.segment_bytes
     }
 
-    /// Starts an operation. `done` is called exactly once, even if the operation is refused: on a
-    /// pool thread, or on a thread that [waits](LocalRank::wait) with the ticket.
+    /// Starts an operation. `done` is called exactly once, also when the operation is refused: on
+    /// a thread of its own, or on one that [waits](LocalRank::wait) with the ticket.
     pub fn submit(&self, task: RankTask, done: Done) -> Ticket {
         let ticket = Ticket::default();
         let caller = CallbackPlace::CallbackPool(Arc::clone(&self.pool), ticket.clone());
         let submission = self.submission(task, done, caller);
         self.inbox.with(|link| {
-            // A stopped driver drops the promise, and its drop calls back.
+            // A driver that has stopped drops the promise, and thereby keeps it.
             let _ = link.submit(Box::new(move |seat, now| seat.submit(now, submission)));
         });
         ticket
@@ -183,8 +183,8 @@ impl LocalRank {
     }
 
     /// Drives this rank on the calling thread until the operation has ended, and then calls back
-    /// here, without a change of threads. May return early, when another thread drives already or
-    /// `patience` is over; the callback then runs on the pool.
+    /// here, without a change of threads. May return early, if another thread drives already or
+    /// `patience` is over; the pool then runs the callback.
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a caller waits is no matter of the protocol"
@@ -201,7 +201,7 @@ impl LocalRank {
     /// Drives until `is_done`, unless another thread drives already.
     fn drive(&self, command: MachineCommand<RankDriver>, is_done: impl FnMut() -> bool) {
         self.inbox.with(|link| {
-            // A stopped driver drops its promises, and their drops call back.
+            // A driver that has stopped drops its promises, and thereby keeps them.
             let _ = link.drive(command, is_done);
             if self.pending.any() {
                 link.hand_back();
@@ -229,19 +229,19 @@ impl LocalRank {
         result.map_err(|error| error.traced(&self.recorder))
     }
 
-    /// Returns the counts so far; zeros when the rank has been closed.
+    /// The counts so far; zeros if the rank has been closed.
     pub fn counters(&self) -> RankCounters {
         let counted = self.ask(|seat| RankCounters::of(seat.communicator().endpoint()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
         counted.unwrap_or_default().with_driver(driver)
     }
 
-    /// Returns the chunk and credit of operations submitted now.
+    /// Chunk and credit of operations that are submitted now.
     pub fn schedule(&self) -> SchedulePoint {
         *self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the chunk and credit of operations submitted from now on. All ranks must do so
+    /// Changes chunk and credit of operations that are submitted from now on. All ranks must do so
     /// between the same two operations.
     pub fn reschedule(&self, point: SchedulePoint) {
         let schedule = self.schedule.lock();
@@ -256,8 +256,8 @@ impl LocalRank {
         });
     }
 
-    /// Returns the tuning's next trial, after steps with the last advice took `step` on average.
-    /// Asking changes no setting: one rank asks, and tells the others.
+    /// The next advice of the job's tuning, after steps with the previous one took `step` on
+    /// average. This changes no setting: one rank asks, and tells the others.
     pub fn tune(&self, step: Duration) -> TuningAdvice {
         let tuner = self.tuner.lock();
         tuner
@@ -265,8 +265,8 @@ impl LocalRank {
             .advise(step.as_secs_f64())
     }
 
-    /// Takes the values that error feedback keeps of a tensor: the next step no longer adds them.
-    /// `None` when it keeps none.
+    /// Takes the lost values that error feedback keeps of a tensor: the next step no longer adds
+    /// them. `None` if there are none.
     ///
     /// # Errors
     /// [`EndError::Closed`] when the rank has been closed or does not answer.
@@ -275,13 +275,13 @@ impl LocalRank {
             .ok_or(EndError::Closed)
     }
 
-    /// Returns the counts so far, by peer and class; `None` when the rank has been closed.
+    /// The counts so far, by peer and class; `None` if the rank has been closed.
     pub fn metrics(&self) -> Option<Snapshot> {
         self.watch.snapshot()
     }
 
-    /// Returns the flight recorder's content. If the driver does not answer within a second, the
-    /// content lacks the ranks for which pending operations wait.
+    /// A dump of the flight recorder. If the driver does not answer within a second, it lacks the
+    /// needs of pending operations.
     pub fn trace(&self) -> TraceDump {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
@@ -304,8 +304,8 @@ impl LocalRank {
         }
     }
 
-    /// Returns the address of the metrics over HTTP, at `/metrics` and `/snapshot`, if the job
-    /// wants them.
+    /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job
+    /// wants that.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.door().as_ref().map(HttpServer::address)
     }
@@ -315,7 +315,7 @@ impl LocalRank {
         door.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the driving thread; `None` when the rank has been closed or does not answer in time.
+    /// Asks the driver; `None` if the rank has been closed or does not answer in time.
     fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut RankDriver) -> T + Send + 'static,
@@ -346,7 +346,7 @@ impl LocalRank {
         self.pending.wait_for_none(patience);
         let control = self.control().take();
         if let Some(control) = control {
-            // The others may be lost or slow, and this rank can do no more for them.
+            // Even if the others are lost or slow, this rank can do no more for them.
             let _ = control.leave(LEAVE_PATIENCE);
             self.recorder.leave(|| self.watch.snapshot());
         }
@@ -383,7 +383,7 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
     }
 }
 
-/// Tells the driver when the process of a rank that shares memory with this one ends.
+/// Tells the driver of ranks that share memory with this one and whose processes end.
 fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<DriverInbox>) -> ProcessVigil {
     let told = Arc::clone(inbox);
     ProcessVigil::over(lives, move |rank| {
@@ -404,7 +404,7 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
     addresses.collect()
 }
 
-/// Makes the wires to the others: some may share memory, and `wires` reach the rest.
+/// The wire that carries packets to the others: memory to those that share it, `wires` to the rest.
 fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
     match terms.into_iter().flat_map(MemoryTerms::others).count() {
@@ -425,9 +425,11 @@ fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> En
     endpoint
 }
 
-/// Fits the job to these ranks: an open MTU becomes the smallest of all interfaces, and the window
-/// shrinks so that all peers' windows together fill at most half of a rank's receive buffers. A
-/// packet that the kernel drops there would be a loss that no network made.
+/// Fits the job to these ranks.
+///
+/// - An MTU that the job leaves open becomes the smallest of all interfaces.
+/// - The window shrinks so that all peers' windows together fill at most half of a rank's receive
+///   buffers. A packet that the kernel drops there would be a loss that no network made.
 fn fitted(job: Job, roster: &[RosterPeer]) -> Job {
     let mtus = roster.iter().map(|peer| peer.mtu);
     let mut job = match job.transport.mtu {
@@ -468,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn all_windows_together_fill_half_of_a_receive_buffer() {
+    fn windows_together_fill_half_a_receive_buffer() {
         let window = |ranks, buffer| {
             let transport = fitted(Job::default(), &roster(ranks, buffer)).transport;
             assert!(transport.initial_window <= transport.window);

@@ -1,4 +1,4 @@
-//! The machine of the driver thread: the communicator, and the callers that wait for its
+//! The machine that the driver thread drives: the communicator, and the callers that wait for its
 //! operations.
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use crate::pool::CallbackPool;
 use crate::promise::{CallbackPromise, EndedOperation, Submission};
 use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 
-/// Time in which operations with a peer that has left may still end. A peer leaves when all its own
-/// operations have ended, and its last answers may still be on their way.
+/// How long operations with a peer that has left may still end. A peer leaves when all its own
+/// operations have ended, and goes on answering; its last answers may be on their way.
 const LEFT_GRACE: Span = Span::from_millis(2_000);
 
 /// The communicator of a rank with the callbacks of its operations.
@@ -30,21 +30,21 @@ pub(crate) struct RankDriver {
     waiting: BTreeMap<OperationId, WaitingCaller>,
     operations: OperationTally,
     left: Vec<(Instant, Rank)>,
-    /// The way to the other ranks, if there is a control plane.
+    /// Sends to the other ranks, if there is a control plane.
     voice: Option<ControlSender>,
     /// Whether the other ranks know that everything has failed here.
     standing: FailureNews,
     /// The operation that is overdue.
     inquiry: Option<OverdueInquiry>,
-    /// The last question of another rank: about which operation, by whom, and when.
+    /// The last question of another rank, which rank asked it, and when.
     asked: Option<(Instant, Rank, OverdueQuestion)>,
     recorder: Arc<FlightRecorder>,
     pool: Arc<CallbackPool>,
-    /// The failure that the recorder has not heard of.
+    /// The first failure that the recorder does not know yet.
     failure: Option<String>,
 }
 
-/// The caller that waits for an operation, and its entry in the recorder.
+/// The caller that waits for an operation, and the operation's place in the records.
 #[derive(Debug)]
 struct WaitingCaller {
     promise: CallbackPromise,
@@ -73,8 +73,8 @@ impl RankDriver {
         }
     }
 
-    /// The seat, which speaks to the other ranks of failures, and asks them before an operation
-    /// fails for taking too long.
+    /// Lets this rank tell the others of failures, and ask them before an operation fails because
+    /// it takes too long.
     pub(crate) fn heard_by_others(mut self, voice: ControlSender) -> Self {
         self.communicator = self.communicator.with_inquiries();
         self.voice = Some(voice);
@@ -89,12 +89,12 @@ impl RankDriver {
         &mut self.communicator
     }
 
-    /// Times of operations.
+    /// How long operations took.
     pub(crate) fn operations(&self) -> &OperationTally {
         &self.operations
     }
 
-    /// Starts an operation; a refusal reaches the waiting caller like any other end.
+    /// Starts an operation. A refusal reaches the caller like any other end.
     pub(crate) fn submit(&mut self, now: Instant, submission: Submission) {
         let Submission {
             task,
@@ -123,21 +123,21 @@ impl RankDriver {
         }
     }
 
-    /// Returns the facts that the recorder does not know by itself.
+    /// The state of operations that the recorder does not know by itself.
     pub(crate) fn situation(&self) -> DriverSituation {
         DriverSituation::new(&self.communicator, |id| {
             self.waiting.get(&id).map(|waiting| waiting.recorded)
         })
     }
 
-    /// Fails all operations here. The caller tells the other ranks.
+    /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
         self.standing = FailureNews::Known;
         self.fails(|| format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
 
-    /// Takes an event of the control plane.
+    /// Handles an event of the control plane.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {
             // A rank that has left may end its process.
@@ -181,7 +181,7 @@ impl RankDriver {
         }
     }
 
-    /// Asks the other ranks about the overdue operation, unless one of them asks already.
+    /// Asks the other ranks about an overdue operation, unless one of them asks already.
     fn inquire(&mut self, now: Instant) {
         let (Some(overdue), Some(voice)) = (self.communicator.poll_overdue(), &self.voice) else {
             return;
@@ -200,8 +200,8 @@ impl RankDriver {
         });
     }
 
-    /// A long-due timeout shows that this process was stopped. The silence of others in that time
-    /// proves nothing, but they have not waited.
+    /// Ends the job if a deadline has passed long ago: this process was stopped. Then the silence
+    /// of other ranks in that time is no evidence, and they have not waited for this one.
     fn look_at_the_clock(&mut self, now: Instant) {
         let limit = self.communicator.endpoint().settings().peer_timeout;
         let late = self.poll_timeout().filter(|due| *due < now);
@@ -230,9 +230,9 @@ impl RankDriver {
         }
     }
 
-    /// Passes completions to the callers that wait for them.
+    /// Gives completions to the callers that wait for them.
     pub(crate) fn hand_out(&mut self) {
-        // Tell the other ranks first: a caller here may leave once it hears.
+        // Before any caller here learns of it, since the caller may then end the process.
         if self.standing == FailureNews::Unknown
             && let Some(reason) = self.communicator.aborted()
         {
@@ -282,14 +282,14 @@ impl RankDriver {
         if let Some(reason) = self.failure.take() {
             self.dump(&reason);
         }
-        // Call back after the dump, because the errors name its file.
+        // After the dump, which their errors name.
         for (promise, error) in failed {
             promise.keep(Err(EndError::Failed { error, trace: None }));
         }
     }
 
-    /// Has the recorder's content written by another thread, at the first failure: a file system
-    /// may take its time.
+    /// Has the recorder written at the first failure, by a thread of the pool: a file system may
+    /// take its time.
     fn dump(&self, reason: &str) {
         if self.recorder.note_failure(reason, || self.situation()) {
             let recorder = Arc::clone(&self.recorder);

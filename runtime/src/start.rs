@@ -1,4 +1,4 @@
-//! The line with the settings in use that rank 0 writes when its job starts.
+//! The line that rank 0 logs when its job starts: job, ranks, hosts, wire and metrics.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
 
-/// The job of the file, before fitting to hosts: its name, and a short hash that is equal for equal
-/// jobs.
+/// The job as its file says it, before anything was fitted to hosts: its name, and a short hash
+/// that is equal for equal jobs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct JobName(String);
 
@@ -17,7 +17,7 @@ impl JobName {
     }
 }
 
-/// Hashes all keys and values by FNV-1a, folded to 32 bits.
+/// FNV-1a of all keys and values, folded to 32 bits.
 fn hash(job: &Job) -> u32 {
     let text = job.flat().into_iter();
     let text = text.map(|(key, value)| format!("{key}={value}\n"));
@@ -28,7 +28,7 @@ fn hash(job: &Job) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// Writes the settings once per job, and at level debug those of each rank.
+/// Logs one line per job, and at level debug one per rank.
 pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
     let (rank, wire) = own;
     if rank == Rank(0) {
@@ -44,8 +44,8 @@ pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank,
     log::debug!("joined over {wire}, data at {addresses:?}, mtu {mtu:?}");
 }
 
-/// The warning about ports with different packet sizes: an RDMA device silently drops packets that
-/// are too large.
+/// A warning if some ranks' ports take larger packets than others. An RDMA device drops packets
+/// that are too large without a word.
 fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     let smallest = roster.iter().min_by_key(|peer| peer.mtu)?;
     let largest = roster.iter().max_by_key(|peer| peer.mtu)?;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_jobs_have_equal_hashes_and_others_have_not() {
+    fn only_equal_jobs_have_equal_hashes() {
         let mut other = Job::default();
         other.transport.spray_burst += 1;
         assert_eq!(JobName::of(&Job::default()), JobName::of(&Job::default()));

@@ -1,13 +1,12 @@
-//! The flight recorder of a rank: its last operations, how they ended, and the ranks for which
-//! pending ones wait.
+//! The flight recorder of a rank: its last operations, how they ended, and the ranks and bytes that
+//! unfinished ones wait for.
 //!
-//! [`dump`] is its content at one moment, as plain data; `ring` keeps it. At the first failure that
-//! others depend on (an operation, a peer, the job), the recorder is dumped once, into the folder
-//! that the caller named, and the error names the file.
+//! - `ring` keeps the operations. [`dump`] is a copy of them at one moment, as plain data.
+//! - At the first failure of an operation, a peer or the job, the recorder is dumped once, into the
+//!   folder that the caller named. The error names the file.
+//! - When the rank leaves, its counts are written into that folder, too.
 //!
-//! When the rank leaves, it writes its counts into that folder, too.
-//!
-//! The command's `trace show` compares the dumps of several ranks.
+//! The command's `trace show` compares dumps of several ranks.
 
 pub mod dump;
 mod ring;
@@ -19,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::operation::{Collective, Operation, OperationProgress};
+use gradwire_collectives::operation::{Collective, Operation, OperationId, OperationProgress};
 use gradwire_protocol::units::Rank;
 
 pub use dump::TraceDump;
@@ -29,10 +28,10 @@ use crate::metrics::snapshot::{RankSubject, Snapshot};
 use dump::{GroupMembers, LostRank, OperationNeeds, TraceEntry, TraceState, VERSION};
 use ring::{FailedEnd, OperationChange, TraceNumber, TraceRing, TraceSlot};
 
-/// Prefix of the files with ranks' counts.
+/// Beginning of the names of files with the counts of a rank.
 pub const COUNTS: &str = "counts-";
 
-/// The facts that only the driving thread knows.
+/// The state of operations that only the driver knows.
 #[derive(Debug, Default)]
 pub(crate) struct DriverSituation {
     needs: BTreeMap<TraceNumber, OperationProgress>,
@@ -41,10 +40,10 @@ pub(crate) struct DriverSituation {
 }
 
 impl DriverSituation {
-    /// Reads them from the communicator; `pending` are its operations, as recorded here.
+    /// The state that a communicator knows; `recorded` finds its operations in the recorder.
     pub(crate) fn new(
         communicator: &Communicator,
-        recorded: impl Fn(gradwire_collectives::operation::OperationId) -> Option<RecordedOperation>,
+        recorded: impl Fn(OperationId) -> Option<RecordedOperation>,
     ) -> Self {
         let needs = communicator
             .progress()
@@ -57,7 +56,7 @@ impl DriverSituation {
     }
 }
 
-/// An operation in the recorder; `None` where the recorder is off.
+/// An operation in the recorder; empty if the recorder is off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordedOperation(Option<TraceNumber>);
 
@@ -73,7 +72,7 @@ pub(crate) struct FlightRecorder {
     joined_unix: Duration,
 }
 
-/// The dump of the first failure.
+/// Where the dump of the first failure is.
 #[derive(Debug)]
 enum KeptTrace {
     NothingFailed,
@@ -83,7 +82,7 @@ enum KeptTrace {
 }
 
 impl FlightRecorder {
-    /// Makes a recorder of `entries` operations, 0 for none; it dumps a failure into `folder`.
+    /// A recorder of `entries` operations, which is off if 0. A failure is dumped into `folder`.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn new(subject: RankSubject, entries: u32, folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
@@ -97,25 +96,25 @@ impl FlightRecorder {
         })
     }
 
-    /// Records a submitted operation.
+    /// An operation is submitted.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn submitted(&self, operation: &Operation) -> RecordedOperation {
         let ring = self.ring();
         RecordedOperation(ring.map(|mut ring| ring.push(operation, Instant::now())))
     }
 
-    /// Records its start.
+    /// It is started.
     pub(crate) fn started(&self, recorded: RecordedOperation, at: Instant) {
         self.change(recorded, || OperationChange::Started(at));
     }
 
-    /// Records its completion.
+    /// It has completed.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn completed(&self, recorded: RecordedOperation) {
         self.change(recorded, || OperationChange::Completed(Instant::now()));
     }
 
-    /// Records its refusal or failure, with the remaining work.
+    /// It was refused, or has failed with this still to do.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn failed(
         &self,
@@ -144,8 +143,8 @@ impl FlightRecorder {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a failure that others depend on: [`FlightRecorder::keep`] will write the present
-    /// content, unless there was a failure before. Returns whether it will.
+    /// Notes a failure that others depend on. [`FlightRecorder::keep`] writes the operations
+    /// recorded until now, unless there was an earlier failure. Returns whether it will.
     pub(crate) fn note_failure(
         &self,
         reason: &str,
@@ -161,7 +160,7 @@ impl FlightRecorder {
         true
     }
 
-    /// Writes the dump of the first failure, if that was not done; returns the file. Blocks for as
+    /// Writes the dump of the first failure, if that was not done; gives the file. Blocks for as
     /// long as the file system does.
     pub(crate) fn keep(&self) -> Option<PathBuf> {
         let mut kept = self.kept();
@@ -187,7 +186,7 @@ impl FlightRecorder {
         }
     }
 
-    /// Records that the rank has left its job, and writes its counts beside the place of a dump.
+    /// Writes the counts of the rank, which has left its job, into the folder.
     pub(crate) fn leave(&self, counted: impl FnOnce() -> Option<Snapshot>) {
         let Some(folder) = &self.folder else {
             return;
@@ -204,14 +203,14 @@ impl FlightRecorder {
         }
     }
 
-    /// Returns the present content, without the driver's part.
+    /// A dump without the state that only the driver knows.
     pub(crate) fn dump_alone(&self, why: &str) -> TraceDump {
         let mut dump = self.dump(DriverSituation::default());
         dump.incomplete = Some(why.to_owned());
         dump
     }
 
-    /// Returns the present content.
+    /// A dump of the operations recorded until now.
     #[expect(clippy::disallowed_methods, reason = "a dump has a time")]
     pub(crate) fn dump(&self, mut situation: DriverSituation) -> TraceDump {
         let (slots, total) = self
@@ -325,7 +324,7 @@ fn unix_time() -> Duration {
     now.unwrap_or_default()
 }
 
-/// Writes a file so that it is complete or absent. The name has the job's run and the rank: ranks
+/// Writes a file so that it is whole or not there. The name tells the job's run and the rank: ranks
 /// of several hosts, and restarts, may share a folder.
 fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
@@ -336,6 +335,6 @@ fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     file.write_all(b"\n")?;
     drop(file);
     std::fs::rename(&unfinished, &path)?;
-    // Make the path absolute: the error may be read in another folder.
+    // The error may be read from elsewhere than the folder was named.
     Ok(path.canonicalize().unwrap_or(path))
 }

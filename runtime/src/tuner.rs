@@ -1,11 +1,13 @@
 //! Chunk and credit of a running job, found in its first steps.
 //!
-//! The training loop measures steps and asks for the next trial; one rank decides for all. Steps
-//! before the first question do not count: allocations and the order of buckets settle in them, and
-//! ByteScheduler drops its first point, too. The first trial is the job's own chunk and credit, so
-//! that the result is never worse, and `gradwire-tuning` chooses the others.
+//! The training program measures steps and asks for the next trial; one rank decides for all.
 //!
-//! The training loop decides when a step begins, and makes all ranks change between the same two
+//! 1. Times of the steps before the first question are ignored: allocations and the order of
+//!    buckets settle in them. ByteScheduler drops its first point, too.
+//! 2. The job's own chunk and credit are the first trial, so the result is never worse.
+//! 3. `gradwire-tuning` chooses the other trials.
+//!
+//! The caller decides when a step begins, and lets all ranks change between the same two
 //! operations.
 
 use gradwire_protocol::job::Job;
@@ -13,7 +15,7 @@ use gradwire_protocol::units::ByteCount;
 pub use gradwire_tuning::surface::SchedulePoint;
 use gradwire_tuning::surface::{Axes, ScheduleSearch, SizeAxis};
 
-/// The parts of DDP's buckets of 25 MiB, and credits of a few of them.
+/// Chunks that DDP's buckets of 25 MiB can be cut into, and credits for a few such buckets.
 const AXES: Axes = Axes {
     chunk: SizeAxis {
         smallest: ByteCount::kib(256),
@@ -27,12 +29,12 @@ const AXES: Axes = Axes {
 /// Seed of the search: the same job tries the same points first.
 const SEED: u64 = 1;
 
-/// The next action of a job.
+/// The next chunk and credit of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TuningAdvice {
-    /// Measure several steps with this.
+    /// Measure some steps with this.
     Try(SchedulePoint),
-    /// Keep this, the best; there is no further trial.
+    /// This was best: keep it, there is no further trial.
     Keep(SchedulePoint),
 }
 
@@ -40,7 +42,7 @@ pub enum TuningAdvice {
 pub(crate) struct JobTuner {
     own: SchedulePoint,
     trials: usize,
-    /// The point in measurement; `None` before the first question.
+    /// The point that is being measured; `None` before the first question.
     trying: Option<SchedulePoint>,
     told: Vec<(SchedulePoint, f64)>,
     search: ScheduleSearch,
@@ -56,7 +58,7 @@ impl std::fmt::Debug for JobTuner {
 }
 
 impl JobTuner {
-    /// Makes the tuning of a job.
+    /// The tuning that a job asks for.
     pub(crate) fn new(job: &Job) -> Self {
         let trials = usize::from(job.collectives.tuning);
         Self {
@@ -68,7 +70,7 @@ impl JobTuner {
         }
     }
 
-    /// Returns the job's own point.
+    /// The chunk and credit that a job names itself.
     pub(crate) fn own_point(job: &Job) -> SchedulePoint {
         SchedulePoint {
             chunk: job.collectives.chunk,
@@ -76,7 +78,7 @@ impl JobTuner {
         }
     }
 
-    /// Returns the next action, after steps of `seconds` each with the last advice.
+    /// The next advice, after steps of `seconds` each with the previous advice.
     pub(crate) fn advise(&mut self, seconds: f64) -> TuningAdvice {
         if self.trials == 0 {
             return TuningAdvice::Keep(self.own);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_point_is_the_first_trial_and_the_best_of_all_stays() {
+    fn the_own_point_is_tried_first() {
         let job = job(8);
         let mut tuner = JobTuner::new(&job);
         let mut tried = Vec::new();

@@ -9,14 +9,13 @@ use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
 
 use crate::error::RankJoinError;
 
-/// Twice the time of waking a thread on a virtual machine.
+/// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
 
-/// Lets the ranks of each host share memory, if any do. `None` where this rank shares none.
+/// Lets the ranks of each host share memory. `None` if this rank shares memory with no other.
 ///
 /// # Errors
-/// [`RankJoinError`] when the system refuses, or when the job wants memory for ranks that have none
-/// in common.
+/// [`RankJoinError`] if the system refuses, or if the job demands memory but some ranks share none.
 pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
@@ -38,7 +37,7 @@ pub(crate) fn enter(
         Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
-    // Every rank counts barriers alike, also a rank that shares no memory.
+    // All ranks must take part in the same number of barriers, also ranks without neighbours.
     if offers.iter().any(|(_, offer)| offer.is_some()) {
         control.barrier(timeout)?;
     }
@@ -48,19 +47,19 @@ pub(crate) fn enter(
     Ok(made)
 }
 
-/// The division of this host's cores among its ranks.
+/// How the ranks of this host share its cores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct DrivePace {
-    /// Returns how a rank waits. Where ranks share cores, a rank that looks for packets keeps
-    /// another rank from sending them, so it sleeps at once, unless the job wants otherwise.
+    /// How a rank waits. If ranks share cores, a rank that looks for packets keeps their sender
+    /// from running. So it sleeps at once, unless the job wants it otherwise.
     pub(crate) idle: IdleMode,
-    /// Returns the time for which a caller looks for work before it sleeps: where every rank has a
-    /// core, longer than a wake-up takes.
+    /// How long a caller may look for packets before it sleeps: if every rank has a core, for
+    /// longer than waking up takes.
     pub(crate) caller_spin: Span,
 }
 
 impl DrivePace {
-    /// Returns the pace of `rank` when a job asks for `idle`.
+    /// The pace of `rank` when a job asks for `idle`.
     pub(crate) fn of(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(cores, idle, ranks_of_host(roster, rank))
@@ -78,7 +77,7 @@ impl DrivePace {
     }
 }
 
-/// Returns the number of ranks on the host of `rank`, itself included.
+/// How many ranks have the same host as `rank`, itself included.
 fn ranks_of_host(roster: &[RosterPeer], rank: Rank) -> usize {
     let own = roster.iter().find(|peer| peer.rank == rank);
     let is_near = |peer: &&RosterPeer| own.is_some_and(|own| own.host == peer.host);
@@ -90,7 +89,7 @@ fn offers(roster: &[RosterPeer]) -> Vec<(Rank, Option<MemoryOffer>)> {
     offers.collect()
 }
 
-/// Returns the host of each rank: equal numbers for ranks that share memory.
+/// The host of each rank: a number that ranks have in common if they share memory.
 pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
     let place = |peer: &RosterPeer| peer.memory.as_ref().map(|offer| offer.place.clone());
     let first = |at: usize| {
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_that_share_cores_do_not_spin_unless_the_job_says_so() {
+    fn ranks_that_share_cores_sleep_by_default() {
         let idle = |cores, idle, ranks| DrivePace::on(cores, idle, ranks).idle;
         assert_eq!(idle(2, IdleMode::Adaptive, 2), IdleMode::Adaptive);
         assert_eq!(idle(2, IdleMode::Adaptive, 3), IdleMode::Block);

@@ -1,5 +1,5 @@
-//! Notices at once that the process of another rank of this host has ended: the kernel releases the
-//! lock that the process holds on its shared memory.
+//! Notices that the process of another rank of this host has ended, sooner than its silence does:
+//! the kernel lets go of the lock that the process holds on its shared memory.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::shm::RankLife;
 
-/// Time between two checks. A rank counts as ended after two of them: a rank that leaves properly
-/// has said so by then.
+/// Time between two checks. A process counts as ended if it was at two checks: a rank that leaves
+/// properly has said so by then.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A thread that watches neighbours until it is dropped.
+/// A thread that watches the processes of neighbours until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ProcessVigil {
     stop: Option<Sender<()>>,
@@ -20,8 +20,8 @@ pub(crate) struct ProcessVigil {
 }
 
 impl ProcessVigil {
-    /// Calls `ended` once for every rank whose process has ended. If the thread cannot start,
-    /// silence reveals dead ranks.
+    /// Calls `ended` once for every rank whose process has ended. If no thread can be started, a
+    /// dead rank is noticed by its silence.
     pub(crate) fn over(
         lives: Vec<(Rank, RankLife)>,
         ended: impl Fn(Rank) + Send + 'static,

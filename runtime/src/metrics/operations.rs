@@ -1,4 +1,4 @@
-//! The times of a rank's operations, by collective.
+//! How long the operations of a rank took, by collective.
 
 use std::time::Instant;
 
@@ -41,12 +41,12 @@ fn index(collective: Collective) -> usize {
     }
 }
 
-/// Returns the name of a collective, without its root or peer.
+/// The name of a collective, without the rank that it names.
 pub(crate) fn name(collective: Collective) -> &'static str {
     NAMES[index(collective)]
 }
 
-/// Records the start of an operation.
+/// An operation that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BegunOperation {
     index: usize,
@@ -63,7 +63,7 @@ impl BegunOperation {
     }
 }
 
-/// Records the end of an operation.
+/// How an operation has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum OperationEnd {
     Well,
@@ -76,7 +76,7 @@ struct EndedCounts {
     failed: u64,
 }
 
-/// The ended operations. Memory is allocated at the first operation of a collective.
+/// The operations that have ended. Memory is taken at the first of a collective.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OperationTally {
     ended: [Option<Box<EndedCounts>>; NAMES.len()],
@@ -94,7 +94,7 @@ impl OperationTally {
         }
     }
 
-    /// Returns the counts of each collective that was used.
+    /// The counts of each collective that was used.
     pub(crate) fn collected(&self) -> Vec<OperationTimes> {
         let named = NAMES.iter().zip(&self.ended);
         let used = named.filter_map(|(name, ended)| Some((name, ended.as_ref()?)));

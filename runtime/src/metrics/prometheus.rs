@@ -16,7 +16,7 @@ use super::snapshot::{ClassTraffic, PeerSnapshot, Snapshot, TimeSpread};
 /// The media type of the text.
 pub const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Writes the snapshot as text.
+/// The snapshot as text.
 pub fn text(snapshot: &Snapshot) -> String {
     let labels = [
         ("job".into(), snapshot.job.clone().into()),
@@ -253,7 +253,7 @@ fn histogram<'a>(
     for (labels, spread) in rows {
         let mut before = 0;
         let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(spread.buckets.len() + 1);
-        // The encoder wants each bucket's count beyond the one before.
+        // The encoder wants the count of each bucket alone, not the sum up to it.
         for &(bound_us, count) in &spread.buckets {
             buckets.push((bound_us as f64 / 1e6, count - before));
             before = count;

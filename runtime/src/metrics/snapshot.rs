@@ -1,7 +1,8 @@
-//! All counts of a rank at one moment: plain data that is written as JSON and read back from it.
+//! Everything that a rank has counted, as it was at one moment: plain data, read back from the
+//! JSON that it is written to.
 //!
-//! Counts only grow while a rank runs; rates are differences of two snapshots. Bytes include
-//! gradwire's header and exclude those of IP and UDP.
+//! Counts only grow while a rank runs; rates are differences of two snapshots. Bytes are those of
+//! packets with gradwire's header and without those of IP and UDP.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ const BOUNDS_US: [u64; 19] = [
     500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// The driver's counts that are no refusals of packets; every other one is.
+/// The counts of the driver that are no refusals of packets; every other one is.
 const DRIVER_COUNTS: [&str; 7] = [
     "sent_packets",
     "send_calls",
@@ -31,7 +32,7 @@ const DRIVER_COUNTS: [&str; 7] = [
     "abandoned_packets",
 ];
 
-/// All counts of a rank.
+/// Everything that a rank has counted.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Snapshot {
@@ -41,42 +42,42 @@ pub struct Snapshot {
     pub job_id: u32,
     /// The rank.
     pub rank: u16,
-    /// World size of the job.
+    /// How many ranks the job has.
     pub world_size: u16,
-    /// Its host.
+    /// The host that it runs on.
     pub host: String,
-    /// The wire: "udp", "shm", or "shm+udp".
+    /// The wire that carries its packets: "udp", "shm", or "shm+udp".
     pub wire: String,
     /// Seconds since it joined the job.
     pub uptime_s: f64,
     /// The job's tolerance, a share.
     pub tolerance: f64,
-    /// The loss ledger of all steps.
+    /// Segments and losses of lossy messages.
     pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
-    /// The driver's counts, by name.
+    /// Counters of the driver, by name.
     pub driver: BTreeMap<String, u64>,
     /// Refused packets, by reason.
     pub refused_packets: BTreeMap<String, u64>,
-    /// The peers with traffic, by rank.
+    /// The peers that there was traffic with, by rank.
     pub peers: Vec<PeerSnapshot>,
-    /// Times until the receiver of a message had all that it needs, by class.
+    /// How long messages took until their receiver had all of them that it needs, by class.
     pub messages: Vec<MessageTimes>,
-    /// Times of operations, by collective.
+    /// How long operations took, by collective.
     pub operations: Vec<OperationTimes>,
 }
 
-/// The loss ledger of all steps: allowed and accepted losses of lossy messages.
+/// Segments and losses of lossy messages: the ledger of all steps.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LossTotals {
-    /// Bytes of messages that might lose packets.
+    /// Bytes of messages that might lose some.
     pub owed_bytes: u64,
-    /// Bytes of these that the tolerance allowed to lose.
+    /// Bytes of these that the tolerance allowed to be lost.
     pub allowed_bytes: u64,
-    /// Bytes accepted as lost.
+    /// Bytes that were accepted as lost.
     pub lost_bytes: u64,
-    /// Segments accepted as lost.
+    /// Segments that were accepted as lost.
     pub lost_segments: u64,
 }
 
@@ -90,7 +91,7 @@ pub struct PeerSnapshot {
     pub standing: String,
     /// Bytes in flight to it.
     pub in_flight_bytes: u64,
-    /// Largest number of bytes in flight to it.
+    /// Bytes that may be in flight to it.
     pub window_bytes: u64,
     /// The smoothed round trip in microseconds; `None` before the first.
     pub round_trip_us: Option<f64>,
@@ -100,15 +101,15 @@ pub struct PeerSnapshot {
     pub found_lost_segments: u64,
     /// Probes sent.
     pub probes: u64,
-    /// CE marks reported by it.
+    /// CE marks that it reported.
     pub echoed_marks: u64,
-    /// Segments that arrived for the first time.
+    /// Segments that came for the first time.
     pub received_segments: u64,
-    /// Segments that arrived again.
+    /// Segments that came again.
     pub duplicate_segments: u64,
-    /// Segments accepted as lost: holes within the tolerance.
+    /// Segments that were accepted as lost: holes within the tolerance.
     pub lost_segments: u64,
-    /// Segments that arrived after their message was completed without them.
+    /// Segments that came after their message was completed without them.
     pub late_segments: u64,
     /// The traffic by class, highest class first.
     pub classes: Vec<ClassTraffic>,
@@ -122,23 +123,23 @@ pub struct PeerSnapshot {
 pub struct ClassTraffic {
     /// The class; 0 is that of control packets.
     pub class: u8,
-    /// Packets sent, including repairs.
+    /// Packets sent, repairs with them.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
     /// Segments sent again.
     pub repaired_segments: u64,
-    /// Segments sent that the peer accepted as lost.
+    /// Segments sent which the peer did without.
     pub missed_segments: u64,
-    /// Packets received, including duplicates.
+    /// Packets that came, duplicates with them.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Data packets received with CE.
+    /// Packets of data that came with CE.
     pub marks: u64,
 }
 
-/// Times of messages of one class.
+/// How long messages of one class took.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct MessageTimes {
     /// The highest class of the messages' segments.
@@ -147,37 +148,37 @@ pub struct MessageTimes {
     pub times: TimeSpread,
 }
 
-/// Times of operations.
+/// How long operations took.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct OperationTimes {
-    /// The collective.
+    /// Which collective.
     pub collective: String,
-    /// Number of failed ones; their times are not counted.
+    /// How many failed; their times are not counted.
     pub failed: u64,
     /// The times of the others.
     pub times: TimeSpread,
 }
 
-/// The distribution of times. Quantiles are exact to two digits.
+/// How times are spread. Quantiles are two digits exact.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct TimeSpread {
-    /// Number of times.
+    /// How many times there are.
     pub count: u64,
     /// Their sum in microseconds.
     pub sum_us: f64,
-    /// The median in microseconds.
+    /// Half of them are not longer.
     pub p50_us: u64,
-    /// The 90th percentile in microseconds.
+    /// Nine in ten are not longer.
     pub p90_us: u64,
-    /// The 99th percentile in microseconds.
+    /// Ninety-nine in a hundred are not longer.
     pub p99_us: u64,
     /// The longest.
     pub max_us: u64,
-    /// Cumulative counts: (bound in microseconds, number of times up to it), ascending.
+    /// How many are not longer than so many microseconds: (bound, count), the shortest first.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// The constant part of a rank's snapshots.
+/// The part of a snapshot that does not change while a rank runs.
 #[derive(Clone, Debug)]
 pub(crate) struct RankSubject {
     pub(crate) job: String,
@@ -190,7 +191,7 @@ pub(crate) struct RankSubject {
 }
 
 impl RankSubject {
-    /// Describes a rank of a job over `wire`, with the roster of all ranks.
+    /// A rank of a job that travels over `wire`, with the roster of all ranks.
     pub(crate) fn new(
         job: &Job,
         identity: Identity,
@@ -242,7 +243,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds the driver's counts. Every name that is no other count is a reason to refuse packets.
+    /// Adds the driver's counters. Names that are not known here are reasons for refused packets.
     pub(crate) fn add_driver(&mut self, named: &[(&'static str, u64)]) {
         for &(name, count) in named {
             let group = match DRIVER_COUNTS.contains(&name) {
@@ -257,18 +258,18 @@ impl Snapshot {
         }
     }
 
-    /// Writes the snapshot as one JSON object on one line.
+    /// The snapshot as one JSON object on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a snapshot is plain data with finite numbers")
     }
 
-    /// Returns the traffic of all classes with all peers.
+    /// The traffic of all classes with all peers.
     pub fn traffic(&self) -> ClassTraffic {
         let peers = self.peers.iter().map(PeerSnapshot::traffic);
         peers.fold(ClassTraffic::default(), ClassTraffic::plus)
     }
 
-    /// Returns the number of successful operations.
+    /// Operations that have ended well.
     pub fn operations_done(&self) -> u64 {
         let counts = self.operations.iter();
         counts.map(|operation| operation.times.count).sum()
@@ -308,7 +309,7 @@ impl PeerSnapshot {
         }
     }
 
-    /// Returns the traffic of all classes.
+    /// The traffic of all classes.
     pub fn traffic(&self) -> ClassTraffic {
         let classes = self.classes.iter().copied();
         classes.fold(ClassTraffic::default(), ClassTraffic::plus)
@@ -329,7 +330,7 @@ impl ClassTraffic {
         }
     }
 
-    /// Adds both, as the traffic of no particular class.
+    /// The sum of both, as of no particular class.
     #[must_use]
     fn plus(self, other: Self) -> Self {
         Self {

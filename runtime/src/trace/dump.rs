@@ -1,18 +1,17 @@
-//! The content of a rank's flight recorder at one moment: plain data that is written as JSON and
-//! read back from it.
+//! A dump of a rank's flight recorder at one moment: plain data, written as JSON and read back.
 //!
-//! Times in microseconds count from the rank's joining of its job and never jump; times in Unix
-//! seconds come from the host's clock, which may differ from other hosts' clocks.
+//! Times in microseconds count from the moment at which the rank had joined its job and never jump;
+//! times in Unix seconds are of the host's clock, which may differ from that of other hosts.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the dump's format.
+/// The form of a dump. Another form has another number.
 pub const VERSION: u32 = 1;
 
 /// The recorder of one rank at one moment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TraceDump {
-    /// [`VERSION`], which tells a dump from other JSON.
+    /// [`VERSION`]; tells a dump from other JSON.
     pub gradwire_trace: u32,
     /// Name of the job.
     pub job: String,
@@ -20,29 +19,29 @@ pub struct TraceDump {
     pub job_id: u32,
     /// The rank.
     pub rank: u16,
-    /// World size of the job.
+    /// How many ranks the job has.
     pub world_size: u16,
-    /// Its host.
+    /// The host that it runs on.
     pub host: String,
     /// Its process.
     pub process: u32,
-    /// The wire: "udp", "uring", "shm", or "shm+udp".
+    /// The wire that carries its packets: "udp", "uring", "shm", or "shm+udp".
     pub wire: String,
-    /// The failure that made the rank write this; `None` when it was asked.
+    /// The failure that made the rank write this; empty if a caller asked for it.
     pub reason: Option<String>,
-    /// Time of the dump, in Unix seconds.
+    /// When, in Unix seconds.
     pub at_unix_s: f64,
-    /// Time of the dump, in microseconds since the rank had joined.
+    /// When, in microseconds since the rank had joined.
     pub at_us: u64,
-    /// Number of operations that the recorder keeps.
+    /// How many operations the recorder keeps.
     pub entries: u32,
-    /// Number of operations so far.
+    /// How many operations there have been.
     pub operations_total: u64,
     /// The ranks that are lost to this one.
     pub lost: Vec<LostRank>,
-    /// The reason why the rank takes no more operations, if so.
+    /// Why no operation is taken any more, if so.
     pub aborted: Option<String>,
-    /// The reason why the dump lacks the ranks for which operations wait, if so.
+    /// Why the needs of pending operations are unknown, if they are.
     pub incomplete: Option<String>,
     /// The groups of the operations.
     pub groups: Vec<GroupMembers>,
@@ -53,9 +52,9 @@ pub struct TraceDump {
 /// A lost rank.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LostRank {
-    /// Its number.
+    /// Which one.
     pub rank: u16,
-    /// The reason of its loss.
+    /// How it was lost.
     pub reason: String,
 }
 
@@ -68,11 +67,11 @@ pub struct GroupMembers {
     pub ranks: Vec<u16>,
 }
 
-/// The state of an operation.
+/// Where an operation stands.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceState {
-    /// The caller has submitted it; the driving thread has not taken it yet.
+    /// The caller has submitted it; the driver has not taken it yet.
     Submitted,
     /// Its packets may be on their way.
     Started,
@@ -92,27 +91,27 @@ impl TraceState {
 /// One operation.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TraceEntry {
-    /// Number of the operation on this rank, from 0.
+    /// Which operation of this rank, from 0.
     pub number: u64,
     /// Its group.
     pub group: u16,
-    /// Its number in the group; without meaning for messages between two ranks.
+    /// Its number in the group; of no meaning for messages between two ranks.
     pub sequence: u32,
-    /// Its kind: "all_reduce", "send", ...
+    /// Name of the collective: "all_reduce", "send", ...
     pub kind: String,
     /// The root of a collective that has one.
     pub root: Option<u16>,
-    /// The other rank of a message between two ranks; `None` where it may be any.
+    /// The other rank of a message between two ranks; `None` if it may come from any.
     pub peer: Option<u16>,
     /// The tag of a message between two ranks.
     pub tag: Option<u16>,
     /// The type of its elements.
     pub dtype: String,
-    /// The reduction, if there is one.
+    /// How they are reduced, where they are.
     pub reduction: Option<String>,
     /// Length of its tensor: of the longer one of input and output.
     pub bytes: u64,
-    /// Its state.
+    /// Where it stands.
     pub state: TraceState,
     /// When it was submitted, in Unix seconds.
     pub submitted_unix_s: f64,
@@ -122,13 +121,13 @@ pub struct TraceEntry {
     pub started_us: Option<u64>,
     /// When it ended, likewise.
     pub ended_us: Option<u64>,
-    /// The reason of its failure.
+    /// Why it failed.
     pub error: Option<String>,
-    /// The ranks and bytes for which it waits, or waited when it failed.
+    /// The ranks and bytes that it waits for, or waited for when it failed.
     pub needs: Option<OperationNeeds>,
 }
 
-/// The ranks and bytes for which a pending operation waits.
+/// The ranks and bytes that an unfinished operation waits for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OperationNeeds {
     /// Ranks that have not sent or not received everything.
@@ -145,14 +144,14 @@ impl TraceEntry {
         self.tag.is_some()
     }
 
-    /// Returns its duration since it was submitted, up to its end or to `now_us`.
+    /// How long it took, or has taken at `now_us`, from when it was submitted.
     pub fn took_us(&self, now_us: u64) -> u64 {
         let end = self.ended_us.unwrap_or(now_us);
         end.saturating_sub(self.submitted_us)
     }
 }
 
-/// Reasons why a text is no dump.
+/// Why a text is no dump.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
     /// It is no JSON, or ends too early.
@@ -173,7 +172,7 @@ impl TraceDump {
     /// Reads a dump back.
     ///
     /// # Errors
-    /// [`ParseError`] says why the text is no dump.
+    /// [`ParseError`] if the text is no dump of this version.
     pub fn from_json(text: &str) -> Result<Self, ParseError> {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ParseError::Json)?;
         let version = value.get("gradwire_trace").ok_or(ParseError::Foreign)?;
@@ -185,7 +184,7 @@ impl TraceDump {
         serde_json::from_value(value).map_err(ParseError::Fields)
     }
 
-    /// Writes the dump as one line of JSON.
+    /// The dump as one line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain data with names as keys")
     }

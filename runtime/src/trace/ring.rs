@@ -11,14 +11,14 @@ use gradwire_protocol::units::Rank;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct TraceNumber(pub(super) u64);
 
-/// The end of an operation that did not complete.
+/// How an operation ended that did not complete.
 #[derive(Clone, Debug)]
 pub(super) struct FailedEnd {
     pub(super) error: String,
     pub(super) unfinished: Option<OperationProgress>,
 }
 
-/// A change of an operation.
+/// Something that happens to an operation.
 #[derive(Debug)]
 pub(super) enum OperationChange {
     Started(Instant),
@@ -69,7 +69,7 @@ pub(super) struct TraceRing {
 }
 
 impl TraceRing {
-    /// Makes room for `capacity` operations, at least one.
+    /// Room for `capacity` operations, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -79,12 +79,12 @@ impl TraceRing {
         }
     }
 
-    /// Number of operations so far.
+    /// How many operations there have been.
     pub(super) fn total(&self) -> u64 {
         self.next
     }
 
-    /// Records a submitted operation.
+    /// Remembers an operation that is submitted.
     pub(super) fn push(&mut self, operation: &Operation, submitted: Instant) -> TraceNumber {
         let number = TraceNumber(self.next);
         self.next += 1;
@@ -112,7 +112,7 @@ impl TraceRing {
         number
     }
 
-    /// Records a change of an operation; ignores an operation that is no longer kept.
+    /// Something has happened to an operation. One that is remembered no more is let go.
     pub(super) fn change(&mut self, number: TraceNumber, change: OperationChange) {
         let at = self.place(number);
         if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.number == number) {
@@ -126,7 +126,7 @@ impl TraceRing {
         }
     }
 
-    /// Returns a copy of the records, in the order of submission.
+    /// A copy of all records, in the order of submission.
     pub(super) fn slots(&self) -> Vec<TraceSlot> {
         let all = self.overdue.iter().chain(&self.slots);
         let mut slots: Vec<TraceSlot> = all.cloned().collect();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_operations_are_kept_and_older_ones_that_have_not_ended() {
+    fn the_last_and_all_unfinished_operations_are_kept() {
         let mut ring = TraceRing::new(3);
         let pending = ring.push(&operation(0), now());
         for sequence in 1..8 {
