@@ -6,8 +6,8 @@
 //! - [`python_text`]: the same of Python, as far as indentation tells.
 //! - [`licence`]: whether a licence expression is allowed.
 //!
-//! The rules themselves are in `tests/tests/tidy/`. No rule about formatting is here (rustfmt and
-//! ruff have those), and none that clippy can state.
+//! The rules themselves are in `tests/tests/tidy/`. Formatting belongs to rustfmt and ruff, and
+//! rules that clippy can state belong to clippy.
 
 pub mod licence;
 pub mod python_text;

@@ -1,7 +1,7 @@
 //! Licence expressions, as far as packages use them: names, `OR`, `AND`, `WITH`, parentheses, and
 //! the older `/` for `OR`.
 
-/// Whether one may use what has this licence `expression` when only the `allowed` names are.
+/// Whether the licence `expression` permits use when only the `allowed` names are accepted.
 pub fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression
         .replace('(', " ( ")

@@ -15,7 +15,7 @@ pub fn functions(text: &str) -> Vec<Function> {
     functions.collect()
 }
 
-/// Names of functions and classes, and of what a line assigns to.
+/// Returns the names of functions, classes and assigned variables.
 pub fn declared_names(text: &str) -> Vec<Token> {
     let mut names = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -2,7 +2,8 @@
 //! file of its package, and which files form a circle.
 //!
 //! Only paths are read (`use crate::a::b`, `super::c`, `child::d`); code under `#[cfg(test)]` and
-//! `mod` declarations do not count. A path that names a re-export leads to the file that re-exports.
+//! `mod` declarations do not count. A path that names a re-export leads to the file that
+//! re-exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 

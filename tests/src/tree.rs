@@ -15,7 +15,7 @@ pub struct File {
 }
 
 impl File {
-    /// The name without folders and without what follows its first dot.
+    /// Returns the name without folders, up to its first dot.
     pub fn stem(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or(&self.path);
         name.split('.')
@@ -23,7 +23,7 @@ impl File {
             .unwrap_or(name)
     }
 
-    /// What follows the last dot of the name, or nothing.
+    /// Returns the part of the name behind its last dot, or an empty text.
     pub fn extension(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or(&self.path);
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
@@ -47,14 +47,14 @@ impl File {
     }
 }
 
-/// One place that breaks a rule, and what to do about it.
+/// One place that breaks a rule, and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
     /// Path from the repository's root.
     pub path: String,
     /// Line, from 1 on.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The fault and its remedy.
     pub what: String,
 }
 
