@@ -1,4 +1,4 @@
-//! What an all-reduce costs all its ranks together, on one core and without a network.
+//! The cost of an all-reduce for all its ranks together, on one core and without a network.
 //!
 //! `cargo bench -p gradwire-benches --bench collectives`.
 

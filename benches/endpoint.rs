@@ -1,4 +1,4 @@
-//! What the protocol costs a packet: sender, receiver and acknowledgements of a 4 MiB message.
+//! The cost of a packet in the protocol: sender, receiver and acknowledgements of a 4 MiB message.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use gradwire_benches::Pair;

@@ -1,4 +1,4 @@
-//! Communicators joined back to back: what a collective costs its ranks, without a network.
+//! Communicators joined back to back: the cost of a collective for its ranks, without a network.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
@@ -55,7 +55,7 @@ impl Ranks {
     }
 
     /// All-reduces `buckets` tensors of `bytes` each at once, the last layers first, and drives
-    /// all ranks until everything has ended; gives back how many packets that took.
+    /// all ranks until everything has ended; returns the number of packets.
     pub fn all_reduce(&mut self, bytes: usize, buckets: u16) -> u64 {
         for layer in (0..buckets).rev() {
             for rank in 0..self.ends.len() {
@@ -96,7 +96,7 @@ impl Ranks {
         }
     }
 
-    /// Carries everything that is to be sent to its receivers.
+    /// Carries all packets to their receivers.
     fn carry(&mut self) -> u64 {
         let Self {
             ends,
@@ -134,7 +134,7 @@ impl Ranks {
         packets
     }
 
-    /// Takes what has ended; gives back how much.
+    /// Takes the ended operations; returns their number.
     fn collect(&mut self) -> usize {
         let mut ended = 0;
         for (end, buffers) in self.ends.iter_mut().zip(&mut self.buffers) {
@@ -150,7 +150,7 @@ impl Ranks {
     }
 }
 
-// What an instruction counter is to count: the calls of a rank, and nothing of what joins them.
+// The instruction counter counts this: the calls of a rank, without the code that joins ranks.
 
 #[inline(never)]
 fn counted_submit(end: &mut Communicator, now: Instant, operation: Operation) {

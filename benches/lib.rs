@@ -1,4 +1,4 @@
-//! Two endpoints joined back to back: what the protocol itself costs, without a network.
+//! Two endpoints joined back to back: the cost of the protocol itself, without a network.
 
 pub mod group;
 
@@ -49,7 +49,7 @@ impl Pair {
     }
 
     /// Sends one lossless message of `bytes` from rank 0 to rank 1 and drives both until it has
-    /// ended; gives back how many packets that took.
+    /// ended; returns the number of packets.
     pub fn transfer(&mut self, bytes: u32) -> u64 {
         self.sequence += 1;
         let (key, step) = (MessageKey::new(0, self.sequence, 0), Step(self.sequence));

@@ -1,4 +1,4 @@
-//! All-reduces for an instruction counter to look at: ranks, bytes, buckets at once, repetitions.
+//! All-reduces for an instruction counter: ranks, bytes, buckets at once, repetitions.
 //!
 //! ```text
 //! cargo build --release -p gradwire-benches --example instructions

@@ -32,7 +32,7 @@ use gradwire_transport::wires::Wires;
 
 /// Time from one look at both ranks to the next.
 const TICK: Span = Span::from_micros(5);
-/// What both wires carry: a port of 4096 bytes.
+/// The packet size of both wires: a port of 4096 bytes.
 const MTU: u32 = 4144;
 
 /// A rank with its wire.

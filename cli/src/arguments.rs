@@ -19,7 +19,7 @@ use crate::tune::options::{TrialScript, TuneCommand};
 #[derive(Debug, Parser)]
 #[command(name = "gradwire", version, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -36,13 +36,14 @@ pub enum Command {
     /// Run one rank in the foreground: all-reduces in a loop, for trying on several hosts.
     #[command(after_help = RANK_EXAMPLES)]
     Rank(Rank),
-    /// Check this host and the paths to others: what is missing, what it costs, what mends it.
+    /// Check this host and the paths to others: each fault, its cost, and the command that mends
+    /// it.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(Doctor),
     /// Watch a running job: throughput, loss, repairs, marks, round trips, rank by rank.
     #[command(after_help = TOP_EXAMPLES)]
     Top(Top),
-    /// Read what the flight recorders of a job's ranks have left.
+    /// Read the traces that the flight recorders of a job's ranks have written.
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Simulate fabrics of hosts and switches that run the protocol that ships.
@@ -54,13 +55,13 @@ pub enum Command {
     /// Run a published evaluation anew, and write the report of it.
     #[command(subcommand)]
     Eval(EvalCommand),
-    /// Configure switches: render, check, diff, undo and verify what a job needs of them.
+    /// Configure switches for a job: render, check, diff, undo and verify.
     #[command(subcommand)]
     Switch(SwitchCommand),
     /// Find parameters of a job by trials.
     #[command(subcommand)]
     Tune(TuneCommand),
-    /// One rank of `perf`, told what to do over standard input.
+    /// One rank of `perf`, which takes orders over standard input.
     #[command(hide = true)]
     PerfRank,
     /// A script that `tune` tries, ended when standard input is.

@@ -1,9 +1,9 @@
-//! `gradwire doctor`: what this host and the paths to others lack for a job, what each missing
-//! thing costs, and the command that mends it.
+//! `gradwire doctor`: faults of this host and of the paths to others that harm a job, the cost of
+//! each, and the command that mends it.
 //!
-//! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge
-//! what `gradwire_transport::probe` measures, as findings of [`finding`]; [`mod@job`] lets all
-//! ranks of a job check each other; [`mod@print`] shows it.
+//! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge the
+//! measurements of `gradwire_transport::probe`, as findings of [`finding`]; [`mod@job`] lets all
+//! ranks of a job check each other; [`mod@print`] shows the findings.
 
 pub mod finding;
 pub mod host;
@@ -36,8 +36,8 @@ const TURN: Duration = Duration::from_secs(1);
 /// Runs the doctor.
 ///
 /// # Errors
-/// [`CommandError::Problems`] when there is a finding of that state; others when the doctor could not
-/// do its work.
+/// [`CommandError::Problems`] when there is a finding of that state; others when the doctor could
+/// not do its work.
 pub fn run(options: &Doctor) -> Result<(), CommandError> {
     let job = job_file::given_or_default(options.job.as_ref())?;
     if options.serve {
@@ -104,7 +104,7 @@ pub fn host_name() -> String {
 /// The address that was typed as "host:port".
 ///
 /// # Errors
-/// [`CommandError::Usage`] when it is none.
+/// [`CommandError::Usage`] when the text is no address.
 pub fn address(text: &str) -> Result<SocketAddr, CommandError> {
     let wrong = |why: String| {
         CommandError::Usage(format!(
@@ -126,7 +126,8 @@ fn form(options: &Doctor) -> OutputForm {
     }
 }
 
-/// Answers probes on `address` until the process ends; `command` is what asks on other hosts.
+/// Answers probes on `address` until the process ends; `command` is the command to type on other
+/// hosts.
 ///
 /// # Errors
 /// [`CommandError::System`] when the address or the port cannot be had.

@@ -1,6 +1,6 @@
 //! `gradwire eval`: a whole evaluation from one command, and the report of it.
 //!
-//! What is not here: tables, plans and what is made of them (`gradwire_lab::eval`).
+//! Not here: tables, plans and their evaluation (`gradwire_lab::eval`).
 
 pub mod options;
 
@@ -20,7 +20,8 @@ const NAMED_MOST: usize = 3;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError`] when something cannot be started or written; at the end, when cells have failed.
+/// [`CommandError`] when something cannot be started or written; at the end, when cells have
+/// failed.
 pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
     let EvalCommand::Dlcp(options) = command;
     let request = options.request();

@@ -14,20 +14,20 @@ use gradwire_runtime::{EndError, OpenError, RankJoinError};
 pub enum Exit {
     /// Everything was done.
     Ok = 0,
-    /// Everything ran, but a result was not what it must be, a simulation did not end, or host or
-    /// path have a problem.
+    /// Everything ran, but a result was wrong, a simulation did not end, or host or path have a
+    /// problem.
     CheckFailed = 1,
-    /// The command line or a file that it names is wrong; nothing was started.
+    /// The command line or a file that it names is wrong; no work was started.
     Usage = 2,
     /// The ranks could not form a job: wrong token, different jobs, somebody missing.
     NotJoined = 3,
     /// A rank was lost, or an operation took too long.
     PeerLost = 4,
-    /// The system refused something: a port in use, an address of another host, a process; or
-    /// nobody is there to be watched.
+    /// The system refused something: a port in use, an address of another host, a process; or no
+    /// rank answers `top`.
     Refused = 5,
-    /// Nobody reads what is printed any more, as behind `| head`: what shells tell of a program
-    /// that SIGPIPE has ended.
+    /// The reader of the output has gone, as behind `| head`: the code that shells report for a
+    /// program ended by SIGPIPE.
     Unread = 141,
 }
 
@@ -40,7 +40,7 @@ Exit codes:
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
   5  the system refused something, for example a port in use, or no rank answers top
-  141  nobody reads what it prints any more: a closed pipe";
+  141  the reader of the output has gone: a closed pipe";
 
 impl Exit {
     /// The exit with this code; unknown codes count as a lost rank, since the process of a rank
@@ -66,7 +66,7 @@ impl From<Exit> for ExitCode {
 /// Why a command failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// What was typed does not make sense.
+    /// The command line makes no sense.
     #[error("{0}")]
     Usage(String),
     /// A file cannot be read.
@@ -82,7 +82,7 @@ pub enum CommandError {
     Job {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         source: Box<JobError>,
     },
     /// The options change the job into one that contradicts itself.
@@ -93,7 +93,7 @@ pub enum CommandError {
     Input {
         /// The file, or the one-line form.
         given: String,
-        /// What is wrong, with its line where there is one.
+        /// The mistake, with its line where there is one.
         message: String,
     },
     /// The rank could not be opened.
@@ -111,7 +111,7 @@ pub enum CommandError {
     /// A result was wrong.
     #[error("check failed: {0}")]
     Check(String),
-    /// The doctor found what keeps a job from working, or from half of its speed.
+    /// The doctor found a problem that keeps a job from working, or from half of its speed.
     #[error("{0} found; the command that mends it stands below each")]
     Problems(String),
     /// A process that this command started has failed; the others were ended.
@@ -119,12 +119,12 @@ pub enum CommandError {
     Process {
         /// Which one.
         who: String,
-        /// What it said, or how it ended.
+        /// Its own words, or how it ended.
         message: String,
-        /// With what it exited.
+        /// Its exit code.
         exit: Exit,
     },
-    /// Nobody tells metrics where they were looked for.
+    /// No rank serves metrics at these hosts and ports.
     #[error(
         "no rank answers at {hosts}, ports {port} to {}: write port = {port} under [metrics] in \
          the job.toml of all ranks, and bind = \"any\" to watch other hosts, or give --port and \
@@ -140,7 +140,7 @@ pub enum CommandError {
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: String,
         /// The system's reason.
         source: std::io::Error,

@@ -15,7 +15,7 @@ use options::{JobCheck, JobOptions};
 /// `gradwire job check`: prints the resolved job.
 ///
 /// # Errors
-/// [`CommandError::Job`] and [`CommandError::Read`] name what is wrong with the file.
+/// [`CommandError::Job`] and [`CommandError::Read`] name the mistake in the file.
 pub fn check(arguments: &JobCheck) -> Result<(), CommandError> {
     let job = job_file::read(&arguments.path)?;
     if arguments.json {
@@ -27,14 +27,15 @@ pub fn check(arguments: &JobCheck) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Says on standard error what a job without security means; for the process that starts it, once.
+/// Warns on standard error about a job without security; the process that starts the job calls this
+/// once.
 pub fn say_if_unprotected(job: &Job) {
     if let Some(warning) = job.security_warning() {
         eprintln!("gradwire: {warning}");
     }
 }
 
-/// `gradwire job keys`: prints what a job file can say.
+/// `gradwire job keys`: prints the keys of a job file.
 pub fn keys() {
     let defaults = Job::default().flat();
     for (key, meaning, allowed) in describe() {

@@ -1,14 +1,15 @@
 //! The `gradwire` command: checks jobs, measures collectives, runs single ranks by hand.
 //!
 //! Start here:
-//! - [`arguments`]: what can be typed; its comments are the help text.
-//! - [`exit`]: what the exit codes mean, and which error has which.
+//! - [`arguments`]: the commands; the options of each are in its folder, and their comments are the
+//!   help text.
+//! - [`exit`]: the exit codes, and the errors that lead to them.
 //! - [`perf`]: `gradwire perf`: starts ranks on this machine, measures and checks them.
 //! - [`rank`]: `gradwire rank`: one rank in the foreground, for trying on several hosts.
 //! - [`job`]: `gradwire job`.
-//! - [`doctor`]: `gradwire doctor`: what host and path lack, what it costs, what mends it.
+//! - [`doctor`]: `gradwire doctor`: faults of host and path, their cost, and their remedy.
 //! - [`top`]: `gradwire top`: a running job, as its ranks tell it.
-//! - [`trace`]: `gradwire trace`: what the flight recorders of ranks have left.
+//! - [`trace`]: `gradwire trace`: compares the traces of a job's ranks.
 //! - [`switch`]: `gradwire switch`: the configuration of switches, checked, changed, verified.
 //! - [`model`]: `gradwire model`: the models of simulated training steps.
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
@@ -16,9 +17,8 @@
 //! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
 //! - [`values`]: sizes, shares and times as they are typed.
 //!
-//! What is not here: how ranks work together (`gradwire-runtime` and below), experiments
-//! (`gradwire-lab`), how results are drawn and written (`gradwire-report`), and the simulator
-//! (`gradwire-netsim`).
+//! Not here: how ranks work together (`gradwire-runtime` and below), experiments (`gradwire-lab`),
+//! how results are drawn and written (`gradwire-report`), and the simulator (`gradwire-netsim`).
 
 // Its macros stand for the standard ones: they end the program quietly when its reader has gone.
 #[macro_use(print, println, eprintln)]
@@ -72,14 +72,14 @@ pub fn run() -> ExitCode {
     match start_log().and_then(|()| execute(arguments.command)) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
-            // The exit code says it too, whoever reads.
+            // If this cannot be printed, the exit code still says it.
             let _ = writeln!(std::io::stderr(), "error: {failure}");
             failure.exit().into()
         }
     }
 }
 
-/// Without `GRADWIRE_LOG`, the commands themselves tell what people want to know.
+/// Without `GRADWIRE_LOG`, warnings only: the commands print everything else themselves.
 fn start_log() -> Result<(), CommandError> {
     let level = Environment::read()
         .log

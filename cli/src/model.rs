@@ -1,7 +1,7 @@
 //! `gradwire model`: the models that a training step can be simulated with.
 //!
-//! A model is one that the simulator knows by name, a user's table (`NAME.csv`), or what a file of
-//! another tool says: SimAI and ASTRA-sim (`NAME.txt`), Chakra (`NAME.et`, `NAME.json`).
+//! A model is one that the simulator knows by name, a user's table (`NAME.csv`), or a file of
+//! another tool: SimAI and ASTRA-sim (`NAME.txt`), Chakra (`NAME.et`, `NAME.json`).
 
 pub mod options;
 mod record;
@@ -175,7 +175,7 @@ fn rows(model: &Model) -> Vec<String> {
     rows.collect()
 }
 
-/// Which of so many rows are left out; none where that would save less than one.
+/// The rows that are left out of a long table; empty where that would save less than one.
 fn shortened(rows: usize) -> Range<usize> {
     match rows > 2 * ENDS + 1 {
         true => ENDS..rows - ENDS,

@@ -7,9 +7,10 @@
 //!   - [`tune`]: which algorithm is fastest, written into a job file.
 //!   - [`buckets`]: the order in which many all-reduces at once are complete.
 //!   - [`soak`]: whether memory stays flat.
-//! - `ground`: which job and which sizes. [`options`]: what can be typed. [`table`]: rows for people and for programs.
+//! - `ground`: the job, the sizes, the end. [`options`]: the command line. [`table`]: rows for
+//!   people and for programs.
 //!
-//! What is not here: the ranks and the processes that they are in (`gradwire_lab::crew`).
+//! Not here: the ranks and their processes (`gradwire_lab::crew`).
 
 pub mod buckets;
 mod ground;

@@ -20,7 +20,7 @@ use crate::job::say_if_unprotected;
 use crate::job::with_options;
 use options::Rank;
 
-/// How long to wait at the end for operations; there are none.
+/// How long to wait at the end for operations; all have ended by then.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Runs one rank: prints a line when its sockets are open, one when all ranks have joined, and one
 /// at the end. All are JSON objects.
@@ -80,7 +80,7 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
     }
 }
 
-/// What this rank did.
+/// The outcome of this rank.
 struct Work {
     bytes: u64,
     times_us: Vec<f64>,

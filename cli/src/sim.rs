@@ -1,9 +1,8 @@
 //! `gradwire sim`: simulated fabrics from the command line.
 //!
-//! - [`options`]: what can be typed. [`sweep`]: `gradwire sim sweep`.
+//! - [`options`]: the command line. [`sweep`]: `gradwire sim sweep`.
 //!
-//! What is not here: scenarios and their runs (`gradwire_lab::sim`), and the simulator
-//! (`gradwire-netsim`).
+//! Not here: scenarios and their runs (`gradwire_lab::sim`), and the simulator (`gradwire-netsim`).
 
 pub mod options;
 pub mod sweep;
@@ -18,8 +17,8 @@ use options::{SimCommand, SimCompare, SimReport, SimRun};
 /// Runs one of the commands.
 ///
 /// # Errors
-/// [`CommandError`] when a scenario makes no sense, or when flows or tasks did not all end; what did is
-/// printed in that case.
+/// [`CommandError`] when a scenario makes no sense, or when flows or tasks did not all end; in that
+/// case the numbers of the others are printed first.
 pub fn run(command: &SimCommand) -> Result<(), CommandError> {
     match command {
         SimCommand::Run(options) => once(options),

@@ -1,8 +1,8 @@
 //! `gradwire switch`: the configuration of switches, from a job and a fabric.
 //!
-//! Start here: [`options`] is what can be typed, [`site`] makes the plan of a switch out of it, and
-//! [`render`], [`check`], [`change`], [`verify`] and [`platforms`] are one command each. What each
-//! platform is told, and what is wrong with what it has, is decided in `gradwire-switch-config`.
+//! Start here: [`options`] is the command line, [`site`] makes the plan of a switch from it, and
+//! [`render`], [`check`], [`change`], [`verify`] and [`platforms`] are one command each.
+//! `gradwire-switch-config` writes each platform's configuration and judges existing ones.
 
 pub mod apply;
 pub mod change;
@@ -23,7 +23,7 @@ use options::SwitchCommand;
 /// Runs a command of `gradwire switch`.
 ///
 /// # Errors
-/// [`CommandError`] names the file or option, what is wrong with it, and what would be right.
+/// [`CommandError`] names the file or option, the mistake, and the values that are allowed.
 pub fn run(command: &SwitchCommand) -> Result<(), CommandError> {
     match command {
         SwitchCommand::Render(options) => render::run(options),

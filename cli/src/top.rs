@@ -2,7 +2,7 @@
 //! JSON lines.
 //!
 //! [`board`] remembers who has answered, [`rows`] makes rates of two answers, [`table`] has the
-//! columns and [`screen`] the live view. What ranks tell is made in `gradwire-runtime`.
+//! columns and [`screen`] the live view. `gradwire-runtime` makes the answers of ranks.
 
 pub mod board;
 pub mod options;
@@ -24,8 +24,8 @@ use options::Top;
 /// Watches the ranks that are asked for.
 ///
 /// # Errors
-/// [`CommandError::NoRank`] when none answers at first; [`CommandError::System`] when the terminal cannot be
-/// used.
+/// [`CommandError::NoRank`] when no rank answers at first; [`CommandError::System`] when the
+/// terminal cannot be used.
 pub fn run(options: &Top) -> Result<(), CommandError> {
     let interval = Duration::from_nanos(options.interval.as_nanos());
     let places = Places {

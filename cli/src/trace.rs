@@ -1,7 +1,7 @@
 //! `gradwire trace`: the flight recorders of a job's ranks side by side: who waits for whom.
 //!
-//! [`files`] reads what the ranks have left, [`report`] compares it, [`page`] is the comparison as
-//! text. What a rank leaves is decided in `gradwire_runtime::trace`.
+//! [`files`] reads the traces, [`report`] compares them, [`page`] is the comparison as text.
+//! `gradwire_runtime::trace` decides the content of a trace.
 
 pub mod files;
 pub mod options;

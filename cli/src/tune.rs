@@ -3,7 +3,7 @@
 //! - [`schedule`]: chunk and credit, with simulated training steps.
 //! - [`loss`]: the loss that a training script's own metric bears.
 //!
-//! What is not here: which trial comes next (`gradwire-tuning`), and the trials themselves
+//! Not here: the choice of the next trial (`gradwire-tuning`), and the trials themselves
 //! (`gradwire_lab::tune`).
 
 pub mod loss;

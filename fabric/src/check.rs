@@ -4,7 +4,7 @@ use crate::graph::Neighbours;
 use crate::settings::{FRAMING_RANGE, MTU_RANGE};
 use crate::topology::{Device, Fabric, Link};
 
-/// Why a fabric cannot be simulated.
+/// The reason why a fabric cannot be simulated.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FabricError {
     /// There are no hosts.
@@ -26,11 +26,11 @@ pub enum FabricError {
     NoRoute {
         /// One of them.
         from: u32,
-        /// What it is linked to.
+        /// The device that it is linked to.
         near_from: String,
         /// The other.
         to: u32,
-        /// What that one is linked to.
+        /// The device that the other is linked to.
         near_to: String,
     },
     /// A link that ends nowhere, or where it begins.
@@ -43,7 +43,7 @@ pub enum FabricError {
         /// The other.
         high: String,
     },
-    /// A link over which nothing passes.
+    /// A link that carries no packets.
     #[error("the link {link} has a rate of zero; a link that carries nothing is kind = \"failed\"")]
     NoRate {
         /// The link by name.
@@ -126,7 +126,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// What each host is linked to.
+    /// The device that each host is linked to.
     fn host_ends(&self) -> Result<Vec<Device>, FabricError> {
         let mut ends: Vec<Vec<Device>> = vec![Vec::new(); self.hosts as usize];
         for link in &self.links {

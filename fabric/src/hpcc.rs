@@ -19,7 +19,7 @@ use crate::settings::{
 };
 use crate::topology::{Device, Fabric, Link, Switch};
 
-/// Why a topology file of HPCC is refused.
+/// The reason why a topology file of HPCC is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HpccError {
     /// The first line.
@@ -58,7 +58,7 @@ pub enum HpccError {
         part: &'static str,
         /// The part as written.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: String,
     },
     /// Fewer or more links than the first line says.
@@ -176,7 +176,7 @@ fn switch_numbers<'t>(
     Ok(numbers)
 }
 
-/// What each number of the file stands for.
+/// The device of each number in the file.
 fn devices(header: &Header, switches: &[u32]) -> Vec<Device> {
     let switches: BTreeMap<u32, u32> = switches.iter().copied().zip(0..).collect();
     let mut hosts = 0..;

@@ -19,8 +19,8 @@
 //! Keys may be in capitals or not; a line that begins with `#` is a remark. The meaning is that of
 //! `FatTreeTopologyCfg` in ultraethernet/uet-htsim, `sim/datacenter/fat_tree_topology.cpp`: from
 //! the numbers of ports follow `Radix_Up / Bundle` aggregation switches of a pod, and cores
-//! likewise. What htsim asserts of them is checked here, with one difference: where
-//! `Oversubscribed` is left out, the ports say it.
+//! likewise. The conditions that htsim asserts are checked here, too, but a missing
+//! `Oversubscribed` is derived from the ports.
 //!
 //! The time that a switch takes is put on its links, half on the one that a packet comes by and
 //! half on the one that it leaves by, so that every path takes as long as in htsim.
@@ -30,12 +30,12 @@ use std::collections::BTreeMap;
 use gradwire_protocol::job::spelling::{did_you_mean, nearest};
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
-use crate::policy::Buffer;
+use crate::policy::SwitchBuffer;
 use crate::settings::{HOSTS_MAX, LINKS_MAX, Settings};
 use crate::topology::Fabric;
 use crate::tree::{Tree, Wire};
 
-/// Why a topology file of htsim is refused.
+/// The reason why a topology file of htsim is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HtsimError {
     /// No such key at this place.
@@ -96,7 +96,7 @@ pub enum HtsimError {
         key: &'static str,
         /// Its value.
         given: u32,
-        /// What must hold.
+        /// The condition that it breaks.
         rule: String,
     },
     /// More links than can be simulated.
@@ -172,7 +172,7 @@ impl Fabric {
         let graph = tree.graph(kinds, wires);
         let mut settings = Settings::default();
         if let Some(queue) = file.queue()? {
-            settings.buffer = Buffer::PerPort(queue);
+            settings.buffer = SwitchBuffer::PerPort(queue);
         }
         Ok(settings.fabric(format!("htsim topology of {} hosts", graph.hosts), graph))
     }
@@ -217,7 +217,7 @@ impl Topology {
         Ok(file)
     }
 
-    /// What a key of a tier says; it must be there.
+    /// The value of a tier's key, which must be there.
     fn at(&self, tier: usize, key: &'static str) -> Result<Given, HtsimError> {
         self.tiers[tier].required(&place(Some(tier)), key)
     }

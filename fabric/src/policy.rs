@@ -28,7 +28,7 @@ pub enum Balance {
 }
 
 impl Balance {
-    /// How it is written.
+    /// Its name in files and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ecmp => "ecmp",
@@ -40,19 +40,19 @@ impl Balance {
 
 /// The packet memory of a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Buffer {
+pub enum SwitchBuffer {
     /// Every port has this much of its own.
     PerPort(ByteCount),
-    /// Every port has this much of its own; of it a data queue may take at most `alpha` times what
-    /// is still free, so that a full low class leaves room for the higher ones.
+    /// Every port has this much of its own; of it a data queue may take at most `alpha` times the
+    /// free part, so that a full low class leaves room for the higher ones.
     Divided {
         /// Bytes of a port.
         bytes: ByteCount,
         /// Dynamic threshold factor.
         alpha: f64,
     },
-    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times what is still
-    /// free (Choudhury and Hahne, IEEE/ACM ToN 1998).
+    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times the part
+    /// that is still free (Choudhury and Hahne, IEEE/ACM ToN 1998).
     Shared {
         /// Bytes of a switch.
         bytes: ByteCount,
@@ -61,9 +61,9 @@ pub enum Buffer {
     },
 }
 
-impl Buffer {
-    /// What one port can hold: its own memory, or the share of a queue that is the only busy one
-    /// where queues have a dynamic threshold.
+impl SwitchBuffer {
+    /// Bytes that one port can hold: its own memory, or the share of a queue that is the only busy
+    /// one where queues have a dynamic threshold.
     pub fn port_bytes(self) -> ByteCount {
         match self {
             Self::PerPort(bytes) => bytes,
@@ -91,19 +91,20 @@ pub struct Pause {
     pub below: ByteCount,
 }
 
-/// Which packet of a queue is served first.
+/// The packet of a queue that is served first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Order {
+pub enum ServiceOrder {
     /// The one that came first.
     Arrival,
-    /// One of the flow with the least left to send, as its packets say; a full queue drops the one
-    /// with the most. No commodity switch does this; it is here for comparison.
+    /// A packet of the flow with the least left to send, by the urgency in its packets; a full
+    /// queue drops a packet of the flow with the most. No commodity switch does this; it is here
+    /// for comparison.
     Urgency,
 }
 
 /// One strict-priority queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Queue {
+pub struct ClassQueue {
     /// The class that it carries.
     pub class: Class,
     /// The DSCP that leads to it.
@@ -114,19 +115,19 @@ pub struct Queue {
     pub marks_above: Option<Share>,
 }
 
-/// What every switch of a fabric does.
+/// The policy of every switch of a fabric.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
-    pub queues: Vec<Queue>,
-    /// DSCPs of others that go to the highest queue: of routing protocols, and what is as urgent.
+    pub queues: Vec<ClassQueue>,
+    /// DSCPs of others that go to the highest queue: of routing protocols, and others as urgent.
     pub reserved: Vec<Dscp>,
     /// The round trip that thresholds are meant for.
     pub rtt: Span,
     /// How paths are chosen.
     pub balance: Balance,
     /// How queues are served.
-    pub order: Order,
+    pub order: ServiceOrder,
     /// PFC; `None`: off, packets are dropped.
     pub pause: Option<Pause>,
     /// Packets that a full data queue would drop are cut to this many bytes and sent in the
@@ -143,7 +144,7 @@ impl QosPolicy {
     pub fn of_job(job: &Job, rtt: Span) -> Self {
         let mark = Share::ALL;
         let queues = job.priority.dscps.iter().enumerate();
-        let queues = queues.map(|(class, &dscp)| Queue {
+        let queues = queues.map(|(class, &dscp)| ClassQueue {
             class: Class(class as u8),
             dscp,
             droppable: class
@@ -156,7 +157,7 @@ impl QosPolicy {
             reserved: RESERVED.to_vec(),
             rtt,
             balance: Balance::Ecmp,
-            order: Order::Arrival,
+            order: ServiceOrder::Arrival,
             pause: None,
             trims_to: None,
             trims_above: ByteCount::new(0),

@@ -1,4 +1,4 @@
-//! What every switch and link of a fabric has unless something else is said, and how it is written.
+//! Settings of all switches and links of a fabric, their defaults, and how they are written.
 //!
 //! The same settings are options of the one-line forms ([`super::shape`]) and keys of
 //! `fabric.toml` ([`mod@super::file`]).
@@ -8,7 +8,7 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
 use crate::graph::Graph;
-use crate::policy::Buffer;
+use crate::policy::SwitchBuffer;
 use crate::topology::{FRAMING, Fabric, MTU, PORT_BUFFER};
 
 /// Packets that a fabric can be asked to carry, in bytes.
@@ -19,11 +19,11 @@ pub(crate) const FRAMING_RANGE: std::ops::RangeInclusive<u32> = 0..=1_000;
 pub(crate) const HOSTS_MAX: u64 = 65_536;
 /// Most links that a fabric can have.
 pub(crate) const LINKS_MAX: u64 = 1 << 22;
-/// What may be written as a rate.
+/// The allowed forms of a rate.
 pub const RATE_ALLOWED: &str = "1M to 10T bits per second, such as 100G, 2.5Gbps or 400Gb/s";
-/// What may be written as a latency.
+/// The allowed forms of a latency.
 pub(crate) const LATENCY_ALLOWED: &str = "0us to 1s, with a unit of s, ms, us, ns or ps";
-/// What may be written as a share of lost packets.
+/// The allowed forms of a share of lost packets.
 pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.000001";
 
 /// The settings of a fabric.
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) loss: Share,
     mtu: u32,
     framing: u32,
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: SwitchBuffer,
     balance: Option<Balance>,
     marks_above: Option<Share>,
 }
@@ -47,7 +47,7 @@ impl Default for Settings {
             loss: Share::NONE,
             mtu: MTU,
             framing: FRAMING,
-            buffer: Buffer::PerPort(PORT_BUFFER),
+            buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             balance: None,
             marks_above: Some(Share::ALL),
         }
@@ -72,12 +72,12 @@ impl Settings {
     }
 }
 
-/// One setting: what it is for, what may be written, where the value goes.
+/// One setting: its purpose, the allowed values, and the field that takes the value.
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) allowed: &'static str,
-    /// Puts a value into its place; tells whether it is allowed.
+    /// Stores a value; returns whether it is allowed.
     pub(crate) set: fn(&mut Settings, &str) -> Option<()>,
 }
 
@@ -187,8 +187,8 @@ pub(crate) fn latency(text: &str) -> Option<Span> {
     notation::span(text).filter(|span| *span <= Span::from_millis(1_000))
 }
 
-/// Reads the share of packets that a link loses; none that is so small that it would count as
-/// nothing.
+/// Reads the share of packets that a link loses; refuses shares so small that they would round to
+/// zero.
 pub(crate) fn loss(text: &str) -> Option<Share> {
     let share = notation::share(text)?;
     let nothing = text
@@ -199,9 +199,9 @@ pub(crate) fn loss(text: &str) -> Option<Share> {
 
 /// Reads `512KiB`, memory of a port, `512KiB/port*1.0`, the same with the threshold factor of its
 /// queues, or `16MiB*1.0`, memory of a switch and its factor.
-fn buffer(text: &str) -> Option<Buffer> {
+fn buffer(text: &str) -> Option<SwitchBuffer> {
     let Some((bytes, alpha)) = text.split_once('*') else {
-        return Some(Buffer::PerPort(memory(text)?));
+        return Some(SwitchBuffer::PerPort(memory(text)?));
     };
     let alpha = factor(alpha)?;
     Some(match bytes.trim_end().strip_suffix("/port") {
@@ -211,13 +211,13 @@ fn buffer(text: &str) -> Option<Buffer> {
 }
 
 /// A buffer of a port whose queues have thresholds.
-pub(crate) fn divided_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
-    Buffer::Divided { bytes, alpha }
+pub(crate) fn divided_buffer(bytes: ByteCount, alpha: f64) -> SwitchBuffer {
+    SwitchBuffer::Divided { bytes, alpha }
 }
 
 /// A buffer that the ports of a switch share.
-pub(crate) fn shared_buffer(bytes: ByteCount, alpha: f64) -> Buffer {
-    Buffer::Shared { bytes, alpha }
+pub(crate) fn shared_buffer(bytes: ByteCount, alpha: f64) -> SwitchBuffer {
+    SwitchBuffer::Shared { bytes, alpha }
 }
 
 /// Reads a dynamic threshold factor.
@@ -281,12 +281,15 @@ mod tests {
 
     #[test]
     fn a_shared_buffer_is_written_with_its_factor() {
-        let shared = Buffer::Shared {
+        let shared = SwitchBuffer::Shared {
             bytes: ByteCount::mib(16),
             alpha: 0.5,
         };
         assert_eq!(buffer("16MiB*0.5"), Some(shared));
-        assert_eq!(buffer("512KiB"), Some(Buffer::PerPort(ByteCount::kib(512))));
+        assert_eq!(
+            buffer("512KiB"),
+            Some(SwitchBuffer::PerPort(ByteCount::kib(512)))
+        );
         for text in ["0", "16MiB*", "16MiB*0", "16MiB*nan", "*1.0", "16MiB*1*1"] {
             assert_eq!(buffer(text), None, "{text}");
         }

@@ -11,7 +11,7 @@ use crate::graph::Graph;
 use crate::settings::{HOSTS_MAX, LINKS_MAX};
 use crate::topology::{Device, Link, Switch};
 
-/// How many there are of everything in a tree.
+/// The counts that make up a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree {
     /// Pods.
@@ -29,7 +29,7 @@ pub(crate) struct Tree {
     pub(crate) bundles: [u32; 2],
 }
 
-/// What a link is made of.
+/// Rate, latency and loss of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub(crate) rate: Rate,

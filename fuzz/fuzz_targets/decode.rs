@@ -1,5 +1,5 @@
-//! Arbitrary bytes as one datagram: a header that is accepted is written back as it was read, and
-//! the report and bitmap after it stay within what they claim.
+//! Arbitrary bytes as one datagram: an accepted header encodes to the bytes that were read, and the
+//! report and bitmap after it stay within their stated lengths.
 
 #![no_main]
 

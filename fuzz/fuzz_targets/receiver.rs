@@ -1,8 +1,8 @@
-//! Arbitrary datagrams, posts and waits against one endpoint: it does not panic, and what it takes
-//! and loses stays within what was posted.
+//! Arbitrary datagrams, posts and waits against one endpoint: it does not panic, and the bytes that
+//! it takes and loses stay within the posted messages.
 //!
-//! Random bytes rarely carry the right version, job or length, so each datagram says in its first
-//! byte which of these fields are set right before it is handed over.
+//! Random bytes rarely carry the right version, job or length, so the first byte of each datagram
+//! says which of these fields to correct before the endpoint gets it.
 
 #![no_main]
 

@@ -1,15 +1,15 @@
-//! Ranks as processes of this machine, and what they measure.
+//! Ranks as processes of this machine, and their measurements.
 //!
 //! Start here:
-//! - [`launcher`]: processes that are told what to do line by line, and never left behind.
+//! - [`launcher`]: starts the processes, sends them orders line by line, and ends them with itself.
 //! - [`messages`]: those lines. [`place`]: where the processes are: on this machine, or in network
 //!   namespaces.
-//! - [`worker`], [`mod@bench`], [`memory`]: one rank, the process at the other end; what it
-//!   measures.
-//! - [`kind`]: the collectives, and what their bandwidths mean.
-//! - [`exercise`], [`pattern`]: the numbers that ranks begin with, and what they must end with.
-//! - [`rounds`]: who takes turns, and how what they did compares.
-//! - [`verdict`]: what the results of all ranks together must fulfil.
+//! - [`worker`], [`mod@bench`], [`memory`]: one rank, the process at the other end, and its
+//!   measurements.
+//! - [`kind`]: the collectives, and how their bandwidths are computed.
+//! - [`exercise`], [`pattern`]: the numbers that ranks begin with, and the results that are right.
+//! - [`rounds`]: contestants take turns, and their times are compared.
+//! - [`verdict`]: checks the results of all ranks together.
 //! - [`rival`]: Gloo and Open MPI in the same harness.
 
 pub mod bench;

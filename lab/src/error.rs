@@ -8,7 +8,7 @@ use gradwire_runtime::{EndError, OpenError, RankJoinError};
 /// Why an experiment failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// What was asked for does not make sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
     /// A file cannot be read.
@@ -24,7 +24,7 @@ pub enum LabError {
     Job {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         source: Box<JobError>,
     },
     /// The options change the job into one that contradicts itself.
@@ -35,7 +35,7 @@ pub enum LabError {
     Input {
         /// The file, or the one-line form.
         given: String,
-        /// What is wrong, with its line where there is one.
+        /// The mistake, with its line where there is one.
         message: String,
     },
     /// A simulation ended before everything that it carried.
@@ -52,7 +52,7 @@ pub enum LabError {
         tasks: (usize, usize),
         /// Simulated time at the end, in microseconds.
         at_us: f64,
-        /// Why, and what to do.
+        /// The cause, and the remedy.
         remedy: &'static str,
     },
     /// The rank could not be opened.
@@ -72,7 +72,7 @@ pub enum LabError {
     Process {
         /// Which one.
         who: String,
-        /// What it said, or how it ended.
+        /// Its own words, or how it ended.
         message: String,
         /// The exit code that it told, if it told one.
         code: Option<u8>,
@@ -80,15 +80,15 @@ pub enum LabError {
     /// A program or a right that an experiment needs is missing.
     #[error("{who}: {message}")]
     Missing {
-        /// What needs it.
+        /// The option or command that needs it.
         who: String,
-        /// What is missing, and how to get it.
+        /// The missing thing, and how to get it.
         message: String,
     },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: String,
         /// The system's reason.
         source: std::io::Error,

@@ -1,15 +1,15 @@
 //! Whole evaluations, and their report.
 //!
 //! Start here:
-//! - [`request`]: what is asked for.
-//! - [`tables`]: which tables there are, and what each makes of its cells: its [`findings`].
-//! - [`plans`]: what is simulated, as plans of sweeps; [`work`]: running that.
-//! - [`evidence`]: what the cells brought; [`published`]: figures that stand beside ours.
+//! - [`request`]: the caller's choices.
+//! - [`tables`]: the list of tables; each turns its cells into [`findings`].
+//! - [`plans`]: the simulated cells, as plans of sweeps; [`work`] runs them.
+//! - [`evidence`]: the results of the cells; [`published`]: published figures beside ours.
 //! - [`training`]: tables of real training, which other commands run.
-//! - [`section`], [`report`], [`markdown`], [`page`]: what is said, and how it is written.
+//! - [`section`], [`report`], [`markdown`], [`page`]: the report and its forms.
 //!
-//! What is not here: the simulator, sweeps ([`crate::sweep`]), and training (`gradwire.study` in
-//! Python).
+//! The simulator, sweeps ([`crate::sweep`]) and training (`gradwire.study` in Python) are
+//! elsewhere.
 
 pub mod evidence;
 pub mod findings;
@@ -51,10 +51,10 @@ pub struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    /// The evaluation of some tables.
+    /// Makes the evaluation of the requested tables.
     ///
     /// # Errors
-    /// [`LabError`] when a plan cannot be read or is wrong.
+    /// [`LabError`] when a plan cannot be read or is faulty.
     pub fn new(request: &'a EvalRequest) -> Result<Self, LabError> {
         let began = now();
         let tables = TABLES.iter().filter(|table| is_chosen(table, request));
@@ -77,12 +77,12 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// The cells, a line for each.
+    /// Lists the cells, one a line.
     pub fn list(&self, form: ListForm) -> String {
         self.work.list(&self.folder, form)
     }
 
-    /// How many cells there are and how long they take, in words.
+    /// Says in words how many cells there are and how long they take.
     pub fn outlook(&self) -> String {
         let (cells, cores) = (self.work.cells().count(), self.cores);
         let minutes = self.work.seconds() / 60.0 / cores as f64;
@@ -91,15 +91,15 @@ impl<'a> Evaluation<'a> {
         )
     }
 
-    /// Where a file of the report is.
+    /// Returns the path of a file of the report.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path(name)
     }
 
-    /// Runs what has not run yet and writes the report.
+    /// Runs the unfinished cells and writes the report.
     ///
     /// # Errors
-    /// [`LabError`] when something cannot be started or written.
+    /// [`LabError`] when a process cannot be started or a file cannot be written.
     pub fn run(&mut self) -> Result<EvalReport, LabError> {
         let folder = &self.folder;
         for plan in &self.plans {
@@ -200,14 +200,14 @@ fn section(
     })
 }
 
-/// The command that makes a table again.
+/// Returns the command that makes a table again.
 fn again(table: &EvalTable, request: &EvalRequest) -> String {
     let quick = if request.quick { " --quick" } else { "" };
     let (name, out) = (table.name, request.out.display());
     format!("gradwire eval dlcp{quick} --only {name} --out {out}")
 }
 
-/// The sweep that has the same cells.
+/// Returns the sweep that has the same cells.
 fn sweep(plan: &Written, request: &EvalRequest) -> String {
     let (name, out) = (plan.name, request.out.display());
     format!("gradwire sim sweep {out}/plans/{name} --out {out}")

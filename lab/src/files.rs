@@ -36,7 +36,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, LabError> {
 /// The fabric of a one-line form or of a file.
 ///
 /// # Errors
-/// [`LabError`] names the file, its line where there is one, and what would be right.
+/// [`LabError`] names the file, its line where there is one, and the values that are allowed.
 pub fn fabric(given: &str) -> Result<Fabric, LabError> {
     let text = || text(Path::new(given));
     match ending(given) {
@@ -76,7 +76,7 @@ pub fn model(given: &str) -> Result<Model, LabError> {
     }
 }
 
-/// What stands between workloads that run side by side.
+/// Separates workloads that run side by side.
 const BESIDE: &str = " + ";
 
 /// The workloads that a text has side by side.
@@ -91,7 +91,7 @@ const BESIDE_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 /// matrix says have failed are taken out of that.
 ///
 /// # Errors
-/// [`LabError`] names the file, its line where there is one, and what would be right.
+/// [`LabError`] names the file, its line where there is one, and the values that are allowed.
 pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, LabError> {
     let mut parts = beside(given).zip(0..);
     let (first, _) = parts.next().expect("a text has a first part");

@@ -11,7 +11,7 @@ use crate::error::LabError;
 /// The job in a file.
 ///
 /// # Errors
-/// [`LabError::Job`] and [`LabError::Read`] name what is wrong with the file.
+/// [`LabError::Job`] and [`LabError::Read`] name the mistake in the file.
 pub fn read(path: &Path) -> Result<Job, LabError> {
     let text = std::fs::read_to_string(path).map_err(|source| LabError::Read {
         path: path.to_owned(),
@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> Result<Job, LabError> {
 /// A job with other values under some keys.
 ///
 /// # Errors
-/// [`LabError::Options`] names what is allowed under a key.
+/// [`LabError::Options`] names the values that a key allows.
 pub fn with_values<'a>(
     mut job: Job,
     values: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -1,8 +1,8 @@
 //! Experiments: simulated runs, sweeps, evaluations, tuning, and processes that measure.
 //!
 //! Start here:
-//! - [`sim`]: a scenario, its runs, and what is shown of them. [`files`]: fabrics and workloads as
-//!   they are given.
+//! - [`sim`]: a scenario, its runs, and their tables and pictures. [`files`]: reads fabrics and
+//!   workloads.
 //! - [`sweep`]: every combination of a plan, each a process of its own.
 //! - [`eval`]: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: parameters of a job, found by trials.
@@ -11,8 +11,8 @@
 //!   at all.
 //! - [`error`]: why an experiment failed.
 //!
-//! What is not here: the command line and its exit codes (`gradwire-cli`), the simulator
-//! (`gradwire-netsim`), and which trial comes next (`gradwire-tuning`).
+//! Not here: the command line and its exit codes (`gradwire-cli`), the simulator
+//! (`gradwire-netsim`), and the choice of the next trial (`gradwire-tuning`).
 
 pub mod crew;
 pub mod error;

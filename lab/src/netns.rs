@@ -1,7 +1,7 @@
 //! Network namespaces: making them, doing things in them.
 //!
-//! A thread can change its namespace for itself alone, so everything that is done in one is done on
-//! a thread that ends afterwards. What is joined to what is decided by those who ask.
+//! A thread can change only its own namespace, so all work in a namespace runs on a thread that
+//! ends afterwards. The callers decide which namespaces are joined.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -74,7 +74,7 @@ pub fn run(who: &str, room: &File, command: &mut Command, input: &str) -> Result
 /// Gives commands to a program of iproute2 in a namespace.
 ///
 /// # Errors
-/// [`LabError`] has the command and the first line of what the program says.
+/// [`LabError`] has the command and the first line of the program's errors.
 pub fn batch(who: &str, program: &str, room: &File, lines: &[String]) -> Result<(), LabError> {
     let mut command = Command::new(program);
     command.args(["-batch", "-"]);
@@ -89,7 +89,7 @@ pub fn batch(who: &str, program: &str, room: &File, lines: &[String]) -> Result<
     ))
 }
 
-/// What a program that failed says first.
+/// The first line that a failed program wrote to standard error.
 pub fn first_line(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     errors
@@ -99,7 +99,7 @@ pub fn first_line(output: &Output) -> String {
         .to_owned()
 }
 
-/// What is said where namespaces may not be made.
+/// The error where namespaces may not be made.
 pub fn refused(who: &str, source: io::Error) -> LabError {
     if source.kind() == io::ErrorKind::PermissionDenied {
         return failure(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::LabError;
 
 /// A file that is being written under another name beside its place. Dropped without
-/// [`WholeFile::keep`], it leaves nothing behind.
+/// [`WholeFile::keep`], it is removed.
 #[derive(Debug)]
 pub struct WholeFile {
     path: PathBuf,
@@ -36,8 +36,8 @@ impl WholeFile {
     /// Writes all of it and puts it in its place.
     ///
     /// # Errors
-    /// [`LabError::System`] names the file and the system's reason; what was at the place before is
-    /// there still.
+    /// [`LabError::System`] names the file and the system's reason; the file that was at the place
+    /// before is kept.
     pub fn keep(mut self, bytes: &[u8]) -> Result<(), LabError> {
         let written = self.file.write_all(bytes);
         let written = written.and_then(|()| self.file.sync_all());
@@ -48,7 +48,7 @@ impl WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        // After a rename there is nothing of this name any more.
+        // After a rename this name is gone, which is no problem.
         let _ = std::fs::remove_file(&self.part);
     }
 }

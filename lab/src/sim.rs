@@ -1,14 +1,14 @@
-//! Simulated runs: what is run, its numbers, and its pictures.
+//! Simulated runs: their scenario, their numbers, and their pictures.
 //!
 //! Start here:
-//! - [`scenario`]: what is simulated, and how that becomes a setup of the simulator.
+//! - [`scenario`]: the parameters of a run, and how they become a setup of the simulator.
 //! - [`mod@run`], [`compare`], [`report`]: one run; several transports and seeds; a page.
 //! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
-//! - [`cost`]: what a run takes of this machine; [`progress`]: how far it is.
-//! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of a
-//!   report.
+//! - [`cost`]: CPU time, wall time and memory of a run; [`progress`]: its progress bar.
+//! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of
+//!   a report.
 //!
-//! What is not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
+//! Not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
 
 pub mod chart;
 pub mod compare;

@@ -1,10 +1,10 @@
-//! Sweeps: every combination of a plan is run once, and what is finished is never run again.
+//! Sweeps: run every combination of a plan once, and a finished one never again.
 //!
 //! Start here:
-//! - [`plan`]: what a plan says, and on which line.
-//! - [`cells`]: which cells follow from it, and their ids; [`inputs`]: the files that they name.
+//! - [`plan`]: the content of a plan, with its lines.
+//! - [`cells`]: the cells of a plan and their ids; [`inputs`]: the files that they name.
 //! - [`crew`]: processes that run them; [`worker`]: one of those.
-//! - [`record`]: what is known of a cell that has run; [`folder`]: where that is kept.
+//! - [`record`]: the result of a cell; [`folder`]: the folder of all records.
 //! - [`parquet`]: results as columns. [`slurm`]: a sweep as a job array.
 
 pub mod cells;

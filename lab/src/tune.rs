@@ -1,10 +1,10 @@
-//! Parameters of a job, found by trials.
+//! Finds parameters of a job by trials.
 //!
 //! - [`schedule`]: chunk and credit, with simulated training steps.
-//! - [`loss`]: the loss that a training script's own metric bears.
-//! - [`guard`]: the process around a script that is tried, which leaves nothing of it behind.
+//! - [`loss`]: the loss that a training script's metric bears.
+//! - [`guard`]: the process around a tried script, which leaves no process of it behind.
 //!
-//! What is not here: which trial comes next (`gradwire-tuning`).
+//! `gradwire-tuning` decides which trial comes next.
 
 pub mod guard;
 pub mod loss;

@@ -1,12 +1,13 @@
-//! The loop of the simulator, and what is around it.
+//! The loop of the simulator and its parts.
 //!
-//! - [`host`]: the seam between the fabric and what runs on a host.
-//! - [`region`]: the loop. [`calendar`] orders its events, [`packets`] is the arena of packets,
-//!   [`port`] the queues, [`wiring`] what is fixed, [`flows`] what begins when.
+//! - [`host`]: the seam between the fabric and the transport of a host.
+//! - [`region`]: the loop. [`calendar`] orders its events (`happening`), [`packets`] is the arena
+//!   of packets, [`port`] has the queues, [`wiring`] the read-only state, [`flows`] begins flows.
 //! - [`parallel`]: several threads, the same bytes.
 
 pub mod calendar;
 pub mod flows;
+mod happening;
 pub mod host;
 pub mod packets;
 pub mod parallel;

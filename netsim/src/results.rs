@@ -1,6 +1,6 @@
-//! What came out of a run.
+//! The results of a run.
 //!
-//! - [`outcome`]: everything that was measured, as it was measured.
+//! - [`outcome`]: all measurements, as they were taken.
 //! - [`statistics`]: percentiles, slowdowns and means of it; [`steps`]: its training steps.
 
 pub mod outcome;

@@ -5,7 +5,9 @@
 
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
-use gradwire_netsim::simulation::{self, Setup, TRANSPORTS, Transport};
+use gradwire_netsim::setup::{Setup, TRANSPORTS, Transport};
+use gradwire_netsim::simulation;
+use gradwire_netsim::switches;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 use gradwire_workloads::workload::{Flow, Start, Workload};
@@ -205,7 +207,7 @@ fn dctcp_keeps_its_queue_between_the_bounds_of_the_paper() {
     let flows = vec![flow(0, 15, 40 * MB), flow(4, 15, 40 * MB)];
     let mut setup = setup(Transport::Dctcp, "fat-tree:k=4@100G", flows);
     setup.sample_every = Some(Span::from_micros(1));
-    let policy = simulation::policy(&setup);
+    let policy = switches::policy(&setup);
     let mark = policy.marks_above(1, Rate::from_gbps(100)).div_ceil(PACKET) as f64 + 1.0;
     let pipe = policy.rtt.as_secs_f64() / PACKET_TIME.as_secs_f64();
     let swing = (2.0 * 2.0 * (pipe + mark)).sqrt() / 2.0;
@@ -264,7 +266,7 @@ fn ndp_uses_nine_tenths_of_a_fat_tree_under_a_permutation() {
     assert!((mean / 0.92 - 1.0).abs() < 0.05, "{mean} of the links");
 }
 
-/// What every ingress of a switch may hold before its pause works must have room.
+/// Enough memory for the bytes that every ingress of a switch may hold before its pause works.
 const LOSSLESS: &str = "buffer=4MiB";
 
 #[test]
@@ -312,7 +314,7 @@ fn dcqcn_brings_a_late_flow_to_its_share() {
     let share = second / (first + second);
     assert!(
         (share - 0.5).abs() < 0.05,
-        "the late flow has {share} of what is sent"
+        "the late flow has {share} of the bytes sent"
     );
     assert!(
         first + second > 0.8 * 30e-3 * 100e9 / 8.0,

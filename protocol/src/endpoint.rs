@@ -1,87 +1,66 @@
-//! One rank's side of all its messages: a machine that routes packets to senders and receivers.
+//! One rank's messages to and from all peers: a machine that routes packets to senders and
+//! receivers.
 //!
 //! It has four kinds of method: commands ([`Endpoint::send`], [`Endpoint::expect`],
-//! [`Endpoint::fail_peer`]), the verbs of [`Machine`], [`Endpoint::poll_event`], and getters. What
-//! a message means is the collectives' business; what may be lost is decided in
-//! [`crate::receiver`], what goes again in [`crate::sender`].
+//! [`Endpoint::fail_peer`]), the verbs of [`Machine`], [`Endpoint::poll_event`], and getters.
+//!
+//! The collectives know the meaning of a message. [`crate::receiver`] decides which holes are
+//! accepted, [`crate::sender`] which segments are repaired.
 
-mod event;
 mod metrics;
+mod peer;
+mod transmit;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use self::peer::{EndpointPeer, NextTurn};
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::Job;
-use crate::machine::{Datagram, Ecn, Machine, Payload, SegmentRun, Transmit};
+use crate::machine::{Datagram, Machine, SegmentRun, Transmit};
 use crate::message::{ReceiveRequest, SendRequest, is_consistent};
-use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding, PeerTraffic};
-use crate::outlook::ControlOutlook;
-use crate::priority::{CONTROL, SendTurn};
+use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
-use crate::receiver::{DataEffect, Placement, Receiver, ReceiverEvent};
-use crate::rtt::Rtt;
-use crate::sender::{Burst, ReportPacket, Sender};
+use crate::receiver::{DataEffect, Placement};
+use crate::sender::ReportPacket;
 use crate::settings::{EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, MessageKey, Rank, Share};
+use crate::units::{ByteCount, Instant, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
-pub use event::EndpointEvent;
+pub use crate::event::EndpointEvent;
 
-static FIRST: SegmentRun = SegmentRun::FIRST;
-
-/// Stands for the grants among the peers that have deadlines.
+/// Stands for the grants among the peers in [`Endpoint::deadlines`].
 const GRANTS: u32 = u32::MAX;
-
-#[derive(Debug)]
-struct EndpointPeer {
-    rank: Rank,
-    reach: Reach,
-    sender: Sender,
-    receiver: Receiver,
-    rtt: Rtt,
-    heard: Instant,
-    forgotten: VecDeque<Header>,
-    standing: PeerStanding,
-    /// Whether it is in [`Endpoint::talkers`] and in [`Endpoint::senders`].
-    talks: bool,
-    sends: bool,
-    /// The turn of what is sent to it next, as far as that is known.
-    turn: Option<SendTurn>,
-    turn_is_known: bool,
-    /// When it is due in [`Endpoint::deadlines`].
-    armed: Option<Instant>,
-    /// Kept when somebody watches.
-    traffic: Option<Box<PeerTraffic>>,
-}
 
 /// One rank's messages to and from all peers.
 ///
-/// Peers exist from the first message or packet on, and only those that have something to do are
-/// looked at: a rank of a thousand costs what its own peers cost.
+/// A peer exists from its first message or packet on, and the endpoint looks only at peers that have
+/// work: a rank of a thousand pays for the peers that it talks with.
 #[derive(Debug)]
 pub struct Endpoint {
     common: RankState,
     seed: u64,
     peers: Vec<EndpointPeer>,
-    /// Where each rank's peer is, by rank.
+    /// The index in `peers` of each rank that has a peer, by rank.
     places: Vec<(Rank, u32)>,
     /// Peers with a control packet to send, in turn.
     talkers: VecDeque<u32>,
     /// Peers that may have data to send, in turn.
     senders: VecDeque<u32>,
-    /// When to look at which peer again; may hold times that have become later since.
+    /// When to look at which peer again. Of a peer whose time was moved, older entries remain and
+    /// are skipped.
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Whether [`GRANTS`] is in `deadlines`.
     look_armed: bool,
     events: VecDeque<EndpointEvent>,
+    /// The body of the last control packet.
     body: Vec<u8>,
     /// The segments of the last data packets.
     run: SegmentRun,
-    /// Packets that belong to no peer.
+    /// Packets of other jobs, epochs or ranks, and packets that contradict themselves.
     foreign: u64,
-    /// Kept when somebody watches.
+    /// Kept after [`Endpoint::keep_metrics`].
     message_times: Option<Box<ClassTimes>>,
 }
 
@@ -107,8 +86,8 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint, reaching `ranks` through memory of this host. Those ranks must say the same of
-    /// this one, with the same segments.
+    /// Makes the endpoint reach `ranks` through memory of this host. Those ranks must do the same,
+    /// with segments of the same size.
     ///
     /// # Panics
     /// When messages have been sent or posted already.
@@ -142,13 +121,13 @@ impl Endpoint {
         }
     }
 
-    /// DataEffect anything has happened to a peer: puts it where it is looked at again in time.
+    /// Queues a peer for whatever it wants next. Called after anything has happened to it.
     fn touch(&mut self, now: Instant, at: usize) {
         let peer = &mut self.peers[at];
         if peer.standing == PeerStanding::Failed {
             return;
         }
-        peer.turn_is_known = false;
+        peer.turn = NextTurn::Unknown;
         let outlook = peer.outlook(now);
         if outlook.talks && !peer.talks {
             peer.talks = true;
@@ -213,7 +192,7 @@ impl Endpoint {
         self.touch(now, at);
     }
 
-    /// Grants as much as may be on its way.
+    /// Grants segments until as many as allowed are on their way.
     fn grant(&mut self, now: Instant) {
         while let Some(next) = self.common.grants.take() {
             let at = next.place as usize;
@@ -234,7 +213,7 @@ impl Endpoint {
         }
     }
 
-    /// Grants go on when what was granted has not come.
+    /// Lets grants go on although granted segments have not arrived.
     fn look_at_grants(&mut self, now: Instant) {
         self.look_armed = false;
         let gap = self.common.network.gap;
@@ -244,7 +223,7 @@ impl Endpoint {
         self.grant(now);
     }
 
-    /// Forgets all messages to and from a peer that was lost, and ignores it from now on.
+    /// Forgets all messages to and from a lost peer, and ignores its packets from now on.
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
@@ -263,20 +242,7 @@ impl Endpoint {
         *peer = lost;
     }
 
-    /// [`Machine::poll_transmit`] for a caller that has the bytes: `payload` gives the whole message
-    /// with this receiver and key. Where it gives none, the packets carry only lengths.
-    pub fn poll_transmit_from<'a>(
-        &'a mut self,
-        now: Instant,
-        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
-    ) -> Option<Transmit<'a>> {
-        if let Some((at, header)) = self.poll_control(now) {
-            return Some(self.control_transmit(at, header));
-        }
-        self.data_transmit(now, payload)
-    }
-
-    /// Takes a packet; for a new segment gives its place. Exactly once per segment.
+    /// Takes a packet; for a new segment gives its place, exactly once per segment.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
         if !self.is_ours(header) {
@@ -310,7 +276,8 @@ impl Endpoint {
         placement
     }
 
-    /// Whether nobody waits for anything that a DATA packet of a peer has changed.
+    /// Whether the last DATA packet of a peer has changed nothing that the endpoint must act on. So
+    /// most packets cost no look at queues, grants and deadlines.
     fn is_quiet(&self, at: usize) -> bool {
         let peer = &self.peers[at];
         self.common.grants.is_unlimited()
@@ -370,33 +337,15 @@ impl Endpoint {
 
     fn collect(&mut self, at: usize) {
         let peer = &mut self.peers[at];
-        let rank = peer.rank;
-        while let Some(arrived) = peer.receiver.take_arrived() {
-            self.events.push_back(match arrived {
-                ReceiverEvent::Announced { key, outline } => EndpointEvent::Announced {
-                    from: rank,
-                    key,
-                    outline,
-                },
-                ReceiverEvent::Complete { key, holes } => EndpointEvent::Received {
-                    from: rank,
-                    key,
-                    holes,
-                },
-                ReceiverEvent::Mismatch { key, ours, theirs } => EndpointEvent::Mismatch {
-                    from: rank,
-                    key,
-                    ours,
-                    theirs,
-                },
-            });
+        while let Some(event) = peer.receiver.take_event() {
+            self.events.push_back(event);
         }
         if peer.sender.has_news() {
             self.collect_sent(at);
         }
     }
 
-    /// What happened since the last call, oldest first.
+    /// The oldest event that was not taken yet.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
     }
@@ -416,7 +365,7 @@ impl Endpoint {
         self.common.settings(self.reach(rank)).segment_bytes
     }
 
-    /// How a rank is reached.
+    /// The way to a rank.
     pub fn reach(&self, rank: Rank) -> Reach {
         self.common.reach(rank)
     }
@@ -426,7 +375,7 @@ impl Endpoint {
         &self.common.ledger
     }
 
-    /// Bytes in flight to a peer and the window that bounds them.
+    /// Bytes in flight to a peer, and its window.
     pub fn in_flight(&self, to: Rank) -> (ByteCount, ByteCount) {
         match self.find(to) {
             Some(at) => {
@@ -458,129 +407,6 @@ impl Endpoint {
             sum.receiver.add(peer.receiver.counters());
         }
         sum
-    }
-
-    fn poll_control(&mut self, now: Instant) -> Option<(usize, Header)> {
-        while let Some(&at) = self.talkers.front() {
-            let at = at as usize;
-            let peer = &mut self.peers[at];
-            if peer.standing != PeerStanding::Failed {
-                let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
-                if let Some(header) = peer.poll_report(now, settings, body) {
-                    return Some((at, header));
-                }
-                let control = peer.sender.poll_control(now, &peer.rtt, settings, body);
-                if let Some(header) = control {
-                    if peer.sender.has_news() {
-                        self.collect_sent(at);
-                    }
-                    return Some((at, header));
-                }
-            }
-            self.talkers.pop_front();
-            self.peers[at].talks = false;
-            self.touch(now, at);
-        }
-        None
-    }
-
-    fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
-        header.source = self.common.network.identity.rank;
-        if header.kind != PacketKind::Probe {
-            header.class = CONTROL;
-        }
-        header.checksum = 0;
-        let peer = &mut self.peers[at];
-        header.entropy = peer.sender.take_entropy();
-        let transmit = Transmit {
-            to: peer.rank,
-            class: header.class,
-            dscp: (self.common.network.policy).dscp_of(header.class, Ecn::Ect),
-            ecn: Ecn::Ect,
-            entropy: header.entropy,
-            template: header,
-            run: &FIRST,
-            segment_bytes: self.common.settings(peer.reach).segment_bytes,
-            tags: None,
-            message: Payload::Bytes(&self.body),
-        };
-        if let Some(traffic) = &mut peer.traffic {
-            traffic.on_sent(&transmit);
-        }
-        transmit
-    }
-
-    fn data_transmit<'a>(
-        &'a mut self,
-        now: Instant,
-        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
-    ) -> Option<Transmit<'a>> {
-        let (at, burst) = self.poll_data(now)?;
-        let template = burst.template;
-        let peer = &mut self.peers[at];
-        let message = payload(peer.rank, template.key);
-        let transmit = Transmit {
-            to: peer.rank,
-            class: template.class,
-            dscp: self
-                .common
-                .network
-                .policy
-                .dscp_of(template.class, burst.ecn),
-            ecn: burst.ecn,
-            entropy: template.entropy,
-            template,
-            run: &self.run,
-            segment_bytes: self.common.settings(peer.reach).segment_bytes,
-            tags: peer.sender.tags(template.message),
-            message: message.unwrap_or(Payload::Length(template.message_bytes as usize)),
-        };
-        if let Some(traffic) = &mut peer.traffic {
-            traffic.on_sent(&transmit);
-        }
-        Some(transmit)
-    }
-
-    /// The peer to which something is sent next: whose first message is the most urgent one; of
-    /// equal ones each in turn. They share the rank's link, and the urgent must not wait there.
-    fn next_sender(&mut self) -> Option<usize> {
-        if self.senders.len() < 2 {
-            return self.senders.pop_front().map(|at| at as usize);
-        }
-        let (mut first, mut place) = (None, 0);
-        for (at, &peer) in self.senders.iter().enumerate() {
-            let peer = &mut self.peers[peer as usize];
-            let turn = peer.turn(self.common.settings(peer.reach));
-            if at == 0 || turn < first {
-                (first, place) = (turn, at);
-            }
-            if turn.is_none() {
-                // It has nothing to send, and is here no longer once it was asked.
-                break;
-            }
-        }
-        self.senders.remove(place).map(|at| at as usize)
-    }
-
-    fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
-        while let Some(at) = self.next_sender() {
-            let peer = &mut self.peers[at];
-            let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
-            let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
-            if let Some(burst) = burst {
-                peer.turn_is_known = false;
-                self.senders.push_back(at as u32);
-                if burst.probe_at > now {
-                    self.arm(at, burst.probe_at);
-                } else if !peer.talks {
-                    peer.talks = true;
-                    self.talkers.push_back(at as u32);
-                }
-                return Some((at, burst));
-            }
-            peer.sends = false;
-        }
-        None
     }
 }
 
@@ -633,70 +459,5 @@ impl Machine for Endpoint {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.peek().map(|&Reverse((due, _))| due)
-    }
-}
-
-impl EndpointPeer {
-    fn new(rank: Rank, common: &RankState, seed: u64) -> Self {
-        let reach = common.reach(rank);
-        let settings = common.settings(reach);
-        Self {
-            rank,
-            reach,
-            sender: Sender::new(rank, settings, seed),
-            receiver: Receiver::new(rank),
-            rtt: Rtt::new(settings.gap),
-            heard: Instant::START,
-            forgotten: VecDeque::new(),
-            standing: PeerStanding::Well,
-            talks: false,
-            sends: false,
-            turn: None,
-            turn_is_known: false,
-            armed: None,
-            traffic: None,
-        }
-    }
-
-    /// The turn of what is sent to it next; `None` when there is nothing.
-    fn turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        if !self.turn_is_known {
-            self.turn = self.sender.next_turn(settings);
-            self.turn_is_known = true;
-        }
-        self.turn
-    }
-
-    fn outlook(&self, now: Instant) -> ControlOutlook {
-        let mut outlook = self.receiver.outlook(now).and(self.sender.outlook(now));
-        outlook.talks |= !self.forgotten.is_empty();
-        outlook
-    }
-
-    fn poll_report(
-        &mut self,
-        now: Instant,
-        settings: &EndpointSettings,
-        body: &mut Vec<u8>,
-    ) -> Option<Header> {
-        let Some(probe) = self.forgotten.pop_front() else {
-            return self.receiver.poll_report(now, settings, body);
-        };
-        let all = probe.segments;
-        let report = SegmentReport {
-            echo: probe.sent_at,
-            received: all,
-            granted: all,
-            cumulative: all,
-            first: all,
-            ..SegmentReport::default()
-        };
-        body.clear();
-        report.encode(body);
-        Some(Header {
-            kind: PacketKind::Stop,
-            length: body.len() as u16,
-            ..probe
-        })
     }
 }

@@ -22,6 +22,7 @@ pub mod budget;
 pub mod congestion;
 pub mod endpoint;
 pub mod entropy;
+mod event;
 pub mod grants;
 pub mod job;
 pub mod loss;

@@ -19,7 +19,7 @@ use crate::wire::{Flags, HEADER_BYTES, PacketKind};
 pub const CLASSES_MAX: usize = 8;
 /// Longer times count as this one, in microseconds: a hundred seconds.
 const LONGEST_US: u64 = 100_000_000;
-/// TimeHistogram are kept to this many decimal digits.
+/// Times are kept to this many decimal digits.
 const DIGITS: u8 = 2;
 
 /// The traffic of one class with one peer. Bytes have the headers of packets in them, but not

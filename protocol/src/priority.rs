@@ -139,7 +139,7 @@ impl Policy {
         u64::from(layer.0) + protected >= u64::from(layer_count)
     }
 
-    /// SegmentTags for a message whose segments may be lost.
+    /// Tags for a message whose segments may be lost.
     ///
     /// `spans` holds (first segment, layer) in ascending order of segments, `magnitudes` one value
     /// per segment or nothing when they are not known.
@@ -174,7 +174,7 @@ impl Policy {
         }
     }
 
-    /// SegmentTags for a message that must arrive whole.
+    /// Tags for a message that must arrive whole.
     pub fn lossless(&self, shape: MessageShape, spans: &[(u32, Layer)]) -> SegmentTags {
         let mut tags = SegmentTags {
             layer_count: shape.layer_count,

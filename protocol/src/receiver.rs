@@ -42,9 +42,10 @@ use self::message::{ReceiveMessage, ReceiveStage};
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
+use crate::event::EndpointEvent;
 use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
-use crate::message::{MessageOutline, ReceiveRequest};
+use crate::message::ReceiveRequest;
 use crate::outlook::ControlOutlook;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, Rank, Span};
@@ -88,34 +89,6 @@ pub enum Posting {
     Early,
 }
 
-/// What happened at a receiver.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum ReceiverEvent {
-    /// A message that is not posted has begun to arrive.
-    Announced {
-        /// Its key.
-        key: MessageKey,
-        /// What it says of itself.
-        outline: MessageOutline,
-    },
-    /// A posted message is complete, apart from these holes if any.
-    Complete {
-        /// Its key.
-        key: MessageKey,
-        /// The missing segments.
-        holes: Option<Bitmap>,
-    },
-    /// A message came that is not the posted one. It is not taken.
-    Mismatch {
-        /// Its key.
-        key: MessageKey,
-        /// What was posted.
-        ours: MessageOutline,
-        /// What came.
-        theirs: MessageOutline,
-    },
-}
-
 /// Counts of what a receiver saw.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReceiverCounters {
@@ -156,7 +129,7 @@ pub struct Receiver {
     closed: BTreeSet<MessageId>,
     complete: VecDeque<MessageId>,
     early_segments: u64,
-    arrived: VecDeque<ReceiverEvent>,
+    events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
     last: usize,
     effect: DataEffect,
@@ -203,7 +176,7 @@ impl Receiver {
             closed: BTreeSet::new(),
             complete: VecDeque::new(),
             early_segments: 0,
-            arrived: VecDeque::new(),
+            events: VecDeque::new(),
             counters: ReceiverCounters::default(),
             last: 0,
             effect: DataEffect::Changed,
@@ -222,8 +195,8 @@ impl Receiver {
     }
 
     /// What happened since the last call, oldest first.
-    pub fn take_arrived(&mut self) -> Option<ReceiverEvent> {
-        self.arrived.pop_front()
+    pub fn take_event(&mut self) -> Option<EndpointEvent> {
+        self.events.pop_front()
     }
 
     /// Whether a posted message is not complete yet.
@@ -259,7 +232,8 @@ impl Receiver {
         let (ours, theirs) = (request.outline(), receiving.outline());
         if ours != theirs {
             // The ranks disagree, which ends the job: the message stays early until then.
-            self.arrived.push_back(ReceiverEvent::Mismatch {
+            self.events.push_back(EndpointEvent::Mismatch {
+                from: self.peer,
                 key: request.key,
                 ours,
                 theirs,
@@ -329,7 +303,7 @@ impl Receiver {
         let placement = self.on_data(at, header, ecn, lent);
         // Most packets change no time and end no message; then nothing has to be looked at again.
         let unchanged = ack_by.is_some()
-            && self.arrived.is_empty()
+            && self.events.is_empty()
             && self
                 .messages
                 .get(at)
@@ -432,9 +406,10 @@ impl Receiver {
             let request = self.expected.remove(posted).expect("just found");
             self.post(at, &request, lent);
         } else {
-            let (key, outline) = (header.key, self.messages[at].outline());
-            self.arrived
-                .push_back(ReceiverEvent::Announced { key, outline });
+            let (from, key) = (self.peer, header.key);
+            let outline = self.messages[at].outline();
+            self.events
+                .push_back(EndpointEvent::Announced { from, key, outline });
         }
         self.note(at);
         Some(at)
@@ -494,10 +469,10 @@ impl Receiver {
         receiving.complete(lent.now, lent.gap);
         lent.grants.settle(lent.place, receiving.settle());
         let holes = receiving.take_holes(lent.ledger);
-        let (key, id) = (receiving.key(), receiving.id());
+        let (from, key, id) = (self.peer, receiving.key(), receiving.id());
         self.counters.lost_segments += u64::from(holes.as_ref().map_or(0, Bitmap::ones));
-        self.arrived
-            .push_back(ReceiverEvent::Complete { key, holes });
+        self.events
+            .push_back(EndpointEvent::Received { from, key, holes });
         self.remember_complete(id);
     }
 

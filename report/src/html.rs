@@ -1,8 +1,7 @@
-//! The elements that a page is made of: one file that needs nothing beside it, no script, no font,
-//! no picture from elsewhere.
+//! The elements of a page: one file that needs no script, font or picture from elsewhere.
 //!
-//! Texts are HTML already; what comes from a user goes through [`escaped`] first. What a page says
-//! is decided by those who call.
+//! Texts are HTML already; text from a user goes through [`escaped`] first. The callers decide
+//! about the content.
 
 use super::svg::escaped;
 
@@ -19,7 +18,7 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// A heading, a paragraph, and what belongs to them.
+/// A heading, a paragraph, and their content.
 pub fn section(title: &str, text: &str, content: &str) -> String {
     format!("<h2>{title}</h2>\n<p>{text}</p>\n{content}")
 }

@@ -1,11 +1,11 @@
-//! What commands print and write, for people and for programs.
+//! The output of commands, for people and for programs.
 //!
 //! Start here:
 //! - [`numbers`]: counts and bytes as people read them. [`json`]: values as lines for programs.
 //! - [`svg`]: shapes and scales; [`plot`]: axes and curves made of them; [`html`]: the page around.
 //! - [`printing`]: macros that print, and end the program when its reader has gone.
 //!
-//! What is not here: the command line, jobs, and anything that is simulated or measured.
+//! Not here: the command line, jobs, simulations and measurements.
 
 pub mod html;
 pub mod json;

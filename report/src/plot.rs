@@ -1,4 +1,4 @@
-//! Axes, curves, bars and legends: what all pictures with two axes have in common.
+//! Axes, curves, bars and legends: the common parts of all pictures with two axes.
 
 use super::svg::{Anchor, Drawing, Scale, number};
 
@@ -30,9 +30,9 @@ pub struct Plot {
     size: (f64, f64),
 }
 
-/// What is along an axis.
+/// The title and the scale of an axis.
 pub struct PlotAxis<'a> {
-    /// What its numbers are, with their unit.
+    /// Title and unit of its numbers.
     pub title: &'a str,
     /// From numbers to pixels.
     pub scale: Scale,
@@ -99,7 +99,7 @@ pub fn stroke(colour: &str) -> String {
     format!(r#"stroke="{colour}" stroke-width="2" stroke-linejoin="round""#)
 }
 
-/// A line for what curves are compared with.
+/// A dashed line, for values that curves are compared with.
 pub fn dashed(colour: &str) -> String {
     format!(r#"stroke="{colour}" stroke-width="1.5" stroke-dasharray="4 3""#)
 }

@@ -1,4 +1,4 @@
-//! What is printed, and what happens when nobody reads it any more, as behind `| head`.
+//! Printing that ends the program when its reader has gone, as behind `| head`.
 //!
 //! Rust's own macros panic then, since its programs ignore SIGPIPE; and to obey that signal would
 //! end this program wherever a process that it has started does not read its orders. So here are
@@ -9,8 +9,8 @@ use std::io::{Error, ErrorKind, Write};
 
 /// The exit code when standard output cannot be written.
 pub const UNWRITABLE: i32 = 5;
-/// The exit code when nobody reads what is printed any more, as behind `| head`: what shells tell of
-/// a program that SIGPIPE has ended.
+/// The exit code when the reader of the output has gone, as behind `| head`: the code that shells
+/// report for a program ended by SIGPIPE.
 pub const UNREAD: i32 = 141;
 
 /// Prints to standard output.
@@ -53,7 +53,7 @@ pub fn to_output(told: Arguments<'_>) {
     std::process::exit(UNWRITABLE);
 }
 
-/// Writes to standard error, or ends the program when nobody reads that.
+/// Writes to standard error, or ends the program when its reader has gone.
 pub fn to_errors(told: Arguments<'_>) {
     if let Err(error) = std::io::stderr().lock().write_fmt(told) {
         end_if_unread(&error);

@@ -1,4 +1,4 @@
-//! Pictures as text: SVG that stands in a page and needs nothing beside it.
+//! Pictures as text: SVG that stands in a page and needs no other file.
 //!
 //! A [`Drawing`] takes shapes in pixels. A [`Scale`] turns values into pixels and knows where its
 //! ticks are. How a picture looks (fonts, greys) is in the style of the page; see [`super::html`].
@@ -96,7 +96,7 @@ impl Drawing {
         ));
     }
 
-    /// The picture as an element of a page; `label` says what it shows to who cannot see it.
+    /// The picture as an element of a page; `label` describes it for readers who cannot see it.
     pub fn element(&self, label: &str) -> String {
         let (width, height, label) = (self.width, self.height, escaped(label));
         format!(
@@ -114,7 +114,7 @@ fn title(told: &str) -> String {
     format!("<title>{}</title>", escaped(told))
 }
 
-/// Text that means nothing to HTML.
+/// Text with HTML's special characters escaped.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -25,7 +25,7 @@ pub struct QueueCount {
 
 /// How an export is judged.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Verdict {
+pub enum CounterVerdict {
     /// As the plan says.
     Right,
     /// Nothing was seen that could tell.
@@ -36,7 +36,7 @@ pub enum Verdict {
     Wrong,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CounterVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Right => "right",
@@ -51,7 +51,7 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Judgement {
     /// How it is judged.
-    pub verdict: Verdict,
+    pub verdict: CounterVerdict,
     /// Where: `Ethernet0, queue 3 (class-3)`.
     pub place: String,
     /// What was counted, and what it means.
@@ -89,7 +89,7 @@ pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
             let same = |count: &&QueueCount| count.port == port.name && count.queue == queue.number;
             let (verdict, text) = match counts.iter().find(same) {
                 None => (
-                    Verdict::Wrong,
+                    CounterVerdict::Wrong,
                     "the export has no counters of it".to_owned(),
                 ),
                 Some(count) => match queue.purpose {
@@ -111,7 +111,7 @@ pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
 /// As many early drops without a mark are no accident, where both are counted and wanted.
 const EARLY_UNMARKED: u64 = 100;
 
-fn judge_data(plan: &Plan, count: &QueueCount) -> (Verdict, String) {
+fn judge_data(plan: &Plan, count: &QueueCount) -> (CounterVerdict, String) {
     let QueueCount {
         sent,
         marked,
@@ -127,22 +127,22 @@ fn judge_data(plan: &Plan, count: &QueueCount) -> (Verdict, String) {
         None => format!("{sent} sent, {marks} marked, {full} dropped, early or without room"),
     };
     match (marked.unwrap_or(0), early.unwrap_or(0), *full) {
-        (0, 0, 0) if *sent == 0 => (Verdict::Unseen, format!("{told}: no traffic yet")),
+        (0, 0, 0) if *sent == 0 => (CounterVerdict::Unseen, format!("{told}: no traffic yet")),
         (_, early, full) if count.early.is_some() && full > early => (
-            Verdict::Odd,
+            CounterVerdict::Odd,
             format!("{told}: more found no room than were dropped early; is the buffer too small?"),
         ),
         (0, early, _)
             if marked.is_some() && early >= EARLY_UNMARKED && plan.selection == Selection::Ecn =>
         {
             let text = format!("{told}: nothing was marked; is ECN on?");
-            (Verdict::Odd, text)
+            (CounterVerdict::Odd, text)
         }
-        _ => (Verdict::Right, told),
+        _ => (CounterVerdict::Right, told),
     }
 }
 
-fn judge_control(count: &QueueCount) -> (Verdict, String) {
+fn judge_control(count: &QueueCount) -> (CounterVerdict, String) {
     let (marked, early) = (count.marked.unwrap_or(0), count.early.unwrap_or(0));
     let told = format!(
         "{} sent, {marked} marked, {early} dropped early, {} without room",
@@ -150,15 +150,15 @@ fn judge_control(count: &QueueCount) -> (Verdict, String) {
     );
     if marked > 0 || early > 0 {
         let text = format!("{told}: this queue must neither mark nor drop early");
-        return (Verdict::Wrong, text);
+        return (CounterVerdict::Wrong, text);
     }
     if count.full > 0 {
         let text = format!("{told}: the highest queue lost packets; who else sends there?");
-        return (Verdict::Wrong, text);
+        return (CounterVerdict::Wrong, text);
     }
     match count.sent {
-        0 => (Verdict::Unseen, format!("{told}: no traffic yet")),
-        _ => (Verdict::Right, told),
+        0 => (CounterVerdict::Unseen, format!("{told}: no traffic yet")),
+        _ => (CounterVerdict::Right, told),
     }
 }
 
@@ -170,7 +170,7 @@ fn strangers(plan: &Plan, port: &str, counts: &[QueueCount]) -> Vec<Judgement> {
         .filter(|count| count.port == port && !known(count.queue));
     let acts = others.filter(|count| count.marked > Some(0) || count.early > Some(0));
     acts.map(|count| Judgement {
-        verdict: Verdict::Odd,
+        verdict: CounterVerdict::Odd,
         place: format!("{port}, queue {}", count.queue),
         text: "marks or drops early, and is not the plan's".to_owned(),
     })

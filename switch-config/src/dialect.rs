@@ -4,17 +4,18 @@
 pub mod contract;
 pub mod eos;
 pub mod junos;
+pub mod linux;
 pub mod nvue;
 pub mod nxos;
 pub mod openconfig;
 pub mod sonic;
 
-use crate::linux::Linux;
 use crate::target::Platform;
 
 pub use contract::{Dialect, Look};
 use eos::Eos;
 use junos::Junos;
+use linux::Linux;
 use nvue::Nvue;
 use nxos::Nxos;
 use openconfig::OpenConfig;

@@ -1,7 +1,7 @@
 //! What a job asks of the switches between its hosts, and how each platform is told.
 //!
 //! Start here:
-//! - [`policy`] (of `gradwire-fabric`): which DSCP goes to which queue, when a queue marks, drops,
+//! - `gradwire_fabric::policy`: which DSCP goes to which queue, when a queue marks, drops,
 //!   trims or pauses, and how packets are spread over equal paths. The simulated switches of
 //!   `gradwire-netsim` execute this very value.
 //! - [`target`] and [`limits`]: the platforms, and what each can and cannot do, with sources.
@@ -24,11 +24,8 @@ pub mod counters;
 pub mod dialect;
 pub mod limits;
 pub mod lint;
-pub mod linux;
 pub mod notation;
 pub mod plan;
 pub mod reading;
 pub mod target;
 pub mod tree;
-
-pub use gradwire_fabric::policy;

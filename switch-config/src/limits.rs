@@ -1,9 +1,9 @@
 //! What a platform can and cannot do, and where that is known from.
 //!
-//! A [`Limits`] is a table of data: each dialect has one per version, [`crate::plan`] decides by
+//! A [`PlatformLimits`] is a table of data: each dialect has one per version, [`crate::plan`] decides by
 //! it, and `gradwire switch platforms` prints it. Each fact names its source.
 
-use crate::policy::Balance;
+use gradwire_fabric::policy::Balance;
 
 /// A fact and where it is known from: a document, a schema, or a measurement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,7 +78,7 @@ pub struct Trims {
 
 /// What one version of a platform can do.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct PlatformLimits {
     /// Unicast queues of a port.
     pub queues: Fact<u8>,
     /// How thresholds are written.

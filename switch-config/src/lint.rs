@@ -7,7 +7,7 @@ use std::fmt;
 
 use gradwire_protocol::units::Dscp;
 
-use crate::plan::{Plan, PlanQueue, Port, Selection};
+use crate::plan::{Plan, PlanQueue, Selection, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 
 /// Kinds of mistakes. Each has a name by which documents and programs speak of it.
@@ -144,7 +144,7 @@ pub fn findings(plan: &Plan, reading: &Reading) -> Vec<Finding> {
 /// A port as planned and as read.
 struct Comparison<'a> {
     plan: &'a Plan,
-    port: &'a Port,
+    port: &'a SwitchPort,
     said: &'a PortReading,
 }
 

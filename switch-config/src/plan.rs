@@ -1,50 +1,32 @@
 //! A policy on the ports of one switch of one platform: what dialects write down.
 //!
-//! Everything is decided here, once for all platforms, by their [`Limits`]: which queue has which
+//! Everything is decided here, once for all platforms, by their [`PlatformLimits`]: which queue has which
 //! number, how a threshold is rounded, whether droppable packets are told apart by ECN or by a DSCP
 //! of their own, and what is refused. What was decided is told in [`Plan::notes`].
 
 mod error;
 mod queues;
+mod site;
 mod threshold;
 
 use std::fmt;
 
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share};
 
-use crate::limits::{Limits, NotEct};
-use crate::policy::{Balance, Buffer, QosPolicy};
-use crate::target::Target;
+use crate::limits::{NotEct, PlatformLimits};
+use crate::target::SwitchTarget;
+use gradwire_fabric::policy::{Balance, QosPolicy};
 
 pub use error::PlanError;
 pub use queues::{PlanQueue, Purpose, Selection};
+pub use site::{Site, SwitchPort};
 pub use threshold::Threshold;
 
 use threshold::Rounding;
 
-/// A port of the switch.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Port {
-    /// Its name, as the platform writes it.
-    pub name: String,
-    /// Its speed.
-    pub rate: Rate,
-}
-
-/// Where a plan is for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Site {
-    /// Where plan and policy come from, for the comment at the top: job, fabric, switch.
-    pub origin: String,
-    /// Ports that get it, in order.
-    pub ports: Vec<Port>,
-    /// Packet memory of the switch.
-    pub buffer: Buffer,
-}
-
 /// One set of thresholds: of all queues that mark at this share, on all ports of this rate.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Profile {
+pub struct ThresholdProfile {
     /// Its name: `100G`, with `-50` or `-12_5` behind it where the share is not all of rate x RTT.
     pub name: String,
     /// Speed of the ports.
@@ -92,13 +74,13 @@ impl fmt::Display for NoteKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The platform.
-    pub target: Target,
+    pub target: SwitchTarget,
     /// Where it is for, and where it comes from.
     pub site: Site,
     /// Queues, the first to be served first.
     pub queues: Vec<PlanQueue>,
     /// Thresholds, by rate and share, ascending.
-    pub profiles: Vec<Profile>,
+    pub profiles: Vec<ThresholdProfile>,
     /// How droppable packets are told apart.
     pub selection: Selection,
     /// How packets are spread over equal paths.
@@ -117,8 +99,8 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] names what the target cannot do, or what contradicts itself, and what to do.
     pub fn new(
-        target: Target,
-        limits: &Limits,
+        target: SwitchTarget,
+        limits: &PlatformLimits,
         policy: &QosPolicy,
         site: Site,
     ) -> Result<Self, PlanError> {
@@ -143,7 +125,7 @@ impl Plan {
     }
 
     /// The thresholds of a queue on a port; `None` where it only drops what it has no room for.
-    pub fn profile(&self, queue: &PlanQueue, port: &Port) -> Option<&Profile> {
+    pub fn profile(&self, queue: &PlanQueue, port: &SwitchPort) -> Option<&ThresholdProfile> {
         let share = queue.marks_above?;
         let mut profiles = self.profiles.iter();
         profiles.find(|profile| profile.share == share && profile.rate == port.rate)
@@ -172,7 +154,7 @@ impl Plan {
         self.notes.push(Note { kind, text });
     }
 
-    fn note_selection(&mut self, limits: &Limits) {
+    fn note_selection(&mut self, limits: &PlatformLimits) {
         if limits.not_ect.value == NotEct::ProbablyDropsEarly {
             let text =
                 "that not-ECT packets are dropped early is inferred; see it on one port first";
@@ -192,7 +174,11 @@ impl Plan {
         }
     }
 
-    fn add_profiles(&mut self, limits: &Limits, policy: &QosPolicy) -> Result<(), PlanError> {
+    fn add_profiles(
+        &mut self,
+        limits: &PlatformLimits,
+        policy: &QosPolicy,
+    ) -> Result<(), PlanError> {
         let mut wanted: Vec<(Rate, Share)> = Vec::new();
         for port in &self.site.ports {
             let shares = self.queues.iter().filter_map(|queue| queue.marks_above);
@@ -206,7 +192,7 @@ impl Plan {
                 port_bytes: self.site.buffer.port_bytes(),
                 thresholds: limits.thresholds.value,
             };
-            let profile = Profile {
+            let profile = ThresholdProfile {
                 name: profile_name(rate, share),
                 rate,
                 share,
@@ -218,8 +204,8 @@ impl Plan {
         Ok(())
     }
 
-    fn note_profile(&mut self, profile: &Profile, policy: &QosPolicy) {
-        let Profile {
+    fn note_profile(&mut self, profile: &ThresholdProfile, policy: &QosPolicy) {
+        let ThresholdProfile {
             name,
             rate,
             share,
@@ -241,7 +227,7 @@ impl Plan {
         }
     }
 
-    fn add_alpha(&mut self, limits: &Limits) -> Result<(), PlanError> {
+    fn add_alpha(&mut self, limits: &PlatformLimits) -> Result<(), PlanError> {
         let Some(alpha) = self.site.buffer.alpha() else {
             return Ok(());
         };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::lint::Finding;
-use crate::policy::DSCPS;
+use gradwire_fabric::policy::DSCPS;
 
 /// A text that is not what the platform exports.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

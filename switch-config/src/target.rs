@@ -34,7 +34,7 @@ const PLATFORMS: [(Platform, &str, &[&str]); 7] = [
 
 /// A platform of a version.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Target {
+pub struct SwitchTarget {
     /// The platform.
     pub platform: Platform,
     /// Its version, one of those known.
@@ -64,7 +64,7 @@ pub enum TargetError {
     },
 }
 
-impl Target {
+impl SwitchTarget {
     /// Reads `sonic` or `nvue:5.14`; without a version the newest one is taken.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Platform {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for SwitchTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.platform.name(), self.version)
     }
@@ -128,16 +128,16 @@ mod tests {
 
     #[test]
     fn every_target_reads_back_and_the_newest_version_is_taken_without_one() {
-        for target in Target::all() {
-            assert_eq!(Target::read(&target.to_string()), Ok(target));
+        for target in SwitchTarget::all() {
+            assert_eq!(SwitchTarget::read(&target.to_string()), Ok(target));
         }
-        let newest = Target::read("nvue").map(|target| target.version);
+        let newest = SwitchTarget::read("nvue").map(|target| target.version);
         assert_eq!(newest, Ok("5.18"));
     }
 
     #[test]
     fn an_unknown_platform_or_version_is_named_beside_the_known_ones() {
-        let error = |text| Target::read(text).map_err(|error| error.to_string());
+        let error = |text| SwitchTarget::read(text).map_err(|error| error.to_string());
         assert_eq!(
             error("nvue:4.4"),
             Err("unknown version `4.4` of nvue; known ones are 5.11, 5.14, 5.18".to_owned())

@@ -3,12 +3,12 @@
 mod plans;
 mod properties;
 
+use gradwire_fabric::policy::{Balance, QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Span};
 use gradwire_switch_config::counters::QueueCount;
 use gradwire_switch_config::dialect::{self, Dialect};
-use gradwire_switch_config::plan::{Plan, PlanError, Port, Selection, Site};
-use gradwire_switch_config::policy::{Balance, Buffer, QosPolicy};
+use gradwire_switch_config::plan::{Plan, PlanError, Selection, Site, SwitchPort};
 use plans::drawn;
 use properties::{findings, hold, hold_over, plan_of, target};
 use proptest::prelude::*;
@@ -55,14 +55,14 @@ fn planned_on(
     let target = target(chip);
     let mut policy = policy(seconds);
     policy.balance = balance;
-    let port = |(name, gbps): (&str, u64)| Port {
+    let port = |(name, gbps): (&str, u64)| SwitchPort {
         name: name.to_owned(),
         rate: Rate::from_gbps(gbps),
     };
     let site = Site {
         origin: "job.toml and fabric.toml".to_owned(),
         ports: [(slow, 100), (fast, 400)].map(port).into(),
-        buffer: Buffer::Shared {
+        buffer: SwitchBuffer::Shared {
             bytes: ByteCount::mib(64),
             alpha: 0.25,
         },

@@ -6,11 +6,11 @@ mod plans;
 mod properties;
 
 use damage::{all_are_answered, damage};
+use gradwire_fabric::policy::QosPolicy;
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
 use gradwire_switch_config::plan::{Plan, PlanError};
-use gradwire_switch_config::policy::QosPolicy;
-use gradwire_switch_config::target::{Platform, Target};
+use gradwire_switch_config::target::{Platform, SwitchTarget};
 use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
 use properties::{hold, hold_over, plan_of, target};
@@ -116,7 +116,7 @@ fn more_classes_than_strict_priorities_are_refused() {
 
 #[test]
 fn a_text_of_another_form_is_one_clear_line() {
-    let plan = plan_of(Target::read("junos").expect("known"), 3);
+    let plan = plan_of(SwitchTarget::read("junos").expect("known"), 3);
     let error = dialect::of(Platform::Junos).read(&plan, "# ok\nclass-of-service {\n}\n");
     assert_eq!(
         error.expect_err("curly braces").to_string(),

@@ -1,16 +1,20 @@
 //! What every plan promises, whatever the platform: by limits that no real platform has.
 
+use gradwire_fabric::policy::{Balance, QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share, Span};
-use gradwire_switch_config::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Trims, Unit};
-use gradwire_switch_config::plan::{NoteKind, Plan, PlanError, Port, Purpose, Selection, Site};
-use gradwire_switch_config::policy::{Balance, Buffer, Order, QosPolicy};
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::limits::{
+    Alphas, Fact, NotEct, PlatformLimits, Thresholds, Trims, Unit,
+};
+use gradwire_switch_config::plan::{
+    NoteKind, Plan, PlanError, Purpose, Selection, Site, SwitchPort,
+};
+use gradwire_switch_config::target::SwitchTarget;
 
 const SOURCE: &str = "made up";
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> PlatformLimits {
+    PlatformLimits {
         queues: Fact::new(8, SOURCE),
         thresholds: Fact::new(
             Thresholds {
@@ -36,23 +40,23 @@ fn policy() -> QosPolicy {
 }
 
 fn site() -> Site {
-    let port = |(name, gbps): (&str, u64)| Port {
+    let port = |(name, gbps): (&str, u64)| SwitchPort {
         name: name.to_owned(),
         rate: Rate::from_gbps(gbps),
     };
     Site {
         origin: "here".to_owned(),
         ports: [("p0", 100), ("p1", 25), ("p2", 100)].map(port).into(),
-        buffer: Buffer::PerPort(ByteCount::mib(2)),
+        buffer: SwitchBuffer::PerPort(ByteCount::mib(2)),
     }
 }
 
-fn plan(limits: &Limits, policy: &QosPolicy) -> Result<Plan, PlanError> {
-    let target = Target::read("linux").expect("a target");
+fn plan(limits: &PlatformLimits, policy: &QosPolicy) -> Result<Plan, PlanError> {
+    let target = SwitchTarget::read("linux").expect("a target");
     Plan::new(target, limits, policy, site())
 }
 
-fn refusal(limits: &Limits, policy: &QosPolicy) -> String {
+fn refusal(limits: &PlatformLimits, policy: &QosPolicy) -> String {
     let error = plan(limits, policy).expect_err("this makes no plan");
     error.to_string()
 }
@@ -76,7 +80,7 @@ fn the_first_class_has_the_highest_queue_below_the_reserved_one() {
 
 #[test]
 fn without_a_spare_queue_reserved_dscps_share_the_control_queue() {
-    let limits = Limits {
+    let limits = PlatformLimits {
         queues: Fact::new(7, SOURCE),
         ..limits()
     };
@@ -140,7 +144,7 @@ fn shares_that_look_alike_have_profiles_of_different_names() {
 
 #[test]
 fn a_percentage_is_of_what_a_port_can_hold() {
-    let limits = Limits {
+    let limits = PlatformLimits {
         thresholds: Fact::new(
             Thresholds {
                 unit: Unit::PercentOfPort,
@@ -160,7 +164,7 @@ fn a_percentage_is_of_what_a_port_can_hold() {
 
 #[test]
 fn where_not_ect_is_not_dropped_early_a_second_dscp_does_it_or_is_asked_for() {
-    let limits = Limits {
+    let limits = PlatformLimits {
         not_ect: Fact::new(NotEct::DropsWhenFull, SOURCE),
         marks_beside_precedence: Fact::new(false, SOURCE),
         ..limits()
@@ -176,7 +180,7 @@ fn where_not_ect_is_not_dropped_early_a_second_dscp_does_it_or_is_asked_for() {
     let plan = plan(&limits, &policy).expect("a plan");
     assert_eq!(plan.selection, Selection::Precedence);
     assert_eq!(notes(&plan, NoteKind::Realised).len(), 1);
-    let neither = Limits {
+    let neither = PlatformLimits {
         drop_precedence: Fact::new(false, SOURCE),
         ..limits
     };
@@ -185,7 +189,7 @@ fn where_not_ect_is_not_dropped_early_a_second_dscp_does_it_or_is_asked_for() {
 
 #[test]
 fn what_contradicts_itself_or_the_platform_is_refused_in_one_line() {
-    let few = Limits {
+    let few = PlatformLimits {
         queues: Fact::new(4, SOURCE),
         ..limits()
     };
@@ -211,16 +215,18 @@ fn what_contradicts_itself_or_the_platform_is_refused_in_one_line() {
     );
     assert!(change(&|policy| policy.rtt = Span::from_micros(161)).contains("at most 2000 units"));
     assert!(change(&|policy| policy.balance = Balance::Random).contains("it can by ecmp"));
-    assert!(change(&|policy| policy.order = Order::Urgency).contains("simulated switches only"));
+    assert!(
+        change(&|policy| policy.order = ServiceOrder::Urgency).contains("simulated switches only")
+    );
     assert!(change(&|policy| policy.trims_to = Some(ByteCount::new(64))).contains("not trim"));
 }
 
 #[test]
 fn a_dynamic_threshold_is_a_power_of_two_within_the_limits() {
-    let target = Target::read("linux").expect("a target");
+    let target = SwitchTarget::read("linux").expect("a target");
     let with = |alpha| {
         let site = Site {
-            buffer: Buffer::Shared {
+            buffer: SwitchBuffer::Shared {
                 bytes: ByteCount::mib(32),
                 alpha,
             },

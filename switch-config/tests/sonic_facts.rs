@@ -6,7 +6,7 @@ mod plans;
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::lint;
 use gradwire_switch_config::plan::Plan;
-use gradwire_switch_config::target::{Platform, Target};
+use gradwire_switch_config::target::{Platform, SwitchTarget};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -32,8 +32,8 @@ fn sonic() -> &'static dyn Dialect {
     dialect::of(Platform::Sonic)
 }
 
-fn target() -> Target {
-    Target::read("sonic").expect("it is known")
+fn target() -> SwitchTarget {
+    SwitchTarget::read("sonic").expect("it is known")
 }
 
 fn plan(drawn: &plans::Drawn) -> Plan {

@@ -1,10 +1,10 @@
 //! Machines joined pair by pair by links that lose, reorder and duplicate, with real payloads.
 //!
-//! Start here: [`network`] joins machines and runs them, [`link`] says what becomes of each packet.
-//! The tests beside it hold the properties of the protocol and of the collectives. A seed decides
-//! everything: the same seed gives the same trace, byte for byte.
+//! Start here: [`network`] joins machines and runs them, [`link`] decides the fate of each packet.
+//! The tests beside it check the properties of the protocol and of the collectives. The same seed
+//! gives the same trace, byte for byte.
 //!
-//! What is not here: switches, queues of ports and training jobs (`gradwire-netsim`).
+//! Switches, queues of ports and training jobs are in `gradwire-netsim`.
 
 pub mod link;
 pub mod network;

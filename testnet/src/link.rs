@@ -1,4 +1,4 @@
-//! What happens to a packet between two hosts.
+//! The fate of a packet between two hosts.
 //!
 //! A link is a port with a queue and a wire behind it. The queue serves at a rate, marks ECT and
 //! drops not-ECT packets above a threshold and drops everything above its limit, as a RED/ECN port
@@ -13,7 +13,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 /// A queue in front of a wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
-    /// How fast it is served.
+    /// Its service rate.
     pub rate: Rate,
     /// Above this many bytes ECT packets are marked and not-ECT packets dropped.
     pub threshold: ByteCount,
@@ -24,11 +24,11 @@ pub struct Queue {
 /// The nature of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// The queue; without one packets leave at once.
+    /// The queue; without it packets leave at once.
     pub queue: Option<Queue>,
     /// Time on the wire.
     pub latency: Span,
-    /// Each packet takes up to this much longer, evenly distributed: so packets overtake.
+    /// Extra time of each packet, evenly distributed up to this: packets overtake each other.
     pub jitter: Span,
     /// Share of packets that the wire loses.
     pub drop: Share,
@@ -39,7 +39,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A wire that only takes time.
+    /// Makes a wire that only takes time.
     pub fn perfect(latency: Span) -> Self {
         Self {
             queue: None,
@@ -52,10 +52,10 @@ impl Profile {
     }
 }
 
-/// What a link does with one packet.
+/// The fate of one packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// It is lost on the wire.
+    /// The wire loses it.
     Lost,
     /// The queue drops it.
     Dropped,
@@ -72,7 +72,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// An idle link.
+    /// Makes an idle link.
     pub fn new(profile: Profile) -> Self {
         Self {
             profile,
@@ -81,7 +81,7 @@ impl Link {
         }
     }
 
-    /// Decides what happens to a packet of `bytes` that is put on the link now.
+    /// Decides the fate of a packet of `bytes` that enters the link now.
     pub fn carry(&mut self, now: Instant, bytes: ByteCount, ecn: Ecn, rng: &mut impl Rng) -> Fate {
         let Some((leaves, ecn)) = self.enqueue(now, bytes, ecn) else {
             return Fate::Dropped;

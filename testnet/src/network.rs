@@ -13,18 +13,18 @@ use gradwire_protocol::wire::Header;
 
 use crate::link::{Fate, Link, Profile};
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ended {
-    /// Nothing is on the wire and no machine waits for anything.
+    /// No packet is on the wire and no machine has a deadline.
     Idle,
-    /// The condition that the caller asked for holds.
+    /// The caller's condition is true.
     Reached,
     /// Simulated time ran out.
     TimedOut,
 }
 
-/// Machines that are joined by links, one for each ordered pair.
+/// Machines joined by links, one for each ordered pair.
 #[derive(Debug)]
 pub struct Network<M> {
     now: Instant,
@@ -49,7 +49,7 @@ struct Flying {
 }
 
 impl<M: Machine> Network<M> {
-    /// A network of `hosts`, host i being rank i, whose links all have the same nature.
+    /// Makes a network of `hosts`, host i being rank i, with links of one nature.
     pub fn new(hosts: Vec<M>, profile: Profile, seed: u64) -> Self {
         let links = vec![Link::new(profile); hosts.len() * hosts.len()];
         Self {
@@ -64,17 +64,17 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Writes down from now on what happens to every packet.
+    /// Records the fate of every packet from now on.
     pub fn record(&mut self) {
         self.trace = Some(String::new());
     }
 
-    /// What was written down: one line a packet with time, kind, ranks, message, segment and fate.
+    /// Returns the record: one line a packet with time, kind, ranks, message, segment and fate.
     pub fn trace(&self) -> &str {
         self.trace.as_deref().unwrap_or_default()
     }
 
-    /// The time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -95,7 +95,7 @@ impl<M: Machine> Network<M> {
         self.links[at] = Link::new(profile);
     }
 
-    /// Gives a command to a host and sends what it wants to send.
+    /// Gives a command to a host and sends its packets.
     pub fn command<R>(&mut self, host: Rank, command: impl FnOnce(&mut M, Instant) -> R) -> R {
         let at = usize::from(host.0);
         let result = command(&mut self.hosts[at], self.now);
@@ -103,13 +103,13 @@ impl<M: Machine> Network<M> {
         result
     }
 
-    /// Runs until `at`; everything that happens before has happened then.
+    /// Runs until `at`; all earlier events have happened then.
     pub fn run_until(&mut self, at: Instant) {
         self.run(at, |_| false);
         self.now = self.now.max(at);
     }
 
-    /// Runs until nothing happens any more, `reached` holds, or `deadline` passes.
+    /// Runs until no event is left, `reached` is true, or `deadline` passes.
     pub fn run(&mut self, deadline: Instant, mut reached: impl FnMut(&[M]) -> bool) -> Ended {
         loop {
             if reached(&self.hosts) {

@@ -1,6 +1,6 @@
-//! What the protocol promises, over thousands of seeded networks that lose, reorder, duplicate
+//! The promises of the protocol, over thousands of seeded networks that lose, reorder, duplicate
 //! and mark. A failure prints the seed; `GRADWIRE_SEED=<seed> cargo test -p gradwire-testnet`
-//! repeats just that one.
+//! repeats that one.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use gradwire_protocol::wire::PacketKind;
 use gradwire_testnet::link::{Profile, Queue};
 use gradwire_testnet::network::{Ended, Network};
 
-/// An endpoint that writes down where every segment was placed and what ended.
+/// An endpoint that records where every segment was placed and which messages ended.
 struct Recorder {
     endpoint: Endpoint,
     placed: BTreeMap<(Rank, MessageKey), Bitmap>,
@@ -108,7 +108,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes that are lost, or done without by messages that are not complete.
+    /// Bytes accepted as lost, also by messages that are not complete.
     fn accepted_bytes(&self) -> u64 {
         let total = self.endpoint.ledger().total();
         total.lost_bytes + total.reserved_bytes
@@ -119,7 +119,7 @@ impl Recorder {
         (0..ranks).map(|rank| self.endpoint.in_flight(Rank(rank)))
     }
 
-    /// What the last `poll_transmit` put in flight fitted the window.
+    /// The bytes that the last `poll_transmit` put in flight fitted the window.
     fn check_window(&self) {
         for (&before, (after, window)) in self.in_flight.iter().zip(self.windows()) {
             assert!(
@@ -169,7 +169,7 @@ struct Scenario {
     job: Job,
     profile: Profile,
     messages: Vec<Message>,
-    /// When every host's own kernel is said to have dropped packets.
+    /// The time at which every host hears that its own kernel dropped packets.
     host_drops_at: Option<Instant>,
 }
 
@@ -484,8 +484,8 @@ fn nothing_is_lost_on_a_path_that_loses_nothing() {
     }
 }
 
-/// How often holes were accepted before `at` and after it, by the hosts of a scenario to which no
-/// message came that began later than 200 ms after it.
+/// Counts how often holes were accepted before `at` and after it, by hosts of a scenario that
+/// received no message that began later than 200 ms after it.
 fn holes_around(scenario: &Scenario, at: Instant) -> (usize, usize) {
     let network = scenario.run();
     let (mut before, mut after) = (0, 0);

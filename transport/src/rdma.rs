@@ -1,21 +1,22 @@
-//! Packets as unreliable datagrams of an RDMA device: no kernel on the way of a packet.
+//! Packets as unreliable datagrams of an RDMA device, which bypass the kernel.
 //!
-//! A rank has one queue pair per path, so that switches see several UDP source ports; all of them
-//! receive into one ring. What is sent is sealed right into memory that the device reads, what
-//! arrives is opened where the device wrote it. Headers, keys and the replay window are those of
-//! every wire, so a queue pair's number and key protect nothing and need not be secret.
+//! - A rank has one queue pair per path, so that switches see several UDP source ports. All queue
+//!   pairs receive into one ring.
+//! - The sender seals packets directly into memory that the device reads. The receiver opens them
+//!   where the device wrote them.
+//! - Headers, keys and the replay window are those of every wire. So the number and key of a queue
+//!   pair protect nothing and need not be secret.
+//! - Only the memory of the rings is registered. Registering tensors would save no copy: sealed
+//!   packets are written anew, and unsealed ones would need a list of two parts (header, segment)
+//!   per request, and a registration per tensor that outlives the operation.
 //!
-//! - `library` loads libibverbs, whose structures are in `abi`; `device` chooses device, port and
-//!   GID; `memory` registers; `sending` and `receiving` are the two rings; `header` tells what the
-//!   network did to a packet; [`RdmaError`] says what is wrong and what helps.
+//! `library` loads libibverbs, whose structures are in `abi`. `device` chooses device, port and GID,
+//! and `watch` notices when they fail. `memory` registers memory, `send_queues` and `receive_ring`
+//! use it. `header` reads the IP header of arrived packets. [`RdmaError`] states each cause and its
+//! remedy.
 //!
-//! No copy of a tensor is saved by registering tensors: packets that are sealed have to be written
-//! anew, and packets that are not would need a list of two parts (header, segment) per request and
-//! a registration per tensor, which outlives the operation. The rings' own memory is all that is
-//! registered.
-//!
-//! What is not here: which packets are sent (the machine), when (the [driver](crate::driver)), and
-//! how ranks learn each other's queue pairs (the [control plane](crate::control)).
+//! Not here: which packets are sent (the machine), when (the [driver](crate::driver)), and how ranks
+//! learn each other's queue pairs (the [control plane](crate::control)).
 
 mod abi;
 mod device;
@@ -33,7 +34,7 @@ mod watch;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 
 use aws_lc_rs::rand;
 
@@ -49,16 +50,16 @@ use crate::wake::{self, ReadableSockets, SocketPoller};
 use abi::HEADER_ROOM;
 use device::{DeviceRequest, RdmaDevice};
 pub use error::RdmaError;
-use library::Library;
+use header::mtu_of;
+use library::VerbsLibrary;
 use memory::GpuMemory;
+pub use memory::GpuRange;
 use receive_ring::ReceiveRing;
-use send_queues::SendQueues;
+use send_queues::{PeerPair, SendQueues};
 use watch::DeviceWatch;
 
-/// Which of the descriptors stands for packets; the other one tells of the device.
+/// Index of the descriptor for packets; the other one is for events of the device.
 const PACKETS: usize = 0;
-/// What a job's MTU counts besides a packet: IPv6 and UDP headers, as `segment_bytes` says.
-const IP_AND_UDP_BYTES: u32 = 48;
 
 /// A rank's queue pairs.
 #[derive(Debug)]
@@ -71,20 +72,20 @@ pub struct Rdma {
     device: RdmaDevice,
 }
 
-/// What a rank's queue pairs did.
+/// Counts of a rank's queue pairs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RdmaCounters {
     /// Packets posted to be sent.
     pub packets: u64,
-    /// Times that the device was told of a list of them.
+    /// Lists of packets that were posted, each with one doorbell.
     pub send_doorbells: u64,
-    /// Completions of sends that were looked at.
+    /// Completions of sends that were read.
     pub completions: u64,
     /// Packets that travelled inside their requests.
     pub inline: u64,
-    /// Batches of places given to the device to receive into.
+    /// Batches of receive buffers that were posted.
     pub receive_doorbells: u64,
-    /// Times that all places were filled, so that the device may have dropped packets.
+    /// Times that all posted buffers were full, so that the device may have dropped packets.
     pub dry: u64,
 }
 
@@ -93,15 +94,16 @@ impl Rdma {
     /// pair for each path.
     ///
     /// # Errors
-    /// [`RdmaError`], which says what to do.
+    /// [`RdmaError`] states the cause and a remedy.
     pub fn open(transport: &TransportKeys, address: IpAddr, rank: Rank) -> Result<Self, RdmaError> {
-        Self::open_by(library::loaded()?, transport, (address, rank))
+        Self::open_by(library::loaded()?, transport, address, rank)
     }
 
     fn open_by(
-        library: &'static Library,
+        library: &'static VerbsLibrary,
         transport: &TransportKeys,
-        (address, rank): (IpAddr, Rank),
+        address: IpAddr,
+        rank: Rank,
     ) -> Result<Self, RdmaError> {
         let wish = DeviceRequest {
             devices: &transport.rdma_device,
@@ -122,7 +124,7 @@ impl Rdma {
         }
         let receiving = ReceiveRing::new(&device)?;
         let paths = usize::from(transport.entropies);
-        let sending = SendQueues::new(&device, &receiving, (paths, queue_key()))?;
+        let sending = SendQueues::new(&device, &receiving, paths, queue_key())?;
         let watch = DeviceWatch::new(&device, transport.peer_timeout)?;
         let descriptors = [receiving.descriptor(), watch.descriptor()];
         let readiness = SocketPoller::of(descriptors.into_iter());
@@ -148,18 +150,18 @@ impl Rdma {
         mtu_of(self.device.place.mtu)
     }
 
-    /// Where peers reach this rank, one address per path.
+    /// The addresses of this rank, one per path.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Bytes of full packets that may arrive before they are read.
+    /// Bytes of full packets that the ring can hold until they are read.
     pub fn receive_buffer(&self) -> u64 {
         self.receiving.places() as u64 * u64::from(self.device.place.mtu)
     }
 
-    /// What was counted so far, in the terms of sockets. What the ring dropped is not known; each
-    /// time that it was dry counts as one packet.
+    /// The counts so far, in the terms of sockets. The ring cannot count its drops, so each time
+    /// that it was dry counts as one packet.
     pub fn counters(&self) -> SocketCounters {
         SocketCounters {
             sent_packets: self.sending.tally.packets,
@@ -169,7 +171,7 @@ impl Rdma {
         }
     }
 
-    /// What was counted so far, in its own terms.
+    /// The counts so far.
     pub fn tally(&self) -> RdmaCounters {
         let (sending, receiving) = (self.sending.tally, self.receiving.tally);
         RdmaCounters {
@@ -182,8 +184,8 @@ impl Rdma {
         }
     }
 
-    /// Whether something has arrived; none only when all that had arrived was received. Costs no
-    /// system call, but for a look at the device now and then.
+    /// Whether packets have arrived. The answer is no only after all earlier ones were received.
+    /// Costs no system call, except for a look at the device now and then.
     ///
     /// # Errors
     /// When the device no longer works.
@@ -195,8 +197,8 @@ impl Rdma {
         Ok(ReadableSockets::from_iter([]))
     }
 
-    /// Puts the oldest packet into `slot`, whose former place the device fills later; `None` when
-    /// there is none.
+    /// Puts the oldest packet into `slot`, and gives the former buffer of the slot back to the
+    /// device. `None` if no packet has arrived.
     ///
     /// # Errors
     /// When the device no longer works.
@@ -212,8 +214,8 @@ impl Rdma {
         }))
     }
 
-    /// As [`Sockets::send`](crate::udp::Sockets::send): fewer than all while the device has not
-    /// sent what was posted before.
+    /// As [`Sockets::send`](crate::udp::Sockets::send). Sends fewer than all while the device still
+    /// has too many earlier packets.
     ///
     /// # Errors
     /// When the device no longer works, or the peer has no queue pair.
@@ -228,20 +230,18 @@ impl Rdma {
         let Address::QueuePair(to) = &addresses[path % addresses.len()] else {
             return Err(io::Error::other("a peer has no queue pair"));
         };
-        let sent = self
-            .sending
-            .send(&self.device, (transmit, skip), (to, seal));
-        Ok(sent?)
+        let peer = PeerPair { pair: to, seal };
+        Ok(self.sending.send(&self.device, transmit, skip, peer)?)
     }
 
-    /// Waits until the device has sent something, or `most` has passed.
+    /// Waits until the device has sent packets, or `most` has passed.
     ///
     /// # Errors
     /// When the device no longer works.
     pub fn wait_to_send(&mut self, most: Span) -> io::Result<()> {
         let before = self.sending.tally.completions;
         let fd = self.sending.arm(&self.device)?;
-        // What was sent before it was asked for gives no notice.
+        // Packets that were sent before the request for a notice give none.
         self.sending.collect(&self.device)?;
         if self.sending.tally.completions == before {
             self.watch.look(&self.device)?;
@@ -250,7 +250,7 @@ impl Rdma {
         Ok(())
     }
 
-    /// From here on what arrives wakes the sleeper. Look once more before sleeping.
+    /// Makes arrivals wake the sleeper from now on. The caller looks once more before it sleeps.
     ///
     /// # Errors
     /// When the device no longer works.
@@ -258,7 +258,7 @@ impl Rdma {
         Ok(self.receiving.arm(&self.device)?)
     }
 
-    /// Takes the notices that have come.
+    /// Reads the notices that have come, and checks the device.
     ///
     /// # Errors
     /// When the device no longer works.
@@ -267,27 +267,27 @@ impl Rdma {
         Ok(self.watch.look(&self.device)?)
     }
 
-    /// What to sleep on until something arrives.
+    /// The poller to sleep on until packets arrive.
     pub(crate) fn readiness(&self) -> &SocketPoller {
         &self.readiness
     }
 
-    /// What can be read when something has arrived.
+    /// The descriptor that is readable when packets have arrived.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.receiving.descriptor()
     }
 }
 
-/// Finds out whether an RDMA device can read and write memory of a GPU: registers `bytes` bytes
-/// from `offset` on of what the dma-buf `fd` stands for, and gives that back at once. Packets do
-/// not use it: they are sealed by the processor, which a GPU's memory is too far from.
+/// Finds out whether an RDMA device can read and write memory of a GPU: registers a range of a
+/// dma-buf, and gives it back at once. Packets do not use this: the processor seals them, and it is
+/// too far from a GPU's memory.
 ///
 /// # Errors
 /// [`RdmaError`]: as for [`Rdma::open`], and [`RdmaError::Dmabuf`] with the cause.
 pub fn try_gpu_memory(
     transport: &TransportKeys,
     address: IpAddr,
-    (fd, offset, bytes): (BorrowedFd<'_>, u64, usize),
+    range: GpuRange<'_>,
 ) -> Result<u32, RdmaError> {
     let wish = DeviceRequest {
         devices: &transport.rdma_device,
@@ -296,17 +296,12 @@ pub fn try_gpu_memory(
         turn: 0,
     };
     let device = RdmaDevice::find(library::loaded()?, &wish)?;
-    let memory = GpuMemory::new(&device, fd, (offset, bytes))?;
+    let memory = GpuMemory::new(&device, range)?;
     Ok(memory.key())
 }
 
-/// A port that takes datagrams of so many bytes, in the terms of `transport.mtu`.
-const fn mtu_of(datagram_bytes: u32) -> u32 {
-    datagram_bytes + IP_AND_UDP_BYTES
-}
-
-/// A key that packets must carry, so that what strays is dropped by the device. Its highest bit
-/// would make it a privileged one.
+/// A random key that packets must carry, so that the device drops stray ones. The highest bit is
+/// reserved for privileged keys.
 fn queue_key() -> u32 {
     let mut bytes = [0; 4];
     rand::fill(&mut bytes).expect("the system has random numbers");

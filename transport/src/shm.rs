@@ -1,16 +1,16 @@
 //! Shared memory between the ranks of one host: a ring of packets per directed pair.
 //!
-//! Every rank makes an inbox: a file in `/dev/shm` with one ring for each
-//! neighbour, and a bell, a named pipe that ends its sleep. Names travel over the control plane;
-//! when all have attached, the files are unlinked, and the memory goes with the last rank.
+//! - Every rank makes an inbox: a file in `/dev/shm` with one ring per neighbour, and a named pipe
+//!   that ends the rank's sleep. File names travel over the control plane. When all ranks have
+//!   attached, the files are unlinked; the memory goes with the last rank.
+//! - The writer copies a packet from the tensor into its ring. The reader reduces or copies it
+//!   directly from the ring: two passes over its bytes, and no system call.
+//! - Packets have no checksum and no encryption. Whoever can read this memory is the same user on
+//!   the same host, and can read the tensors, too.
+//! - The protocol above is the same as on sockets; it never sees a loss here.
 //!
-//! A packet is written into its ring straight from the tensor and is read, reduced or copied
-//! straight from the ring: two passes over its bytes, no system call. Neither checksum nor
-//! encryption: who can read this memory, the same user on the same host, can read the tensors too.
-//! The protocol above is the same; it finds that nothing is ever lost here.
-//!
-//! Start here: [`MemoryOffer`] is what a rank says of itself, [`MemoryTerms`] what follows from all offers,
-//! [`HostNeighbours`] what the driver uses.
+//! Start here: a rank sends its [`MemoryOffer`] to the others, [`MemoryTerms`] follow from all
+//! offers, and the driver uses [`HostNeighbours`].
 
 mod inbox;
 mod memory;
@@ -30,31 +30,30 @@ pub use inbox::{InboxNames, RankLife};
 pub use memory::MemoryRoom;
 pub use ring::RingPacket;
 
-/// Where memory is shared.
+/// The folder of shared memory.
 const FOLDER: &str = "/dev/shm";
-/// A ring at most; more than a core's cache makes nothing faster.
+/// The most bytes of a ring: more than a core's cache is no faster.
 pub const RING_MAX: u64 = 1 << 20;
-/// A ring at least: several packets.
+/// The least bytes of a ring: several packets.
 const RING_MIN: u64 = 256 << 10;
-/// Payload bytes of a full packet: short enough that the reader starts while the writer is at the
-/// next ones, long enough that the work per packet does not count.
+/// Payload bytes of a full packet. It is short enough that the reader starts while the writer is
+/// still writing, and long enough that the work per packet is negligible.
 const SEGMENT_BYTES: u32 = 16 << 10;
 
-/// What a rank offers to those of its host.
+/// The offer of a rank to the other ranks of its host.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MemoryOffer {
-    /// What memory this is: ranks with equal places can map each other's files. The running
-    /// kernel, its mounted file system and the user.
+    /// Identifies the memory: running kernel, mounted file system and user. Ranks with equal places
+    /// can map each other's files.
     pub place: String,
-    /// The name of this rank's inbox.
+    /// The file name of this rank's inbox.
     pub name: String,
     /// Bytes that are free there.
     pub free: u64,
 }
 
 impl MemoryOffer {
-    /// This process's offer, under a name that nobody else has; `None` where memory cannot be
-    /// shared.
+    /// The offer of this process, with a random name; `None` if it cannot share memory.
     pub fn new() -> Option<Self> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let device = std::fs::metadata(FOLDER).ok()?.dev();
@@ -66,16 +65,16 @@ impl MemoryOffer {
     }
 }
 
-/// The room there is where memory is shared.
+/// The room in the folder of shared memory.
 ///
 /// # Errors
-/// When there is no such place.
+/// If there is no such folder.
 pub fn room() -> io::Result<MemoryRoom> {
     memory::room(Path::new(FOLDER))
 }
 
-/// Bytes of each ring when so many ranks share a place where `free` bytes are free, of which rings
-/// take half at most; `None` when that is too little, or there is nobody to share with.
+/// Bytes of each ring if this many ranks share a folder with `free` bytes, of which rings may take
+/// half. `None` if that is too little, or if there is no other rank.
 pub fn ring_bytes(free: u64, ranks: u64) -> Option<u64> {
     let pairs = ranks * ranks.saturating_sub(1);
     let share = (free / 2).checked_div(pairs)?;
@@ -84,7 +83,7 @@ pub fn ring_bytes(free: u64, ranks: u64) -> Option<u64> {
     (ring_bytes >= RING_MIN).then_some(ring_bytes)
 }
 
-/// What the ranks of a host share, the same on each.
+/// The ranks that share memory and the size of their rings, equal on each of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MemoryTerms {
     /// The ranks of this host in order, this one among them, and the names of their inboxes.
@@ -94,8 +93,8 @@ pub struct MemoryTerms {
 }
 
 impl MemoryTerms {
-    /// What follows from the offers of all ranks, in the order of ranks; `None` when no other rank
-    /// is at this place, or the memory there is too small for all.
+    /// The terms that follow from the offers of all ranks, in the order of ranks. `None` if no other
+    /// rank is at this place, or if its memory is too small for all.
     pub fn of(offers: &[(Rank, Option<MemoryOffer>)], me: Rank) -> Option<Self> {
         let offer = |wanted| {
             let found = offers.iter().find(|(rank, _)| *rank == wanted);
@@ -123,7 +122,7 @@ impl MemoryTerms {
         ranks.filter(|rank| *rank != self.me)
     }
 
-    /// What the protocol must know.
+    /// The parameters of this path for the protocol.
     pub fn near(&self) -> MemoryPath {
         MemoryPath {
             segment_bytes: SEGMENT_BYTES,
@@ -131,7 +130,7 @@ impl MemoryTerms {
         }
     }
 
-    /// Which ring of its inbox a rank has for packets from `from`.
+    /// The index of the ring in `owner`'s inbox for packets from `from`.
     fn ring_of(&self, owner: Rank, from: Rank) -> usize {
         let ranks = self.ranks.iter().map(|(rank, _)| *rank);
         let others = ranks.filter(|rank| *rank != owner);
@@ -145,7 +144,7 @@ impl MemoryTerms {
     }
 }
 
-/// Why memory could not be shared.
+/// Memory could not be shared.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot {what} {}: {source}; transport.wire = \"udp\" does without shared memory",
@@ -157,7 +156,7 @@ pub struct ShareError {
     source: io::Error,
 }
 
-/// A rank's ways to and from the ranks of its host.
+/// The rings between a rank and the other ranks of its host.
 #[derive(Debug)]
 pub struct HostNeighbours {
     inbox: MemoryInbox,
@@ -166,10 +165,10 @@ pub struct HostNeighbours {
 }
 
 impl HostNeighbours {
-    /// Makes this rank's inbox. When all have made theirs, [`HostNeighbours::attach`].
+    /// Makes this rank's inbox. When all ranks have made theirs, call [`HostNeighbours::attach`].
     ///
     /// # Errors
-    /// [`ShareError`] when the file cannot be made.
+    /// [`ShareError`] if the file cannot be made.
     pub fn new(terms: &MemoryTerms) -> Result<Self, ShareError> {
         let path = terms.path(terms.me);
         let failed = |source| ShareError {
@@ -184,20 +183,21 @@ impl HostNeighbours {
         })
     }
 
-    /// Opens the inboxes of the others. When all have done so, nobody needs the
-    /// [names](HostNeighbours::take_names) any more.
+    /// Opens the inboxes of the others. When all ranks have done so, the
+    /// [names](HostNeighbours::take_names) are no longer needed.
     ///
     /// # Errors
-    /// [`ShareError`] when one cannot be opened.
+    /// [`ShareError`] if one cannot be opened.
     pub fn attach(&mut self, terms: &MemoryTerms) -> Result<(), ShareError> {
         for to in terms.others() {
             let path = terms.path(to);
-            let ring = (terms.ring_of(to, terms.me), terms.ring_bytes);
-            let outbox = MemoryOutbox::open(&path, ring).map_err(|source| ShareError {
-                what: "open",
-                path,
-                source,
-            })?;
+            let ring = terms.ring_of(to, terms.me);
+            let outbox =
+                MemoryOutbox::open(&path, ring, terms.ring_bytes).map_err(|source| ShareError {
+                    what: "open",
+                    path,
+                    source,
+                })?;
             let place = usize::from(to.0);
             self.outboxes
                 .resize_with(self.outboxes.len().max(place + 1), || None);
@@ -206,13 +206,13 @@ impl HostNeighbours {
         Ok(())
     }
 
-    /// The names of this rank's files. Dropping them takes them away; the memory lasts as long as
-    /// somebody uses it.
+    /// The names of this rank's files. Dropping them unlinks the files; the memory lasts as long as
+    /// a process maps it.
     pub fn take_names(&mut self) -> InboxNames {
         std::mem::take(&mut self.inbox.names)
     }
 
-    /// The lives of the other ranks' processes, for who looks after them; once.
+    /// The handles that tell whether the other ranks' processes live. Returns them once.
     pub fn take_lives(&mut self) -> Vec<(Rank, RankLife)> {
         let outboxes = (0..).map(Rank).zip(&mut self.outboxes);
         let lives =
@@ -220,14 +220,14 @@ impl HostNeighbours {
         lives.collect()
     }
 
-    /// Whether a rank is reached here.
+    /// Whether a rank is reached through memory.
     pub fn reaches(&self, rank: Rank) -> bool {
         let outbox = self.outboxes.get(usize::from(rank.0));
         outbox.is_some_and(Option::is_some)
     }
 
-    /// Writes the packets of a run from `skip` on, as many as there is room for, and wakes the
-    /// receiver if it sleeps. Gives back how many of the run are written, `skip` included.
+    /// Writes the packets of a run from `skip` on, as many as fit, and wakes the receiver if it
+    /// sleeps. Returns how many packets of the run are written, `skip` included.
     pub fn send(&mut self, transmit: &Transmit<'_>, skip: usize) -> usize {
         let outbox = self.outboxes[usize::from(transmit.to.0)].as_mut();
         let outbox = outbox.expect("sent to ranks that are reached only");
@@ -239,12 +239,12 @@ impl HostNeighbours {
         self.inbox.rings[index].peek()
     }
 
-    /// Gives the room of the packet that was peeked at back to its writer.
+    /// Frees the packet that was peeked at: its writer may reuse the room.
     pub fn release(&mut self, index: usize) {
         self.inbox.rings[index].release();
     }
 
-    /// How many rings there are to read.
+    /// The number of rings to read.
     pub fn len(&self) -> usize {
         self.inbox.rings.len()
     }
@@ -254,8 +254,8 @@ impl HostNeighbours {
         self.inbox.rings.is_empty()
     }
 
-    /// What ends this rank's sleep when a packet comes.
-    pub(crate) fn alarm(&self) -> &InboxBell {
-        &self.inbox.alarm
+    /// The bell that ends this rank's sleep when a packet comes.
+    pub(crate) fn bell(&self) -> &InboxBell {
+        &self.inbox.bell
     }
 }

@@ -1,21 +1,20 @@
-//! The same UDP sockets by io_uring: sends and receives without a system call for each.
+//! The same UDP sockets by io_uring: no system call per send or receive.
 //!
-//! One thread owns a [`UringSockets`] from its first verb on, and all work of the kernel for it happens
-//! while that thread is inside `io_uring_enter` (single issuer, deferred task running). Hence:
+//! One thread owns a [`UringSockets`] from its first call on. The kernel works for it only while
+//! that thread is inside `io_uring_enter` (single issuer, deferred task running). Hence:
 //!
-//! - The kernel writes into slots only then. A filled slot changes hands with the caller's
-//!   empty one; no byte is copied for it.
-//! - What a send reads is read before [`UringSockets::send`] returns: a send never waits in the kernel
-//!   (`MSG_DONTWAIT`), and its completion is awaited all the same. So packets may be gathered from
-//!   a tensor, and staging needs no pool.
-//! - What arrives while the thread sleeps stays in the sockets, which therefore are what it sleeps
-//!   on, as without a ring.
+//! - The kernel writes into slots only then. A full slot is exchanged for the caller's empty one, so
+//!   no byte is copied.
+//! - The kernel has read the bytes of a send before [`UringSockets::send`] returns: a send never
+//!   waits in the kernel (`MSG_DONTWAIT`), and the call waits for its completion. So packets may be
+//!   gathered from a tensor, and staging needs no pool.
+//! - Packets that arrive while the thread sleeps stay in the sockets. So the thread sleeps on the
+//!   sockets, as without a ring.
+//! - Completions are bounded: one per slot, one for the end of each socket's receive, and one send.
+//!   So the completion queue never overflows.
 //!
-//! Completions are bounded: a slot each, the end of each socket's receive, and one send. So the
-//! completion queue never overflows.
-//!
-//! What is not here: runs, GSO, addresses and counts, which are [`Sockets`]', and whether to use a
-//! ring at all, which is [`crate::wires`]'.
+//! Not here: runs, GSO, addresses and counts ([`Sockets`]), and the choice of a wire
+//! ([`crate::wires`]).
 
 mod queue;
 mod slots;
@@ -36,19 +35,19 @@ use queue::UringQueue;
 
 /// How long the probe's packet may take through loopback.
 const PROBE_PATIENCE: Span = Span::from_millis(100);
-/// Where the kernel says its release.
+/// The kernel's release.
 const RELEASE_PATH: &str = "/proc/sys/kernel/osrelease";
-/// Where the kernel says who may use io_uring.
+/// Which processes may use io_uring.
 const DISABLED_PATH: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// What the kernel can do for a ring.
+/// The features of a working ring.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UringFeatures {
-    /// The kernel's release, as `uname -r` says it.
+    /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
 }
 
-/// Why there is no ring.
+/// The reason why io_uring does not work here.
 #[derive(Debug, thiserror::Error)]
 pub enum UringUnavailable {
     /// The kernel is older than deferred task running, or has some feature left out.
@@ -66,7 +65,7 @@ pub enum UringUnavailable {
          `sysctl kernel.io_uring_disabled=0` as root, or set transport.wire to \"udp\""
     )]
     Disabled {
-        /// What the setting is.
+        /// The value of the setting.
         setting: String,
     },
     /// A filter of system calls forbids it.
@@ -76,7 +75,7 @@ pub enum UringUnavailable {
          io_uring_register, or set transport.wire to \"udp\""
     )]
     Filtered {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel was built without it.
@@ -94,7 +93,7 @@ pub enum UringUnavailable {
          container's memory, or set transport.wire to \"udp\""
     )]
     Memory {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A packet through loopback did not come out as it went in.
@@ -103,16 +102,15 @@ pub enum UringUnavailable {
     /// Something else.
     #[error("io_uring does not work here: {source}; set transport.wire to \"udp\"")]
     Refused {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Finds out whether a ring works here, by sending a packet through one; takes less than a
-/// millisecond where it does.
+/// Tests a ring by sending a packet through it. This takes less than a millisecond if it works.
 ///
 /// # Errors
-/// [`UringUnavailable`] when it does not.
+/// [`UringUnavailable`] if it does not.
 pub fn probe() -> Result<UringFeatures, UringUnavailable> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let sockets = Sockets::open(loopback, 1).map_err(|error| UringUnavailable::Refused {
@@ -136,10 +134,10 @@ pub struct UringSockets {
 }
 
 impl UringSockets {
-    /// A ring over open sockets. The thread that uses it first is the only one that may.
+    /// A ring over open sockets. Only the thread that uses it first may use it.
     ///
     /// # Errors
-    /// [`UringUnavailable`] when the kernel does not give one.
+    /// [`UringUnavailable`] if the kernel refuses a ring.
     pub fn over(sockets: Sockets) -> Result<Self, UringUnavailable> {
         let descriptors = (0..sockets.len()).map(|index| sockets.descriptor(Entropy(index as u8)));
         let queue = UringQueue::new(descriptors.collect()).map_err(UringUnavailable::of)?;
@@ -156,20 +154,20 @@ impl UringSockets {
         &mut self.sockets
     }
 
-    /// The sockets from which something has arrived; none only when all that had arrived was
-    /// received. Finding nothing costs no system call.
+    /// The sockets with arrived packets. The result is empty only after all earlier packets were
+    /// received. An empty result costs no system call.
     ///
     /// # Errors
-    /// Whatever the kernel says about a socket or the ring.
+    /// The kernel's error about a socket or the ring.
     pub fn readable(&mut self) -> io::Result<ReadableSockets> {
         self.queue.look()
     }
 
-    /// Puts the oldest super-packet of socket `index` into `slot`, whose former bytes the kernel
-    /// fills next; `None` when there is none.
+    /// Puts the oldest super-packet of socket `index` into `slot`, and gives the former buffer of the
+    /// slot to the kernel. `None` if there is no packet.
     ///
     /// # Errors
-    /// When the kernel does not say who sent it.
+    /// If the kernel does not name the sender.
     pub fn receive(&mut self, index: usize, slot: &mut Vec<u8>) -> io::Result<Option<SuperPacket>> {
         if !self.queue.take(index, slot) {
             return Ok(None);
@@ -194,9 +192,9 @@ impl UringSockets {
         self.sockets.send_by(hand_over, transmit, skip, to)
     }
 
-    /// Sends a packet to the first socket's own address and tells whether it came.
+    /// Sends a packet to the first socket's own address. Returns whether it came.
     fn reaches_itself(&mut self, packet: &[u8]) -> io::Result<bool> {
-        // Armed before, the receive has to wake up for it.
+        // The receive is armed before the send, so the packet has to wake it up.
         self.readable()?;
         let own = self.sockets.addresses()[0].socket();
         let to = SockAddr::from(own.expect("sockets have addresses of sockets"));
@@ -221,7 +219,7 @@ impl UringSockets {
 }
 
 impl UringUnavailable {
-    /// What a refusal of the kernel means here.
+    /// Explains a refusal of the kernel.
     fn of(source: io::Error) -> Self {
         let setting = std::fs::read_to_string(DISABLED_PATH).unwrap_or_default();
         Self::explained(source, setting.trim())
@@ -255,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_says_what_to_do() {
+    fn every_refusal_names_a_remedy() {
         let said = |errno, setting| {
             let source = io::Error::from_raw_os_error(errno);
             UringUnavailable::explained(source, setting).to_string()

@@ -112,8 +112,8 @@ impl SizeDistribution {
         Self::parse(text)
     }
 
-    /// Reads a distribution: each line has bytes and the share of flows of at most that size, from 0
-    /// to 1 or from 0 to 100, as public traffic generators write them.
+    /// Reads a distribution: each line has bytes and the share of flows of at most that size, from
+    /// 0 to 1 or from 0 to 100, as public traffic generators write them.
     ///
     /// # Errors
     /// [`ArrivalsError`] names the first faulty line.

@@ -19,8 +19,8 @@
 //! dependencies, which are its callers: in recorded traces a caller may wait for its callee. The
 //! feeder of mlcommons/chakra (`src/feeder/et_feeder.cpp`) does the same. Collectives of a group
 //! start in the order of their ids, as far as dependencies allow. `pg_name` names a group among the
-//! process groups that the trace lists; if the trace lists none, the group is all ranks that use the
-//! name. No name, or `0`, means all ranks. `involved_dim`, where given, must be true for all
+//! process groups that the trace lists; if the trace lists none, the group is all ranks that use
+//! the name. No name, or `0`, means all ranks. `involved_dim`, where given, must be true for all
 //! dimensions.
 
 mod error;

@@ -149,8 +149,8 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Checks that a fabric of `hosts` hosts can carry the workload, and that it ends when every flow
-    /// and task does.
+    /// Checks that a fabric of `hosts` hosts can carry the workload, and that it ends when every
+    /// flow and task does.
     ///
     /// # Errors
     /// [`WorkloadError`] names the first faulty flow, task or group.

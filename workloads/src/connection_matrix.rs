@@ -13,8 +13,8 @@
 //!
 //! Ids are from 1. A `oneshot` trigger starts all of its connections when it is first told, a
 //! `multishot` one starts the next of them each time, a `barrier` all of them when it was told K
-//! times. `prio` is the order in which an NDP receiver pulls; the reader skips it. Failed links belong
-//! to the fabric: the reader returns them as [`FailedUplink`]s.
+//! times. `prio` is the order in which an NDP receiver pulls; the reader skips it. Failed links
+//! belong to the fabric: the reader returns them as [`FailedUplink`]s.
 
 mod values;
 

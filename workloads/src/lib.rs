@@ -8,7 +8,8 @@
 //!   hosts it runs.
 //! - [`model`]: the trained models, and the times of their gradients.
 //!
-//! The simulator that carries a workload is `gradwire-netsim`. This crate has no clock, file or socket.
+//! The simulator that carries a workload is `gradwire-netsim`. This crate has no clock, file or
+//! socket.
 
 pub mod arrivals;
 pub mod chakra;

@@ -1,10 +1,10 @@
 //! The trained models: the size of each tensor's gradient, and the time at which it is ready.
 //!
-//! A [`Model`] (`trained`) is one of [`NAMES`], a user's table ([`Model::from_csv`]), or a file of another tool
-//! ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are generated from the
-//! architecture (`vision`, `language`). Their times were measured on a V100 (`measured`), or are
-//! estimated from the work of each layer where no table exists (`estimated`); [`Model::times`] says
-//! which.
+//! A [`Model`] (`trained`) is one of [`NAMES`], a user's table ([`Model::from_csv`]), or a file of
+//! another tool ([`Model::from_layers`], [`Model::from_chakra`]). Sizes of the named ones are
+//! generated from the architecture (`vision`, `language`). Their times were measured on a V100
+//! (`measured`), or are estimated from the work of each layer where no table exists (`estimated`);
+//! [`Model::times`] says which.
 //!
 //! Forward times were not measured beside the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.

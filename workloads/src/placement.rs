@@ -62,8 +62,8 @@ impl Workload {
     /// Returns this workload with a background that loads the fabric.
     ///
     /// Only the training steps of this workload are measured. If it has some, a run ends when all
-    /// programs have ended, also those of the background, and all flows of this workload. Flows of a
-    /// background without layers ride like untagged traffic, in the last class.
+    /// programs have ended, also those of the background, and all flows of this workload. Flows of
+    /// a background without layers ride like untagged traffic, in the last class.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
         // Of several backgrounds the first one marks the end of the foreground.
@@ -94,11 +94,12 @@ impl Workload {
         Ok(self.and(other))
     }
 
-    /// Puts another workload beside this one. The other keeps its own triggers, groups, messages and
-    /// compute units. A host with programs of both runs them side by side.
+    /// Puts another workload beside this one. The other keeps its own triggers, groups, messages
+    /// and compute units. A host with programs of both runs them side by side.
     ///
     /// The algorithm is this workload's, if it has one. Layers keep their numbers. The layer count
-    /// outside training jobs is the larger one, so that a workload without layers competes as layer 0.
+    /// outside training jobs is the larger one, so that a workload without layers competes as layer
+    /// 0.
     fn and(mut self, background: Self) -> Self {
         self.name = format!("{} + {}", self.name, background.name);
         let shift = Shift {

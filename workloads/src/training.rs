@@ -1,8 +1,8 @@
 //! Training steps: the computing of each worker, and the exchange of its gradients.
 //!
-//! A step is a forward pass, a backward pass, which makes the gradients in the order and at the times
-//! of the [`Model`], and their exchange. A message leaves as soon as its gradients are ready. In the
-//! next step a layer's forward pass waits for the layer before it and for its own update
+//! A step is a forward pass, a backward pass, which makes the gradients in the order and at the
+//! times of the [`Model`], and their exchange. A message leaves as soon as its gradients are ready.
+//! In the next step a layer's forward pass waits for the layer before it and for its own update
 //! ([`Update`]). An update takes no time.
 //!
 //! One more forward pass follows the last step. So the time from the end of one step's forward pass
@@ -55,9 +55,9 @@ pub enum GradientExchange {
     Buckets,
     /// An all-reduce for each gradient.
     Tensors,
-    /// This many parameter servers, on the first hosts. Gradients are cut into [`Parts`], each for the
-    /// server with the fewest bytes so far. A worker exchanges with each server in a group of two,
-    /// as gradwire's own workers do.
+    /// This many parameter servers, on the first hosts. Gradients are cut into [`Parts`], each for
+    /// the server with the fewest bytes so far. A worker exchanges with each server in a group of
+    /// two, as gradwire's own workers do.
     Servers(u32),
 }
 
@@ -66,8 +66,8 @@ pub enum GradientExchange {
 pub enum Parts {
     /// Equal parts of at most this many bytes.
     OfBytes(u64),
-    /// One part per gradient; each server gets an equal share of a gradient of a million elements or
-    /// more, so that no server carries more than others (MXNet's `MXNET_KVSTORE_BIGARRAY_BOUND`,
+    /// One part per gradient; each server gets an equal share of a gradient of a million elements
+    /// or more, so that no server carries more than others (MXNet's `MXNET_KVSTORE_BIGARRAY_BOUND`,
     /// `env_var.md`).
     Whole,
 }

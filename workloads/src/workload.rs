@@ -1,7 +1,7 @@
 //! A workload: flows between hosts, and programs that ranks run.
 //!
-//! Every transport carries flows. Programs are the tasks of a training job's ranks; their collectives
-//! run through `gradwire_collectives`.
+//! Every transport carries flows. Programs are the tasks of a training job's ranks; their
+//! collectives run through `gradwire_collectives`.
 
 use std::fmt;
 
@@ -105,8 +105,8 @@ pub enum Work {
         kind: CollectiveKind,
         /// Index of the group in [`Workload::groups`].
         group: u32,
-        /// Bytes of the whole tensor: the tensor of an all-reduce, the input of a reduce-scatter, the
-        /// output of an all-gather, all that one rank sends in an all-to-all.
+        /// Bytes of the whole tensor: the tensor of an all-reduce, the input of a reduce-scatter,
+        /// the output of an all-gather, all that one rank sends in an all-to-all.
         bytes: ByteCount,
         /// The first byte of each layer of the model, ascending; empty where unknown.
         layers: Vec<(u64, Layer)>,

@@ -1,4 +1,4 @@
-//! What a check found, what that costs, and the command that mends it.
+//! A finding of a check: its cost, and the command that mends it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum FindingState {
     /// As it should be, or of no consequence.
     Ok,
-    /// A job works, with less of what it could have.
+    /// A job works, but slower or less safely than it could.
     Warning,
     /// A job hangs, fails, or loses more than half of its speed.
     Problem,
@@ -32,11 +32,11 @@ pub struct HostFinding {
     pub name: String,
     /// How bad it is.
     pub state: FindingState,
-    /// What was found.
+    /// The finding in words.
     pub found: String,
-    /// What that costs; measured numbers are of the machine that the documentation names.
+    /// Its cost; measured numbers are of the machine that the documentation names.
     pub costs: Option<String>,
-    /// The command that mends it, or what to change in the job.
+    /// The command that mends it, or the change of the job.
     pub mend: Option<String>,
 }
 
@@ -56,13 +56,13 @@ impl HostFinding {
         Self::new(name, FindingState::Problem, found.into())
     }
 
-    /// With what it costs.
+    /// The finding with its cost.
     pub fn costs(mut self, costs: impl Into<String>) -> Self {
         self.costs = Some(costs.into());
         self
     }
 
-    /// With what mends it.
+    /// The finding with the command that mends it.
     pub fn mend(mut self, mend: impl Into<String>) -> Self {
         self.mend = Some(mend.into());
         self
@@ -85,7 +85,7 @@ pub fn worst(findings: &[HostFinding]) -> FindingState {
     states.max().unwrap_or(FindingState::Ok)
 }
 
-/// What mends a finding that says what it costs.
+/// The command that mends a finding which states its cost.
 #[cfg(test)]
 pub(super) fn mended(finding: &HostFinding) -> &str {
     assert!(finding.costs.is_some(), "{finding:?} says what it costs");

@@ -1,5 +1,5 @@
-//! The checks of this host: what its interfaces and its kernel grant a job. What the machine is
-//! beside its network is in [`machine`], its RDMA devices in [`rdma`].
+//! The checks of this host: how much its interfaces and its kernel grant a job. [`machine`] checks
+//! everything beside the network, [`rdma`] the RDMA devices.
 //!
 //! Each check is a measurement and a judgement; the judgements take plain numbers.
 
@@ -15,14 +15,14 @@ use super::finding::HostFinding;
 use super::machine::{self, mebibytes, number};
 use super::rdma;
 
-/// What the sockets ask for, each.
+/// The buffer that each socket asks for.
 const BUFFER_BYTES_MAX: u64 = 8 << 20;
 /// Room for the super-packets of a batch on their way out.
 const SEND_BUFFER_BYTES: u64 = 1 << 20;
 /// IP, UDP and gradwire's header.
 const HEADER_BYTES: u32 = 20 + 8 + 64;
 
-/// What is checked for.
+/// The job and the addresses that the checks are for.
 #[derive(Clone, Debug)]
 pub struct HostPlan<'a> {
     /// The job.

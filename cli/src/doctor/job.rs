@@ -25,11 +25,11 @@ use crate::exit::CommandError;
 const TURN: Duration = Duration::from_millis(50);
 /// The longest a rank needs for one path: 3 s for one that is silent, and a second of load.
 const PAIR_PATIENCE: Duration = Duration::from_secs(120);
-/// How often a rank is asked for what it found.
+/// How often a rank is asked for its findings.
 const REPORT_TRIES: u32 = 20;
 const LEAVE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What this rank found; on rank 0, what all ranks found.
+/// The findings of this rank; on rank 0, of all ranks.
 ///
 /// # Errors
 /// [`CommandError::Join`] when the ranks do not meet, and the like.
@@ -74,8 +74,8 @@ pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<DoctorReport, Com
             }
         }
     }
-    // Others may still be asked; who does not wait for them is lost to them. A rank that is gone
-    // by now has told what it had to.
+    // Other ranks may still ask this one, so it waits for them. A rank that has gone by now has
+    // told its findings.
     let _ = control.leave(LEAVE_PATIENCE);
     Ok(report)
 }
@@ -128,7 +128,7 @@ fn server_of(peer: &RosterPeer) -> Option<SocketAddr> {
         .and_then(|address| address.socket())
 }
 
-/// What a rank has published, which it does within a turn of its server.
+/// The findings that a rank has published, which it does within a turn of its server.
 fn told_by(peer: &RosterPeer, bind: IpAddr) -> Option<DoctorReport> {
     let mut client = ProbeClient::connect(server_of(peer)?, Some(bind)).ok()?;
     let report = (0..REPORT_TRIES).find_map(|_| {

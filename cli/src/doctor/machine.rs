@@ -1,5 +1,5 @@
-//! The checks of this machine beside its network: shared memory, clock, cores, and what the kernel
-//! forbids.
+//! The checks of this machine beside its network: shared memory, clock, cores, and features that
+//! the kernel forbids.
 
 use std::io;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn shared_memory(room: io::Result<MemoryRoom>, (ranks, wire): (u32, WireChoice))
     if !matches!(wire, WireChoice::Auto | WireChoice::SharedMemory) {
         return HostFinding::ok(check, "not used: transport.wire names another");
     }
-    // One ring each way, within half of what is free.
+    // One ring each way, within half of the free memory.
     let ranks = u64::from(ranks.max(2));
     let needed = 2 * RING_MAX * ranks * (ranks - 1);
     let gibibytes = needed.next_multiple_of(1 << 30) >> 30;
@@ -168,7 +168,7 @@ fn locked_memory(limit: io::Result<Option<u64>>) -> HostFinding {
     }
 }
 
-/// The text of a small file of the system, or nothing.
+/// The text of a small file of the system; empty where it cannot be read.
 fn word(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.trim().to_owned()

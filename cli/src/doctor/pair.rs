@@ -1,6 +1,5 @@
-//! The checks of a path to another host: measured by probes, judged by what a job would suffer.
-//! Whether packets get through is judged here, what becomes of their tags, runs and order in
-//! [`traffic`].
+//! The checks of a path to another host, measured by probes. Whether packets get through is judged
+//! here; their tags, runs and order in [`traffic`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -21,7 +20,7 @@ const ROUND_TRIPS: u32 = 200;
 /// Small packets that are counted.
 const SERIES: u32 = 10_000;
 
-/// What was found between this host and another.
+/// The findings between this host and another.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pair {
     /// This side: an address, or a rank.
@@ -32,7 +31,7 @@ pub struct Pair {
     pub round_trip_us: Option<f64>,
     /// Longest IP packet that passes both ways, in bytes.
     pub mtu: Option<u32>,
-    /// What was found.
+    /// The findings.
     pub checks: Vec<HostFinding>,
 }
 

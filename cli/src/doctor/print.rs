@@ -15,14 +15,14 @@ const ENTRY_COLUMNS: usize = 16;
 /// Everything that was found on one host.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct HostReport {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// Its rank, where the ranks of a job check each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u16>,
     /// Addresses that were checked.
     pub addresses: Vec<String>,
-    /// What was found.
+    /// The findings.
     pub checks: Vec<HostFinding>,
 }
 

@@ -1,5 +1,5 @@
-//! The checks of RDMA devices: what is there, and what a lossy fabric wants set. All of it is
-//! shown to every job, but it is a warning or a problem to one that asks for RDMA only.
+//! The checks of RDMA devices: their state, and the settings that a lossy fabric wants. Every job
+//! sees them, but only to a job that asks for RDMA they are warnings or problems.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::host::HostPlan;
 
 /// gradwire's header in a packet.
 const HEADER_BYTES: u32 = 64;
-/// What carries packets.
+/// The state of a port that carries packets.
 const ACTIVE: &str = "ACTIVE";
 const UDP_INSTEAD: &str = "a job with transport.wire = \"rdma\" does not start; \"udp\" does";
 
@@ -54,7 +54,7 @@ pub fn check(wanted: &HostPlan<'_>) -> Vec<HostFinding> {
     }
 }
 
-/// The interface under a port, and what it tells; absent is what its driver does not know.
+/// The interface under a port, and its settings; `None` where its driver does not know them.
 #[derive(Clone, Debug)]
 struct Beneath<'a> {
     name: &'a str,
@@ -226,7 +226,7 @@ fn mtu(place: &str, beneath: &Beneath<'_>) -> HostFinding {
         ))
 }
 
-/// Pauses are for fabrics that must not drop; here they stop what others would have dropped.
+/// Pauses are for fabrics that must not drop; here they stop traffic that would have been dropped.
 fn pausing(place: &str, beneath: &Beneath<'_>) -> HostFinding {
     let check = "rdma_pfc";
     let name = beneath.name;
@@ -320,7 +320,7 @@ fn list(priorities: &[u8]) -> String {
 }
 
 impl HostFinding {
-    /// The same for a job that does not need it: nothing that has to be mended.
+    /// The finding for a job that does not need the device: no fault.
     fn for_others(mut self) -> Self {
         self.state = FindingState::Ok;
         self

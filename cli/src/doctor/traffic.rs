@@ -1,5 +1,5 @@
-//! What becomes of packets on a path to another host: their DSCP and ECN, runs of them, and the
-//! losses and order of many.
+//! The fate of packets on a path to another host: their DSCP and ECN, runs of them, and the losses
+//! and order of many.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use gradwire_transport::probe::{GsoRuns, ProbeSeries, TagFate};
 
 use super::finding::HostFinding;
 
-/// What stands for the name of an interface that only the other host knows.
+/// Stands for the name of an interface that only the other host knows.
 pub(super) const ELSEWHERE: &str = "IF";
 /// Losses above this share are more than a job's repairs hide.
 const LOSS_MAX: f64 = 0.01;
 
-/// What became of the DSCPs of the job's classes.
+/// How the DSCPs of the job's classes arrive.
 pub(super) fn dscp(tags: &[TagFate]) -> HostFinding {
     let check = "dscp";
     let mut changes: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -66,7 +66,7 @@ pub(super) fn dscp(tags: &[TagFate]) -> HostFinding {
         .mend(mend)
 }
 
-/// What became of ECT(0) and CE.
+/// How ECT(0) and CE arrive.
 pub(super) fn ecn(tags: &[TagFate]) -> HostFinding {
     let check = "ecn";
     let mut changes = Vec::new();

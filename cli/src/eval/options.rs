@@ -1,4 +1,4 @@
-//! What can be typed after `gradwire eval`. Doc comments on options are the help text.
+//! The options of `gradwire eval`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -19,24 +19,24 @@ Tables:
   scheduling  a scheduler on and off: six models, four rates, servers and ring       simulated
   search      chunk and credit found by Bayesian search, beside a whole grid         simulated
   fabric      144 hosts with background: gradwire and its references                 simulated
-  steps       what each part of gradwire adds, one after the other                   simulated
-  losses      links that lose packets, and what a tolerance is worth then            simulated
+  steps       the gain of each part of gradwire, one after the other                 simulated
+  losses      links that lose packets, and how much a tolerance saves then           simulated
   training    accuracy under loss, fill by fill, three seeds                         real training
-  tolerance   what `gradwire tune loss` finds on both scripts                        real training
+  tolerance   results of `gradwire tune loss` on both scripts                        real training
 
-What is written:
+Files:
   DIR/report.md, report.json, report.html   the report
-  DIR/plans/*.toml                          what is simulated, for `gradwire sim sweep`
+  DIR/plans/*.toml                          the simulated cells, for `gradwire sim sweep`
   DIR/cells/*.json                          a finished cell each, never run again
-  DIR/training, DIR/tolerance               what the trainings left
+  DIR/training, DIR/tolerance               files of the trainings
 
-An evaluation that was stopped or killed goes on where it was. Cells that fail are named, the others
-are run, the report is written, and the exit code is 1. A goal that is missed is a result.";
+An evaluation that was stopped or killed continues where it was. Cells that fail are named, the
+others run, the report is written, and the exit code is 1. A goal that is missed is a result.";
 
 /// The evaluations.
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
-    /// Run DLCP's evaluation and ByteScheduler's, and write what came of it.
+    /// Run DLCP's evaluation and ByteScheduler's, and write a report.
     #[command(after_help = EXAMPLES)]
     Dlcp(Dlcp),
 }
@@ -48,7 +48,11 @@ pub struct Dlcp {
     #[arg(long)]
     pub quick: bool,
     /// Only this table; may be repeated.
-    #[arg(long, value_name = "TABLE", value_parser = PossibleValuesParser::new(TABLES.map(|table| table.name)))]
+    #[arg(
+        long,
+        value_name = "TABLE",
+        value_parser = PossibleValuesParser::new(TABLES.map(|table| table.name))
+    )]
     pub only: Vec<String>,
     /// Only list the cells, and whether they are finished.
     #[arg(long)]
@@ -71,7 +75,7 @@ pub struct Dlcp {
 }
 
 impl Dlcp {
-    /// What is asked for.
+    /// The parameters of the evaluation.
     pub fn request(&self) -> EvalRequest {
         EvalRequest {
             quick: self.quick,

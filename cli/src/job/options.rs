@@ -8,13 +8,13 @@ use gradwire_protocol::units::Share;
 
 use crate::values::share;
 
-/// What can be done with job files.
+/// The commands for job files.
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
     /// Check a job file and print the job it resolves to.
     #[command(after_help = "Example:\n  gradwire job check job.toml --json")]
     Check(JobCheck),
-    /// List every key of a job file: what it is for, what may be written, its default.
+    /// List every key of a job file: its purpose, the allowed values, its default.
     Keys,
 }
 
@@ -41,19 +41,19 @@ pub struct JobOptions {
     /// Share of packets to drop on purpose, such as 1% or 0.01.
     #[arg(long, value_parser = share, value_name = "SHARE")]
     pub drop: Option<Share>,
-    /// Seed of what is dropped.
+    /// Seed of the drops.
     #[arg(long, value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,
     /// Largest IP packet in bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=65_535), value_name = "BYTES")]
     pub mtu: Option<u32>,
-    /// What carries packets: auto, udp, uring, shm or rdma.
+    /// The wire that carries packets: auto, udp, uring, shm or rdma.
     #[arg(long, value_name = "WIRE")]
     pub wire: Option<String>,
     /// Protection of packets: aead or none.
     #[arg(long, value_name = "SECURITY")]
     pub security: Option<String>,
-    /// What a rank does while it waits: busy, adaptive or block.
+    /// How a rank waits: busy, adaptive or block.
     #[arg(long, value_name = "POLICY")]
     pub idle: Option<String>,
     /// How all-reduces are done: auto, direct, ring, halving-doubling or hierarchical.

@@ -22,8 +22,8 @@ Examples:
   gradwire model show chakra.0.et
 
 A file NAME.txt is a list of layers of SimAI, AICB or ASTRA-sim 1.0; NAME.et or NAME.json a Chakra
-execution trace of one rank and one step. What such a file lacks or has beyond a model stands in
-the lines that begin with #.
+execution trace of one rank and one step. Lines that begin with # tell which parts of a model such
+a file lacks, and which of its parts are left out.
 
 A table of your own, NAME.csv, has a first line `layer,parameters,forward_ns,backward_ns` and a line
 per layer, in the order of the forward pass. With a column `tensor`, rows behind each other that
@@ -39,15 +39,15 @@ Examples:
   gradwire model record --steps 50 --out mine.csv examples/train_mnist.py --backend gloo
   torchrun --nproc-per-node 2 -m gradwire.record --out mine.csv train.py
 
-Options of the command stand before the script. The script is not changed; it runs as the only
-process of a launch, until so many backward passes have made gradients. A layer is a module with
-parameters, its forward time runs from the end of the layer before it. Times are medians, of the
+Options of the command stand before the script. The script runs unchanged, as the only process of a
+launch, until --steps backward passes have made gradients. A layer is a module with parameters; its
+forward time runs from the end of the layer before it. Times are medians, of the
 CPU's clock, or of CUDA events where the model is on a GPU.
 
 Exit codes: 0 when the table was written; 1 when the script trained no model, failed, or ended too
 early; 2 when there is no such script; 5 when there is no Python with gradwire and PyTorch.";
 
-/// What can be done with models.
+/// The commands for models.
 #[derive(Debug, Subcommand)]
 pub enum ModelCommand {
     /// List the models that are known by name.
@@ -56,7 +56,7 @@ pub enum ModelCommand {
     /// Show the gradients of a model: their sizes, and when the backward pass makes them.
     #[command(after_help = MODEL_SHOW_EXAMPLES)]
     Show(ModelShow),
-    /// Run a PyTorch script as it is, and keep what its layers cost as a table of your own.
+    /// Run a PyTorch script unchanged, and keep the cost of its layers as a table of your own.
     #[command(after_help = MODEL_RECORD_EXAMPLES)]
     Record(ModelRecord),
 }
@@ -100,7 +100,7 @@ pub struct ModelRecord {
     /// Print one JSON object instead of the summary.
     #[arg(long)]
     pub json: bool,
-    /// The script, and what it is called with.
+    /// The script, and its arguments.
     #[arg(
         required = true,
         trailing_var_arg = true,

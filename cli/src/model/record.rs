@@ -1,8 +1,8 @@
-//! `gradwire model record`: runs a PyTorch script and keeps what its layers cost as a table.
+//! `gradwire model record`: runs a PyTorch script and keeps the cost of its layers as a table.
 //!
-//! The recorder is Python (`python -m gradwire.record`) and tells its outcome as one line of JSON
-//! on its standard output; what the script prints goes to standard error. Here it is started, and
-//! what it wrote is read again as the table that it must be.
+//! The recorder is Python (`python -m gradwire.record`) and reports its outcome as one line of JSON
+//! on its standard output; the script's output goes to standard error. This file starts the
+//! recorder and reads the table back, as a check.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,7 +17,7 @@ use super::{millis, totals};
 use crate::environment::Environment;
 use crate::exit::{CommandError, Exit};
 
-/// What the recorder tells at its end.
+/// The recorder's report.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Told {
@@ -60,7 +60,7 @@ pub(super) fn record(options: &ModelRecord) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The script and what it is called with.
+/// The script and its arguments.
 fn script(options: &ModelRecord) -> Result<(&str, &[String]), CommandError> {
     let example = "give a Python script to record, such as train.py";
     let Some((script, arguments)) = options.script.split_first() else {
@@ -108,7 +108,8 @@ fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Tol
     serde_json::from_str(last).map_err(|_| ended(script, &python, process.status))
 }
 
-/// The recorder told nothing: it was killed, or Python lacks what it needs, and has said so.
+/// The recorder printed no report: it was killed, or Python lacks a package that it needs, and has
+/// said so.
 fn ended(script: &str, python: &Path, status: ExitStatus) -> CommandError {
     CommandError::Process {
         who: script.to_owned(),

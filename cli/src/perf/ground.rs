@@ -1,5 +1,5 @@
-//! What all commands of `perf` begin and end with: their job, the sizes they measure, how far they
-//! are, and whether results were right.
+//! The common start and end of all commands of `perf`: their job, the sizes they measure, their
+//! progress bar, and whether results were right.
 
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, WireChoice};
@@ -43,7 +43,7 @@ pub(super) fn refuse_spinning(job: &Job) -> Result<(), CommandError> {
     }
 }
 
-/// What protects the packets of a job over a wire: memory of one host is never sealed.
+/// The protection of a job's packets over a wire: memory of one host is never sealed.
 pub(super) fn security(job: &Job, wire: &str) -> &'static str {
     match job.security {
         PacketSecurity::Aead if wire != "shm" => "aead",

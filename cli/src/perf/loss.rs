@@ -89,7 +89,7 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     passed(wrong)
 }
 
-/// The jobs that are compared: equal but for what is dropped and tolerated.
+/// The jobs that are compared: equal but for drops and tolerance.
 struct Jobs {
     free: Job,
     tolerance: Share,
@@ -172,7 +172,7 @@ impl Gloo<'_> {
     }
 }
 
-/// Prints what was measured.
+/// Prints the measurements.
 struct Report {
     format: RowFormat,
     bytes: u64,
@@ -181,7 +181,7 @@ struct Report {
     network: &'static str,
     wire: String,
     security: &'static str,
-    /// What has been printed, for the last object.
+    /// The printed shares, for the last object.
     shares: Map<String, Value>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire perf`. Doc comments on options are the help text.
+//! The options of `gradwire perf`. Doc comments on options are the help text.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ Examples:
 Columns (as in nccl-tests; counts are sums over all ranks, warm-up included):
   time       of the slowest rank, in microseconds: median over iterations, then over rounds
   algbw      size / time, in gigabytes (10^9 bytes) per second
-  busbw      what one link carries, comparable between world sizes: algbw times 2(n-1)/n for
+  busbw      rate of one link, comparable between world sizes: algbw times 2(n-1)/n for
              all-reduce, (n-1)/n for reduce-scatter, all-gather and all-to-all, 1 for the rest
   lost       segments that stayed missing, within the tolerance
   repaired   segments that were sent again
@@ -33,8 +33,8 @@ Columns (as in nccl-tests; counts are sums over all ranks, warm-up included):
   ratio      time of the rival / time of gradwire, above 1 where gradwire is faster; with the
              least and the greatest ratio of single rounds
 
-Size is that of the whole tensor: what all ranks together give or get in reduce-scatter,
-all-gather and all-to-all. send-recv is a ping-pong of ranks 0 and 1; its time is one way.
+Size is that of the whole tensor: in reduce-scatter, all-gather and all-to-all the sum over all
+ranks. send-recv is a ping-pong of ranks 0 and 1; its time is one way.
 
 JSON: one object a line for each size and backend, and a last one with \"summary\" and \"ratios\".
 algbw_gbps and busbw_gbps are giga*bits* (10^9 bits) per second.";
@@ -44,7 +44,7 @@ Examples:
   gradwire perf loss -n 2 --bytes 8M
   sudo gradwire perf loss -n 2 --bytes 8M --netns --against gloo
 
-Goodput is size / time, as a share of what the same ranks do when nothing is dropped, all in
+Goodput is size / time, as a share of the same ranks' goodput without drops, all in
 alternation. gradwire's packets are dropped by its receivers, one by one. Gloo's are dropped by
 the kernel where they arrive, by a filter on the link (tc, BPF), which sees a packet as it travels
 because segmentation offload is off on that link while Gloo is measured, also without loss.";
@@ -64,7 +64,7 @@ Example:
 
 Each bucket is an all-reduce of its own and belongs to one layer. They are submitted from the last
 layer to the first, as backward passes do, and all are on their way at once. The table has the
-order in which they were complete; beside it the order without what tells layers apart.
+order in which they were complete; beside it the order without knowledge of layers.
 Inversions are pairs of layers of which the rear one was complete first; Kendall's tau is 1 when
 the front layers finish first, -1 when they finish last.";
 
@@ -75,7 +75,7 @@ Example:
 Prints the resident set of each rank (VmRSS) after the warm-up and at the end; exit code 1 when one
 grew by more than --growth.";
 
-/// What can be measured.
+/// The measurements.
 #[derive(Debug, Subcommand)]
 pub enum PerfCommand {
     /// Sum of 32-bit floats over all ranks, for a range of sizes.
@@ -96,7 +96,7 @@ pub enum PerfCommand {
     /// Every rank gets a block of every rank.
     #[command(after_help = EXAMPLES)]
     AllToAll(CollectiveOptions),
-    /// Nobody goes on before all are there; sizes are of no meaning.
+    /// All ranks wait for each other; sizes have no effect.
     #[command(after_help = EXAMPLES)]
     Barrier(CollectiveOptions),
     /// Ping-pong between rank 0 and rank 1: latency and bandwidth one way.
@@ -135,10 +135,10 @@ pub struct CollectiveOptions {
     /// Iterations per size before the timed ones, at least; small sizes get about 50 ms of them.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub warmup: u32,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
-    /// What to compare with.
+    /// The rivals.
     #[command(flatten)]
     pub comparison: RivalOptions,
 }
@@ -157,13 +157,13 @@ pub struct SizeRange {
     pub factor: u64,
 }
 
-/// Where ranks are, what their job is, and how it is told.
+/// Place of the ranks, their job, and the form of the output.
 #[derive(Args, Clone, Debug)]
 pub struct GroundOptions {
     /// JSON, one object a line, instead of the table.
     #[arg(long)]
     pub json: bool,
-    /// What the job is.
+    /// The job.
     #[command(flatten)]
     pub job: JobOptions,
     /// Give each rank a network namespace of its own, joined by veth links; needs root.
@@ -193,7 +193,8 @@ impl GroundOptions {
     /// Where the ranks are.
     ///
     /// # Errors
-    /// [`CommandError`] when namespaces cannot be made, or there are not as many addresses as ranks.
+    /// [`CommandError`] when namespaces cannot be made, or there are not as many addresses as
+    /// ranks.
     pub fn place(&self, ranks: u16) -> Result<CrewPlace, CommandError> {
         let link_mtu = self.netns.then_some(self.link_mtu);
         Ok(CrewPlace::new(&self.bind, link_mtu, ranks)?)
@@ -209,7 +210,7 @@ impl GroundOptions {
     }
 }
 
-/// What to compare with.
+/// The rivals of a comparison.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Comparison")]
 pub struct RivalOptions {
@@ -273,10 +274,10 @@ pub struct LossOptions {
         value_name = "SHARES"
     )]
     pub drops: Vec<Share>,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
-    /// What to compare with.
+    /// The rivals.
     #[command(flatten)]
     pub comparison: RivalOptions,
 }
@@ -307,7 +308,7 @@ pub struct TuneOptions {
     /// The job file to write the table into; it need not exist.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
 }
@@ -337,7 +338,7 @@ pub struct BucketsOptions {
         value_name = "COUNT"
     )]
     pub rounds: u32,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
 }
@@ -362,7 +363,7 @@ pub struct SoakOptions {
     /// By how much the resident set of a rank may grow.
     #[arg(long, default_value = "1M", value_parser = size, value_name = "SIZE")]
     pub growth: ByteCount,
-    /// Where the ranks are, what the job is, how it is printed.
+    /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
 }

@@ -54,7 +54,8 @@ pub fn run(options: &SoakOptions) -> Result<(), CommandError> {
         progress.inc(1);
         Ok::<_, CommandError>(measured)
     };
-    // As long as the parts that follow, so that what a round itself takes is there from the start.
+    // As long as the parts that follow, so that the memory of a round itself is counted from the
+    // start.
     let size = options.count.div_ceil(PARTS);
     let mut times = Vec::new();
     part(size)?;

@@ -14,13 +14,13 @@ use gradwire_lab::crew::rounds::{Ratio, RoundSeries};
 pub struct Backend {
     /// "gradwire" or the rival.
     pub name: &'static str,
-    /// What carried packets.
+    /// The wire that carried packets.
     pub wire: String,
     /// How they were protected.
     pub security: &'static str,
 }
 
-/// What is measured.
+/// The subject of a table: the collective, its ranks and its backends.
 #[derive(Clone, Debug)]
 pub struct PerfSubject {
     /// Which collective.
@@ -29,17 +29,17 @@ pub struct PerfSubject {
     pub ranks: u16,
     /// In how many rounds.
     pub rounds: u32,
-    /// What joins the ranks.
+    /// The network that joins the ranks.
     pub network: &'static str,
     /// The job.
     pub job: Job,
     /// Ours first.
     pub backends: Vec<Backend>,
-    /// What else must be known to read the rows, one line each.
+    /// Other facts that readers of the rows must know, one line each.
     pub remarks: Vec<String>,
 }
 
-/// One size: of each backend what it did.
+/// One size, with the measurements of each backend.
 #[derive(Clone, Debug)]
 pub struct SizeRow {
     /// Its size.
@@ -95,7 +95,7 @@ pub fn ratio_json(ratio: &Ratio) -> Value {
     })
 }
 
-/// The table of a sweep over sizes: prints rows as they come, and what they come to.
+/// The table of a sweep over sizes: prints rows as they come, and a summary.
 #[derive(Debug)]
 pub struct PerfTable {
     subject: PerfSubject,
@@ -113,7 +113,7 @@ pub enum RowFormat {
 }
 
 impl PerfTable {
-    /// A table; in text it starts with what is measured and the names of the columns.
+    /// A table; in text it starts with its subject and the names of the columns.
     pub fn new(subject: PerfSubject, format: RowFormat) -> Self {
         if format == RowFormat::Text {
             println!("{}", subject.heading());
@@ -278,7 +278,7 @@ impl PerfSubject {
         })
     }
 
-    /// What all rows come to.
+    /// The summary of all rows.
     fn summary(&self, rows: &[SizeRow]) -> Value {
         let mut ratios = Map::new();
         let mut wins = Map::new();

@@ -20,7 +20,8 @@ use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 use gradwire_lab::job_file::document;
 
-/// What is measured, the simplest first. Ranks of one host have no second level for a hierarchy.
+/// The measured algorithms, the simplest first. Ranks of one host have no second level for a
+/// hierarchy.
 const ALGORITHMS: [(&str, ReduceAlgorithm); 3] = [
     ("direct", ReduceAlgorithm::Direct),
     ("halving-doubling", ReduceAlgorithm::HalvingDoubling),
@@ -34,12 +35,13 @@ const MOSTLY: f64 = 0.9;
 /// Measures the algorithms and writes the table.
 ///
 /// # Errors
-/// [`CommandError`] when options make no sense, ranks fail, a result is wrong, or the file cannot be
-/// written.
+/// [`CommandError`] when options make no sense, ranks fail, a result is wrong, or the file cannot
+/// be written.
 pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     let mut job = job_on(&options.ground)?;
     refuse_spinning(&job)?;
-    // The table is for what is lossless; what may be lost is always done directly.
+    // The table is for lossless operations; operations that may lose always use the direct
+    // algorithm.
     job.tolerance = Share::NONE;
     let document = options.out.as_deref().map(document::read).transpose()?;
     let format = options.ground.format();
@@ -148,7 +150,7 @@ impl Tuning {
     }
 }
 
-/// What was measured of one world and size.
+/// The measurements of one world and size.
 #[derive(Clone, Debug)]
 struct Line {
     world: u16,

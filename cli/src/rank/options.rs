@@ -48,7 +48,7 @@ pub struct Rank {
     /// How many all-reduces, the same on all ranks.
     #[arg(long, default_value_t = 1_000, value_name = "COUNT")]
     pub iterations: u32,
-    /// What this rank contributes, 32-bit floats: one all-reduce of them instead of those of a
+    /// This rank's contribution, 32-bit floats: one all-reduce of them instead of those of a
     /// pattern. Files of all ranks have the same size.
     #[arg(
         long,
@@ -63,7 +63,7 @@ pub struct Rank {
     /// How long to wait for the other ranks.
     #[arg(long, default_value = "30s", value_parser = span, value_name = "SPAN")]
     pub join_timeout: Span,
-    /// What the job is.
+    /// The job.
     #[command(flatten)]
     pub job: JobOptions,
 }

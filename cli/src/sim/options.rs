@@ -21,8 +21,8 @@ Examples:
   gradwire sim run leaf-spine:2x4x2@25G step:mine.csv:ddp,steps=5,slow=1.2,algorithm=ring
 
 Times are simulated microseconds; percentiles are of flows that ended, by nearest rank.
-  FCT        from a flow's start until its receiver has all that it needs
-  slowdown   FCT over what the flow would take alone on an idle fabric
+  FCT        from a flow's start until its receiver is complete
+  slowdown   FCT over the time of the flow alone on an idle fabric
   goodput    bytes that receivers have, without headers, first start to last end
   early      droppable packets that a queue above its threshold dropped
   full       packets that found no room
@@ -34,11 +34,11 @@ or ps=8 (parameter servers on the first 8 hosts). Options behind it, with commas
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own
   algorithm=ring  of all-reduces; without it, as the job says
-  part=1MiB       a gradient is cut into parts of so many bytes for parameter servers; whole: not
-                  at all, but shared by the servers from a million elements on
+  part=1MiB       size of the parts of a gradient for parameter servers; part=whole: not cut, but
+                  shared by the servers from a million elements on
   scale=16        a 16th of all sizes and times, which takes a 16th of the run
 
-Exit code 1, with the table of what ended, when flows or tasks have not ended at --limit.
+Exit code 1 when flows or tasks have not ended at --limit; the table has those that ended.
 JSON: one object on one line; times in microseconds, rates in Gb/s (10^9 bits per second).";
 
 const SIM_COMPARE_EXAMPLES: &str = "\
@@ -56,9 +56,9 @@ Examples:
   gradwire sim report fat-tree:k=8@100G permutation:2MB --out report.html
   gradwire sim report fabric.toml flows.cm --transports gradwire,dctcp,ndp --out report.html
 
-The file needs nothing beside it: its pictures are SVG within.";
+The file stands alone: its pictures are SVG within it.";
 
-/// What can be simulated.
+/// The simulations.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Run a workload once: completion times, losses, queues.
@@ -67,15 +67,15 @@ pub enum SimCommand {
     /// Run a workload with several transports and seeds: ratios and how sure they are.
     #[command(after_help = SIM_COMPARE_EXAMPLES, mut_arg("transport", |one| one.hide(true)))]
     Compare(SimCompare),
-    /// Run every combination of a plan on all cores; what is finished is never run again.
+    /// Run every combination of a plan on all cores; finished ones are never run again.
     #[command(after_help = options::EXAMPLES)]
     Sweep(SweepOptions),
-    /// Run a workload and draw what happened, as one HTML file.
+    /// Run a workload and draw the results, as one HTML file.
     #[command(after_help = SIM_REPORT_EXAMPLES)]
     Report(SimReport),
 }
 
-/// Options that say what is simulated.
+/// Options of a simulated scenario.
 #[derive(Args, Clone, Debug)]
 pub struct ScenarioOptions {
     /// The fabric: a shape such as fat-tree:k=16@100G, or a file: fabric.toml, .topo of htsim, .txt
@@ -91,11 +91,11 @@ pub struct ScenarioOptions {
     /// ended.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
-    /// What carries the flows: gradwire, dctcp, dctcp-10ms (its timeouts are that long at least),
-    /// pfabric, ndp or roce. Of the job, the last five know collectives.algorithm, chunk, order and
-    /// credit only: each message of a collective is a flow. With credit 0, the default, it begins
-    /// as soon as it may, and order means nothing. With a credit, order = layers is ByteScheduler,
-    /// and order = arrival first come, first served.
+    /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
+    /// pfabric, ndp or roce. The last five take only collectives.algorithm, chunk, order and credit
+    /// from the job: each message of a collective is a flow. With credit 0, the default, a flow
+    /// begins as soon as it may, and order has no effect. With a credit, order = layers is
+    /// ByteScheduler, and order = arrival first come, first served.
     #[arg(long, default_value_t = scenario::default_transport())]
     pub transport: String,
     /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
@@ -145,7 +145,7 @@ impl ScenarioOptions {
 /// Options of `gradwire sim run`.
 #[derive(Args, Clone, Debug)]
 pub struct SimRun {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// Print one JSON object instead of the table.
@@ -156,7 +156,7 @@ pub struct SimRun {
 /// Options of `gradwire sim compare`.
 #[derive(Args, Clone, Debug)]
 pub struct SimCompare {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// The transports; ratios are to the first.
@@ -182,7 +182,7 @@ pub struct SimCompare {
 /// Options of `gradwire sim report`.
 #[derive(Args, Clone, Debug)]
 pub struct SimReport {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// Several transports in one report, instead of --transport.

@@ -1,10 +1,10 @@
-//! `gradwire sim sweep`: every combination of a plan is run once, on all cores, and what is
-//! finished is never run again.
+//! `gradwire sim sweep`: every combination of a plan runs once, on all cores; finished ones are
+//! never run again.
 //!
-//! - [`options`]: what can be typed, what a plan looks like, what is written.
+//! - [`options`]: the command line, the form of a plan, the files that are written.
 //!
-//! What is not here: plans, cells and the processes that run them (`gradwire_lab::sweep`), and Ray,
-//! which `python/gradwire/sweep.py` drives with the same workers.
+//! Not here: plans, cells and the processes that run them (`gradwire_lab::sweep`), and Ray, which
+//! `python/gradwire/sweep.py` drives with the same workers.
 
 pub mod options;
 
@@ -31,8 +31,8 @@ const NAMED_MOST: usize = 4;
 /// Runs a plan, or the part of it that was asked for.
 ///
 /// # Errors
-/// [`CommandError`] when the plan is wrong, and nothing was written then; when a file cannot be written;
-/// at the end, when cells have failed.
+/// [`CommandError`] when the plan is wrong, before any file is written; when a file cannot be
+/// written; at the end, when cells have failed.
 pub fn run(options: &SweepOptions) -> Result<(), CommandError> {
     let Some(path) = &options.plan else {
         let record = worker::run(Exit::PeerLost as u8)?;
@@ -100,8 +100,8 @@ fn list(cells: &[SweepCell], folder: Option<&SweepFolder>, options: &SweepOption
     for cell in cells {
         let finished = folder.is_some_and(|folder| folder.is_finished(&cell.id));
         if options.json {
-            // What another program needs to run the cell: the order for a worker, and the files
-            // to give it.
+            // Enough for another program to run the cell: the order for a worker, and the files to
+            // give it.
             let listed = json!({
                 "id": cell.id,
                 "label": cell.label,
@@ -165,7 +165,7 @@ fn progress_bar(cells: usize, finished: usize) -> ProgressBar {
     let style = ProgressStyle::with_template(style);
     let style = style.expect("the template is constant and well-formed");
     let progress = ProgressBar::new(cells as u64).with_style(style);
-    // What was finished before says nothing about the time that the rest takes.
+    // Earlier cells say little about the time that the rest takes.
     progress.set_position(finished as u64);
     progress.reset_eta();
     progress

@@ -1,7 +1,7 @@
 //! `gradwire switch apply`: a network namespace that is a switch, with the queues of a plan.
 //!
-//! What tc is told is [`Linux`]'s. Here is decided which form of it this kernel can do, what is
-//! made around it, and that all of it can be taken away again: [`kept`] knows what that is.
+//! [`Linux`] writes the commands for tc. This file chooses the form that this kernel can do, makes
+//! the namespace around it, and can take all of it away again: [`kept`] remembers it.
 
 pub mod kept;
 pub mod options;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gradwire_switch_config::linux::Linux;
+use gradwire_switch_config::dialect::linux::Linux;
 use gradwire_switch_config::plan::Plan;
 
 use self::kept::{Kept, KeptFolder};
@@ -31,7 +31,7 @@ const NAME_MOST: usize = 15;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError`] says what is missing: rights, a program, a name that is free, a port.
+/// [`CommandError`] names the missing thing: rights, a program, a free name, a port.
 pub fn run(options: &Apply) -> Result<(), CommandError> {
     let name = &options.netns;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
@@ -52,7 +52,7 @@ fn failure(message: String) -> CommandError {
     netns::failure("switch apply", message).into()
 }
 
-/// What a kernel has of what is needed.
+/// The features of a kernel that `apply` needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kernel {
     /// prio and red.
@@ -62,7 +62,7 @@ enum Kernel {
 }
 
 impl Kernel {
-    /// Tries it, in a namespace that nobody else is in.
+    /// Tries it, in a namespace that no other process is in.
     fn tried() -> Result<Self, CommandError> {
         let room = netns::unnamed().map_err(|error| netns::refused("switch apply", error))?;
         let has = |line: &str| -> Result<bool, CommandError> {
@@ -143,7 +143,7 @@ fn apply(options: &Apply, folder: &KeptFolder) -> Result<(), CommandError> {
         folder.write(&kept)
     });
     if let Err(failure) = done {
-        // What was there before stays; what was made now goes again.
+        // An older namespace stays; one made now is removed again.
         if before.is_none() {
             let _ = take_away(name, folder, &kept);
         }
@@ -215,7 +215,8 @@ fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Comman
     }
 }
 
-/// That a namespace which somebody else made has what is needed, and nothing that is in the way.
+/// Checks that a namespace of somebody else has everything that is needed, and no setting that is
+/// in the way.
 fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), CommandError> {
     let name = &options.netns;
     for port in kept.ports.iter().filter(|_| options.existing) {
@@ -242,7 +243,8 @@ fn set_up(room: &File, kept: &Kept) -> Result<(), CommandError> {
         }
         let other = format!("{port}{OTHER_END}");
         let here = format!("/proc/{}/ns/net", std::process::id());
-        // Packets in one piece would be judged in one piece: none is sent so from either end.
+        // A large packet would be judged as one, so neither end may send one: segmentation offload
+        // goes off.
         ip(&[format!(
             "link add {port} gso_max_segs 1 type veth peer name {other} gso_max_segs 1 netns {here}"
         )])?;
@@ -292,7 +294,7 @@ fn shell(room: &File, folder: &KeptFolder, script: &str) -> Result<(), CommandEr
 fn known(name: &str, folder: &KeptFolder) -> Result<Kept, CommandError> {
     folder.read().ok_or_else(|| {
         failure(format!(
-            "{name} was not set up by `gradwire switch apply` (nothing is kept of it)"
+            "{name} was not set up by `gradwire switch apply` (its folder in /run is missing)"
         ))
     })
 }
@@ -302,7 +304,7 @@ fn export(name: &str, folder: &KeptFolder) -> Result<(), CommandError> {
     let room = open(name)?;
     let mut command = Command::new("sh");
     command.arg("-s").env("BPFFS", folder.bpffs());
-    // What is not there, a setting or a filter, is left out: tc says so, and nobody need care.
+    // A missing setting or filter is left out: tc says so, and that does no harm.
     let output = netns::run("switch apply", &room, &mut command, &kept.export)?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     Ok(())

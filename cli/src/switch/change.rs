@@ -1,5 +1,5 @@
-//! `gradwire switch diff` and `undo`: what is loaded into a switch that runs, and what takes it
-//! back.
+//! `gradwire switch diff` and `undo`: the change to load into a running switch, and the change that
+//! takes it back.
 
 use gradwire_switch_config::change::ConfigChange;
 use gradwire_switch_config::dialect::Look;
@@ -11,10 +11,10 @@ use super::site::PlanOrigin;
 use crate::exit::CommandError;
 use gradwire_lab::files;
 
-/// Prints what must change.
+/// Prints the change.
 ///
 /// # Errors
-/// [`CommandError`] names the file and what would be right.
+/// [`CommandError`] names the file and the values that are allowed.
 pub fn diff(options: &Running) -> Result<(), CommandError> {
     let (origin, plan, change) = load(options)?;
     let procedure = origin.dialect.procedure(&plan);
@@ -31,15 +31,16 @@ pub fn diff(options: &Running) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Prints what takes the change back.
+/// Prints the change that takes another one back.
 ///
 /// # Errors
-/// As [`diff`]; and [`CommandError::Usage`] when the configuration is not one from before the change.
+/// As [`diff`]; and [`CommandError::Usage`] when the configuration is not one from before the
+/// change.
 pub fn undo(options: &Running) -> Result<(), CommandError> {
     let (_, plan, change) = load(options)?;
     if change.inverse.is_empty() {
         return Err(CommandError::Usage(format!(
-            "{}: this has the plan in it already; undo needs what the switch exported before, or \
+            "{}: this has the plan in it already; undo needs the switch's export from before, or \
              roll back on the switch: `gradwire switch verify` tells how",
             options.running.display()
         )));

@@ -1,4 +1,4 @@
-//! `gradwire switch check`: what is wrong with a configuration.
+//! `gradwire switch check`: the faults of a configuration.
 
 use gradwire_switch_config::lint::{self, Finding, Rule};
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use gradwire_lab::files;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when anything is wrong; others name the file and what would be right.
+/// [`CommandError::Check`] when the configuration has a fault; others name the file and the values
+/// that are allowed.
 pub fn run(options: &Running) -> Result<(), CommandError> {
     let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;
@@ -40,13 +41,13 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
     match findings.len() {
         0 => Ok(()),
         count => Err(CommandError::Check(format!(
-            "{}: {count} found; `gradwire switch diff` prints what mends it",
+            "{}: {count} found; `gradwire switch diff` prints the change that mends it",
             options.running.display()
         ))),
     }
 }
 
-/// Tells what the platform's own validator says; what it refuses becomes a finding.
+/// The verdict of the platform's own validator, in words; its refusals become findings.
 fn judged(validation: Validation, findings: &mut Vec<Finding>) -> String {
     match validation {
         Validation::Accepted { tool } => format!("accepted by {tool}"),

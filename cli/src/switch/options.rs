@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire switch`. Doc comments on options are the help text.
+//! The options of `gradwire switch`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -15,9 +15,10 @@ Examples:
   gradwire switch render --platform eos default leaf-spine:9x16x4@100G --switch \"spine 0\"
   gradwire switch render --platform sonic job.toml fabric.toml --out configs
 
-The configuration goes to standard output, what was decided, rounded or realised in another way to
-standard error. `gradwire switch diff` makes what is loaded into a switch that runs; this makes the
-whole. JSON: one object, {target, switch, origin, config, queues, profiles, selection, notes}.";
+The configuration goes to standard output. Decisions, rounded values and replacements for features
+that the platform lacks go to standard error. This prints the whole configuration; for a switch that
+runs, `gradwire switch diff` prints the change to load. JSON: one object, {target,
+switch, origin, config, queues, profiles, selection, notes}.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -26,7 +27,7 @@ Examples:
 
 Two things are checked: whether the platform's schema accepts the file (our own rules always, and
 the platform's own validator where it is installed: yanglint, nvueschema, pyavd), and whether the
-ports do what the plan says, which schemas cannot know. Exit code 1 when anything is wrong. JSON:
+ports follow the plan, which no schema knows. Exit code 1 when the file has a fault. JSON:
 one object, {target, switch, findings: [{rule, place, text}], validator}.";
 
 const DIFF_EXAMPLES: &str = "\
@@ -34,17 +35,17 @@ Examples:
   gradwire switch diff --platform sonic job.toml fabric.toml config_db.json > gradwire.json-patch
   gradwire switch diff --platform eos job.toml fabric.toml running.cfg --ports Ethernet1
 
-RUNNING is what the switch exports today; `gradwire switch verify` tells how. What is printed
-changes only what the plan names; nothing is printed when nothing is to be changed. How it is
-loaded, tried and rolled back goes to standard error. JSON: one object, {target, origin, change,
+RUNNING is the switch's export of today; `gradwire switch verify` tells how to get it. The change
+touches only settings that the plan names; it is empty when they are right already. Standard error
+tells how to load it, try it and roll it back. JSON: one object, {target, origin, change,
 procedure}.";
 
 const UNDO_EXAMPLES: &str = "\
 Examples:
   gradwire switch undo --platform sonic job.toml fabric.toml before.json > back.json-patch
 
-RUNNING is what the switch exported before the change: what is printed takes a switch on which
-`diff` was loaded back to exactly that. JSON: as of `diff`.";
+RUNNING is the switch's export from before the change: the printed change takes a switch on which
+`diff` was loaded back to exactly that. JSON: as for `diff`.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -52,8 +53,8 @@ Examples:
   gradwire switch verify --platform sonic job.toml fabric.toml --counters after.json
   gradwire switch verify --platform linux job.toml fabric.toml --counters b.json --since a.json
 
-Without --counters: the commands to run on the switch, and what they should show. With it: whether
-marks and drops happened in the queues where they belong, and nowhere else; exit code 1 when not.
+Without --counters: the commands to run on the switch, and the output to expect. With it: whether
+marks and drops happened in the queues where they belong, and only there; exit code 1 when not.
 Besides its platform's own form a file may hold [{\"port\", \"queue\", \"sent\", \"marked\",
 \"early\", \"full\"}], counts of packets; a count that the platform lacks is left out.
   right    as the plan says          odd      a switch may do so, but look at it
@@ -66,7 +67,7 @@ Examples:
 
 JSON: a list of {target, facts: [{name, value, source}], remarks}.";
 
-/// What can be done with switches.
+/// The commands for switches.
 #[derive(Debug, Subcommand)]
 pub enum SwitchCommand {
     /// Print the configuration of a switch: queues, thresholds, hashing, no pauses.
@@ -75,16 +76,16 @@ pub enum SwitchCommand {
     /// Check a configuration: by the platform's schema, and against the plan.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Running),
-    /// Print what must change in a running configuration; only what is ours is touched.
+    /// Print the change of a running configuration; it touches only our own parts.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Running),
-    /// Print what takes a change back.
+    /// Print the change that takes another one back.
     #[command(after_help = UNDO_EXAMPLES)]
     Undo(Running),
-    /// Tell what to look at on a switch, or judge its counters.
+    /// List the commands to look at a switch with, or judge its counters.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
-    /// List platforms: what each can and cannot do, and where that is known from.
+    /// List platforms: their features and limits, and the sources of each fact.
     #[command(after_help = PLATFORMS_EXAMPLES)]
     Platforms(Platforms),
     /// Make a network namespace a switch with the queues of a plan.

@@ -25,8 +25,8 @@ pub struct PlanOptions {
     /// Fewer than it has links: only those. Without it, the platform's own, counted up.
     #[arg(long, value_name = "PORTS")]
     pub ports: Option<String>,
-    /// Round trip without queues that thresholds are made for; without it, the fabric's, which
-    /// knows nothing of the time that hosts take.
+    /// Round trip without queues, for which thresholds are computed; without it, the fabric's,
+    /// which does not include the time that hosts take.
     #[arg(long, value_parser = span, value_name = "SPAN")]
     pub rtt: Option<Span>,
     /// DSCPs of others that go to the highest queue, and that no class of the job may have.

@@ -1,8 +1,8 @@
-//! `gradwire switch platforms`: what each platform can and cannot do, and who says so.
+//! `gradwire switch platforms`: the features and limits of each platform, and their sources.
 
 use gradwire_switch_config::dialect;
-use gradwire_switch_config::limits::{Fact, Limits, NotEct, Unit};
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::limits::{Fact, NotEct, PlatformLimits, Unit};
+use gradwire_switch_config::target::SwitchTarget;
 use serde_json::{Value, json};
 
 use super::options::Platforms;
@@ -39,19 +39,19 @@ pub fn run(options: &Platforms) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn targets(given: Option<&str>) -> Result<Vec<Target>, CommandError> {
+fn targets(given: Option<&str>) -> Result<Vec<SwitchTarget>, CommandError> {
     let Some(text) = given else {
-        return Ok(Target::all().collect());
+        return Ok(SwitchTarget::all().collect());
     };
     let target = site::target(text)?;
-    let same = |other: &Target| match text.contains(':') {
+    let same = |other: &SwitchTarget| match text.contains(':') {
         true => *other == target,
         false => other.platform == target.platform,
     };
-    Ok(Target::all().filter(same).collect())
+    Ok(SwitchTarget::all().filter(same).collect())
 }
 
-fn limits(target: &Target) -> Limits {
+fn limits(target: &SwitchTarget) -> PlatformLimits {
     dialect::of(target.platform).limits(target.version)
 }
 
@@ -70,7 +70,7 @@ fn row<T>(name: &'static str, fact: &Fact<T>, shown: impl Fn(&T) -> String) -> R
     }
 }
 
-fn rows(limits: &Limits) -> Vec<Row> {
+fn rows(limits: &PlatformLimits) -> Vec<Row> {
     let yes = |value: &bool| if *value { "yes" } else { "no" }.to_owned();
     vec![
         row("queues of a port", &limits.queues, u8::to_string),
@@ -117,7 +117,7 @@ fn rows(limits: &Limits) -> Vec<Row> {
     ]
 }
 
-fn object(target: &Target) -> Value {
+fn object(target: &SwitchTarget) -> Value {
     let limits = limits(target);
     let facts = rows(&limits)
         .into_iter()

@@ -1,9 +1,8 @@
 //! `gradwire switch probe`: whether a fabric treats a job's tags as planned, seen from two hosts.
 //!
-//! One host serves; the other sends packets of all tags of a job, at rates that somebody chose,
-//! and asks what came of each. [`judge`] says what that means, [`mod@print`] shows it,
-//! [`simulated`] sends the same packets through the simulator. What becomes of the switch's own
-//! counters is `gradwire switch verify`'s.
+//! One host serves; the other sends packets of all tags of a job, at chosen rates, and asks for the
+//! fate of each. [`judge`] interprets the counts, [`mod@print`] shows them, [`simulated`] sends the
+//! same packets through the simulator. `gradwire switch verify` judges the switch's own counters.
 
 pub mod judge;
 pub mod options;
@@ -15,11 +14,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use gradwire_lab::job_file;
-use gradwire_netsim::transports::open_loop::{Departures, Stream, Traffic};
+use gradwire_netsim::transports::open_loop::{Departures, PacketStream, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Class, Rate};
-use gradwire_switch_config::counters::Verdict;
+use gradwire_switch_config::counters::CounterVerdict;
 use gradwire_transport::probe::{Passages, ProbeClient, Tagging};
 
 use crate::doctor;
@@ -33,7 +32,7 @@ pub struct Tagged {
     /// Its traffic class.
     pub class: Class,
     /// How it is sent.
-    pub stream: Stream,
+    pub stream: PacketStream,
 }
 
 impl Tagged {
@@ -54,8 +53,8 @@ impl Tagged {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when something is certainly not as planned; others name the option or file,
-/// or say that the other host does not answer.
+/// [`CommandError::Check`] when something is certainly not as planned; others name the option or
+/// file, or say that the other host does not answer.
 pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     if options.serve {
         return serve(options);
@@ -83,7 +82,7 @@ pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     report.judgements = judge::all(&tags, &report.passages);
     print!("{}", report.text());
     let wrong = report.judgements.iter();
-    let wrong = wrong.filter(|judgement| judgement.verdict == Verdict::Wrong);
+    let wrong = wrong.filter(|judgement| judgement.verdict == CounterVerdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
         count => Err(CommandError::Check(format!(
@@ -99,7 +98,7 @@ fn serve(options: &ProbeOptions) -> Result<(), CommandError> {
     doctor::serve(address, options.form(), "gradwire switch probe")
 }
 
-/// The streams of a job: control, and of each data class what is protected and what is droppable.
+/// The streams of a job: control, and a protected and a droppable one of each data class.
 fn tags(job: &Job, options: &ProbeOptions) -> Result<Vec<Tagged>, CommandError> {
     let policy = job.policy();
     let classes = policy.dscps.len();
@@ -123,7 +122,7 @@ fn tags(job: &Job, options: &ProbeOptions) -> Result<Vec<Tagged>, CommandError> 
             _ => options.droppable.of(bits),
         };
         for (ecn, bits) in [(Ecn::Ect, bits - droppable), (Ecn::NotEct, droppable)] {
-            let stream = Stream {
+            let stream = PacketStream {
                 dscp: policy.dscp_of(class, ecn),
                 ecn,
                 rate: Rate::from_bits_per_second(bits),

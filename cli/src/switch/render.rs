@@ -1,8 +1,8 @@
-//! `gradwire switch render`: prints or writes configurations, and tells what was decided.
+//! `gradwire switch render`: prints or writes configurations, and explains the decisions.
 
 use std::path::Path;
 
-use gradwire_switch_config::plan::{Plan, PlanQueue, Profile, Purpose, Selection};
+use gradwire_switch_config::plan::{Plan, PlanQueue, Purpose, Selection, ThresholdProfile};
 use gradwire_switch_config::target::Platform;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::exit::CommandError;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError`] says what the platform cannot do, or which file cannot be written.
+/// [`CommandError`] names the feature that the platform lacks, or the file that cannot be written.
 pub fn run(options: &Render) -> Result<(), CommandError> {
     let origin = PlanOrigin::load(&options.plan)?;
     match &options.out {
@@ -73,7 +73,7 @@ fn ending(platform: Platform) -> &'static str {
     }
 }
 
-/// Tells on standard error which queue is what, and what was decided.
+/// Tells on standard error the use of each queue, and the decisions.
 fn tell(plan: &Plan, switch: &str) {
     eprintln!("{}: {switch}, {} ports", plan.target, plan.site.ports.len());
     for queue in &plan.queues {
@@ -101,7 +101,7 @@ fn described(queue: &PlanQueue, plan: &Plan) -> String {
     )
 }
 
-/// What `--json` prints.
+/// The object of `--json`.
 fn object(plan: &Plan, switch: &str, config: &str) -> Value {
     let notes = plan.notes.iter();
     let notes = notes.map(|note| json!({"kind": note.kind.to_string(), "text": note.text}));
@@ -136,7 +136,7 @@ fn queue_object(queue: &PlanQueue) -> Value {
     })
 }
 
-fn profile_object(profile: &Profile) -> Value {
+fn profile_object(profile: &ThresholdProfile) -> Value {
     json!({
         "name": profile.name,
         "rate_bps": profile.rate.as_bits_per_second(),

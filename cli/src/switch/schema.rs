@@ -1,8 +1,8 @@
 //! A configuration before the platform's own schema, judged by a program that is not ours.
 //!
-//! Start here: [`validate`] picks the program of a platform and says what it says, or what must be
-//! installed for it to be asked. `yanglint` asks Debian's; `nvue` and others are scripts for
-//! Python packages. Our own rules are in `gradwire-switch-config` and need none of these.
+//! Start here: [`validate`] asks the validator of a platform, or names the package that must be
+//! installed for it. `yanglint` is Debian's; `nvue` and others are scripts for Python packages. Our
+//! own rules are in `gradwire-switch-config` and need no such program.
 
 /// Name and text of YANG files of a platform.
 macro_rules! yang_files {
@@ -28,7 +28,7 @@ mod yanglint;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use gradwire_switch_config::target::{Platform, Target};
+use gradwire_switch_config::target::{Platform, SwitchTarget};
 use validation::Validation;
 
 /// Judges NVUE in YAML on standard input; see [`ask_python`].
@@ -36,8 +36,8 @@ const NVUE: &str = include_str!("schema/nvue.py");
 /// The same for the lines of EOS.
 const EOS: &str = include_str!("schema/eos.py");
 
-/// What the validator of a platform says of a configuration.
-pub fn validate(target: Target, text: &str) -> Validation {
+/// The verdict of a platform's validator on a configuration.
+pub fn validate(target: SwitchTarget, text: &str) -> Validation {
     match target.platform {
         Platform::Sonic => sonic::validate(text),
         Platform::OpenConfig => published::openconfig(text),
@@ -53,7 +53,7 @@ pub fn validate(target: Target, text: &str) -> Validation {
 /// Asks a script for Python. It gets the version of the platform as its argument and the
 /// configuration on standard input; it ends with 0 when that is accepted, with 1 when it is not
 /// (each line of standard output is a reason), and with 3 when its package is not installed.
-fn ask_python(package: &str, target: Target, script: &str, text: &str) -> Validation {
+fn ask_python(package: &str, target: SwitchTarget, script: &str, text: &str) -> Validation {
     let tool = format!("{package}, {target}");
     let missing = || Validation::Missing {
         install: format!("{package} for python3: pip install {package}"),
@@ -77,8 +77,8 @@ fn ask_python(package: &str, target: Target, script: &str, text: &str) -> Valida
     }
 }
 
-/// The exit code of a program, and what it wrote on standard output; when that is nothing, the last
-/// line of standard error.
+/// The exit code of a program, and its standard output; when that is empty, the last line of
+/// standard error.
 fn answer(command: &mut Command, input: &str) -> std::io::Result<(Option<i32>, String)> {
     let mut process = command
         .stdin(Stdio::piped())
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn python(script: &str) -> Validation {
-        let target = Target::read("nvue:5.14").expect("it is known");
+        let target = SwitchTarget::read("nvue:5.14").expect("it is known");
         ask_python("some-package", target, script, "a: 1\n")
     }
 

@@ -1,15 +1,15 @@
-//! The plan of one switch, from a job, a fabric and what was typed.
+//! The plan of one switch, from a job, a fabric and the options.
 
 use std::path::Path;
 
 use gradwire_fabric::fitting;
+use gradwire_fabric::policy::QosPolicy;
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_lab::job_file;
 use gradwire_protocol::job::Job;
 use gradwire_switch_config::dialect::{self, Dialect};
-use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::QosPolicy;
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::target::SwitchTarget;
 
 use super::plan_options::PlanOptions;
 use crate::exit::CommandError;
@@ -18,7 +18,7 @@ use gradwire_lab::files;
 /// A job on a fabric, for switches of a platform.
 pub struct PlanOrigin<'a> {
     /// The platform.
-    pub target: Target,
+    pub target: SwitchTarget,
     /// How it is spoken.
     pub dialect: &'static dyn Dialect,
     fabric: Fabric,
@@ -30,7 +30,7 @@ impl<'a> PlanOrigin<'a> {
     /// Reads the files that the options name.
     ///
     /// # Errors
-    /// [`CommandError`] names the file or option and what would be right.
+    /// [`CommandError`] names the file or option and the values that are allowed.
     pub fn load(options: &'a PlanOptions) -> Result<Self, CommandError> {
         let target = target(&options.platform)?;
         let job = match options.job.as_str() {
@@ -83,7 +83,7 @@ impl<'a> PlanOrigin<'a> {
     /// The plan of the switch that was asked for.
     ///
     /// # Errors
-    /// [`CommandError`] says what the platform cannot do, or what contradicts itself.
+    /// [`CommandError`] names the feature that the platform lacks, or the contradiction.
     pub fn plan(&self) -> Result<Plan, CommandError> {
         self.plan_of(self.switch()?)
     }
@@ -104,7 +104,7 @@ impl<'a> PlanOrigin<'a> {
         plan.map_err(|error| CommandError::Usage(error.to_string()))
     }
 
-    fn ports(&self, switch: &str) -> Result<Vec<Port>, CommandError> {
+    fn ports(&self, switch: &str) -> Result<Vec<SwitchPort>, CommandError> {
         let at = self.switches().position(|name| name == switch);
         let device = at.map(|at| Device::Switch(at as u32));
         let links = self.fabric.links.iter();
@@ -124,7 +124,9 @@ impl<'a> PlanOrigin<'a> {
             )));
         }
         let ports = names.into_iter().zip(rates);
-        Ok(ports.map(|(name, rate)| Port { name, rate }).collect())
+        Ok(ports
+            .map(|(name, rate)| SwitchPort { name, rate })
+            .collect())
     }
 }
 
@@ -132,8 +134,8 @@ impl<'a> PlanOrigin<'a> {
 ///
 /// # Errors
 /// [`CommandError::Usage`] lists the platforms, or the versions of the one that was given.
-pub fn target(text: &str) -> Result<Target, CommandError> {
-    let target = Target::read(text);
+pub fn target(text: &str) -> Result<SwitchTarget, CommandError> {
+    let target = SwitchTarget::read(text);
     target.map_err(|error| CommandError::Usage(format!("--platform {text}: {error}")))
 }
 

@@ -1,4 +1,4 @@
-//! How the commands tell people and programs what to run on a switch and what to look at.
+//! How the commands list the commands to run on a switch, for people and programs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::exit::CommandError;
 
-/// A file that is not what the platform exports.
+/// The error of a file that is no export of the platform.
 pub(super) fn unreadable(path: &Path, error: &ReadError) -> CommandError {
     CommandError::Input {
         given: path.display().to_string(),
@@ -25,7 +25,7 @@ pub(super) enum PrintStream {
     Error,
 }
 
-/// Lists commands for people, each with what it should show.
+/// Lists commands for people, each with the expected output.
 pub(super) fn list(looks: &[Look], stream: PrintStream) {
     for Look { command, expect } in looks {
         let text = format!("  {command}\n      {expect}");

@@ -1,20 +1,22 @@
-//! `gradwire switch verify`: what to look at on a switch, and what its counters tell.
+//! `gradwire switch verify`: commands to look at a switch with, and a judgement of its counters.
 
 use std::path::Path;
 
-use gradwire_switch_config::counters::{self, Judgement, QueueCount, Verdict};
+use gradwire_switch_config::counters::{self, CounterVerdict, Judgement, QueueCount};
 use gradwire_switch_config::plan::Plan;
 use serde_json::json;
 
 use super::options::Verify;
 use super::site::PlanOrigin;
+use super::tell;
 use crate::exit::CommandError;
 use gradwire_lab::files;
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when counters are against the plan; others name the file and what is right.
+/// [`CommandError::Check`] when counters are against the plan; others name the file and the values
+/// that are allowed.
 pub fn run(options: &Verify) -> Result<(), CommandError> {
     let origin = PlanOrigin::load(&options.plan)?;
     let plan = origin.plan()?;
@@ -23,13 +25,13 @@ pub fn run(options: &Verify) -> Result<(), CommandError> {
         match options.plan.json {
             true => println!(
                 "{}",
-                json!({"procedure": super::tell::looks(&procedure), "looks": super::tell::looks(&looks)})
+                json!({"procedure": tell::looks(&procedure), "looks": tell::looks(&looks)})
             ),
             false => {
                 println!("Load, try and go back:");
-                super::tell::list(&procedure, super::tell::PrintStream::Output);
+                tell::list(&procedure, tell::PrintStream::Output);
                 println!("\nLook at:");
-                super::tell::list(&looks, super::tell::PrintStream::Output);
+                tell::list(&looks, tell::PrintStream::Output);
             }
         }
         return Ok(());
@@ -42,7 +44,7 @@ pub fn run(options: &Verify) -> Result<(), CommandError> {
     let judgements = counters::judge(&plan, &counts);
     tell(options, &judgements);
     let wrong = judgements.iter();
-    let wrong = wrong.filter(|judgement| judgement.verdict == Verdict::Wrong);
+    let wrong = wrong.filter(|judgement| judgement.verdict == CounterVerdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
         count => Err(CommandError::Check(format!(
@@ -59,7 +61,7 @@ fn counts(
     path: &Path,
 ) -> Result<Vec<QueueCount>, CommandError> {
     let counts = origin.dialect.counters(plan, &files::text(path)?);
-    counts.map_err(|error| super::tell::unreadable(path, &error))
+    counts.map_err(|error| tell::unreadable(path, &error))
 }
 
 fn tell(options: &Verify, judgements: &[Judgement]) {

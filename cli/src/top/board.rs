@@ -1,4 +1,4 @@
-//! Who was asked, who has answered, and what they said last and before.
+//! The hosts that are asked, the ranks that have answered, and their last two answers.
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
@@ -26,7 +26,7 @@ pub struct RankAnswer {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What it said.
+    /// The answer.
     pub snapshot: Snapshot,
 }
 
@@ -42,8 +42,8 @@ impl Places {
         })
     }
 
-    /// A closed port says so at once, and ranks behind it may have answers; a host that says
-    /// nothing would cost a wait per port, and is not asked on.
+    /// A closed port refuses at once, and ranks behind it may answer; a silent host would cost a
+    /// wait per port, so its other ports are not asked.
     fn ask_host(&self, host: &str) -> Vec<RankAnswer> {
         let mut answers = Vec::new();
         for port in self.port..=self.port.saturating_add(PORTS - 1) {
@@ -93,9 +93,9 @@ pub struct Sighting {
     pub port: u16,
     /// Whether it still answers.
     pub presence: Presence,
-    /// What it said last.
+    /// The last answer.
     pub now: Snapshot,
-    /// What it said before, or an empty snapshot.
+    /// The answer before, or an empty snapshot.
     pub before: Snapshot,
 }
 
@@ -146,7 +146,7 @@ impl Board {
 }
 
 impl Sighting {
-    /// A rank may hand out the same snapshot twice; then nothing was measured in between.
+    /// A rank may send the same snapshot twice; then there is no measurement in between.
     fn update(&mut self, snapshot: Snapshot) {
         self.presence = Presence::Here;
         if snapshot.uptime_s > self.now.uptime_s {

@@ -1,4 +1,4 @@
-//! Rates: what two answers of a rank say about the time between them.
+//! Rates, computed from two answers of a rank.
 
 use gradwire_runtime::metrics::snapshot::{ClassTraffic, PeerSnapshot, Snapshot};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub struct RankRow {
     pub world_size: u16,
     /// The host as the rank calls it.
     pub host: String,
-    /// What carries its packets.
+    /// The wire that carries its packets.
     pub wire: String,
     /// Where it answers.
     pub address: String,
@@ -29,7 +29,7 @@ pub struct RankRow {
     pub peers: Vec<TopRow>,
 }
 
-/// The numbers of a rank or of one of its peers. What is not known of either is `None`.
+/// The numbers of a rank or of one of its peers. `None` where a number is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TopRow {
     /// The rank, or the peer.
@@ -101,7 +101,7 @@ fn rank_row(seen: &Sighting) -> RankRow {
     }
 }
 
-/// What grew by how much a second. No time has passed for a rank that is gone.
+/// Growth of a count per second; 0 for a rank that has gone, since no time has passed.
 fn per_second(now: u64, before: u64, interval_s: f64) -> f64 {
     match interval_s > 0.0 {
         true => now.saturating_sub(before) as f64 / interval_s,

@@ -19,7 +19,7 @@ const KEY_WAIT: Duration = Duration::from_millis(50);
 /// Below this height only ranks are shown.
 const HEIGHT_WITH_PEERS: u16 = 10;
 
-/// Shows what `boards` brings until somebody presses q.
+/// Shows the boards as they arrive, until the user presses q.
 ///
 /// # Errors
 /// When the terminal cannot be used.
@@ -49,7 +49,7 @@ pub fn show(boards: &Receiver<Vec<RankRow>>) -> io::Result<()> {
     watched
 }
 
-/// What a key asks for.
+/// The wish behind a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyWish {
     /// To go on.
@@ -65,7 +65,7 @@ enum Order {
     Smallest,
 }
 
-/// What is shown, and how.
+/// The content of the screen, and its selection.
 #[derive(Debug, Default)]
 pub struct View {
     ranks: Vec<RankRow>,
@@ -75,7 +75,7 @@ pub struct View {
     column: usize,
     /// By the head of which column rows are sorted.
     sorted: Option<(&'static str, Order)>,
-    /// Width of the ranks' table, which decides what columns there are.
+    /// Width of the ranks' table, which decides the columns that fit.
     width: usize,
 }
 
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// What a rank of three has counted after so many seconds.
+    /// The counters of a rank of three after this many seconds.
     fn snapshot(rank: u16, seconds: u64) -> Snapshot {
         Snapshot {
             job: "demo".to_owned(),

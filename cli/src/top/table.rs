@@ -7,15 +7,15 @@ use super::rows::{RankRow, TopRow};
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// What stands above it.
+    /// Its heading.
     pub head: &'static str,
     /// Its width, in characters.
     pub width: usize,
     /// Narrow terminals drop the columns of the largest number first.
     dispensable: u8,
-    /// What stands in it.
+    /// The text of a cell.
     pub text: fn(&TopRow) -> String,
-    /// By what its rows are sorted, largest first.
+    /// The sort key of its rows, largest first.
     pub weight: fn(&TopRow) -> f64,
 }
 
@@ -134,7 +134,7 @@ fn flight(row: &TopRow) -> String {
     format!("{}/{}", kilo(row.in_flight_bytes), kilo(row.window_bytes))
 }
 
-/// What is said about a job above its ranks.
+/// The line about a job above its ranks.
 pub fn title(ranks: &[RankRow]) -> String {
     let Some(first) = ranks.first() else {
         return "no ranks".to_owned();

@@ -1,4 +1,4 @@
-//! Reading what the ranks of one run of a job have left.
+//! Reads the traces of one run of a job.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::exit::CommandError;
 /// The dumps in some files, in the order of ranks; of a folder, those in it.
 ///
 /// # Errors
-/// [`CommandError::Read`] when a file cannot be read, [`CommandError::Input`] when it is no dump, or when
-/// they do not belong together.
+/// [`CommandError::Read`] when a file cannot be read, [`CommandError::Input`] when it is no dump,
+/// or when they do not belong together.
 pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, CommandError> {
     let mut dumps: BTreeMap<u16, (PathBuf, TraceDump)> = BTreeMap::new();
     for path in paths(places)? {

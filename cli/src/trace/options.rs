@@ -23,10 +23,11 @@ Exit codes: 0 when the files were compared, whatever they say; 2 when one cannot
 one object, {job, job_id, world_size, ranks, absent, groups, messages, longest}, times in
 microseconds.";
 
-/// What can be done with traces.
+/// The commands for traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Compare the traces of a job's ranks: who waits for whom, who is behind, what does not fit.
+    /// Compare the traces of a job's ranks: who waits for whom, who is behind, which calls do not
+    /// fit.
     #[command(after_help = TRACE_SHOW_EXAMPLES)]
     Show(TraceShow),
 }

@@ -1,4 +1,4 @@
-//! A report as text: tables for people, and below each what it means.
+//! A report as text: tables for people, and below each its meaning.
 
 use std::fmt::Write;
 
@@ -141,7 +141,7 @@ fn alike(standings: &[RankStanding]) -> Vec<Vec<&RankStanding>> {
     rows
 }
 
-/// What the table of a group says, in sentences.
+/// The meaning of a group's table, in sentences.
 fn meaning(group: &GroupReport) -> Vec<String> {
     let mut lines = Vec::new();
     let furthest = group.standings.iter().filter_map(|one| one.entered).max();
@@ -290,7 +290,7 @@ fn ranges(ranks: &[u16]) -> String {
     }
 }
 
-/// Columns as wide as what stands in them.
+/// A table with columns as wide as their cells.
 struct Table {
     rows: Vec<Vec<String>>,
 }

@@ -1,5 +1,5 @@
-//! What the recorders of several ranks say together: who is how far, who waits for whom, which
-//! operations do not fit, which took longest.
+//! Compares the recorders of several ranks: how far each is, who waits for whom, which operations
+//! do not fit, which took longest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub struct RankLine {
     pub process: u32,
     /// How many operations it has submitted.
     pub operations: u64,
-    /// What made it write its trace; nothing when it was asked.
+    /// The reason why it wrote its trace; `None` when it was asked to.
     pub reason: Option<String>,
     /// The ranks that it has lost.
     pub lost: Vec<LostRank>,
@@ -59,7 +59,7 @@ pub struct GroupReport {
     pub ranks: Vec<u16>,
     /// How far they are, in the order of ranks.
     pub standings: Vec<RankStanding>,
-    /// The ranks that have not entered what others have.
+    /// The ranks that have not entered an operation that others have.
     pub behind: Vec<u16>,
     /// The first operation that the ranks do not agree on.
     pub mismatch: Option<Mismatch>,
@@ -85,13 +85,13 @@ pub struct RankStanding {
 pub struct Stuck {
     /// Its number in the group.
     pub sequence: u32,
-    /// What it is, in words.
+    /// The operation, in words.
     pub operation: String,
     /// Where it stands.
     pub state: TraceState,
     /// For how long it was, or has been, on its way.
     pub took_us: u64,
-    /// What it waits for, or waited for when it failed.
+    /// The condition that it waits for, or waited for when it failed.
     pub needs: Option<OperationNeeds>,
     /// Why it failed.
     pub error: Option<String>,
@@ -102,7 +102,7 @@ pub struct Stuck {
 pub struct Mismatch {
     /// The number.
     pub sequence: u32,
-    /// What each rank has entered, in words.
+    /// The operation that each rank has entered, in words.
     pub operations: Vec<(u16, String)>,
 }
 
@@ -111,13 +111,14 @@ pub struct Mismatch {
 pub struct OpenMessage {
     /// The rank that tells it.
     pub rank: u16,
-    /// The other one; nothing where it may be any.
+    /// The other rank; `None` where any may answer.
     pub peer: Option<u16>,
     /// Its group.
     pub group: u16,
     /// The operation.
     pub stuck: Stuck,
-    /// Whether the other rank has its side open; nothing where it has left no trace, or may be any.
+    /// Whether the other rank has its side open; `None` where it has left no trace, or any rank may
+    /// answer.
     pub met: Option<bool>,
 }
 
@@ -130,7 +131,7 @@ pub struct Long {
     pub group: u16,
     /// Its number in the group.
     pub sequence: u32,
-    /// What it is, in words.
+    /// The operation, in words.
     pub operation: String,
     /// Where it stands on that rank.
     pub state: TraceState,
@@ -235,7 +236,7 @@ fn stuck_of(entry: &TraceEntry, dump: &TraceDump) -> Stuck {
     }
 }
 
-/// What an operation is: "all_reduce sum f32, 4.0 MiB".
+/// An operation in words: "all_reduce sum f32, 4.0 MiB".
 fn in_words(entry: &TraceEntry) -> String {
     let mut words = entry.kind.clone();
     let toward = match entry.kind.as_str() {
@@ -266,7 +267,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// What all ranks must have in common in an operation.
+/// The properties of an operation that all ranks must share.
 fn agreed(entry: &TraceEntry) -> (&str, Option<u16>, &str, Option<&str>, Option<u64>) {
     let kind = entry.kind.as_str();
     let bytes = (!UNEVEN.contains(&kind)).then_some(entry.bytes);

@@ -1,12 +1,11 @@
-//! `gradwire tune loss`: runs a training script again and again under losses, until it is known
-//! what its metric bears.
+//! `gradwire tune loss`: runs a training script again and again under losses, until the tolerance
+//! that its metric bears is known.
 //!
 //! Start here:
 //! - [`run`]: asks `gradwire_tuning` for the next trial, runs it, keeps it, and tells the result.
-//! - [`told`]: what is told on the terminal.
+//! - [`told`]: the output on the terminal.
 //!
-//! What is not here: trials, their journal, and what the result rests on
-//! (`gradwire_lab::tune::loss`).
+//! Not here: trials, their journal, and the evidence of the result (`gradwire_lab::tune::loss`).
 
 pub mod options;
 pub mod told;
@@ -33,11 +32,11 @@ use crate::exit::CommandError;
 use options::TuneLossOptions;
 use told::Teller;
 
-/// Runs the search and tells what was found.
+/// Runs the search and prints the result.
 ///
 /// # Errors
-/// [`CommandError`] when options make no sense, the script fails or is none that can be tuned, and
-/// when a tolerance that was to be checked is rejected.
+/// [`CommandError`] when options make no sense, when the script fails or cannot be tuned, and when
+/// a tolerance that was to be checked is rejected.
 pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     let search = search_of(options)?;
     let path = job_path(options);
@@ -116,7 +115,7 @@ fn job_path(options: &TuneLossOptions) -> PathBuf {
 /// ones, or memory of one host, would leave a message with too few packets to lose one of.
 const PACKET: u32 = 1_500;
 
-/// The job in a file, if there is one, without what a trial sets.
+/// The job in a file, if there is one, without the keys that a trial sets.
 fn base(path: &Path) -> Result<Job, CommandError> {
     let mut job = match path.exists() {
         true => job_file::read(path)?,

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::loss::options::{LOSS_EXAMPLES, TuneLossOptions};
 use super::schedule::options::{SCHEDULE_EXAMPLES, ScheduleOptions};
 
-/// What can be tuned.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum TuneCommand {
     /// Find the chunk and the credit with which simulated training steps are fastest.

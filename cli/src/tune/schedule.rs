@@ -12,12 +12,12 @@ use options::ScheduleOptions;
 /// Finds chunk and credit, prints them, and writes them where that is asked for.
 ///
 /// # Errors
-/// [`CommandError`] when the scenario is wrong or has no training steps, when one of its runs does not
-/// end, or when a file cannot be written.
+/// [`CommandError`] when the scenario is wrong or has no training steps, when one of its runs does
+/// not end, or when a file cannot be written.
 pub fn run(options: &ScheduleOptions) -> Result<(), CommandError> {
     let question = options.question();
     if let Some(path) = &options.write {
-        // What cannot be written is better known now.
+        // A job file that cannot be written is reported before the search.
         document::read(path)?;
     }
     let report = schedule::run(&question)?;

@@ -1,5 +1,5 @@
-//! `gradwire switch apply`: a namespace of a real kernel becomes a switch, does what the plan says,
-//! and leaves nothing. Where namespaces cannot be made these tests say so and do nothing.
+//! `gradwire switch apply`: a namespace of a real kernel becomes a switch, follows the plan, and is
+//! removed without a trace. Where namespaces cannot be made these tests say so and pass.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -74,7 +74,7 @@ impl Lab {
         run(&[&line[..], &["--rtt", RTT, job, FABRIC], more].concat())
     }
 
-    /// What the switch exports, as a file.
+    /// The switch's export, as a file.
     fn export(&self, name: &str) -> String {
         let output = self.apply(&["--export"]);
         assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
@@ -188,8 +188,8 @@ impl Drop for Serving {
 
 const JOB: &str = "name = \"lab\"\ntolerance = \"20%\"\npriority.dscps = [40, 34, 26, 18]\n";
 
-/// Control and three classes: 1.5, 2 and 30 Mb/s of payload, and nothing, into 20 Mb/s. What came
-/// of them, and what the switch had counted before.
+/// Control and three classes: 1.5, 2, 30 and 0 Mb/s of payload, into 20 Mb/s. Their fate, and the
+/// switch's counters before.
 fn probed(lab: &mut Lab, job: &str) -> (Value, String) {
     let [first, second] = [0, 1].map(|number| lab.host(number));
     let serve = [

@@ -1,5 +1,5 @@
-//! Output that nobody reads, as behind `| head`: every command ends quietly, and with it whatever
-//! it has started.
+//! Output without a reader, as behind `| head`: every command ends quietly, and with it all
+//! processes that it has started.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use crate::processes::{children, errors, file, gradwire, run, runs, within_ten_seconds};
 use crate::{schedules, tracing};
 
-/// What shells tell of a program that SIGPIPE has ended.
+/// The code that shells report for a program ended by SIGPIPE.
 const UNREAD: Option<i32> = Some(141);
 /// A simulated workload that takes no time.
 const SMALL: &str = "single:2@10G permutation:1KB";

@@ -1,4 +1,4 @@
-//! What can be typed, and what is said about what cannot.
+//! The command line: accepted forms, and the messages for refused ones.
 
 use crate::processes::{errors, file, gradwire, objects, run};
 

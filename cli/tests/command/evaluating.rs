@@ -159,7 +159,7 @@ fn training_that_cannot_run_is_told_in_the_report_with_the_remedy() {
     );
 }
 
-/// Prints what `python -m gradwire.study --json` prints, and leaves what it leaves.
+/// Prints the output of `python -m gradwire.study --json`, and leaves its files.
 const STUDY: &str = r##"#!/bin/sh
 while [ "$1" != "--minutes" ]; do shift; done
 [ "$3" = "--out" ] || exit 3

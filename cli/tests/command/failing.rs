@@ -1,5 +1,5 @@
-//! Ranks that die, strangers, and jobs that do not fit together: who is told what, and that no
-//! process is left behind.
+//! Ranks that die, strangers, and jobs that do not fit together: each rank gets the right message,
+//! and no process is left behind.
 
 use std::net::UdpSocket;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What `gradwire switch render` prints, byte for byte, so that a change of it is seen in review.
+//! The output of `gradwire switch render`, byte for byte, so that reviews show its changes.
 //!
 //! Each file of `switch-config/tests/golden` is the default job on two ports of a leaf of
 //! `examples/fabrics/leaf-spine-oversubscribed.toml`; the name of a file begins with its platform.

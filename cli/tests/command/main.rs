@@ -1,4 +1,4 @@
-//! The command as its users see it: processes, exit codes, what is printed.
+//! The command as its users see it: processes, exit codes, output.
 
 mod applying;
 mod closing;

@@ -1,5 +1,5 @@
-//! `gradwire perf` on real sockets: what its rows promise. Results are compared with exact sums
-//! inside the run, so exit code 0 says that all were right.
+//! `gradwire perf` on real sockets. Results are compared with exact sums inside the run, so exit
+//! code 0 says that all were right.
 
 use crate::processes::{errors, file, objects, run};
 use serde_json::Value;

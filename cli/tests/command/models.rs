@@ -1,4 +1,4 @@
-//! `gradwire model`, and training steps of its models: what is shown and what is refused.
+//! `gradwire model`, and training steps of its models: output and refusals.
 
 use crate::processes::{errors, file, objects, run};
 
@@ -139,7 +139,7 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do() {
     }
 }
 
-/// The recorder itself is tested in Python; here one that tells what a recorder may.
+/// The recorder itself is tested in Python; this one prints any report that a recorder may print.
 #[test]
 fn what_the_recorder_tells_is_the_outcome() {
     let script = file("trained.py", "");
@@ -202,7 +202,10 @@ fn steps_of_a_users_table_are_simulated_and_told() {
         .lines()
         .map(|row| row.split_whitespace().collect::<Vec<_>>());
     assert!(rows.any(|row| row == ["computing", "17.0"]), "{text}");
-    assert!(text.contains("communication that nothing hides"), "{text}");
+    assert!(
+        text.contains("communication that computing does not hide"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `gradwire perf --netns`: ranks in network namespaces of their own, and none that outlives a run.
-//! Where namespaces cannot be made these tests say so and do nothing.
+//! `gradwire perf --netns`: ranks in network namespaces of their own, which never outlive a run.
+//! Where namespaces cannot be made these tests say so and pass.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn namespaces(processes: &[u32]) -> BTreeSet<PathBuf> {
     found.filter_map(Result::ok).collect()
 }
 
-/// Whether this user can make namespaces; tells why nothing is tested where not.
+/// Whether this user can make namespaces; if not, prints why the test is skipped.
 fn can_be_made() -> bool {
     let output = run(&["perf", "barrier", "--netns", "--iterations", "1"]);
     if output.status.code() == Some(5) {

@@ -1,4 +1,4 @@
-//! Starting the `gradwire` that was built, and reading what it says.
+//! Starts the `gradwire` that was built, and reads its output.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// The command with some arguments, and without what the environment could change.
+/// The command with some arguments, and without variables of the environment that could change it.
 pub(crate) fn gradwire(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gradwire"));
     command
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     gradwire(arguments).output().expect("the command starts")
 }
 
-/// What a finished command said on standard error.
+/// The standard error of a finished command.
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -92,7 +92,7 @@ impl Rank {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}: {}", self.errors()))
     }
 
-    /// Waits for its end: its exit code and what it said on standard error.
+    /// Waits for its end: its exit code and its standard error.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let errors = self.errors();
         let status = self.process.wait().expect("it can be waited for");

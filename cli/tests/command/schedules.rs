@@ -1,4 +1,4 @@
-//! `gradwire tune schedule`: what is searched, printed, written and refused.
+//! `gradwire tune schedule`: its search, its output, its files, its refusals.
 
 use serde_json::Value;
 

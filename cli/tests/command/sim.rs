@@ -1,4 +1,4 @@
-//! `gradwire sim run`, `compare` and `report`: what is printed, what is refused, what is written.
+//! `gradwire sim run`, `compare` and `report`: their output, their files, their refusals.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -188,7 +188,7 @@ fn programs_have_their_tasks_in_the_table_and_in_json() {
             .expect("a list")
             .is_empty()
     );
-    // The layers compute for 0.6 ms, and nothing is faster than that.
+    // The layers compute for 0.6 ms, and no step is faster than that.
     assert!(number(&summary["makespan_us"]) > 600.0, "{summary}");
 }
 

@@ -63,8 +63,8 @@ impl Bench {
             .expect("the command starts")
     }
 
-    /// Starts a sweep that SIGINT ends, also where tests run in the background of a shell, which
-    /// has what it starts there ignore it.
+    /// Starts a sweep that SIGINT ends, even where the shell that runs the tests makes its
+    /// background processes ignore it.
     fn start(&self, out: &str, options: &[&str]) -> Sweep {
         let sweep = self.command(out, options);
         let mut command = Command::new("env");

@@ -1,4 +1,4 @@
-//! `gradwire switch`: what is printed, what is refused, and that a change can be taken back.
+//! `gradwire switch`: its output and its refusals, and that a change can be taken back.
 
 use std::path::Path;
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! `gradwire trace show` on what ranks leave, and on files that are something else.
+//! `gradwire trace show` on traces of ranks, and on files of other kinds.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn keep(folder: &Path, dump: &TraceDump) -> String {
     path.to_str().expect("a plain path").to_owned()
 }
 
-/// A folder with the trace of one rank that has done nothing.
+/// A folder with the trace of one idle rank.
 pub(crate) fn written(name: &str) -> String {
     let folder = folder(name);
     keep(&folder, &dump(0, Vec::new()));

@@ -1,6 +1,6 @@
 //! `gradwire tune loss` with scripts that only pretend to train: they read the job that
-//! `GRADWIRE_JOB` names, leave the counts of a rank behind, and print a metric that falls once the
-//! tolerance is above what they bear.
+//! `GRADWIRE_JOB` names, write the counts of a rank, and print a metric that falls once the
+//! tolerance is above the one they bear.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ fn a_known_threshold_is_found_and_written_with_its_evidence() {
         text.contains("\ntolerance = \"5%\"\n\n[faults]\n"),
         "{text}"
     );
-    // The script tells that it lost nine tenths of what it was allowed to.
+    // The script reports that it lost nine tenths of the allowed share.
     let told = "# tune loss: 5% accepted: accuracy worse by 0.00000, at most 0.00000 in 3 trials, \
                 4.5% really lost\n";
     assert!(text.contains(told), "{text}");

@@ -1,4 +1,4 @@
-//! The test machine: boots every scenario once, for all tests, and reads what it wrote.
+//! The test machine: boots every scenario once, for all tests, and reads the guest's files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,15 +31,15 @@ pub(crate) fn scripts() -> PathBuf {
 
 /// How the one run of a scenario went.
 enum Run {
-    /// What the guest wrote lies here.
+    /// The folder with the guest's files.
     Done(PathBuf),
-    /// This machine cannot have such a guest, or nobody asked for it.
+    /// This machine cannot have such a guest, or the tests of the guest were not asked for.
     Skipped(String),
     /// The guest's script, or the guest, failed.
     Failed(String),
 }
 
-/// What the guest of a scenario wrote; `None`, having said why, when there is no guest.
+/// The guest's files of a scenario; `None`, having said why, when there is no guest.
 ///
 /// Who asks first boots them all, so that they run beside each other.
 pub(crate) fn written(scenario: &str) -> Option<&'static Path> {

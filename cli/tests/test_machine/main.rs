@@ -1,7 +1,7 @@
-//! What a kernel with devices that this machine lacks does: `tests/vm` boots it in QEMU.
+//! The behaviour of a kernel with devices that this machine lacks: `tests/vm` boots it in QEMU.
 //!
 //! `make test-vm` runs these tests; so does `GRADWIRE_SLOW=1`. Where the machine cannot be had,
-//! they say why and do nothing. In each folder of `tests/vm`, `guest.sh` says what happens there.
+//! they say why and pass. In each folder of `tests/vm`, `guest.sh` is the guest's script.
 //!
 //! - [`guest`]: boots every scenario once, all at the same time.
 //! - [`switch`]: `prio` and `red`, rendered by `gradwire switch`, beside the simulator.

@@ -1,5 +1,5 @@
-//! Verbs over two Soft-RoCE devices, whose packets pass a switch that does what was rendered: rank
-//! 0 sends through its narrow port to rank 1.
+//! Verbs over two Soft-RoCE devices, whose packets pass a switch with the rendered configuration:
+//! rank 0 sends through its narrow port to rank 1.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn code(out: &Path, job: &str, rank: u16) -> String {
     code.trim().to_owned()
 }
 
-/// What a rank says when it has failed with this exit code.
+/// The error of a rank that failed with this exit code.
 fn complaint(out: &Path, (job, rank): (&str, u16), expected: &str) -> String {
     let errors = text(out, &format!("{job}-rank{rank}.errors"));
     let ended = code(out, job, rank);
@@ -98,7 +98,7 @@ fn all_reduces_of_all_sizes_are_exact() {
             "{row}"
         );
     }
-    // Nothing may be lost, so every packet is ECT: marked, not dropped.
+    // No loss is allowed, so every packet is ECT: marked, not dropped.
     let [control, class, ..] = &queues(out, "perf")[..] else {
         panic!("a queue for control, and some for classes");
     };
@@ -120,8 +120,8 @@ fn front_and_back_layers_have_queues_of_their_own() {
     assert!(queues.iter().all(|queue| queue.sent > 0), "{queues:?}");
 }
 
-/// A job of 3 all-reduces of 256 KiB through the narrow port: what was counted by its ranks and by
-/// the switch.
+/// A job of 3 all-reduces of 256 KiB through the narrow port: the counters of its ranks and of the
+/// switch.
 fn crowded(out: &Path, job: &str) -> ([Value; 2], Queue) {
     let ends = ends(out, job);
     for end in &ends {
@@ -143,7 +143,7 @@ fn crowded(out: &Path, job: &str) -> ([Value; 2], Queue) {
     (ends, class)
 }
 
-/// What rank 1 did without, and half of what rank 0 sent: the share of reduce-scatters.
+/// Rank 1's accepted losses, and half of the segments of rank 0: the share of reduce-scatters.
 fn lost_of(ends: &[Value; 2]) -> (u64, f64) {
     assert_eq!(number(&ends[0], "lost_segments"), 0, "{ends:?}");
     let contributed = number(&ends[0], "sent_segments") / 2;
@@ -205,7 +205,7 @@ fn gradients_of_training_come_out_the_same_on_both_ranks() {
     assert_eq!(sums[0].len(), a.len());
     let mut estimated = 0;
     for ((a, b), sum) in a.iter().zip(&b).zip(&sums[0]) {
-        // What is missing is made up for by the rank that came, twice.
+        // A missing contribution is replaced by counting the other rank's twice.
         assert!(
             [a + b, 2.0 * a, 2.0 * b].contains(sum),
             "{a} + {b} is not {sum}"

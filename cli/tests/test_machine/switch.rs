@@ -1,5 +1,5 @@
-//! What a real Linux does with the rendered switch configuration, beside what the simulator does:
-//! two hosts and a switch in namespaces, and what hosts and switch count.
+//! A real Linux with the rendered switch configuration, compared with the simulator: two hosts and
+//! a switch in namespaces, and the counters of hosts and switch.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn written() -> Option<&'static Path> {
     guest::written(SWITCH)
 }
 
-/// What became of the packets of one kind.
+/// The fate of the packets of one kind.
 #[derive(Debug)]
 struct Kind {
     class: String,
@@ -43,7 +43,7 @@ fn kinds(report: &Value) -> Vec<Kind> {
     streams.iter().map(kind).collect()
 }
 
-/// What a queue of the switch counted during a run.
+/// The counters of one queue of the switch during a run.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Queue {
     pub(crate) sent: u64,
@@ -252,7 +252,7 @@ fn shares_of_drops_and_marks_in_the_simulator_are_within_a_tenth_of_the_kernels(
     std::fs::write(out.join("table.md"), table).expect("the test's folder is writable");
 }
 
-/// How the ranks of a job ended, and what the switch counted meanwhile.
+/// How the ranks of a job ended, and the switch's counters meanwhile.
 fn job(out: &Path, name: &str) -> ([Value; 2], Vec<Queue>) {
     let ends = [0, 1].map(|rank| {
         let text = text(out, &format!("{name}-rank{rank}.json"));
@@ -278,7 +278,7 @@ fn job(out: &Path, name: &str) -> ([Value; 2], Vec<Queue>) {
     (ends, queues)
 }
 
-/// What rank 1 did without, and what it may do without at most: rank 0's packets pass the narrow
+/// Rank 1's accepted losses, and the most that it may accept: rank 0's packets pass the narrow
 /// port, and half of them are reduce-scatters, of which `tolerance` may be missing. All-gathers are
 /// lossless.
 fn lost_and_tolerated(ends: &[Value; 2], tolerance: f64) -> (u64, u64) {

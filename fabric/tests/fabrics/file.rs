@@ -1,7 +1,7 @@
 //! `fabric.toml`.
 
 use gradwire_fabric::policy::Balance;
-use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::topology::{Fabric, LinkState};
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 
@@ -33,7 +33,7 @@ fn a_file_says_what_a_shape_leaves_open() {
     assert_eq!(counts(&fabric), (16, vec![8, 4, 2], 16 + 8 + 8));
     assert_eq!((fabric.mtu, fabric.framing), (9000, 38));
     assert_eq!(fabric.balance, Some(Balance::Random));
-    let shared = Buffer::Shared {
+    let shared = SwitchBuffer::Shared {
         bytes: ByteCount::mib(16),
         alpha: 2.0,
     };

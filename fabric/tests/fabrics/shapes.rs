@@ -1,7 +1,7 @@
 //! One-line forms.
 
 use gradwire_fabric::policy::Balance;
-use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 
@@ -87,12 +87,12 @@ fn options_stand_behind_the_size_or_the_rate() {
     assert_eq!((fabric.mtu, fabric.framing), (1500, 38));
     assert_eq!(fabric.balance, Some(Balance::Adaptive));
     assert_eq!(fabric.host_rate(), Rate::from_gbps(25));
-    let shared = Buffer::Shared {
+    let shared = SwitchBuffer::Shared {
         bytes: ByteCount::mib(16),
         alpha: 0.5,
     };
     assert_eq!(fabric.buffer, shared);
-    let divided = Buffer::Divided {
+    let divided = SwitchBuffer::Divided {
         bytes: ByteCount::kib(512),
         alpha: 2.0,
     };

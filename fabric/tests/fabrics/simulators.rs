@@ -1,6 +1,6 @@
 //! Topology files of htsim and of HPCC.
 
-use gradwire_fabric::policy::Buffer;
+use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
@@ -92,7 +92,10 @@ fn a_wrong_topology_of_htsim_is_told_its_line() {
 fn queues_of_htsim_have_one_size() {
     let with = |queues: &str| Fabric::from_htsim(&format!("{OWN_TOPO}{queues}"));
     let fabric = with("Queue_Down 200000\n").expect("allowed");
-    assert_eq!(fabric.buffer, Buffer::PerPort(ByteCount::new(200_000)));
+    assert_eq!(
+        fabric.buffer,
+        SwitchBuffer::PerPort(ByteCount::new(200_000))
+    );
     let mixed = OWN_TOPO.replacen("Tier 1", "Queue_Up 100000\nQueue_Down 200000\nTier 1", 1);
     assert_eq!(
         Fabric::from_htsim(&mixed)

@@ -1,4 +1,4 @@
-//! What a rank measures: collectives in a loop, between barriers, each result checked.
+//! The measurements of one rank: collectives in a loop, between barriers, each result checked.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use super::pattern::{self, Expected, InexactSum};
 const OPERATION_PATIENCE: Span = Span::from_millis(120_000);
 /// How long to drive for one operation.
 const WAIT_PATIENCE: Duration = Duration::from_secs(120);
-/// The one tensor of a round, for what is kept between steps. Those of buckets come behind it.
+/// The key under which state of the round's one tensor is kept between steps. Keys of buckets
+/// follow it.
 const TENSOR_KEY: u64 = 1;
 
 /// A rank that does collectives in a loop.
@@ -51,7 +52,7 @@ impl RankBench {
         &self.rank
     }
 
-    /// What carries packets between the ranks.
+    /// The kind of wire that carries packets between the ranks.
     pub fn wire(&self) -> &'static str {
         self.rank.wire()
     }
@@ -121,7 +122,7 @@ impl RankBench {
             }
             let tell = tell.clone();
             let done = move |result| {
-                // Nobody listens any more when another one has failed.
+                // The receiver is gone when another operation has failed.
                 let _ = tell.send((layer, now_ns(), result));
             };
             tickets.push(self.rank.submit(task(operation), Box::new(done)));
@@ -158,7 +159,7 @@ impl RankBench {
         self.group.ranks.len() as u16
     }
 
-    /// What was counted since `before`, added to what was measured.
+    /// Adds the counters since `before` to a measurement.
     fn counted(&self, measured: Measured, before: RankCounters) -> Measured {
         let counted = self.rank.counters() - before;
         Measured {
@@ -300,10 +301,10 @@ impl RankBench {
     }
 }
 
-/// What an operation has: buffer and input.
+/// Buffer and input of an operation.
 type Tensors = (Vec<u8>, Option<Vec<u8>>);
 
-/// What one iteration leaves behind.
+/// The outcome of one iteration.
 #[derive(Debug, Default)]
 struct Done {
     micros: f64,

@@ -1,4 +1,4 @@
-//! What one rank of a measured collective has at first, and what it must have in the end.
+//! One rank's data in a measured collective: its input, and the result that is right.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ const ROOT: Rank = Rank(0);
 /// One collective of one size, from the side of one rank.
 #[derive(Clone, Debug)]
 pub struct Exercise {
-    /// What to do in one step; a ping-pong has none, since it is two.
+    /// The operation of one step; `None` for a ping-pong, which has two.
     pub collective: Option<Collective>,
     /// The buffer before.
     pub buffer: Vec<u8>,
     /// The input, where there is one.
     pub input: Option<Vec<u8>>,
-    /// What the buffer must hold afterwards; nothing where it may hold anything.
+    /// The right content of the buffer afterwards; `None` where any content is right.
     pub expected: Option<Expected>,
 }
 
@@ -86,7 +86,7 @@ impl Exercise {
         }
     }
 
-    /// Ranks 0 and 1 send what they have and must get what the other one has.
+    /// Ranks 0 and 1 send their buffers to each other and check the one that they receive.
     fn ping_pong(rank: u16, elements: u64) -> Self {
         let others = pattern::contribution(rank ^ 1, 0..elements);
         let takes_part = rank < 2;

@@ -1,4 +1,4 @@
-//! The collectives that are measured: how large their buffers are, and what their bandwidths mean.
+//! The measured collectives: how large their buffers are, and how their bandwidths are computed.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ELEMENT_BYTES;
 
-/// What is measured.
+/// A measured collective.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PerfCollective {
@@ -22,15 +22,15 @@ pub enum PerfCollective {
     Reduce,
     /// Every rank gets a block of every rank.
     AllToAll,
-    /// Nobody goes on before all are there.
+    /// No rank continues before all have arrived.
     Barrier,
     /// Ping-pong between ranks 0 and 1.
     SendRecv,
 }
 
 impl PerfCollective {
-    /// What algbw is multiplied by to tell what one link carries (nccl-tests, doc/PERFORMANCE.md);
-    /// a ping-pong has one message on the link at a time, so that algbw is what it carries.
+    /// Factor from algbw to the bandwidth of one link (nccl-tests, doc/PERFORMANCE.md). A ping-pong
+    /// has one message on the link at a time, so its factor is 1.
     pub fn bus_factor(self, ranks: u16) -> f64 {
         let others = f64::from(ranks - 1) / f64::from(ranks);
         match self {
@@ -55,7 +55,7 @@ impl PerfCollective {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 
-    /// What is done to elements, as nccl-tests names it.
+    /// The reduction of elements, as nccl-tests names it.
     pub fn reduction(self) -> &'static str {
         if self.reduces() { "sum" } else { "none" }
     }

@@ -1,5 +1,5 @@
-//! Processes that are told what to do line by line, and never left behind: they are ended when the
-//! launcher fails, and end themselves when their standard input does.
+//! Processes that take orders line by line and never outlive the launcher: it ends them when it
+//! fails, and they end themselves when their standard input closes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -49,7 +49,7 @@ impl Crew {
     /// Starts ranks of gradwire and lets them meet.
     ///
     /// # Errors
-    /// [`LabError`] of the first rank that fails; then none is left.
+    /// [`LabError`] of the first rank that fails; the others have been ended by then.
     pub fn of_ranks(world: u16, job: &Job, place: &CrewPlace) -> Result<Self, LabError> {
         let program = std::env::current_exe().map_err(|source| LabError::System {
             what: "finding this program".into(),
@@ -115,12 +115,12 @@ impl Crew {
         Ok(crew)
     }
 
-    /// What carries packets between the ranks, as they tell.
+    /// The wires that the ranks report, with commas.
     pub fn wire(&self) -> &str {
         &self.wire
     }
 
-    /// Has all ranks do a round; gives what each measured.
+    /// Has all ranks do a round and returns each rank's measurement.
     ///
     /// # Errors
     /// [`LabError`] of the first rank that fails.
@@ -129,7 +129,7 @@ impl Crew {
         self.measured(answers)
     }
 
-    /// Has all ranks do many all-reduces at once; gives what each measured.
+    /// Has all ranks do many all-reduces at once and returns each rank's measurement.
     ///
     /// # Errors
     /// [`LabError`] of the first rank that fails.
@@ -295,7 +295,7 @@ fn listen(output: ChildStdout, rank: usize, heard: &Sender<(usize, Heard)>) {
             return;
         }
     }
-    // Nobody listens any more when the crew has been dropped.
+    // The receiver is gone once the crew has been dropped.
     let _ = heard.send((rank, Heard::End));
 }
 

@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn a_process_sees_the_memory_that_it_holds() {
-        // How much it grows by is nobody's: other tests run in this process.
+        // The growth is not checked: other tests run in this process.
         let touched = vec![1_u8; 64 << 20];
         assert!(resident_bytes() >= 60 << 20, "{}", touched.len());
     }

@@ -1,5 +1,5 @@
-//! What the launcher and a rank say to each other: one JSON object a line, on the rank's standard
-//! input and output. The script for Gloo speaks the same.
+//! The protocol between launcher and rank: one JSON object a line, on the rank's standard input and
+//! output. The script for Gloo speaks it, too.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ pub enum ToRank {
     End {},
 }
 
-/// What a rank is.
+/// The identity of a rank, and its job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Open {
     /// Its rank.
@@ -58,16 +58,16 @@ pub struct BucketsRound {
     pub count: u16,
     /// Size of each.
     pub bytes: u64,
-    /// What the transport is told of their layers.
+    /// How much the transport knows of their layers.
     pub layering: Layering,
 }
 
-/// What the transport is told of the layers of tensors.
+/// How much the transport knows of the layers of tensors.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Layering {
     /// Which layer each belongs to.
     Known,
-    /// Nothing.
+    /// Not even that there are layers.
     Unknown,
 }
 
@@ -81,21 +81,22 @@ pub enum FromRank {
     },
     /// All ranks have met.
     Joined {
-        /// What carries packets: "udp", "uring", "shm"; of others "tcp" or what they tell.
+        /// The wire that carries packets: "udp", "uring", "shm"; rivals report "tcp" or a word of
+        /// their own.
         wire: String,
     },
     /// The answer to a round, or to buckets.
     Measured(Measured),
     /// Something went wrong; the rank ends.
     Failed {
-        /// What, in one line.
+        /// The reason, in one line.
         message: String,
         /// The exit code that goes with it.
         exit: u8,
     },
 }
 
-/// What one rank saw in a round.
+/// The measurement of one rank in a round.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Measured {

@@ -15,7 +15,7 @@ fn value(rank: u16, element: u64) -> f32 {
     ((element * ELEMENT_STRIDE + u64::from(rank) * RANK_STRIDE) % VALUES) as f32
 }
 
-/// What one rank contributes of some elements: little-endian floats.
+/// One rank's contribution for some elements: little-endian floats.
 pub fn contribution(rank: u16, elements: Range<u64>) -> Vec<u8> {
     bytes_of(elements, |element| value(rank, element))
 }
@@ -38,7 +38,7 @@ fn bytes_of(elements: Range<u64>, value: impl Fn(u64) -> f32) -> Vec<u8> {
     bytes
 }
 
-/// What a rank must have after a collective.
+/// The right result of a rank after a collective.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Expected {
     /// The exact elements.
@@ -47,7 +47,7 @@ pub struct Expected {
     pub first: u64,
 }
 
-/// What a result that is not the exact sum consists of.
+/// Counts of elements that differ from the exact sum.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Deviations {
     /// Elements that are not the exact sum.
@@ -56,7 +56,7 @@ pub struct Deviations {
     pub wrong: u64,
 }
 
-/// What the elements that are not exact can be.
+/// How an inexact element can have come about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InexactSum {
     /// The mean of some ranks' values, times the number of ranks.
@@ -65,7 +65,7 @@ pub enum InexactSum {
     Partial,
 }
 
-/// Compares a result with what it must be.
+/// Compares a result with the right one.
 pub fn deviations(
     result: &[u8],
     expected: &Expected,

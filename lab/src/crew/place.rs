@@ -2,9 +2,9 @@
 //! were named, or each in a network namespace of its own.
 //!
 //! The namespaces have no names. They exist while this process has them open or a rank is in them;
-//! when both are gone, for whatever reason, the kernel removes them, and their links with them. So
-//! nothing can be left behind, and no namespace of others is touched: two ranks are joined by a
-//! veth pair, more by veth pairs to a bridge in one more namespace.
+//! when both are gone, for any reason, the kernel removes them and their links. So nothing is left
+//! behind, and no foreign namespace is touched. A veth pair joins two ranks; more are joined by
+//! veth pairs to a bridge in one more namespace.
 //!
 //! [`Lab::disturb`] makes a link lose packets for transports that have no fault layer of their own:
 //! a filter where packets come in, in classic BPF, which draws a random number for each.
@@ -78,7 +78,7 @@ impl CrewPlace {
         }
     }
 
-    /// What joins the ranks, for people and programs.
+    /// How the ranks are joined, for people and programs.
     pub fn network(&self) -> &'static str {
         match self {
             Self::Host => "loopback",
@@ -146,8 +146,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// From now on so many of the packets that arrive anywhere are dropped, and none is sent as a
-    /// part of a larger one: a drop is a drop of one packet of the link's MTU.
+    /// From now on drops this share of the packets that arrive at any rank. Segmentation offload is
+    /// off meanwhile, so that a drop is a drop of one packet of the link's MTU.
     ///
     /// # Errors
     /// [`LabError`] when the kernel has no such filters.
@@ -164,7 +164,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Ends what [`Lab::disturb`] began.
+    /// Ends the drops of [`Lab::disturb`].
     ///
     /// # Errors
     /// [`LabError`] when the kernel refuses.

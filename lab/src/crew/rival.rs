@@ -35,7 +35,8 @@ impl Rival {
 /// Starts a rival's ranks; `python` runs those of Gloo.
 ///
 /// # Errors
-/// [`LabError`] when it cannot be compared here, what it needs is missing, or a rank fails.
+/// [`LabError`] when the rival cannot be compared here, a program that it needs is missing, or a
+/// rank fails.
 pub fn crew(
     rival: Rival,
     python: &Path,
@@ -123,7 +124,7 @@ fn open_mpi(ranks: u16) -> Result<Crew, LabError> {
             .args(["--oversubscribe", "-n", &ranks.to_string()])
             .arg(&program)
             .stderr(Stdio::piped());
-        // Root may run what root compiled a moment ago.
+        // Root compiled this program a moment ago, so root may run it.
         command
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -138,7 +139,7 @@ fn no_open_mpi(error: std::io::Error) -> LabError {
     missing("openmpi", message)
 }
 
-/// A folder that lasts until all ranks run what was compiled in it.
+/// A folder for the compiled program; it lasts until all ranks run.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -159,7 +160,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is a few kilobytes in the folder for such files.
+        // A failure leaves a few kilobytes in the folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -18,7 +18,7 @@ const ITERATIONS_MIN: u32 = 5;
 /// Most iterations of one round that are chosen by time.
 const ITERATIONS_MAX: u32 = 200;
 
-/// What is done, and how often.
+/// The collective to run, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundsPlan {
     /// Which collective.
@@ -33,12 +33,12 @@ pub struct RoundsPlan {
     pub warmup: u32,
 }
 
-/// What one contestant did.
+/// The measurements of one contestant.
 #[derive(Clone, Debug, Default)]
 pub struct RoundSeries {
-    /// What each rank measured before the timed rounds.
+    /// Each rank's measurements before the timed rounds.
     pub warmup: Vec<Vec<Measured>>,
-    /// Of each timed round what each rank measured.
+    /// Each rank's measurements, by timed round.
     pub rounds: Vec<Vec<Measured>>,
 }
 
@@ -46,7 +46,7 @@ impl RoundsPlan {
     /// Has contestants 0 to `contestants - 1` take turns; `run` has one of them do a round.
     ///
     /// # Errors
-    /// What `run` fails with.
+    /// The error of `run`.
     pub fn alternate(
         &self,
         contestants: usize,
@@ -127,7 +127,7 @@ impl Ratio {
     }
 }
 
-/// The median; 0 of nothing.
+/// The median; 0 of an empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {

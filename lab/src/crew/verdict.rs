@@ -1,5 +1,5 @@
-//! What the results of all ranks together must fulfil. Nothing here trusts the counters alone:
-//! elements are compared with the exact ones, and with what was counted as lost.
+//! Checks the results of all ranks together. Counters alone are not trusted: elements are compared
+//! with the exact ones, and with the counted losses.
 
 use gradwire_protocol::job::Job;
 
@@ -8,7 +8,7 @@ use super::kind::PerfCollective;
 use super::messages::Measured;
 use super::rounds::RoundSeries;
 
-/// What is wrong with what our ranks did, one line each; nothing when everything is right.
+/// The faults of our ranks, one line each; empty when everything is right.
 pub fn faults(kind: PerfCollective, bytes: u64, series: &RoundSeries, job: &Job) -> Vec<String> {
     let found = series
         .parts()
@@ -18,7 +18,7 @@ pub fn faults(kind: PerfCollective, bytes: u64, series: &RoundSeries, job: &Job)
         .collect()
 }
 
-/// What is wrong with what a rival's ranks told, if they checked it.
+/// The faults that a rival's ranks report, if they check results.
 pub fn faults_of_rival(name: &str, bytes: u64, series: &RoundSeries) -> Option<String> {
     let wrong: u64 = series
         .parts()
@@ -28,7 +28,7 @@ pub fn faults_of_rival(name: &str, bytes: u64, series: &RoundSeries) -> Option<S
     (wrong > 0).then(|| format!("{bytes} bytes: {wrong} elements of {name} are not exact"))
 }
 
-/// What is wrong with one round.
+/// The faults of one round.
 pub fn faults_of_round(kind: PerfCollective, ranks: &[Measured], job: &Job) -> Vec<String> {
     let mut faults = Vec::new();
     let total = |count: fn(&Measured) -> u64| ranks.iter().map(count).sum::<u64>();
@@ -36,7 +36,7 @@ pub fn faults_of_round(kind: PerfCollective, ranks: &[Measured], job: &Job) -> V
         if measured.wrong_elements > 0 {
             let count = measured.wrong_elements;
             faults.push(format!(
-                "{count} elements on rank {rank} are not what contributions can make"
+                "{count} elements on rank {rank} are no sum of contributions"
             ));
         }
         if measured.hashes != ranks[0].hashes {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_broken_promise_is_named() {
-        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are not what"));
+        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are no sum"));
         assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("another result"));
         assert!(faults_with(|rank| rank.max_lost_share = 0.11)[0].contains("lost 11.00%"));
         assert!(faults_with(|rank| rank.ledger_lost_segments = 1)[0].contains("counts 1"));

@@ -1,4 +1,4 @@
-//! One rank of `gradwire perf`: the process that does what the launcher says.
+//! One rank of `gradwire perf`: a process that follows the launcher's orders.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::error::LabError;
 
 /// How long ranks may take to meet.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait at the end for operations; there are none.
+/// How long to wait at the end for operations; all have ended by then.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a rank of `perf` is told to run.
@@ -104,7 +104,7 @@ fn follow(orders: &Receiver<ToRank>, process: &RankProcess) -> Result<(), LabErr
 }
 
 fn out_of_order() -> LabError {
-    LabError::Usage("perf-rank is started and told what to do by gradwire perf".to_owned())
+    LabError::Usage("perf-rank takes orders from gradwire perf and cannot run alone".to_owned())
 }
 
 fn open_rank(open: Open, process: &RankProcess) -> Result<OpenRank, LabError> {

@@ -1,4 +1,4 @@
-//! What the cells of a table brought, found by what they are.
+//! The results of a table's cells, found by the cells' settings.
 
 use std::collections::BTreeSet;
 
@@ -20,29 +20,29 @@ pub struct TableEvidence {
 /// A cell that has run.
 #[derive(Clone, Debug)]
 pub struct CellRun {
-    /// What it is.
+    /// Its settings.
     pub point: CellPoint,
     /// Keys of the job that its plan sets.
     set: Value,
     result: Value,
 }
 
-/// What a cell of training steps is, apart from its seed.
+/// The settings of a cell of training steps, without its seed.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct CellPoint {
     /// The model.
     pub model: String,
-    /// How gradients become sums.
+    /// The way to sum gradients.
     pub exchange: GradientExchange,
     /// The rate of hosts, as the plan writes it: `25G`.
     pub rate: String,
-    /// What its links lose at random, as the plan writes it: `0.1%`; nothing where it does not say.
+    /// The random loss of its links, as the plan writes it: `0.1%`; `None` where the plan has none.
     pub loss: String,
     /// The name of its case in the plan.
     pub case: String,
 }
 
-/// How gradients become sums.
+/// The way to sum gradients.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum GradientExchange {
     /// Through parameter servers.
@@ -55,7 +55,7 @@ impl GradientExchange {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Servers, Self::Ring];
 
-    /// The word for it.
+    /// Its word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Servers => "servers",
@@ -65,7 +65,7 @@ impl GradientExchange {
 }
 
 impl CellPoint {
-    /// What a cell is.
+    /// Reads the settings of a cell.
     pub fn of(cell: &SweepCell) -> Self {
         let (fabric, workload) = (&cell.scenario.fabric, &cell.scenario.workload);
         let behind = fabric.split_once('@').map_or("", |(_, rest)| rest);
@@ -85,7 +85,7 @@ impl CellPoint {
         }
     }
 
-    /// The same with another case.
+    /// Returns the same with another case.
     #[must_use]
     pub fn with_case(&self, case: &str) -> Self {
         let case = case.to_owned();
@@ -97,26 +97,26 @@ impl CellPoint {
 }
 
 impl CellRun {
-    /// The number at a place of the result, such as `/training/0/iteration_us`.
+    /// Returns the number at a place of the result, such as `/training/0/iteration_us`.
     pub fn number(&self, place: &str) -> Option<f64> {
         self.result.pointer(place)?.as_f64()
     }
 
-    /// The numbers of a list at a place of the result.
+    /// Returns the numbers of a list at a place of the result.
     fn numbers(&self, place: &str) -> Vec<f64> {
         let list = self.result.pointer(place).and_then(Value::as_array);
         let numbers = list.into_iter().flatten();
         numbers.filter_map(Value::as_f64).collect()
     }
 
-    /// A key of the job as the plan sets it.
+    /// Returns a key of the job as the plan sets it.
     pub fn key(&self, key: &str) -> Option<&str> {
         self.set[key].as_str()
     }
 }
 
 impl TableEvidence {
-    /// What is known of cells in a folder.
+    /// Reads the results of cells in a folder.
     pub fn of(cells: &[SweepCell], folder: &SweepFolder) -> Self {
         let (mut runs, mut missing) = (Vec::new(), Vec::new());
         for cell in cells {
@@ -144,33 +144,33 @@ impl TableEvidence {
         Self { runs, missing }
     }
 
-    /// All runs.
+    /// Returns all runs.
     pub fn runs(&self) -> &[CellRun] {
         &self.runs
     }
 
-    /// What there is apart from cases and seeds, in the order of the plans.
+    /// Returns the distinct settings apart from cases and seeds, in the order of the plans.
     pub fn points(&self) -> Vec<CellPoint> {
         let mut seen = BTreeSet::new();
         let points = self.runs.iter().map(|run| run.point.with_case(""));
         points.filter(|point| seen.insert(point.clone())).collect()
     }
 
-    /// Names of the cases, in the order of the plans.
+    /// Returns the names of the cases, in the order of the plans.
     pub fn cases(&self) -> Vec<&str> {
         let mut seen = BTreeSet::new();
         let cases = self.runs.iter().map(|run| run.point.case.as_str());
         cases.filter(|case| seen.insert(*case)).collect()
     }
 
-    /// The mean over seeds of a number of a result.
+    /// Returns the mean over seeds of a number of a result.
     pub fn mean(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
         let numbers: Vec<f64> = runs.filter_map(|run| run.number(place)).collect();
         mean(&numbers)
     }
 
-    /// The 99th percentile by nearest rank of all numbers of a list, over all seeds.
+    /// Returns the 99th percentile by nearest rank of all numbers of a list, over all seeds.
     pub fn p99(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
         let mut numbers: Vec<f64> = runs.flat_map(|run| run.numbers(place)).collect();
@@ -180,19 +180,19 @@ impl TableEvidence {
     }
 }
 
-/// The arithmetic mean; nothing of nothing.
+/// Returns the arithmetic mean; `None` of an empty list.
 pub fn mean(numbers: &[f64]) -> Option<f64> {
     let sum: f64 = numbers.iter().sum();
     (!numbers.is_empty()).then(|| sum / numbers.len() as f64)
 }
 
-/// How much faster `time` is than `before`, in percents of speed: 100 where it takes half.
+/// Returns how much faster `time` is than `before`, in percent of speed: 100 means half the time.
 pub fn faster(before: Option<f64>, time: Option<f64>) -> Option<f64> {
     let (before, time) = (before?, time?);
     (time > 0.0).then(|| (before / time - 1.0) * 100.0)
 }
 
-/// How much larger `value` is than `before`, in percents.
+/// Returns how much larger `value` is than `before`, in percent.
 pub fn larger(before: Option<f64>, value: Option<f64>) -> Option<f64> {
     let (before, value) = (before?, value?);
     (before > 0.0).then(|| (value / before - 1.0) * 100.0)

@@ -1,26 +1,26 @@
-//! The findings of a table: what it makes of its cells.
+//! The findings of a table, made from its cells.
 
 use super::section::{Chart, EvalGoal, Grid};
 
 /// Mean time of a step in a result, in microseconds.
 pub const ITERATION: &str = "/training/0/iteration_us";
-/// The time of each step.
+/// The place of each step's time in a result, in microseconds.
 pub const ITERATIONS: &str = "/training/0/iterations_us";
 
-/// What a table says of what was found.
+/// The findings of a table.
 #[derive(Clone, Debug, Default)]
 pub struct TableFindings {
-    /// Paragraphs: what was run, and how to read it.
+    /// Paragraphs: the experiment, and how to read the table.
     pub about: Vec<String>,
     /// The numbers.
     pub grids: Vec<Grid>,
     /// The pictures.
     pub charts: Vec<Chart>,
-    /// What was to be reached.
+    /// The goals.
     pub goals: Vec<EvalGoal>,
 }
 
-/// Names, each once, in their order.
+/// Returns the names, each once, in their order.
 pub(super) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut list: Vec<String> = Vec::new();
     for name in names {

@@ -91,7 +91,7 @@ fn one(section: &Section) -> String {
     text + &format!("<div class=\"command\">{}</div>\n", commands.join("<br>\n"))
 }
 
-/// Markdown as HTML; HTML within it is text.
+/// Turns Markdown into HTML; HTML within it is shown as text.
 fn rendered(written: &str) -> String {
     let plain = |event| match event {
         Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),

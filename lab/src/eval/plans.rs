@@ -1,4 +1,4 @@
-//! The plans of the evaluation, as text that `gradwire sim sweep` reads too.
+//! The plans of the evaluation, as text that `gradwire sim sweep` reads, too.
 
 use std::path::Path;
 
@@ -12,9 +12,10 @@ use crate::sweep::plan;
 pub struct EvalPlan {
     /// Its file's name.
     pub name: &'static str,
-    /// What it says.
+    /// Its text.
     pub text: &'static str,
-    /// CPU seconds of one of its cells, about, on a core of 2024: how long is left is told by them.
+    /// Approximate CPU seconds of one of its cells on a core of 2024, for estimates of the
+    /// remaining time.
     pub cell_s: f64,
 }
 
@@ -61,22 +62,22 @@ pub const STEPS: EvalPlan = plan!("steps.toml", 8.0);
 /// Part by part, one model.
 pub const STEPS_QUICK: EvalPlan = plan!("steps-quick.toml", 3.0);
 
-/// A plan that is run: one of this program, or what somebody made of it.
+/// A plan to run: one of this program, or the user's version of it.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// Its file's name.
     pub name: &'static str,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// CPU seconds of one of its cells, about.
+    /// Approximate CPU seconds of one of its cells.
     pub cell_s: f64,
 }
 
 impl EvalPlan {
-    /// The plan, or the file of its name in a folder where that has one.
+    /// Returns the plan, or the file of its name if the folder has one.
     ///
     /// # Errors
-    /// [`LabError`] when the file is there and cannot be read.
+    /// [`LabError`] when the file exists and cannot be read.
     pub fn read(&self, folder: Option<&Path>) -> Result<Written, LabError> {
         let changed = folder.map(|folder| folder.join(self.name));
         let text = match changed.filter(|path| path.exists()) {
@@ -92,10 +93,10 @@ impl EvalPlan {
 }
 
 impl Written {
-    /// Its cells.
+    /// Returns its cells.
     ///
     /// # Errors
-    /// [`LabError`] names the line that is wrong.
+    /// [`LabError`] names the faulty line.
     pub fn cells(&self) -> Result<Vec<SweepCell>, LabError> {
         let wrong = |error| LabError::Usage(format!("the plan {}: {error}", self.name));
         let plan = plan::SweepPlan::from_toml(&self.text).map_err(wrong)?;

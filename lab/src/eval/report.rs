@@ -1,4 +1,4 @@
-//! The report of an evaluation: its sections, what it cost, and the files that it is written to.
+//! The report of an evaluation: its sections, its cost, and its files.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,40 +11,40 @@ use crate::sweep::folder::SweepFolder;
 use crate::sweep::record::CellRecord;
 use gradwire_report::{json, numbers::bytes};
 
-/// What all tables said.
+/// The sections of all tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvalReport {
     /// The heading.
     pub title: &'static str,
-    /// What was run, in words.
+    /// The experiment, in words.
     pub about: String,
     /// The version of gradwire.
     pub version: &'static str,
     /// The tables.
     pub sections: Vec<Section>,
-    /// Time and memory: the only part that differs from run to run.
+    /// Time and memory, the only part that differs between runs.
     pub cost: EvalCost,
 }
 
-/// What the cells of a report took.
+/// The cost of a report's cells.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EvalCost {
     /// Simulated cells.
     pub cells: usize,
-    /// Those that an earlier run had finished.
+    /// Cells that an earlier run had finished.
     pub kept: usize,
     /// CPU seconds of all of them, whenever they ran.
     pub cells_cpu_s: f64,
-    /// Most memory that one of them had resident, in bytes.
+    /// Largest resident memory of one of them, in bytes.
     pub peak_rss_bytes: u64,
-    /// Seconds of this run by the clock on the wall.
+    /// Wall time of this run in seconds.
     pub wall_s: f64,
-    /// Cores that it could use.
+    /// Number of cores available to it.
     pub cores: usize,
 }
 
 impl EvalCost {
-    /// Adds what a cell took.
+    /// Adds the cost of a cell.
     pub fn add(&mut self, record: &CellRecord) {
         let number = |key: &str| record.cost.get(key).and_then(Value::as_f64);
         self.cells += 1;
@@ -53,7 +53,7 @@ impl EvalCost {
         self.peak_rss_bytes = self.peak_rss_bytes.max(peak);
     }
 
-    /// The cost in words.
+    /// Returns the cost in words.
     pub fn told(&self) -> String {
         format!(
             "This run took {:.0} s on {} cores. Its {} simulated cells took {:.0} s of CPU time in \
@@ -82,7 +82,7 @@ impl EvalReport {
         folder.write("report.html", page::page(self).as_bytes())
     }
 
-    /// What is missing, over all tables.
+    /// Returns the missing parts of all tables.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter();
         sections.flat_map(|section| section.missing.iter().map(String::as_str))

@@ -1,38 +1,38 @@
-//! What a table of an evaluation says: numbers, pictures, goals, and how to get them again.
+//! A table of an evaluation: numbers, pictures, goals, and the command that makes them again.
 //!
-//! A [`Section`] knows nothing of Markdown, HTML or JSON; those are written from it by
-//! [`super::markdown`], [`super::page`] and serde.
+//! A [`Section`] has no form: [`super::markdown`], [`super::page`] and serde write it as Markdown,
+//! HTML and JSON.
 
 use serde::{Serialize, Serializer};
 
-/// One table with everything that belongs to it.
+/// One table with its text, pictures and goals.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// Where its numbers come from.
+    /// The source of its numbers.
     pub source: Source,
-    /// Paragraphs: what was run, and how to read it.
+    /// Paragraphs: the experiment, and how to read the table.
     pub about: Vec<String>,
     /// The numbers.
     pub grids: Vec<Grid>,
-    /// The pictures; they show what the grids have.
+    /// The pictures, which show the numbers of the grids.
     #[serde(skip)]
     pub charts: Vec<Chart>,
-    /// What was to be reached, and whether it was.
+    /// The goals, and whether they were reached.
     pub goals: Vec<EvalGoal>,
-    /// What the study wrote of itself, in Markdown, where it did.
+    /// The study's own report in Markdown, if it wrote one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
-    /// What makes the numbers again.
+    /// The command that makes the numbers again.
     pub commands: Vec<String>,
-    /// What could not be had, and what to do about it.
+    /// Missing parts, each with its remedy.
     pub missing: Vec<String>,
 }
 
-/// Where numbers come from.
+/// The source of numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -43,7 +43,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word for it that stands beside every table.
+    /// The label beside every table.
     pub fn label(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
@@ -55,11 +55,11 @@ impl Source {
 /// Rows of numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grid {
-    /// What they are.
+    /// Their subject.
     pub caption: String,
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// As many values in each row as there are columns.
+    /// Rows with one value for each column.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -68,11 +68,11 @@ pub struct Grid {
 pub enum Value {
     /// A name.
     Text(String),
-    /// A number, shown with so many digits behind the point.
+    /// A number, shown with this many digits behind the point.
     Number(f64, usize),
-    /// A share as percents with a sign, of a number of percents.
+    /// A change in percent, shown with its sign.
     Change(f64),
-    /// Nothing is known.
+    /// The value is unknown.
     Missing,
 }
 
@@ -82,17 +82,17 @@ impl Value {
         Self::Text(text.into())
     }
 
-    /// A number that may be missing.
+    /// Makes a cell of a number that may be missing.
     pub fn number(value: Option<f64>, digits: usize) -> Self {
         value.map_or(Self::Missing, |value| Self::Number(value, digits))
     }
 
-    /// A change in percents that may be missing.
+    /// Makes a cell of a change in percent that may be missing.
     pub fn change(percents: Option<f64>) -> Self {
         percents.map_or(Self::Missing, Self::Change)
     }
 
-    /// The value for people.
+    /// Returns the value for people.
     pub fn shown(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -113,7 +113,7 @@ impl Serialize for Value {
     }
 }
 
-/// A change in percents, with its sign.
+/// Writes a change in percent, with its sign.
 pub fn change(percents: f64) -> String {
     let text = format!("{percents:+.1} %");
     match text.as_str() {
@@ -125,15 +125,15 @@ pub fn change(percents: f64) -> String {
 /// A picture.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows.
+    /// Its subject.
     pub caption: String,
-    /// What its numbers are, with their unit.
+    /// The axis title, with the unit.
     pub axis: String,
-    /// What is drawn.
+    /// Its bars or curves.
     pub shape: ChartShape,
 }
 
-/// What a picture is made of.
+/// The content of a picture.
 #[derive(Clone, Debug)]
 pub enum ChartShape {
     /// Bars side by side: names of the series, and groups with a bar of each series.
@@ -142,14 +142,14 @@ pub enum ChartShape {
     Curves(String, Vec<(String, Vec<(f64, f64)>)>),
 }
 
-/// Something that was to be reached.
+/// A goal.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvalGoal {
-    /// What.
+    /// The goal in words.
     pub what: String,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// Whether that is enough.
+    /// Whether the goal is reached.
     pub state: GoalState,
 }
 
@@ -157,16 +157,16 @@ pub struct EvalGoal {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GoalState {
-    /// It is.
+    /// Reached.
     Met,
-    /// It is not.
+    /// Missed.
     Missed,
-    /// Not enough is known.
+    /// Open: not enough is known.
     Open,
 }
 
 impl GoalState {
-    /// Whether `met` holds, or nothing is known.
+    /// Returns whether `met` is true; `None` leaves the goal open.
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,
@@ -175,7 +175,7 @@ impl GoalState {
         }
     }
 
-    /// The word for it.
+    /// Its word.
     pub fn label(self) -> &'static str {
         match self {
             Self::Met => "met",

@@ -1,4 +1,4 @@
-//! The tables of an evaluation: what each runs, and what it makes of that.
+//! The tables of an evaluation: the cells of each, and its findings.
 //!
 //! A table of simulated cells has plans ([`super::plans`]) and a function that reads
 //! [`TableEvidence`]; one of real training runs a command ([`super::training`]).
@@ -20,7 +20,7 @@ use super::training::Study;
 /// One table.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalTable {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
@@ -28,10 +28,11 @@ pub struct EvalTable {
     pub content: Content,
 }
 
-/// Where the numbers of a table are from.
+/// The source of a table's numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
-    /// Simulated cells: those of the quick evaluation, those of the whole one, what they say.
+    /// Simulated cells: plans of the quick evaluation, plans of the whole one, and the function
+    /// that reads them.
     Simulated(
         &'static [EvalPlan],
         &'static [EvalPlan],
@@ -41,7 +42,7 @@ pub enum Content {
     Trained(&'static Study),
 }
 
-/// All tables, in the order of the report.
+/// Returns all tables, in the order of the report.
 pub const TABLES: [EvalTable; 7] = [
     EvalTable {
         name: "scheduling",

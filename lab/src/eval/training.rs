@@ -1,8 +1,8 @@
-//! Tables of real training: the commands that train, and what they print at their ends.
+//! Tables of real training: the commands that train, and their printed results.
 //!
-//! Those commands keep what is finished themselves, and go on where they were; here they are
-//! started, one after the other, since each uses all cores. Each prints JSON, the last line of
-//! which is its result.
+//! Each command keeps its finished work and goes on where it was. This file starts the commands one
+//! after the other, since each uses all cores. A command prints JSON, and the last line is its
+//! result.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,44 +15,44 @@ use super::findings::TableFindings;
 use super::request::EvalRequest;
 use crate::sweep::folder::SweepFolder;
 
-/// What trains for a table.
+/// The trainings of a table.
 #[derive(Debug)]
 pub struct Study {
     /// Its folder beside the report.
     pub folder: &'static str,
-    /// What is run.
+    /// Its commands.
     pub parts: fn(&EvalRequest, &Path) -> Vec<StudyPart>,
-    /// A file in that folder, in Markdown, that says what it found.
+    /// Its report in that folder, in Markdown.
     pub written: Option<&'static str>,
-    /// What the result of a part says was not run, if anything.
+    /// Returns the part of a study that was not run, if any.
     pub left: fn(&Value) -> Option<String>,
-    /// What is told when something of it cannot run.
+    /// The message when a part of it cannot run.
     pub remedy: &'static str,
-    /// What the results of its parts say.
+    /// Turns the results of its parts into findings.
     pub found: fn(&[(String, Value)]) -> TableFindings,
 }
 
 /// One command of a study.
 #[derive(Clone, Debug)]
 pub struct StudyPart {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub name: String,
-    /// What is typed.
+    /// Its words.
     pub words: Vec<String>,
-    /// The exit code, beside 0, with which it has a result.
+    /// The exit code besides 0 that comes with a result.
     pub also: Option<i32>,
 }
 
-/// A study that was run, or why not.
+/// The outcome of a study.
 #[derive(Debug)]
 pub struct Trained {
-    /// What its results say; of those that there are.
+    /// The findings from its available results.
     pub found: TableFindings,
-    /// What was typed.
+    /// The command, as typed.
     pub commands: Vec<String>,
-    /// What it could not do.
+    /// The parts that did not run.
     pub missing: Vec<String>,
-    /// What it wrote of itself, in Markdown.
+    /// Its own report in Markdown.
     pub written: Option<String>,
 }
 
@@ -89,8 +89,7 @@ fn typed(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Runs one part; what it tells on the way goes to the terminal. When this process is killed, the
-/// part is ended too.
+/// Runs one part, whose progress goes to the terminal. A kill of this process ends the part, too.
 fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     eprintln!("{}", typed(&part.words));
@@ -121,7 +120,7 @@ fn guarded(words: &[String]) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// A line of JSON; Python writes numbers without end as words, which here are none.
+/// Reads a line of JSON; Python's `NaN` and `Infinity` become `null`.
 fn json(line: &str) -> Option<Value> {
     let line = line
         .replace("-Infinity", "null")

@@ -1,7 +1,7 @@
-//! What an evaluation has to run, in which order, and how long that takes still.
+//! The open work of an evaluation: its cells, their order and the remaining time.
 //!
-//! Simulated cells are those of a sweep: a process each, as many at a time as there are cores, and
-//! a file for each that is finished. Each cell runs once, though several tables may need it.
+//! Simulated cells are those of a sweep: each is a process, as many run at a time as there are
+//! cores, and each leaves a file when it ends. A cell runs once, even if several tables need it.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::sweep::cells::SweepCell;
 use crate::sweep::crew;
 use crate::sweep::folder::SweepFolder;
 
-/// Milliseconds of a second: the unit of the bar.
+/// The bar counts milliseconds.
 const MILLIS: f64 = 1e3;
 
 /// The cells of some tables.
 #[derive(Debug, Default)]
 pub struct CellWork {
     cells: Vec<(SweepCell, f64)>,
-    /// How many of them were finished before.
+    /// The number that had finished before.
     pub kept: usize,
 }
 
-/// How cells are listed.
+/// The form of a list of cells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ListForm {
     /// For people.
@@ -35,10 +35,10 @@ pub enum ListForm {
 }
 
 impl CellWork {
-    /// Adds the cells of a plan that are not there yet.
+    /// Adds the new cells of a plan.
     ///
     /// # Errors
-    /// [`LabError`] where the plan is wrong.
+    /// [`LabError`] where the plan is faulty.
     pub fn add(&mut self, plan: &Written) -> Result<(), LabError> {
         for cell in plan.cells()? {
             if self.cells.iter().all(|(known, _)| known.id != cell.id) {
@@ -48,16 +48,16 @@ impl CellWork {
         Ok(())
     }
 
-    /// The cells.
+    /// Returns the cells.
     pub fn cells(&self) -> impl Iterator<Item = &SweepCell> {
         self.cells.iter().map(|(cell, _)| cell)
     }
 
-    /// Runs what has no result yet, `at_once` cells at a time, those that take longest first.
+    /// Runs the cells without a result, `at_once` at a time, the longest first.
     ///
     /// # Errors
-    /// [`LabError`] when a process cannot be started or a record not be kept. A cell that fails is
-    /// no error here: its record says why.
+    /// [`LabError`] when a process cannot be started or a record cannot be kept. A cell that fails
+    /// is no error here: its record has the reason.
     pub fn run(&mut self, folder: &SweepFolder, at_once: usize) -> Result<(), LabError> {
         let (finished, mut missing): (Vec<_>, Vec<_>) = self
             .cells
@@ -81,12 +81,12 @@ impl CellWork {
         ran
     }
 
-    /// CPU seconds that its cells take, about.
+    /// Returns the approximate CPU seconds of its cells.
     pub fn seconds(&self) -> f64 {
         self.cells.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// One line a cell: its id, whether it is finished, what it is.
+    /// Lists one cell a line: its id, whether it has finished, its settings.
     pub fn list(&self, folder: &SweepFolder, form: ListForm) -> String {
         let lines = self.cells().map(|cell| {
             let finished = folder.is_finished(&cell.id);
@@ -101,7 +101,7 @@ impl CellWork {
     }
 }
 
-/// A bar over so many seconds of work.
+/// Makes a bar over this many seconds of work.
 fn bar(seconds: f64, cells: usize) -> ProgressBar {
     let style = "{bar:30} {msg}, {elapsed} gone, about {eta} left";
     let style = ProgressStyle::with_template(style);

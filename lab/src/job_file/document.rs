@@ -1,4 +1,4 @@
-//! A job file for changing: what somebody wrote around the changed keys stays.
+//! Edits a job file in place: text around the changed keys stays.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::error::LabError;
 
-/// A job file for changing, checked first; an empty one when there is none.
+/// A job file for editing, checked first; an empty document when the file does not exist.
 ///
 /// # Errors
 /// [`LabError`] when it cannot be read, or is no job.
@@ -33,7 +33,7 @@ pub fn save(path: &Path, document: &DocumentMut) -> Result<(), LabError> {
     })
 }
 
-/// One of the tables of a job; an empty one is added where it has none.
+/// One of the tables of a job; adds an empty one where it is missing.
 pub fn table<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn TableLike {
     let table = document
         .entry(name)
@@ -43,7 +43,7 @@ pub fn table<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn Table
         .expect("the job was read, so this is a table")
 }
 
-/// Sets a value; what stands around an old one stays.
+/// Sets a value and keeps the comments around the old one.
 pub fn put(table: &mut dyn TableLike, key: &str, new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

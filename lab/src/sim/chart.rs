@@ -229,8 +229,8 @@ fn busiest(links: &[LinkOutcome]) -> Vec<u32> {
     order
 }
 
-/// Microseconds and kilobytes of one port: of each stretch of time the deepest sample, from the
-/// start to `end`. A port without a sample had nothing waiting.
+/// Microseconds and kilobytes of one port: the deepest sample of each stretch of time, from the
+/// start to `end`. A port without a sample had an empty queue.
 fn depth(samples: &[QueueSample], link: u32, stretch: Span, end: Span) -> Vec<(f64, f64)> {
     let stretch = stretch.as_picos().max(1);
     let mut deepest = vec![0; (end.as_picos() / stretch) as usize + 1];

@@ -1,7 +1,7 @@
 //! Several transports on the same fabric, workload and seeds.
 //!
-//! Every transport runs every seed once, and ratios are taken seed by seed, so what differs between
-//! seeds is in no ratio. A rival that was faster is shown as such.
+//! Every transport runs every seed once, and ratios are taken seed by seed, so differences between
+//! seeds are in no ratio. A rival that was faster is shown as such.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use super::scenario::Scenario;
 use super::summary::{Figures, Summary};
 use crate::error::LabError;
 
-/// What is compared: its name for people and for programs, and where it is in a summary.
+/// A compared quantity: its name for people and for programs, and its place in a summary.
 struct Metric {
     title: &'static str,
     key: &'static str,
@@ -85,7 +85,7 @@ struct Row {
     transport: String,
     flows: usize,
     finished: usize,
-    /// Means per seed of what was dropped by ports, lost on links, sent again.
+    /// Means per seed of the packets that ports dropped, links lost, and senders repeated.
     dropped: f64,
     links_lost: f64,
     trimmed: f64,
@@ -122,10 +122,10 @@ impl From<Estimate> for Interval {
     }
 }
 
-/// What is asked of a comparison.
+/// The parameters of a comparison.
 #[derive(Clone, Debug)]
 pub struct ComparisonPlan {
-    /// What is simulated, with the first seed.
+    /// The scenario, with the first seed.
     pub scenario: Scenario,
     /// The transports; ratios are to the first.
     pub transports: Vec<String>,
@@ -160,7 +160,7 @@ impl TransportComparison {
         table(self)
     }
 
-    /// Nothing where all flows and tasks ended.
+    /// `Ok` where all flows and tasks ended.
     ///
     /// # Errors
     /// [`LabError::Unfinished`] of the first run that did not end.
@@ -169,8 +169,8 @@ impl TransportComparison {
     }
 }
 
-/// All runs, transport by transport. Every transport is loaded once before anything runs, so that
-/// what is wrong is said at once.
+/// All runs, transport by transport. Every transport is loaded once before the first run, so that
+/// mistakes are reported at once.
 fn scenarios(options: &ComparisonPlan, seeds: &[u64]) -> Result<Vec<Scenario>, LabError> {
     let mut scenarios = Vec::new();
     for (index, transport) in options.transports.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! What a run takes of this machine: CPU time, time, memory.
+//! The resources that a run takes of this machine: CPU time, wall time, memory.
 
 use std::time::{Duration, Instant};
 
 use gradwire_protocol::units::Span;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-/// What was taken.
+/// The resources of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunCost {
     /// User CPU time in seconds.
@@ -16,7 +16,7 @@ pub struct RunCost {
     pub peak_rss_bytes: u64,
 }
 
-/// Measures what is taken from its start to its stop.
+/// Measures resources from its start to its stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
     whose: Whose,
@@ -62,7 +62,7 @@ impl Meter {
         }
     }
 
-    /// What was taken since the start.
+    /// The resources used since the start.
     pub fn stop(&self) -> RunCost {
         let peak = Whose::Process.usage().max_rss();
         RunCost {

@@ -1,4 +1,4 @@
-//! A run with what its pictures need.
+//! A run with the samples that its pictures need.
 
 use gradwire_netsim::engine::parallel::Glance;
 use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
@@ -18,9 +18,9 @@ const SAMPLE_EVERY_MIN: Span = Span::from_nanos(200);
 /// A run that is drawn.
 #[derive(Debug)]
 pub struct DrawnRun {
-    /// What was run.
+    /// The scenario.
     pub loaded: Loaded,
-    /// What it brought.
+    /// The simulator's results.
     pub outcome: Outcome,
     /// The numbers of it.
     pub summary: Summary,

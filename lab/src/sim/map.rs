@@ -1,8 +1,8 @@
 //! The fabric of a report: which links were used how much, and where packets were dropped.
 //!
-//! A small fabric is drawn as what it is: rows of devices, and a line for each link. A large one is
-//! drawn as a field of cells for each direction between two rows: a column for each switch, a cell
-//! for each of its links. So every link of a thousand hosts is still to be seen.
+//! A small fabric is drawn as rows of devices with a line for each link. A large one is drawn as a
+//! field of cells for each direction between two rows: a column for each switch, a cell for each of
+//! its links. So every link of a thousand hosts can still be seen.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub fn map(run: &DrawnRun) -> String {
     }
 }
 
-/// What is to be seen on the map of a run, in words.
+/// Explains the map of a run, in words.
 pub fn legend_of(run: &DrawnRun) -> &'static str {
     if run.loaded.setup.fabric.hosts <= LINES_HOSTS_MAX {
         "A line has the colour of its busier direction; a red mark is at the sending end of a link \
@@ -81,7 +81,7 @@ fn mark() -> String {
     format!(r##"fill="{DROPS}" stroke="#fff" stroke-width="0.8""##)
 }
 
-/// What packets a port and its wire lost.
+/// Packets that a port and its wire lost.
 fn lost(link: &LinkOutcome) -> u64 {
     dropped(link) + link.lost
 }

@@ -16,7 +16,7 @@ use gradwire_report::svg::escaped;
 const HALF: (f64, f64) = (558.0, 330.0);
 const WHOLE: (f64, f64) = (1_140.0, 250.0);
 
-/// The page of some runs of one workload; `command` is what was typed.
+/// The page of some runs of one workload; `command` is the command line that makes it.
 pub fn page(runs: &[DrawnRun], command: &str) -> String {
     let first = &runs[0].summary;
     let subject = subject(&named(first));
@@ -41,7 +41,7 @@ pub fn page(runs: &[DrawnRun], command: &str) -> String {
 /// The summary with files by their names alone, for a title.
 fn named(summary: &Summary) -> Summary {
     let last = |given: &str| given.rsplit('/').next().unwrap_or(given).to_owned();
-    // What stands behind a slash in a one-line form is no file.
+    // The part behind a slash in a one-line form is no file.
     let name = |given: &str| match given.contains('@') {
         true => given.to_owned(),
         false => last(given),
@@ -88,8 +88,8 @@ fn loss(value: u64) -> String {
     format!("<td{class}>{}</td>", count(value))
 }
 
-/// Columns of results: their names, and a cell of each run. Columns of flows are left out where
-/// there are none.
+/// Columns of results: their names, and a function that reads the cell of a run. Columns of flows
+/// are left out where there are no flows.
 type Column = (&'static str, fn(&Summary) -> String);
 
 const OF_FLOWS: [Column; 6] = [

@@ -1,13 +1,13 @@
 //! How far a simulation is, and how long it will take still: a bar on standard error, where that
 //! is a terminal.
 //!
-//! Flows of a run often end all together, so their number alone says little. What says more is the
-//! simulated time over the least that the workload can take: all bytes of the busiest host at the
-//! rate of its link, behind the last start that is known.
+//! Flows of a run often end all together, so their number says little. The bar shows the simulated
+//! time over the least time that the workload can take: all bytes of the busiest host at the rate
+//! of its link, behind the last start that is known.
 
 use gradwire_fabric::topology::Device;
 use gradwire_netsim::engine::parallel::Glance;
-use gradwire_netsim::simulation::Setup;
+use gradwire_netsim::setup::Setup;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use gradwire_workloads::workload::{Program, Start, Work};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -33,7 +33,7 @@ impl RunProgress {
         Self { bar }
     }
 
-    /// What tells of one run, which is moved along the bar by its part.
+    /// The observer of one run, which moves the bar by the run's part.
     pub fn run<'a>(&'a self, name: &str, loaded: &Loaded) -> impl FnMut(Glance) + use<'a> {
         let (least, total) = (least(&loaded.setup), loaded.total());
         self.bar.set_message(name.to_owned());
@@ -60,7 +60,7 @@ impl RunProgress {
 /// How much of a run is done; below 1 until all is.
 fn share(glance: &Glance, least: Span, total: u64) -> f64 {
     let ended = glance.done as f64 / total.max(1) as f64;
-    let time = glance.now as f64 / least.as_picos().max(1) as f64;
+    let time = glance.now.as_picos() as f64 / least.as_picos().max(1) as f64;
     // A run that takes longer than the least it could goes on towards the end ever more slowly.
     let time = if time < 0.8 { time } else { 1.0 - 0.16 / time };
     ended.max(time).min(0.99)
@@ -141,7 +141,7 @@ mod tests {
         let mut before = 0.0;
         for now in [0, 40, 79, 81, 100, 200, 1_000, 1_000_000] {
             let glance = Glance {
-                now,
+                now: Instant::from_picos(now),
                 done: 0,
                 events: 0,
             };

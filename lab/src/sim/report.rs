@@ -1,4 +1,4 @@
-//! Runs a scenario, with one transport or several, and draws what happened.
+//! Runs a scenario, with one transport or several, and draws the results.
 
 use std::path::Path;
 
@@ -9,8 +9,9 @@ use super::scenario::Scenario;
 use crate::error::LabError;
 use crate::output::WholeFile;
 
-/// Runs the scenario with each of `transports`, or with its own where there are none, one after the
-/// other, and writes the report to `out`; the end says whether all flows and tasks have ended.
+/// Runs the scenario with each of `transports`, or with its own where the list is empty, one after
+/// the other, and writes the report to `out`. The inner result says whether all flows and tasks
+/// have ended.
 ///
 /// # Errors
 /// [`LabError`] when the scenario makes no sense or the file cannot be written: then there is no
@@ -46,7 +47,7 @@ fn scenarios(scenario: &Scenario, transports: &[String]) -> Vec<Scenario> {
     transports.iter().map(of_transport).collect()
 }
 
-/// What makes this report again, as it would be typed.
+/// The command line that makes this report again.
 fn command(scenario: &Scenario, transports: &[String], out: &Path) -> String {
     let mut words = vec!["gradwire".to_owned(), "sim".to_owned(), "report".to_owned()];
     words.extend(scenario.words(transports));

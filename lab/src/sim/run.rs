@@ -64,7 +64,7 @@ fn table(summary: &Summary, places: &[PlacePair]) -> String {
     text
 }
 
-/// What was run, in words.
+/// Workload, background and fabric, in words.
 pub fn subject(summary: &Summary) -> String {
     let background = summary.background.as_ref();
     let background = background.map_or_else(String::new, |text| format!(" beside {text}"));
@@ -221,7 +221,7 @@ fn queues(places: &[PlacePair]) -> String {
 
 fn cost(summary: &Summary) -> String {
     let hops = summary.data_packet_hops;
-    // The system counts CPU time in ticks; below a few of them a rate means nothing.
+    // The system counts CPU time in ticks; below a few of them a rate is meaningless.
     let rate = match summary.cpu_s {
         cpu if cpu >= 0.02 => format!("{:.2} million", hops as f64 / cpu / 1e6),
         _ => "too short to count".to_owned(),

@@ -1,4 +1,4 @@
-//! What is simulated: a [`Scenario`] is what was typed, and can stand in a plan of a sweep.
+//! The parameters of a simulation: a [`Scenario`] can be typed, or stand in a plan of a sweep.
 //!
 //! [`Scenario::load`] reads
 //! the files that it names and makes the setup of the simulator; [`Scenario::run`] runs that.
@@ -11,7 +11,8 @@ use gradwire_fabric::fitting;
 use gradwire_fabric::settings;
 use gradwire_netsim::engine::parallel::Glance;
 use gradwire_netsim::results::outcome::{Outcome, TaskOutcome};
-use gradwire_netsim::simulation::{self, Setup, Transport};
+use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::simulation;
 use gradwire_protocol::job::{Job, notation};
 use gradwire_protocol::units::{Instant, Share, Span};
 use gradwire_workloads::workload::Workload;
@@ -42,11 +43,11 @@ pub struct Scenario {
     /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
-    /// What carries the flows: gradwire, dctcp, dctcp-10ms (its timeouts are that long at least),
-    /// pfabric, ndp or roce. Of the job, the last five know collectives.algorithm, chunk, order and
-    /// credit only: each message of a collective is a flow. With credit 0, the default, it begins
-    /// as soon as it may, and order means nothing. With a credit, order = layers is ByteScheduler,
-    /// and order = arrival first come, first served.
+    /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
+    /// pfabric, ndp or roce. The last five take only collectives.algorithm, chunk, order and credit
+    /// from the job: each message of a collective is a flow. With credit 0, the default, a flow
+    /// begins as soon as it may, and order has no effect. With a credit, order = layers is
+    /// ByteScheduler, and order = arrival first come, first served.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
@@ -77,22 +78,22 @@ const DEFAULT_TRANSPORT: &str = "gradwire";
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_THREADS: usize = 1;
 
-/// The transport of a scenario that names none.
+/// The default transport.
 pub fn default_transport() -> String {
     DEFAULT_TRANSPORT.to_owned()
 }
 
-/// The seed of a scenario that names none.
+/// The default seed.
 pub fn default_seed() -> u64 {
     DEFAULT_SEED
 }
 
-/// The threads of a scenario that names none.
+/// The default number of threads.
 pub fn default_threads() -> usize {
     DEFAULT_THREADS
 }
 
-/// The limit of a scenario that names none.
+/// The default limit.
 pub fn default_limit() -> Span {
     Span::from_millis(10_000)
 }
@@ -100,7 +101,7 @@ pub fn default_limit() -> Span {
 /// A scenario with everything that it names.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the simulator runs.
+    /// The simulator's input.
     pub setup: Setup,
     /// Flows of the workload; those behind them are of the background.
     pub flows: usize,
@@ -133,7 +134,7 @@ fn tasks_by_host(workload: &Workload) -> BTreeMap<u32, usize> {
 }
 
 impl Scenario {
-    /// A scenario of a fabric and a workload, everything else as it is when nothing is typed.
+    /// A scenario of a fabric and a workload, with defaults for everything else.
     pub fn new(fabric: &str, workload: &str) -> Self {
         Self {
             fabric: fabric.to_owned(),
@@ -153,7 +154,7 @@ impl Scenario {
     /// Reads the files that the scenario names and makes its setup.
     ///
     /// # Errors
-    /// [`LabError`] names the file, its line where there is one, and what would be right.
+    /// [`LabError`] names the file, its line where there is one, and the values that are allowed.
     pub fn load(&self) -> Result<Loaded, LabError> {
         let transport: Transport = self.transport.parse().map_err(usage)?;
         let (job, written) = self.job()?;
@@ -193,11 +194,11 @@ impl Scenario {
         self.background.iter().flat_map(|text| files::beside(text))
     }
 
-    /// Runs what was loaded. A run that was stopped at its limit is no error here: its summary says
-    /// so, and [`Summary::unfinished`] makes an error of it.
+    /// Runs a loaded scenario. A run that was stopped at its limit is no error here: its summary
+    /// says so, and [`Summary::unfinished`] makes an error of it.
     ///
     /// # Errors
-    /// [`LabError`] when the setup makes no sense; nothing was simulated then.
+    /// [`LabError`] when the setup makes no sense; the simulation did not start then.
     pub fn run(
         &self,
         loaded: &Loaded,
@@ -210,8 +211,8 @@ impl Scenario {
         Ok((outcome, summary))
     }
 
-    /// The scenario as it would be typed behind `sim report`, with these transports if there are
-    /// any; what is as it is when nothing is typed is left out.
+    /// The arguments of `sim report` for this scenario, with these transports if there are any.
+    /// Defaults are left out.
     pub fn words(&self, transports: &[String]) -> Vec<String> {
         let plain = Self::new(&self.fabric, &self.workload);
         let mut words = vec![self.fabric.clone(), self.workload.clone()];
@@ -254,7 +255,7 @@ impl Scenario {
         let text = path
             .as_deref()
             .map_or_else(|| Ok(String::new()), files::text)?;
-        // Checked by itself first, so that an error names the line of the file.
+        // Read by itself first, so that a mistake in the file is reported with its line.
         let (job, mut written) = Job::with_written_keys(&text).map_err(|source| LabError::Job {
             path: path.unwrap_or_default(),
             source: Box::new(source),
@@ -270,8 +271,8 @@ impl Scenario {
     }
 }
 
-/// Keys that are fitted to the fabric where nobody wrote them, with values until then that
-/// contradict nothing that somebody wrote.
+/// Keys that are fitted to the fabric unless the user writes them. The values here stand in until
+/// then, chosen so that they contradict nothing that a user may write.
 const OPEN: [(&str, &str); 3] = [
     ("transport.window", "1GiB"),
     ("transport.initial_window", "16KiB"),

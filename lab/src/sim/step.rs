@@ -24,7 +24,7 @@ const ROW_MAX: f64 = 20.0;
 const NAMES_APART: f64 = 13.0;
 const LETTERS_MAX: usize = 30;
 
-/// What a bar stands for; later ones are drawn over earlier ones.
+/// The content of a bar; later variants are drawn over earlier ones.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum What {
     Sent,
@@ -58,7 +58,7 @@ struct Step<'a> {
     bars: Vec<Bar<'a>>,
 }
 
-/// The last step that a worker of the first job ended, on the one that was last; what it is, and
+/// The last step that a worker of the first job ended, on the worker that was last: its title and
 /// its picture. `None` where no step ended.
 pub fn last(run: &DrawnRun) -> Option<(String, String)> {
     let job = run.loaded.setup.workload.step_ends.first()?;
@@ -130,7 +130,7 @@ fn bars<'a>(
     bars
 }
 
-/// What a task of a worker is, and the layers that it belongs to.
+/// The kind of a worker's task, and the layers that it belongs to.
 fn kind(task: &Task, layers: &[String]) -> Option<(What, (usize, usize))> {
     match &task.work {
         Work::Collective { kind, layers, .. } => {
@@ -217,7 +217,7 @@ impl Step<'_> {
         }
     }
 
-    /// Computing stands over what is on its way at the same time.
+    /// Computing is drawn over transfers of the same time.
     fn draw(&self, drawing: &mut Drawing, time: &Scale, (height, bar): (f64, &Bar<'_>)) {
         let at = |instant: Instant| time.at(micros(instant.since(self.from)));
         let (from, to) = (at(bar.from), at(bar.to));

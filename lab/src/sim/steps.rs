@@ -1,5 +1,5 @@
-//! Training steps of a report: a table of their times, a picture of one step, and what each layer
-//! did without.
+//! Training steps of a report: a table of their times, a picture of one step, and the accepted
+//! losses of each layer.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use gradwire_report::svg::escaped;
 /// Layers of the table of losses; those that lost most.
 const LAYERS_MAX: usize = 16;
 const TIMES: &str = "Simulated microseconds. An iteration is from the end of a forward pass to the \
-    end of the next one, on the worker that is last; computing is what the slowest worker \
-    computes in it; exposed is the rest: communication that nothing hides. FCT is from the time at \
-    which a push, a pull or an all-reduce could start until it was done.";
-const STEP: &str = "What one worker did in the last step, layers from front to back: the backward \
+    end of the next one, on the worker that is last; computing is the time that the slowest worker \
+    computes in it; exposed is the rest: communication that computing does not hide. FCT is from \
+    the time at which a push, a pull or an all-reduce could start until it was done.";
+const STEP: &str = "One worker in the last step, layers from front to back: the backward \
     pass makes their gradients, messages carry them from the time at which they could start, and \
     the forward pass of a layer waits for its update.";
-const LOSSES: &str = "Share of the segments that hosts expected of a layer's gradients and did \
-    without, within the tolerance; what a bucket lost counts for all of its layers.";
+const LOSSES: &str = "Share of the segments that hosts expected of a layer's gradients and \
+    accepted as lost, within the tolerance; a loss of a bucket counts for all of its layers.";
 
-/// The sections of runs that have training steps; nothing where none has.
+/// The sections of runs that have training steps; empty where no run has any.
 pub fn steps(runs: &[DrawnRun]) -> String {
     if runs.iter().all(|run| jobs(&run.summary).next().is_none()) {
         return String::new();

@@ -19,7 +19,7 @@ use crate::error::LabError;
 /// Names of tasks that a summary has at most; those that took longest in all.
 const NAMES_MAX: usize = 64;
 
-/// What one run brought.
+/// The numbers of one run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Summary {
     /// The fabric as typed.
@@ -28,13 +28,13 @@ pub struct Summary {
     pub workload: String,
     /// The background as typed.
     pub background: Option<String>,
-    /// What carried the flows.
+    /// The transport.
     pub transport: String,
     /// Keys of the job that differ from its default, in the notation of `job.toml`.
     pub job: BTreeMap<String, String>,
     /// Seed of all draws.
     pub seed: u64,
-    /// Always true: nothing here was measured on a network.
+    /// Always true: no number here was measured on a network.
     pub simulated: bool,
     /// Threads of the simulation.
     pub threads: usize,
@@ -48,13 +48,13 @@ pub struct Summary {
     pub background_flows: usize,
     /// How many of these ended.
     pub background_finished: usize,
-    /// From a flow's start until its receiver has what it needs.
+    /// From a flow's start until its receiver is complete.
     pub fct_us: Option<Figures>,
     /// From a flow's start until its sender knows so.
     pub fct_acked_us: Option<Figures>,
-    /// `fct_us` over what the flow takes alone on an idle fabric.
+    /// `fct_us` over the time that the flow takes alone on an idle fabric.
     pub slowdown: Option<Figures>,
-    /// What all flows of the workload delivered together, first start to last end.
+    /// Rate of all flows of the workload together, first start to last end.
     pub goodput_gbps: f64,
     /// The same for the mean receiving host.
     pub goodput_per_receiver_gbps: f64,
@@ -64,7 +64,7 @@ pub struct Summary {
     pub training: Vec<TrainingSummary>,
     /// From the first start to the last end of all flows and tasks of the workload.
     pub makespan_us: f64,
-    /// What ports did with packets of each class, highest class first.
+    /// Counts of packets at ports by class, highest class first.
     pub drops: Vec<ClassDrops>,
     /// Packets that were marked and arrived, as receivers counted them.
     pub marks: u64,
@@ -127,7 +127,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of some values; `None` where there are none.
+    /// The figures of some values; `None` of an empty list.
     pub fn of(values: Vec<f64>) -> Option<Self> {
         Spread::of(values).map(|spread| Self {
             mean: rounded(spread.mean),
@@ -140,7 +140,7 @@ impl Figures {
     }
 }
 
-/// What ports did with packets of one class.
+/// Counts of packets of one class at ports.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClassDrops {
     /// The class, 0 = highest.
@@ -171,7 +171,7 @@ pub struct TaskSummary {
 /// The tasks of one name, over all hosts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TaskFigures {
-    /// Their name; what they do where they have none.
+    /// Their name, or their kind of work where they have no name.
     pub name: String,
     /// How many.
     pub tasks: usize,
@@ -267,7 +267,7 @@ impl Summary {
     /// under way still.
     ///
     /// # Errors
-    /// [`LabError::Unfinished`] says how many, and what to do.
+    /// [`LabError::Unfinished`] has the counts and the remedy.
     pub fn unfinished(&self) -> Result<(), LabError> {
         let tasks = self.tasks.as_ref();
         let (total, ended) = tasks.map_or((0, 0), |tasks| (tasks.tasks, tasks.finished));

@@ -109,8 +109,8 @@ fn computes(task: &Task) -> bool {
     matches!(task.work, Work::Compute { .. })
 }
 
-/// Computing is in the upper half of a rank's row, communication in the lower; what goes on at the
-/// same time adds up to a darker shade.
+/// Computing is in the upper half of a rank's row, communication in the lower; simultaneous work
+/// adds up to a darker shade.
 fn draw(drawing: &mut Drawing, time: &Scale, bar: &Bar<'_>) {
     let at = |instant: Instant| time.at(micros(instant.since(Instant::START)));
     let (from, to) = (at(bar.from), at(bar.to));

@@ -1,4 +1,4 @@
-//! Training steps in the results of a run: their times, and what layers did without.
+//! Training steps in the results of a run: their times, and the accepted losses of layers.
 
 use gradwire_netsim::results::outcome::TaskOutcome;
 use gradwire_netsim::results::statistics::micros;
@@ -23,23 +23,24 @@ pub struct TrainingSummary {
     pub workers: usize,
     /// Time of each step that ended, on the worker that is last.
     pub iterations_us: Vec<f64>,
-    /// Their mean; nothing where no step ended.
+    /// Their mean; `None` where no step ended.
     pub iteration_us: Option<f64>,
     /// Their 99th percentile, by nearest rank: of few steps the longest.
     pub iteration_p99_us: Option<f64>,
     /// How long the slowest worker computes in a step: the least that a step can take.
     pub compute_us: f64,
-    /// What a step takes longer than that, on average: communication that nothing hides.
+    /// By how much a step takes longer than that, on average: communication that computing does not
+    /// hide.
     pub exposed_us: Option<f64>,
     /// Completion times of the job's messages as a training script knows them, from the time at
     /// which one could start: of a push on the worker, of a pull on the server, of an all-reduce
     /// on every rank.
     pub fct_us: Option<Figures>,
-    /// What hosts did without, layers in the order of the forward pass.
+    /// Accepted losses of hosts, layers in the order of the forward pass.
     pub losses: Vec<LostShare>,
 }
 
-/// What was accepted as lost of a layer's gradients.
+/// The accepted loss of a layer's gradients.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LostShare {
     /// The layer.
@@ -101,7 +102,7 @@ impl TrainingSummary {
         text += &format!("  {:<20}{compute:>12.1}\n", "computing");
         let share = exposed / mean.max(f64::MIN_POSITIVE) * 100.0;
         text += &format!(
-            "  {:<20}{exposed:>12.1}  communication that nothing hides, {share:.1} %\n",
+            "  {:<20}{exposed:>12.1}  communication that computing does not hide, {share:.1} %\n",
             "exposed"
         );
         if self.iterations_us.len() < self.steps as usize {

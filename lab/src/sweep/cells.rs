@@ -1,5 +1,5 @@
-//! Which cells a plan has: every case with every combination of the ranges, each with an id that
-//! is made of all that its result depends on.
+//! The cells of a plan: every case with every combination of the ranges. A cell's id covers
+//! everything that its result depends on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,22 +18,22 @@ pub const MOST: usize = 1_000_000;
 pub struct SweepCell {
     /// A hash of the version, the scenario and the content of the files that it names.
     pub id: String,
-    /// What the plan varies, and which value this cell has: `seed=3 tolerance=10%`.
+    /// The varied keys with this cell's values: `seed=3 tolerance=10%`.
     pub label: String,
-    /// The name of its case, where that has one; then the label begins with it.
+    /// The name of its case, if it has one; the label then begins with it.
     pub case: Option<String>,
-    /// What is run.
+    /// The scenario to run.
     pub scenario: Scenario,
     /// The files that the scenario names.
     pub files: Vec<PathBuf>,
 }
 
-/// The cells of a plan: cases outermost, then the ranges in the order of the plan, the last one
-/// varying fastest.
+/// Returns the cells of a plan: cases outermost, then the ranges in the order of the plan, the last
+/// one varying fastest.
 ///
 /// # Errors
-/// [`SweepPlanError`] when a key or the kind of a value is wrong, something is missing, or two cells are
-/// the same.
+/// [`SweepPlanError`] when a key or the kind of a value is wrong, a needed key is missing, or two
+/// cells are equal.
 pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
     let mut digests = Digests::new();
     let mut cells = Vec::new();
@@ -57,8 +57,8 @@ pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
     Ok(cells)
 }
 
-/// Tries every value of the plan once, in the first cell that has it: what can only be known by
-/// loading the scenario is said with the line of the value.
+/// Loads every value of the plan once, in the first cell that has it, so that errors of loading
+/// name the line of the value.
 ///
 /// # Errors
 /// [`SweepPlanError::Entry`].
@@ -81,7 +81,7 @@ pub fn check(plan: &SweepPlan) -> Result<(), SweepPlanError> {
     Ok(())
 }
 
-/// The entry that a message is about: the first that it names, else the first of all.
+/// Returns the entry of a message: the first one that it names, else the first of all.
 fn refused(suspects: &[&PlanEntry], message: String) -> SweepPlanError {
     let named = |entry: &&&PlanEntry| match &entry.key {
         Key::Field(_) => entry
@@ -101,7 +101,7 @@ fn refused(suspects: &[&PlanEntry], message: String) -> SweepPlanError {
     }
 }
 
-/// What a cell has beyond the base.
+/// The entries of a cell beyond the base.
 struct Choice<'a> {
     case: &'a [PlanEntry],
     varied: Vec<&'a PlanEntry>,
@@ -128,7 +128,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What the cells have beyond the base, cell by cell.
+/// Returns the entries beyond the base, cell by cell.
 fn choices(plan: &SweepPlan) -> Result<impl Iterator<Item = Choice<'_>>, SweepPlanError> {
     let cases = plan.cases.len().max(1);
     let sizes: Vec<usize> = plan.ranges.iter().map(Vec::len).collect();
@@ -173,7 +173,7 @@ fn scenario(plan: &SweepPlan, choice: &Choice<'_>) -> Result<Scenario, SweepPlan
     })
 }
 
-/// What is wrong with an entry by itself: its key, or the kind of its value.
+/// Returns the fault of a single entry: its key, or the kind of its value.
 fn fault(entry: &PlanEntry) -> Option<String> {
     let mut alone = json!({});
     entry.put(&mut alone);

@@ -1,7 +1,7 @@
-//! The processes that run cells: as many at a time as asked for, one cell each.
+//! The processes that run cells, one cell each, several at a time.
 //!
-//! A process per cell keeps a cell that crashes, or that the system kills for its memory, from
-//! taking others with it, and makes its time and memory its own.
+//! With a process per cell, a crash or a kill for memory ends one cell only, and time and memory
+//! are measured per cell.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -15,10 +15,10 @@ use super::worker::CellOrder;
 use crate::error::LabError;
 use gradwire_report::json;
 
-/// Runs cells, `at_once` at a time, and hands each record to `keep`, from several threads.
+/// Runs cells, `at_once` at a time, and passes each record to `keep`, from several threads.
 ///
 /// # Errors
-/// The first failure of `keep` or to start a process; cells that were begun still end.
+/// Returns the first failure of `keep` or of a start; started cells still end.
 pub fn run(
     cells: &[&SweepCell],
     at_once: usize,
@@ -71,15 +71,15 @@ fn output_of(program: &Path, cell: &SweepCell) -> std::io::Result<Output> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // Held until the process has ended: it ends early when its input is closed.
+    // Hold the input until the process has ended: it ends early when its input is closed.
     let mut input = process.stdin.take().expect("it was asked for");
     let order = json::line(&CellOrder::new(&cell.id, &cell.scenario));
-    // A process that is gone before it listens is told about by its output.
+    // The output shows a process that ended before it read its input.
     let _ = writeln!(input, "{order}");
     process.wait_with_output()
 }
 
-/// How a process ended that gave no record.
+/// Describes how a process without a record ended.
 fn death(output: &Output) -> String {
     let how = match (output.status.code(), output.status.signal()) {
         (Some(code), _) => format!("its process ended with exit code {code}"),

@@ -1,4 +1,4 @@
-//! The folder of a sweep: which files it has, and that each of them is whole or not there.
+//! The folder of a sweep and its files. Each file is complete or absent.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,24 @@ use crate::error::LabError;
 use crate::output::WholeFile;
 use gradwire_report::json;
 
-/// Where the results of a sweep are.
+/// The folder of a sweep's results.
 #[derive(Clone, Debug)]
 pub struct SweepFolder {
     root: PathBuf,
 }
 
 impl SweepFolder {
-    /// The folder at a path, which need not be there yet.
+    /// Returns the folder at a path, which need not exist yet.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Where a file of the sweep is.
+    /// Returns the path of a file of the sweep.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// What is known of a cell; `None` where its file is missing or not whole.
+    /// Reads the record of a cell; `None` where its file is missing or incomplete.
     pub fn record(&self, id: &str) -> Option<CellRecord> {
         let text = std::fs::read_to_string(self.path(&cell_name(id))).ok()?;
         let record: CellRecord = serde_json::from_str(&text).ok()?;
@@ -37,7 +37,7 @@ impl SweepFolder {
             .is_some_and(|record| record.result.is_some())
     }
 
-    /// Keeps what is known of a cell.
+    /// Keeps the record of a cell.
     ///
     /// # Errors
     /// [`LabError::System`] when the file cannot be written.
@@ -46,7 +46,7 @@ impl SweepFolder {
         self.write(&cell_name(&record.id), text.as_bytes())
     }
 
-    /// Writes a file; a process that is killed leaves no part of it under its name.
+    /// Writes a file; a killed process leaves no part of it under its name.
     ///
     /// # Errors
     /// [`LabError::System`] names the file.

@@ -1,4 +1,4 @@
-//! The files that a scenario names: they are part of what its result depends on.
+//! The files that a scenario names: its result depends on them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use serde_json::json;
 use crate::files::beside;
 use crate::sim::scenario::Scenario;
 
-/// Fields of a scenario in which a file may be named.
+/// Fields of a scenario that may name a file.
 const NAMING: [&str; 4] = ["fabric", "workload", "background", "job"];
 
-/// Digests of files that were read already.
+/// Digests of the files read so far.
 pub type Digests = BTreeMap<PathBuf, String>;
 
-/// The files that a scenario names, and those that are read with them: of a trace of rank 0 those
-/// of the other ranks, of training steps the file of their model.
+/// Returns the files that a scenario names and those read with them: with a trace of rank 0 the
+/// other ranks' traces, with training steps the file of the model.
 pub fn files(scenario: &Scenario) -> Vec<PathBuf> {
     let fields = json!(scenario);
     let named = NAMING.iter().filter_map(|field| fields[field].as_str());
@@ -41,7 +41,7 @@ fn read_with(name: &str) -> Vec<PathBuf> {
     }
 }
 
-/// The digest of each file by its name; files that cannot be read have none, and fail when the
+/// Returns the digest of each file by its name. An unreadable file has none, and fails when the
 /// scenario is loaded.
 pub fn digests(files: &[PathBuf], known: &mut Digests) -> BTreeMap<String, String> {
     let mut digests = BTreeMap::new();
@@ -57,7 +57,7 @@ pub fn digests(files: &[PathBuf], known: &mut Digests) -> BTreeMap<String, Strin
     digests
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Computes SHA-256 in hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
     let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));

@@ -1,7 +1,7 @@
-//! What a plan says: what all cells have in common, and what is varied, each value with its line.
+//! The content of a plan: the base of all cells and the varied values, each with its line.
 //!
-//! Here a plan is only read. Which keys there are is decided by
-//! [`scenario`](crate::sim::scenario), which cells follow, by [`cells`](super::cells).
+//! This file only reads a plan. [`scenario`](crate::sim::scenario) decides the keys,
+//! [`cells`](super::cells) the cells.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,19 +11,19 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// The table whose keys are keys of a job: dotted, and as many as there are.
+/// The table whose keys are dotted keys of a job.
 const SET: &str = "set";
-/// What heads a case.
+/// The heading of a case.
 const CASES: &str = "[[cases]]";
-/// The key by which a case is called; no key of a scenario.
+/// The key of a case's name; it is no key of a scenario.
 const NAME: &str = "name";
 
-/// A plan as it was written.
+/// A plan as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SweepPlan {
-    /// What all cells have in common.
+    /// The entries common to all cells.
     pub base: Vec<PlanEntry>,
-    /// The values of each key that is varied, in the order of the plan; none is empty.
+    /// The values of each varied key, in the order of the plan; no list is empty.
     pub ranges: Vec<Vec<PlanEntry>>,
     /// Keys that change together.
     pub cases: Vec<Vec<PlanEntry>>,
@@ -32,7 +32,7 @@ pub struct SweepPlan {
 /// One value of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanEntry {
-    /// Where it belongs.
+    /// Its key.
     pub key: Key,
     /// The value.
     pub value: Value,
@@ -47,7 +47,7 @@ pub enum Key {
     Field(String),
     /// A key of the job, under `set`.
     Set(String),
-    /// What a case is called, which changes nothing.
+    /// The name of a case, which does not affect results.
     Name,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Key {
 }
 
 impl PlanEntry {
-    /// Puts the value into a scenario, over what is there.
+    /// Puts the value into a scenario, replacing an earlier one.
     pub fn put(&self, scenario: &mut Value) {
         match &self.key {
             Key::Field(name) => scenario[name.as_str()] = self.value.clone(),
@@ -72,7 +72,7 @@ impl PlanEntry {
     }
 }
 
-/// Why a plan is refused.
+/// Errors of a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SweepPlanError {
     /// The text is not TOML.
@@ -80,53 +80,53 @@ pub enum SweepPlanError {
     Syntax {
         /// Line of the text, from 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// No such table.
+    /// The table is unknown.
     #[error("line {line}: unknown table `{name}`; known are [base], [ranges] and [[cases]]")]
     Table {
         /// Line of the text.
         line: usize,
-        /// Its name as written.
+        /// Its name, as written.
         name: String,
     },
-    /// Something other than what belongs there.
+    /// The value has the wrong kind.
     #[error("line {line}: {what}: allowed {allowed}")]
     Kind {
         /// Line of the text.
         line: usize,
-        /// Which table or key.
+        /// The table or key.
         what: String,
-        /// What may be written.
+        /// The values that are allowed.
         allowed: &'static str,
     },
-    /// A key that no scenario has, or a value that it refuses.
+    /// No scenario has the key, or it refuses the value.
     #[error("line {line}: {message}")]
     Entry {
         /// Line of the text.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The fault and its remedy.
         message: String,
     },
-    /// Something that every scenario needs is written nowhere.
+    /// The plan lacks a key that every scenario needs.
     #[error("{message}: write it in [base]")]
     Missing {
-        /// What is missing.
+        /// The missing key.
         message: String,
     },
-    /// More cells than anybody wants.
+    /// There are too many cells.
     #[error("the plan has {cells} cells: allowed are at most {most}")]
     Size {
         /// How many there are.
         cells: u128,
-        /// How many there may be.
+        /// The largest allowed number.
         most: usize,
     },
-    /// Two cells that are one.
+    /// Two cells are equal.
     #[error("two cells are the same, {cell}: write each value of a key once, in one place")]
     Same {
-        /// What the cells vary, and how.
+        /// The varied keys and values.
         cell: String,
     },
 }
@@ -135,7 +135,7 @@ impl SweepPlan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// [`SweepPlanError`] names the first line that is wrong, and what would be right.
+    /// [`SweepPlanError`] names the first faulty line and its remedy.
     pub fn from_toml(text: &str) -> Result<Self, SweepPlanError> {
         let reader = Reader { text };
         let root = DeTable::parse(text).map_err(|error| SweepPlanError::Syntax {
@@ -165,7 +165,7 @@ type Written<'a> = (
     &'a Spanned<DeValue<'a>>,
 );
 
-/// The keys of a table in the order in which they are written.
+/// Returns the keys of a table in their written order.
 fn in_order<'a>(table: &'a DeTable<'a>) -> Vec<Written<'a>> {
     let mut keys: Vec<_> = table.iter().collect();
     keys.sort_by_key(|(key, _)| key.span().start);
@@ -195,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The keys of a table with their values; those of `set` are joined by dots.
+    /// Returns the keys of a table with their values; those of `set` are joined by dots.
     fn keys<'a>(
         &self,
         what: &str,
@@ -296,7 +296,7 @@ fn dotted<'a>(
     }
 }
 
-/// The numbers of `"1..=10"`; at least one, and no more than a plan may have cells.
+/// Reads the numbers of `"1..=10"`: at least one, and at most as many as a plan may have cells.
 fn whole_numbers(text: &str) -> Option<std::ops::RangeInclusive<u64>> {
     let (first, last) = text.split_once("..=")?;
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

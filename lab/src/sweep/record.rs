@@ -1,4 +1,4 @@
-//! What is known of a cell once it has run: its result and what that cost, or why there is none.
+//! The record of a cell that has run: its result and cost, or the reason why it has none.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -10,18 +10,18 @@ use gradwire_report::json;
 /// Fields of a summary that differ from run to run.
 const COSTS: [&str; 4] = ["cpu_s", "cpu_per_thread_s", "wall_s", "peak_rss_bytes"];
 
-/// A cell that has run: with a result, with an error, or with both where the run was stopped before
-/// everything had ended.
+/// A cell that has run: with a result, with an error, or with both if the run was stopped before
+/// its end.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CellRecord {
     /// The cell.
     pub id: String,
-    /// What was run: the fields of the scenario.
+    /// The fields of its scenario.
     pub scenario: Value,
     /// The summary of the run, without its costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Map<String, Value>>,
-    /// What went wrong.
+    /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Time and memory that it took.
@@ -30,7 +30,7 @@ pub struct CellRecord {
 }
 
 impl CellRecord {
-    /// The record of a run that was done.
+    /// Returns the record of a finished run.
     pub fn of_run(id: &str, scenario: &Scenario, summary: &Summary) -> Self {
         let Value::Object(mut result) = json!(summary) else {
             unreachable!("a struct is an object in JSON");
@@ -48,7 +48,7 @@ impl CellRecord {
         }
     }
 
-    /// The record of a cell that has no result.
+    /// Returns the record of a cell without a result.
     pub fn of_failure(id: &str, scenario: &Scenario, error: String) -> Self {
         Self {
             id: id.to_owned(),
@@ -59,7 +59,7 @@ impl CellRecord {
         }
     }
 
-    /// The record without what differs from run to run, on one line.
+    /// Returns the record on one line, without the fields that differ between runs.
     pub fn result_line(&self) -> String {
         let lasting = Self {
             cost: Map::new(),
@@ -68,7 +68,7 @@ impl CellRecord {
         format!("{}\n", json::line(&lasting))
     }
 
-    /// What it cost, on one line.
+    /// Returns its cost, on one line.
     pub fn cost_line(&self) -> String {
         format!("{}\n", json!({ "id": self.id, "cost": self.cost }))
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 /// Most tasks of an array where a cluster's `MaxArraySize` is Slurm's default.
 pub const TASKS_MOST: usize = 1_000;
 
-/// The script whose tasks each run a share of the plan; both paths are absolute.
+/// Returns the script, each task of which runs a share of the plan; both paths are absolute.
 pub fn script(plan: &Path, out: &Path, tasks: usize) -> String {
     let command = format!("gradwire sim sweep {} --out {}", quoted(plan), quoted(out));
     format!(
@@ -24,7 +24,7 @@ exec {command} \\
     )
 }
 
-/// A path as a word of the shell.
+/// Writes a path as a word of the shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

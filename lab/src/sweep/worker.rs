@@ -1,6 +1,6 @@
-//! One cell in a process of its own: told over standard input, its record is to be printed.
+//! One cell in its own process: it reads the order from standard input and prints the record.
 //!
-//! The process ends when its input does: no cell runs on for a sweep that is gone.
+//! The process ends when its input does, so no cell outlives its sweep.
 
 use std::io::{BufRead, Read};
 
@@ -10,19 +10,19 @@ use super::record::CellRecord;
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
 
-/// What is told, on one line.
+/// The order, on one line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CellOrder {
-    /// The version of the sweep that tells it.
+    /// The version of the sweep that sends it.
     pub version: String,
     /// The cell.
     pub id: String,
-    /// What to run.
+    /// The scenario to run.
     pub scenario: Scenario,
 }
 
 impl CellOrder {
-    /// The order to run a cell with this version.
+    /// Makes the order to run a cell with this version.
     pub fn new(id: &str, scenario: &Scenario) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -32,11 +32,11 @@ impl CellOrder {
     }
 }
 
-/// Runs the cell that is told; a cell that fails has a record too. When standard input ends before,
+/// Runs the ordered cell; a failed cell has a record, too. When standard input ends before that,
 /// this process ends with the exit code `orphaned`.
 ///
 /// # Errors
-/// [`LabError::Usage`] when what is told is no order, or one of another version.
+/// [`LabError::Usage`] when the input is no order, or one of another version.
 pub fn run(orphaned: u8) -> Result<CellRecord, LabError> {
     let mut line = String::new();
     let told = std::io::stdin().lock().read_line(&mut line);
@@ -67,7 +67,7 @@ fn record_of(order: &CellOrder) -> CellRecord {
 }
 
 fn end_with_input(orphaned: u8) {
-    // Whatever ends the input, an error too, whoever wanted the result is gone.
+    // When the input ends, even by an error, the sweep that wanted the result is gone.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     std::process::exit(i32::from(orphaned));
 }

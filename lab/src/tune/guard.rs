@@ -1,9 +1,9 @@
-//! The process around a script that is tried.
+//! The process around a tried script.
 //!
-//! Whoever started it holds its standard input. When that ends, because the trial took too long or
-//! the starter was killed, the script's process group is ended: asked first, since `torchrun` then
-//! ends its ranks, and forced after a while. When the script has ended by itself, what it left in
-//! its group is ended too.
+//! The starter holds its standard input. When that ends, because the trial took too long or the
+//! starter was killed, the guard ends the script's process group: first by SIGTERM, so that
+//! `torchrun` ends its ranks, and by force after a while. When the script ends by itself, the guard
+//! ends the processes that it left in its group.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,10 +15,10 @@ use nix::unistd::Pid;
 
 use crate::error::LabError;
 
-/// How long a script may take to end when it is asked to.
+/// Time that a script has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Runs the script, a program and its arguments, to its end, and ends as it did.
+/// Runs the script, a program and its arguments, to its end, and ends with its exit code.
 ///
 /// # Errors
 /// [`LabError::System`] when it cannot be started.
@@ -39,7 +39,7 @@ pub fn run(command: &[String]) -> Result<(), LabError> {
         what: format!("waiting for {program}"),
         source,
     })?;
-    // Mostly there is nobody left, which is an error and no problem.
+    // Usually the group is empty by now, and the error is harmless.
     let _ = killpg(group, Signal::SIGKILL);
     std::process::exit(code_of(status));
 }
@@ -52,7 +52,7 @@ fn end_when_told(group: Pid) {
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-/// As shells tell it.
+/// A signal counts as 128 plus its number, as in shells.
 fn code_of(status: ExitStatus) -> i32 {
     let by_signal = status.signal().map(|signal| 128 + signal);
     status.code().or(by_signal).unwrap_or(1)

@@ -1,9 +1,9 @@
-//! The loss that a training script's own metric bears, found by running it under losses.
+//! Finds the loss that a training script's metric bears, by running the script under losses.
 //!
 //! Start here:
-//! - [`trial`]: one trial; [`metric`]: the metric in what the script prints.
+//! - [`trial`]: one trial; [`metric`]: the metric in the script's output.
 //! - [`journal`]: finished trials, from which a search goes on.
-//! - [`evidence`]: the result and what it rests on, in the job file; [`page`]: as a picture.
+//! - [`evidence`]: the result and its evidence, in the job file; [`page`]: the same as a picture.
 
 pub mod evidence;
 pub mod journal;

@@ -1,11 +1,11 @@
-//! Chunk and credit of a job, found by simulated training steps.
+//! Finds chunk and credit of a job by simulated training steps.
 //!
 //! Start here:
-//! - [`trials`]: points as cells of a sweep, and what their runs say.
-//! - [`report`]: what was found, in words, for programs, and as keys of a job file.
+//! - [`trials`]: points as cells of a sweep, and the results of their runs.
+//! - [`report`]: the result in words, for programs, and as keys of a job file.
 //!
-//! The first points depend on nothing and run on all cores at once, and so does a grid; behind
-//! them each point depends on what was seen before.
+//! The first points are independent and run on all cores at once, and so does a grid; each later
+//! point depends on the results before it.
 
 pub mod report;
 pub mod trials;
@@ -19,36 +19,36 @@ use crate::sim::scenario::Scenario;
 use report::ScheduleReport;
 use trials::{PointRuns, PointTrial};
 
-/// What is searched, and how.
+/// The question of a search.
 #[derive(Clone, Debug)]
 pub struct ScheduleQuestion {
-    /// What is simulated.
+    /// The scenario to simulate.
     pub scenario: Scenario,
     /// Trials at most.
     pub trials: u16,
-    /// Chunks to choose from; without it, as many as make sense.
+    /// Chunks to choose from; `None` means all sensible ones.
     pub chunk: Option<SizeAxis>,
     /// Credits to choose from.
     pub credit: SizeAxis,
-    /// Which points are run.
+    /// The points to run.
     pub extent: Extent,
-    /// Runs at the same time; without it, one per core.
+    /// Runs at the same time; `None` means one per core.
     pub parallel: Option<u16>,
 }
 
-/// Which points are run.
+/// The points to run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// Those that the search tries.
+    /// The points that the search tries.
     Search,
-    /// All of them.
+    /// All points.
     Grid,
 }
 
 /// Finds chunk and credit.
 ///
 /// # Errors
-/// [`LabError`] when the scenario is wrong or has no training steps, or when one of its runs does
+/// [`LabError`] when the scenario is faulty or has no training steps, or when one of its runs does
 /// not end.
 pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
     let runs = PointRuns::of(question)?;
@@ -62,16 +62,16 @@ pub fn run(question: &ScheduleQuestion) -> Result<ScheduleReport, LabError> {
     Ok(ScheduleReport::new(question, found?, runs.seconds()))
 }
 
-/// What was tried, in order, and all points where that was asked for.
+/// The tried points in order, and all points if the caller asked for them.
 #[derive(Clone, Debug)]
 pub struct ScheduleTrials {
-    /// What the search tried.
+    /// The points that the search tried.
     pub trials: Vec<PointTrial>,
-    /// The whole grid, by rising chunk, then by rising credit.
+    /// The whole grid, by ascending chunk, then ascending credit.
     pub grid: Vec<PointTrial>,
 }
 
-/// Runs every point once, and lets the search look into the results.
+/// Runs every point once, and lets the search read the results.
 fn on_grid(
     runs: &PointRuns<'_>,
     axes: Axes,

@@ -1,16 +1,20 @@
 //! The event queue: a calendar for the horizon of a fabric.
 //!
-//! What a fabric schedules lies within microseconds: a packet's time on a wire, a port's time to
-//! its next packet. So time is cut into `SLOTS` narrow slots, an event goes into its slot in
-//! constant time, and only the events of one slot are ever sorted. What lies beyond the horizon,
-//! timers mostly, waits in a heap. Events of equal time are ordered by key, never by the order in
-//! which they came: so results do not depend on how a fabric is shared out to threads.
+//! Nearly all events of a fabric lie within microseconds: a packet's time on a wire, a port's time
+//! to its next packet. So the calendar cuts time into `SLOTS` narrow slots, puts an event into its
+//! slot in constant time, and sorts the events of one slot at a time. Events beyond the horizon,
+//! mostly timers, wait in a heap. Events of equal time are ordered by key, never by the order in
+//! which they came, so results do not depend on how a fabric is divided among threads.
 //!
 //! Measured against a binary heap in `benches/README.md`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use gradwire_protocol::units::{Instant, Span};
+
+/// Later than every event.
+pub const END_OF_TIME: Instant = Instant::from_picos(u64::MAX);
 /// Slots of the calendar; a power of two.
 const SLOTS: u64 = 1 << 14;
 /// No event.
@@ -20,51 +24,51 @@ const WIDTH_BITS_MIN: u32 = 8;
 /// And at most this many: 65 ns.
 const WIDTH_BITS_MAX: u32 = 16;
 
-/// Something that happens at a time. The order of events is that of their fields.
+/// An event and its time. Events are ordered by time, then key, then data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Event {
-    /// When, in picoseconds.
-    pub at: u64,
-    /// What kind, and to whom: unique among events of one time, or at least with `data`.
+pub struct TimedEvent {
+    /// When it happens.
+    pub at: Instant,
+    /// Its kind, port or host. Key and data together are unique among events of one time.
     pub key: u32,
-    /// Whatever belongs to it.
+    /// Any other number that the event needs.
     pub data: u32,
 }
 
-impl Event {
+impl TimedEvent {
     /// One number that orders events as their fields do, and compares without branches.
     #[inline]
     fn order(&self) -> u128 {
-        u128::from(self.at) << 64 | u128::from(self.key) << 32 | u128::from(self.data)
+        u128::from(self.at.as_picos()) << 64 | u128::from(self.key) << 32 | u128::from(self.data)
     }
 }
 
-impl Ord for Event {
+impl Ord for TimedEvent {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-impl PartialOrd for Event {
+impl PartialOrd for TimedEvent {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-/// Some events of one slot. Together, because a large fabric's events do not fit the processor's
-/// caches, and following a link from one event to the next would wait for memory every time.
+/// Some events of one slot. A large fabric's events do not fit the processor's caches, and links
+/// from event to event would wait for memory each time, so a chunk holds several.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Chunk {
-    events: [Event; CHUNK_EVENTS],
+    events: [TimedEvent; CHUNK_EVENTS],
     count: u32,
     /// The chunk filled before, or the next free one.
     next: u32,
 }
 
-/// With the two numbers behind them they fill two cache lines.
+/// With the two numbers behind them these events fill two cache lines.
 const CHUNK_EVENTS: usize = 7;
 
 /// Events in order.
@@ -74,18 +78,18 @@ pub struct Calendar {
     /// Number of the slot that is being worked on, counted from the start of time.
     present: u64,
     /// Its events, latest first.
-    sorted: Vec<Event>,
+    sorted: Vec<TimedEvent>,
     heads: Vec<u32>,
     occupied: Vec<u64>,
     chunks: Vec<Chunk>,
     free: u32,
-    far: BinaryHeap<Reverse<Event>>,
+    far: BinaryHeap<Reverse<TimedEvent>>,
 }
 
 impl Calendar {
-    /// An empty calendar for events that lie `gap` picoseconds apart on average.
-    pub fn new(gap: u64) -> Self {
-        let wanted = (gap.max(1) * 8).ilog2();
+    /// An empty calendar for events that lie `gap` apart on average.
+    pub fn new(gap: Span) -> Self {
+        let wanted = (gap.as_picos().max(1) * 8).ilog2();
         Self {
             width_bits: wanted.clamp(WIDTH_BITS_MIN, WIDTH_BITS_MAX),
             present: 0,
@@ -98,10 +102,15 @@ impl Calendar {
         }
     }
 
+    #[inline]
+    fn slot_of(&self, event: &TimedEvent) -> u64 {
+        event.at.as_picos() >> self.width_bits
+    }
+
     /// Adds an event, which does not lie before the one taken last.
     #[inline]
-    pub fn push(&mut self, event: Event) {
-        let slot = event.at >> self.width_bits;
+    pub fn push(&mut self, event: TimedEvent) {
+        let slot = self.slot_of(&event);
         if slot <= self.present {
             let at = self.sorted.partition_point(|other| *other > event);
             self.sorted.insert(at, event);
@@ -113,7 +122,7 @@ impl Calendar {
     }
 
     #[inline]
-    fn link(&mut self, slot: u64, event: Event) {
+    fn link(&mut self, slot: u64, event: TimedEvent) {
         let at = (slot % SLOTS) as usize;
         let head = self.heads[at];
         if let Some(chunk) = self.chunks.get_mut(head as usize)
@@ -139,8 +148,8 @@ impl Calendar {
             (chunk.count, chunk.next) = (0, next);
             return index;
         }
-        let nothing = Event {
-            at: 0,
+        let nothing = TimedEvent {
+            at: Instant::START,
             key: 0,
             data: 0,
         };
@@ -154,7 +163,7 @@ impl Calendar {
 
     /// Takes the first event if it lies before `end`.
     #[inline]
-    pub fn pop_before(&mut self, end: u64) -> Option<Event> {
+    pub fn pop_before(&mut self, end: Instant) -> Option<TimedEvent> {
         if self.sorted.is_empty() {
             self.advance(end);
         }
@@ -166,28 +175,28 @@ impl Calendar {
     }
 
     /// When the first event happens.
-    pub fn first(&mut self) -> Option<u64> {
+    pub fn first(&mut self) -> Option<Instant> {
         if self.sorted.is_empty() {
-            self.advance(u64::MAX);
+            self.advance(END_OF_TIME);
         }
         self.sorted.last().map(|event| event.at)
     }
 
     /// Opens the next slot that has events, unless it begins at `end` or later.
-    fn advance(&mut self, end: u64) {
+    fn advance(&mut self, end: Instant) {
         let far = self.far.peek();
-        let far = far.map(|Reverse(event)| event.at >> self.width_bits);
+        let far = far.map(|Reverse(event)| self.slot_of(event));
         let next = match (self.next_occupied(), far) {
             (Some(near), Some(far)) => near.min(far),
             (Some(slot), None) | (None, Some(slot)) => slot,
             (None, None) => return,
         };
-        if next << self.width_bits >= end {
+        if next << self.width_bits >= end.as_picos() {
             return;
         }
         self.present = next;
         while let Some(Reverse(event)) = self.far.peek().copied() {
-            let slot = event.at >> self.width_bits;
+            let slot = self.slot_of(&event);
             if slot - next >= SLOTS {
                 break;
             }
@@ -250,18 +259,19 @@ mod tests {
     fn events_come_in_the_order_of_a_heap_however_far_apart_they_are() {
         for gap in [1, 500, 1_000_000] {
             let mut rng = ChaCha8Rng::seed_from_u64(gap);
-            let (mut calendar, mut heap) = (Calendar::new(gap), BinaryHeap::new());
-            let mut now = 0;
+            let (mut calendar, mut heap) =
+                (Calendar::new(Span::from_picos(gap)), BinaryHeap::new());
+            let mut now = Instant::START;
             for step in 0..200_000_u32 {
-                let event = Event {
-                    at: now + distance(&mut rng),
+                let event = TimedEvent {
+                    at: now + Span::from_picos(distance(&mut rng)),
                     key: rng.random_range(0..4),
                     data: step,
                 };
                 calendar.push(event);
                 heap.push(Reverse(event));
                 if rng.random_bool(0.45) || step > 100_000 {
-                    let popped = calendar.pop_before(u64::MAX);
+                    let popped = calendar.pop_before(END_OF_TIME);
                     assert_eq!(popped, heap.pop().map(|Reverse(event)| event));
                     now = popped.expect("one was pushed").at;
                 }
@@ -269,24 +279,27 @@ mod tests {
             while let Some(Reverse(event)) = heap.pop() {
                 assert_eq!(calendar.first(), Some(event.at));
                 assert_eq!(calendar.pop_before(event.at), None);
-                assert_eq!(calendar.pop_before(event.at + 1), Some(event));
+                assert_eq!(
+                    calendar.pop_before(event.at + Span::from_picos(1)),
+                    Some(event)
+                );
             }
-            assert_eq!(calendar.pop_before(u64::MAX), None);
+            assert_eq!(calendar.pop_before(END_OF_TIME), None);
         }
     }
 
     #[test]
     fn an_event_pushed_between_windows_is_not_overtaken() {
-        let mut calendar = Calendar::new(1);
-        let event = |at| Event {
-            at,
+        let mut calendar = Calendar::new(Span::from_picos(1));
+        let event = |at| TimedEvent {
+            at: Instant::from_picos(at),
             key: 0,
             data: 0,
         };
         calendar.push(event(9_000_000_000));
-        assert_eq!(calendar.pop_before(1_000_000), None);
+        assert_eq!(calendar.pop_before(Instant::from_picos(1_000_000)), None);
         calendar.push(event(2_000_000));
-        assert_eq!(calendar.pop_before(u64::MAX), Some(event(2_000_000)));
-        assert_eq!(calendar.pop_before(u64::MAX), Some(event(9_000_000_000)));
+        assert_eq!(calendar.pop_before(END_OF_TIME), Some(event(2_000_000)));
+        assert_eq!(calendar.pop_before(END_OF_TIME), Some(event(9_000_000_000)));
     }
 }

@@ -1,36 +1,36 @@
-//! Flows of a run: which begin when, what triggers others, and what became of each.
+//! The flows of a run: when each begins, which flows trigger others, and how each ended.
 
 use std::collections::VecDeque;
 
 use gradwire_protocol::units::Instant;
 
-use crate::engine::host::{Begin, Progress};
+use crate::engine::host::{Begin, HostProgress};
 use gradwire_workloads::workload::{Over, Start, Trigger, TriggerId, Workload};
 
-/// Something that happened to a flow.
+/// A change of a flow at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Record {
-    /// When.
+pub struct FlowRecord {
+    /// When it happened.
     pub at: Instant,
-    /// The flow.
+    /// Number of the flow.
     pub flow: u32,
-    /// What.
-    pub what: What,
+    /// The change.
+    pub change: FlowChange,
 }
 
-/// What happened.
+/// A step in the life of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum What {
+pub enum FlowChange {
     /// It began.
     Started,
-    /// Its receiver has all that it needs, and did without so many bytes.
+    /// Its receiver has all that it needs and accepted the loss of this many bytes.
     Received(u64),
-    /// Its sender knows.
+    /// Its sender knows that the receiver needs no more.
     Acknowledged,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Waiting {
+struct TriggeredFlows {
     told: u32,
     flows: VecDeque<u32>,
 }
@@ -39,15 +39,15 @@ struct Waiting {
 #[derive(Clone, Debug)]
 pub struct Flows<'w> {
     workload: &'w Workload,
-    waiting: Vec<Waiting>,
+    waiting: Vec<TriggeredFlows>,
     started: VecDeque<u32>,
-    records: Vec<Record>,
+    records: Vec<FlowRecord>,
     done: u64,
-    /// What must end until the run is over; `None` where that is everything.
+    /// The flows and tasks whose end ends the run; `None`: all of them.
     foreground: Option<Foreground>,
 }
 
-/// What of a workload must end.
+/// The flows and tasks whose end ends a run.
 #[derive(Clone, Copy, Debug)]
 struct Foreground {
     /// The flows below this number.
@@ -57,9 +57,9 @@ struct Foreground {
 }
 
 impl<'w> Flows<'w> {
-    /// Of a workload, none begun.
+    /// The flows of a workload, before any has begun.
     pub fn new(workload: &'w Workload) -> Self {
-        let mut waiting = vec![Waiting::default(); workload.triggers.len()];
+        let mut waiting = vec![TriggeredFlows::default(); workload.triggers.len()];
         for (index, flow) in workload.flows.iter().enumerate() {
             if let Start::On(TriggerId(trigger)) = flow.start {
                 waiting[trigger as usize].flows.push_back(index as u32);
@@ -82,50 +82,51 @@ impl<'w> Flows<'w> {
         }
     }
 
-    /// Whether all has ended that must.
+    /// Whether the foreground has ended; never true without a foreground.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.foreground
             .is_some_and(|foreground| foreground.left == 0)
     }
 
-    /// Time in picoseconds, sending host and number of every flow that waits for nothing else.
-    pub fn due_at_times(&self) -> impl Iterator<Item = (u64, u32, u32)> + use<'w> {
+    /// Time, sending host and number of every flow that begins at a time of its own.
+    pub fn due_at_times(&self) -> impl Iterator<Item = (Instant, u32, u32)> + use<'w> {
         let flows = self.workload.flows.iter().enumerate();
         flows.filter_map(|(index, flow)| match flow.start {
-            Start::At(at) => Some((at.as_picos(), flow.source, index as u32)),
+            Start::At(at) => Some((at, flow.source, index as u32)),
             Start::On(_) => None,
         })
     }
 
-    /// A flow begins: what its host has to know.
-    pub fn begin(&mut self, now: u64, flow: u32) -> Begin {
+    /// Begins a flow; returns the order to its host.
+    pub fn begin(&mut self, now: Instant, flow: u32) -> Begin {
         let spec = &self.workload.flows[flow as usize];
-        self.write(now, flow, What::Started);
+        self.write(now, flow, FlowChange::Started);
         Begin {
             flow,
             destination: spec.destination,
             bytes: spec.bytes,
-            layer: (spec.layer.0, self.workload.layer_count),
+            layer: spec.layer,
+            layer_count: self.workload.layer_count,
         }
     }
 
-    /// Takes what a host has to say.
-    pub fn note(&mut self, now: u64, progress: Progress) {
+    /// Records the progress of a host, and fires triggers.
+    pub fn note(&mut self, now: Instant, progress: HostProgress) {
         if let Some(foreground) = &mut self.foreground {
             foreground.left -= u64::from(foreground.has(progress));
         }
         let told = match progress {
-            Progress::Received { flow, lost_bytes } => {
+            HostProgress::Received { flow, lost_bytes } => {
                 self.done += 1;
-                self.write(now, flow, What::Received(lost_bytes));
+                self.write(now, flow, FlowChange::Received(lost_bytes));
                 self.workload.flows[flow as usize].when_received
             }
-            Progress::Acknowledged { flow } => {
-                self.write(now, flow, What::Acknowledged);
+            HostProgress::Acknowledged { flow } => {
+                self.write(now, flow, FlowChange::Acknowledged);
                 self.workload.flows[flow as usize].when_sent
             }
-            Progress::Task => {
+            HostProgress::Task => {
                 self.done += 1;
                 None
             }
@@ -135,9 +136,8 @@ impl<'w> Flows<'w> {
         }
     }
 
-    fn write(&mut self, now: u64, flow: u32, what: What) {
-        let at = Instant::from_picos(now);
-        self.records.push(Record { at, flow, what });
+    fn write(&mut self, at: Instant, flow: u32, change: FlowChange) {
+        self.records.push(FlowRecord { at, flow, change });
     }
 
     fn tell(&mut self, TriggerId(trigger): TriggerId) {
@@ -167,19 +167,19 @@ impl<'w> Flows<'w> {
         self.done
     }
 
-    /// What happened, in the order in which it did.
-    pub fn into_records(self) -> Vec<Record> {
+    /// All changes, in the order in which they happened.
+    pub fn into_records(self) -> Vec<FlowRecord> {
         self.records
     }
 }
 
 impl Foreground {
     /// Whether a flow or task that must end has ended.
-    fn has(&self, progress: Progress) -> bool {
+    fn has(&self, progress: HostProgress) -> bool {
         match progress {
-            Progress::Received { flow, .. } => flow < self.flows,
-            Progress::Acknowledged { .. } => false,
-            Progress::Task => true,
+            HostProgress::Received { flow, .. } => flow < self.flows,
+            HostProgress::Acknowledged { .. } => false,
+            HostProgress::Task => true,
         }
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         let workload = workload(trigger);
         let mut flows = Flows::new(&workload);
         [0, 1].map(|flow| {
-            flows.note(5, Progress::Acknowledged { flow });
+            flows.note(Instant::START, HostProgress::Acknowledged { flow });
             let started = std::iter::from_fn(|| flows.take_started());
             started.map(|(_, flow)| flow).collect()
         })

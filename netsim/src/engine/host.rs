@@ -1,4 +1,4 @@
-//! The seam between hosts and the fabric: what a transport is to the simulator.
+//! The seam between hosts and the fabric, which every transport of the simulator implements.
 //!
 //! A [`Host`] is driven like a `Machine`, packet by packet: it takes packets and the time, gives
 //! packets when its link has room, and says when it wants to be woken. Implementors: gradwire
@@ -6,14 +6,14 @@
 //! ship), and the references in [`crate::transports`].
 //!
 //! A host never sends ahead of its link: [`Host::transmit`] is called when the link's queue has
-//! room for a packet, so that what a packet says of the time is true.
+//! room for a packet, so the times that packets carry are true.
 
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{ByteCount, Dscp, Instant};
+use gradwire_protocol::units::{ByteCount, Dscp, Instant, Layer};
 
 use crate::results::outcome::{TaskOutcome, TransportCounts};
 
-/// What a switch and a link see of a packet.
+/// The part of a packet that switches and links read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Envelope {
     /// The host that sent it.
@@ -29,13 +29,13 @@ pub struct Envelope {
     /// Path: stands for the ports of the five-tuple. Packets of a pair with equal entropy take the
     /// same path where switches hash.
     pub entropy: u16,
-    /// What it carries, for counting and for switches that trim.
+    /// Data or control, for counters and for switches that trim.
     pub load: Load,
     /// Order within a queue that serves the least first; zero in all others.
     pub urgency: u32,
 }
 
-/// What a packet carries.
+/// The kind of a packet's content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Load {
     /// Bytes of a flow.
@@ -53,20 +53,22 @@ pub struct Begin {
     pub flow: u32,
     /// The host that receives.
     pub destination: u32,
-    /// How much.
+    /// Its length.
     pub bytes: ByteCount,
-    /// Layer of the model, and layers of the model; 0 of 0 when not known.
-    pub layer: (u16, u16),
+    /// Layer of the model; 0 when it is not known.
+    pub layer: Layer,
+    /// Layers of the model; 0 when they are not known.
+    pub layer_count: u16,
 }
 
-/// What has happened to a flow.
+/// A flow or task that has come to an end at a host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Progress {
+pub enum HostProgress {
     /// This host has all that it needs of a flow to it.
     Received {
         /// The flow.
         flow: u32,
-        /// Bytes that it did without.
+        /// Bytes whose loss it accepted.
         lost_bytes: u64,
     },
     /// The receiver of a flow from this host has all that it needs.
@@ -80,7 +82,7 @@ pub enum Progress {
 
 /// A host of the fabric.
 pub trait Host {
-    /// What packets carry from host to host.
+    /// The content of packets, which only hosts read.
     type Cargo: Default + Send;
 
     /// A flow from this host begins.
@@ -95,18 +97,18 @@ pub trait Host {
     /// When this host wants to be woken next.
     fn wakes_at(&self) -> Option<Instant>;
 
-    /// The next packet for the link, whose cargo is written over what `cargo` held; `None`: nothing
-    /// now. Asked again after every other call.
+    /// The next packet for the link; its cargo overwrites `cargo`. `None`: nothing to send now. The
+    /// simulator asks again after every other call.
     fn transmit(&mut self, now: Instant, cargo: &mut Self::Cargo) -> Option<Envelope>;
 
-    /// What has happened since the last call, oldest first.
-    fn progress(&mut self) -> Option<Progress>;
+    /// The flows and tasks that have ended since the last call, oldest first.
+    fn progress(&mut self) -> Option<HostProgress>;
 
-    /// How its program went, if it has one.
+    /// The outcome of its program's tasks, if it has a program.
     fn tasks(&self) -> Vec<TaskOutcome> {
         Vec::new()
     }
 
-    /// What it counted.
+    /// Its counters.
     fn counts(&self) -> TransportCounts;
 }

@@ -1,32 +1,39 @@
-//! Packets on their way, in one arena: what switches look at apart from what hosts wrote.
+//! Packets on their way, in one arena: fields that switches read apart from the cargo of hosts.
 //!
-//! A hop touches one entry of 32 bytes. The cargo, which may be a hundred and more, is written by
-//! the sender and read by the receiver only. Freed entries are used again, cargo and all, so that a
-//! run allocates as much as is ever on the way at once.
+//! A hop touches one entry of 32 bytes. The cargo, which may be a hundred bytes and more, is only
+//! written by the sender and read by the receiver. Freed entries are used again together with
+//! their cargo, so a run allocates as much as is ever on the way at once.
 
+use gradwire_fabric::routing::PortId;
 use gradwire_protocol::machine::Ecn;
 
 use crate::engine::host::Load;
 
-/// No packet.
-pub const NONE: u32 = u32::MAX;
+/// Position of a packet in a [`PacketArena`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PacketIndex(pub u32);
 
-/// What switches and links see of a packet.
+impl PacketIndex {
+    /// No packet.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// The fields of a packet that switches and links read.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-pub struct Packet {
+pub struct SimPacket {
     /// The packet behind it in a queue, or the next free entry.
-    pub next: u32,
+    pub next: PacketIndex,
     /// The host that sent it.
     pub source: u32,
     /// The host that it goes to.
     pub destination: u32,
     /// Hash of the pair and the entropy.
     pub path: u32,
-    /// Served first where least, in queues that look at it.
+    /// Queues that serve by urgency serve the least first.
     pub urgency: u32,
-    /// The port that it came through last.
-    pub ingress: u32,
+    /// The port that sent it last.
+    pub ingress: PortId,
     /// Bytes on a wire.
     pub bytes: u16,
     /// The path that its sender chose.
@@ -37,45 +44,45 @@ pub struct Packet {
     pub dscp: u8,
     /// Its ECN bits.
     pub ecn: Ecn,
-    /// What it carries.
+    /// Data or control, or data that was trimmed.
     pub load: Load,
 }
 
 /// All packets of a region.
 #[derive(Debug)]
-pub struct Packets<C> {
-    entries: Vec<Packet>,
+pub struct PacketArena<C> {
+    entries: Vec<SimPacket>,
     cargo: Vec<C>,
-    free: u32,
+    free: PacketIndex,
 }
 
-impl<C> Default for Packets<C> {
+impl<C> Default for PacketArena<C> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
             cargo: Vec::new(),
-            free: NONE,
+            free: PacketIndex::NONE,
         }
     }
 }
 
-impl<C: Default> Packets<C> {
-    /// An entry that nobody uses, with whatever its last user left in it.
+impl<C: Default> PacketArena<C> {
+    /// A free entry, which still holds the fields and cargo of its last user.
     #[inline]
-    pub fn reserve(&mut self) -> u32 {
+    pub fn reserve(&mut self) -> PacketIndex {
         let index = self.free;
-        if index != NONE {
-            self.free = self.entries[index as usize].next;
+        if index != PacketIndex::NONE {
+            self.free = self.at(index).next;
             return index;
         }
         self.cargo.push(C::default());
-        self.entries.push(Packet {
-            next: NONE,
+        self.entries.push(SimPacket {
+            next: PacketIndex::NONE,
             source: 0,
             destination: 0,
             path: 0,
             urgency: 0,
-            ingress: NONE,
+            ingress: PortId(u32::MAX),
             bytes: 0,
             entropy: 0,
             queue: 0,
@@ -83,26 +90,26 @@ impl<C: Default> Packets<C> {
             ecn: Ecn::Ect,
             load: Load::Control,
         });
-        (self.entries.len() - 1) as u32
+        PacketIndex((self.entries.len() - 1) as u32)
     }
 
     /// Gives an entry back.
     #[inline]
-    pub fn release(&mut self, index: u32) {
-        self.entries[index as usize].next = self.free;
+    pub fn release(&mut self, index: PacketIndex) {
+        self.at(index).next = self.free;
         self.free = index;
     }
 
-    /// What switches see.
+    /// The fields that switches read.
     #[inline]
-    pub fn at(&mut self, index: u32) -> &mut Packet {
-        &mut self.entries[index as usize]
+    pub fn at(&mut self, index: PacketIndex) -> &mut SimPacket {
+        &mut self.entries[index.0 as usize]
     }
 
-    /// What hosts wrote.
+    /// The cargo that hosts write and read.
     #[inline]
-    pub fn cargo(&mut self, index: u32) -> &mut C {
-        &mut self.cargo[index as usize]
+    pub fn cargo(&mut self, index: PacketIndex) -> &mut C {
+        &mut self.cargo[index.0 as usize]
     }
 }
 
@@ -112,12 +119,12 @@ mod tests {
 
     #[test]
     fn an_entry_is_as_small_as_half_a_cache_line() {
-        assert_eq!(size_of::<Packet>(), 32);
+        assert_eq!(size_of::<SimPacket>(), 32);
     }
 
     #[test]
     fn a_released_entry_is_used_again() {
-        let mut packets = Packets::<Vec<u8>>::default();
+        let mut packets = PacketArena::<Vec<u8>>::default();
         let (first, second) = (packets.reserve(), packets.reserve());
         packets.cargo(first).push(7);
         packets.release(first);

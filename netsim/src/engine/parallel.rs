@@ -2,54 +2,55 @@
 //!
 //! Conservative windows (Chandy and Misra, 1979; Nicol, 1993): a packet needs at least the latency
 //! of its wire to reach another region, so all regions may work on a window of that length without
-//! hearing of each other. At its end they exchange what they sent. Threads wait for each other by
-//! spinning for a moment, then give way: a shared machine deschedules them.
+//! hearing of each other. At its end they exchange the packets that crossed. Threads wait for each
+//! other by spinning for a moment, then give way: a shared machine deschedules them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use gradwire_protocol::units::Span;
+use gradwire_protocol::units::{Instant, Span};
 
+use crate::engine::calendar::END_OF_TIME;
 use crate::engine::host::Host;
-use crate::engine::region::{Mail, Region};
+use crate::engine::region::{FabricRegion, RegionMail};
 
 /// Rounds of spinning before a waiting thread gives its core away.
 const SPINS: u32 = 2_000;
 
-/// CPU time of the calling thread; whoever has a clock gives it.
+/// Returns the CPU time of the calling thread; the caller of a run has the clock.
 pub type Clock = fn() -> Span;
 
-/// What a run has done so far.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Glance {
-    /// Simulated time in picoseconds.
-    pub now: u64,
+    /// Simulated time.
+    pub now: Instant,
     /// Flows received and tasks completed.
     pub done: u64,
     /// Events worked on.
     pub events: u64,
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Exchange<C> {
     threads: usize,
     arrived: AtomicUsize,
     round: AtomicUsize,
     failed: AtomicBool,
     /// From each region to each region.
-    mail: Vec<Mutex<Vec<Mail<C>>>>,
-    /// When each region's next event happens.
+    mail: Vec<Mutex<Vec<RegionMail<C>>>>,
+    /// When each region's next event happens, in picoseconds.
     next: Vec<AtomicU64>,
     events: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
-    lookahead: u64,
-    end: u64,
+    lookahead: Span,
+    end: Instant,
 }
 
 /// Sets a flag when its thread panics, so that the others do not wait for it.
-struct Alarm<'a>(&'a AtomicBool);
+struct PanicFlag<'a>(&'a AtomicBool);
 
-impl Drop for Alarm<'_> {
+impl Drop for PanicFlag<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.store(true, Ordering::Release);
@@ -57,13 +58,12 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Runs all regions, whose wires to each other take at least `lookahead` picoseconds, until nothing
-/// happens before `end` any more. `watch` is told after every window how far the run is. Gives
-/// the CPU time that each thread took.
+/// Runs all regions, whose wires to each other take at least `lookahead`, until no event before
+/// `end` is left. Calls `watch` after every window. Returns the CPU time that each thread took.
 pub fn run<H: Host + Send>(
-    regions: &mut [Region<'_, H>],
-    lookahead: u64,
-    end: u64,
+    regions: &mut [FabricRegion<'_, H>],
+    lookahead: Span,
+    end: Instant,
     clock: Clock,
     watch: &mut dyn FnMut(Glance),
 ) -> Vec<Span> {
@@ -87,7 +87,7 @@ pub fn run<H: Host + Send>(
 }
 
 impl<C: Default + Send> Exchange<C> {
-    fn new(threads: usize, lookahead: u64, end: u64) -> Self {
+    fn new(threads: usize, lookahead: Span, end: Instant) -> Self {
         let numbers = || (0..threads).map(|_| AtomicU64::new(0)).collect();
         Self {
             threads,
@@ -106,16 +106,16 @@ impl<C: Default + Send> Exchange<C> {
     fn work<H: Host<Cargo = C>>(
         &self,
         number: usize,
-        region: &mut Region<'_, H>,
+        region: &mut FabricRegion<'_, H>,
         clock: Clock,
         watch: &mut dyn FnMut(Glance),
     ) -> Span {
-        let _alarm = Alarm(&self.failed);
+        let _alarm = PanicFlag(&self.failed);
         let began = clock();
         loop {
             self.take_mail(number, region);
-            let next = region.next_event().unwrap_or(u64::MAX);
-            self.next[number].store(next, Ordering::Release);
+            let next = region.next_event().unwrap_or(END_OF_TIME);
+            self.next[number].store(next.as_picos(), Ordering::Release);
             self.events[number].store(region.events, Ordering::Relaxed);
             self.done[number].store(region.done(), Ordering::Relaxed);
             self.meet();
@@ -125,7 +125,7 @@ impl<C: Default + Send> Exchange<C> {
                 .iter()
                 .map(|next| next.load(Ordering::Acquire))
                 .min();
-            let first = first.unwrap_or(u64::MAX);
+            let first = first.map_or(END_OF_TIME, Instant::from_picos);
             if first >= self.end {
                 return clock().beyond(began);
             }
@@ -134,18 +134,18 @@ impl<C: Default + Send> Exchange<C> {
                 done: sum(&self.done),
                 events: sum(&self.events),
             });
-            region.run(first.saturating_add(self.lookahead).min(self.end), u64::MAX);
+            region.run((first + self.lookahead).min(self.end), u64::MAX);
             self.leave_mail(number, region);
             self.meet();
         }
     }
 
-    fn slot(&self, from: usize, to: usize) -> std::sync::MutexGuard<'_, Vec<Mail<C>>> {
+    fn slot(&self, from: usize, to: usize) -> std::sync::MutexGuard<'_, Vec<RegionMail<C>>> {
         let slot = self.mail[from * self.threads + to].lock();
         slot.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leave_mail<H: Host<Cargo = C>>(&self, number: usize, region: &mut Region<'_, H>) {
+    fn leave_mail<H: Host<Cargo = C>>(&self, number: usize, region: &mut FabricRegion<'_, H>) {
         for (to, mail) in region.outbox.iter_mut().enumerate() {
             if !mail.is_empty() {
                 self.slot(number, to).append(mail);
@@ -153,7 +153,7 @@ impl<C: Default + Send> Exchange<C> {
         }
     }
 
-    fn take_mail<H: Host<Cargo = C>>(&self, number: usize, region: &mut Region<'_, H>) {
+    fn take_mail<H: Host<Cargo = C>>(&self, number: usize, region: &mut FabricRegion<'_, H>) {
         for from in 0..self.threads {
             let mut slot = self.slot(from, number);
             region.take(&mut slot);

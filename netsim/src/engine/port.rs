@@ -1,19 +1,17 @@
 //! A port of a switch or host: strict-priority queues in front of a wire.
 //!
-//! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its
-//! limit, and serves in order of arrival, or, where the policy says so, the least urgency first
-//! (pFabric, Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the
-//! [`QosPolicy`], limits from the fabric's [`Buffer`]. What happens when is in
-//! [`crate::engine::region`].
+//! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its limit,
+//! and serves in order of arrival, or, where the policy says so, the least urgency first (pFabric,
+//! Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
+//! the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at each event.
 
-use gradwire_fabric::policy::{Order, QosPolicy};
+use gradwire_fabric::policy::{QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::Rate;
+use gradwire_protocol::units::{Instant, Rate, Span};
 
 use crate::engine::host::Load;
-use crate::engine::packets::{NONE, Packet, Packets};
+use crate::engine::packets::{PacketArena, PacketIndex, SimPacket};
 use crate::results::outcome::ClassCounts;
-use gradwire_fabric::policy::Buffer;
 
 /// The most queues of a port.
 pub const QUEUES: usize = 8;
@@ -25,22 +23,22 @@ pub fn picos_per_byte(rate: Rate) -> u64 {
     ((8_000_000_000_000_u128 << 16) / u128::from(bits)) as u64
 }
 
-/// What all ports of one rate have in common.
+/// The limits that all ports of one rate share.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct PortLimits {
     /// Depth above which each queue marks and drops.
     pub marks_above: [u64; QUEUES],
-    /// Depth above which data packets are trimmed; `u64::MAX` where they are not.
+    /// Depth above which data packets are trimmed; `u64::MAX`: never.
     pub trims_above: u64,
     /// Bytes that the port may hold.
     pub bytes: u64,
-    /// Of a port's own memory: how many times what is free a data queue may hold.
+    /// Where the port has memory of its own: a data queue may hold `alpha` times the free part.
     pub alpha: Option<f64>,
 }
 
-impl Limits {
-    /// Of a switch port of this rate.
-    pub fn of_switch(policy: &QosPolicy, buffer: Buffer, rate: Rate) -> Self {
+impl PortLimits {
+    /// The limits of a switch port of this rate.
+    pub fn of_switch(policy: &QosPolicy, buffer: SwitchBuffer, rate: Rate) -> Self {
         let trims = policy.trims_to.is_some();
         Self {
             marks_above: std::array::from_fn(|queue| policy.marks_above(queue, rate)),
@@ -50,17 +48,19 @@ impl Limits {
                 u64::MAX
             },
             bytes: match buffer {
-                Buffer::PerPort(bytes) => bytes.get(),
-                Buffer::Divided { bytes, .. } | Buffer::Shared { bytes, .. } => bytes.get(),
+                SwitchBuffer::PerPort(bytes) => bytes.get(),
+                SwitchBuffer::Divided { bytes, .. } | SwitchBuffer::Shared { bytes, .. } => {
+                    bytes.get()
+                }
             },
             alpha: match buffer {
-                Buffer::Divided { alpha, .. } => Some(alpha),
-                Buffer::PerPort(_) | Buffer::Shared { .. } => None,
+                SwitchBuffer::Divided { alpha, .. } => Some(alpha),
+                SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. } => None,
             },
         }
     }
 
-    /// Of a host's port: it takes all that the host gives, which is never more than one packet.
+    /// The limits of a host's port: none, since a host never hands over more than one packet.
     pub fn of_host() -> Self {
         Self {
             marks_above: [u64::MAX; QUEUES],
@@ -71,9 +71,9 @@ impl Limits {
     }
 }
 
-/// What becomes of a packet that wants to enter a queue.
+/// The fate of a packet that wants to enter a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum QueueVerdict {
     /// It enters.
     Enter,
     /// It enters and is marked.
@@ -88,18 +88,18 @@ pub enum Verdict {
 
 #[derive(Clone, Copy, Debug)]
 struct Fifo {
-    head: u32,
-    tail: u32,
+    head: PacketIndex,
+    tail: PacketIndex,
     bytes: u32,
 }
 
-/// What a port does and has done. What every packet needs stands first, in as few cache lines as
-/// it fits: a fabric of a thousand hosts does not fit the processor's caches.
+/// The queues of a port and its counters. The fields that every packet needs stand first, in as
+/// few cache lines as possible: a fabric of a thousand hosts does not fit the processor's caches.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub struct Port {
+pub struct PortQueues {
     /// When the packet on the wire has left.
-    pub free_at: u64,
+    pub free_at: Instant,
     /// Bytes waiting.
     pub waiting: u64,
     /// Bit q: queue q has packets.
@@ -111,14 +111,14 @@ pub struct Port {
     /// Whether its link is down.
     pub down: bool,
     fifos: [Fifo; QUEUES],
-    /// What it did.
-    pub record: Record,
+    /// Its counters.
+    pub record: PortRecord,
 }
 
-/// What a port has done, what every packet changes first.
+/// The counters of a port; those that every packet changes stand first.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
-pub struct Record {
+pub struct PortRecord {
     /// Bytes put on the wire.
     pub bytes: u64,
     /// Packets put on the wire.
@@ -132,44 +132,44 @@ pub struct Record {
     /// Packets lost on the wire.
     pub lost: u64,
     /// When the first queue was paused, if one is.
-    pub paused_since: Option<u64>,
-    /// Picoseconds for which a queue was paused.
-    pub paused: u64,
-    /// What each queue did.
+    pub paused_since: Option<Instant>,
+    /// Time for which a queue was paused.
+    pub paused: Span,
+    /// The counters of each queue.
     pub classes: [ClassCounts; QUEUES],
 }
 
-impl Default for Port {
+impl Default for PortQueues {
     /// An idle port.
     fn default() -> Self {
         let empty = Fifo {
-            head: NONE,
-            tail: NONE,
+            head: PacketIndex::NONE,
+            tail: PacketIndex::NONE,
             bytes: 0,
         };
         Self {
-            free_at: 0,
+            free_at: Instant::START,
             waiting: 0,
             occupied: 0,
             paused: 0,
             ready_due: false,
             down: false,
             fifos: [empty; QUEUES],
-            record: Record::default(),
+            record: PortRecord::default(),
         }
     }
 }
 
-impl Port {
+impl PortQueues {
     /// Whether a packet of this queue can go on the wire at once.
     #[inline]
-    pub fn is_idle(&self, now: u64, queue: u8) -> bool {
+    pub fn is_idle(&self, now: Instant, queue: u8) -> bool {
         self.free_at <= now && !self.ready_due && self.paused >> queue & 1 == 0
     }
 
-    /// Whether nothing is on the wire and nothing waits.
+    /// Whether the wire is free and all queues are empty.
     #[inline]
-    pub fn is_free(&self, now: u64) -> bool {
+    pub fn is_free(&self, now: Instant) -> bool {
         self.free_at <= now && !self.ready_due && self.occupied == 0
     }
 
@@ -179,25 +179,25 @@ impl Port {
         self.occupied & !self.paused != 0
     }
 
-    /// Decides about a packet; `room` is what the switch's memory still has for this queue.
+    /// Decides about a packet; `room` is the memory that the switch still has for this queue.
     #[inline]
-    pub fn judge(&self, packet: &Packet, limits: &Limits, room: u64) -> Verdict {
+    pub fn judge(&self, packet: &SimPacket, limits: &PortLimits, room: u64) -> QueueVerdict {
         let queue = usize::from(packet.queue);
         let depth = u64::from(self.fifos[queue].bytes);
         if depth > limits.trims_above && packet.load == Load::Data {
-            return Verdict::Trim;
+            return QueueVerdict::Trim;
         }
         let early = depth > limits.marks_above[queue];
         if early && packet.ecn == Ecn::NotEct {
-            return Verdict::DropEarly;
+            return QueueVerdict::DropEarly;
         }
         if u64::from(packet.bytes) > room {
-            return Verdict::DropFull;
+            return QueueVerdict::DropFull;
         }
         if early {
-            Verdict::EnterMarked
+            QueueVerdict::EnterMarked
         } else {
-            Verdict::Enter
+            QueueVerdict::Enter
         }
     }
 
@@ -212,14 +212,19 @@ impl Port {
 
     /// Puts a packet at the end of its queue.
     #[inline]
-    pub fn enter<C: Default>(&mut self, now: u64, index: u32, packets: &mut Packets<C>) {
+    pub fn enter<C: Default>(
+        &mut self,
+        now: Instant,
+        index: PacketIndex,
+        packets: &mut PacketArena<C>,
+    ) {
         let packet = packets.at(index);
-        packet.next = NONE;
+        packet.next = PacketIndex::NONE;
         let (queue, bytes) = (usize::from(packet.queue), u32::from(packet.bytes));
         let fifo = &mut self.fifos[queue];
         fifo.bytes += bytes;
         let tail = std::mem::replace(&mut fifo.tail, index);
-        if tail == NONE {
+        if tail == PacketIndex::NONE {
             fifo.head = index;
         } else {
             packets.at(tail).next = index;
@@ -228,56 +233,66 @@ impl Port {
         self.waiting += u64::from(bytes);
         self.record.peak = self.record.peak.max(self.waiting);
         self.record.classes[queue].queued += 1;
-        self.record.integral -= i128::from(u64::from(bytes)) * i128::from(now);
+        self.record.integral -= i128::from(bytes) * i128::from(now.as_picos());
     }
 
     /// Takes the packet that is served next.
     ///
     /// # Panics
-    /// When none can be served.
+    /// When no packet can be served.
     #[inline]
-    pub fn leave<C: Default>(&mut self, now: u64, order: Order, packets: &mut Packets<C>) -> u32 {
+    pub fn leave<C: Default>(
+        &mut self,
+        now: Instant,
+        order: ServiceOrder,
+        packets: &mut PacketArena<C>,
+    ) -> PacketIndex {
         let queue = (self.occupied & !self.paused).trailing_zeros() as usize;
         let before = match order {
-            Order::Arrival => NONE,
-            Order::Urgency => self.before_most_urgent(queue, packets),
+            ServiceOrder::Arrival => PacketIndex::NONE,
+            ServiceOrder::Urgency => self.before_most_urgent(queue, packets),
         };
         self.unlink(now, queue, before, packets)
     }
 
-    /// Takes the least urgent packet of a queue, if it is less urgent than `urgency`.
+    /// Takes the least urgent packet out of the newcomer's queue, if the newcomer is more urgent.
     pub fn evict<C: Default>(
         &mut self,
-        now: u64,
-        newcomer: &Packet,
-        packets: &mut Packets<C>,
-    ) -> Option<u32> {
+        now: Instant,
+        newcomer: &SimPacket,
+        packets: &mut PacketArena<C>,
+    ) -> Option<PacketIndex> {
         let queue = usize::from(newcomer.queue);
-        let (mut before, mut worst, mut urgency) = (NONE, NONE, newcomer.urgency);
-        let (mut previous, mut index) = (NONE, self.fifos[queue].head);
-        while index != NONE {
+        let (mut before, mut worst, mut urgency) =
+            (PacketIndex::NONE, PacketIndex::NONE, newcomer.urgency);
+        let (mut previous, mut index) = (PacketIndex::NONE, self.fifos[queue].head);
+        while index != PacketIndex::NONE {
             let packet = packets.at(index);
             if packet.urgency > urgency {
                 (before, worst, urgency) = (previous, index, packet.urgency);
             }
             (previous, index) = (index, packet.next);
         }
-        (worst != NONE).then(|| self.unlink(now, queue, before, packets))
+        (worst != PacketIndex::NONE).then(|| self.unlink(now, queue, before, packets))
     }
 
     /// The packet before the one to serve: the oldest of the flow that the most urgent packet
     /// belongs to, so that a flow's packets do not starve each other.
-    fn before_most_urgent<C: Default>(&self, queue: usize, packets: &mut Packets<C>) -> u32 {
+    fn before_most_urgent<C: Default>(
+        &self,
+        queue: usize,
+        packets: &mut PacketArena<C>,
+    ) -> PacketIndex {
         let (mut pair, mut urgency) = ((0, 0), u32::MAX);
         let mut index = self.fifos[queue].head;
-        while index != NONE {
+        while index != PacketIndex::NONE {
             let packet = packets.at(index);
             if packet.urgency < urgency || index == self.fifos[queue].head {
                 (pair, urgency) = ((packet.source, packet.destination), packet.urgency);
             }
             index = packet.next;
         }
-        let (mut previous, mut index) = (NONE, self.fifos[queue].head);
+        let (mut previous, mut index) = (PacketIndex::NONE, self.fifos[queue].head);
         loop {
             let packet = packets.at(index);
             if (packet.source, packet.destination) == pair {
@@ -287,41 +302,41 @@ impl Port {
         }
     }
 
-    /// Takes the packet behind `before` out of a queue; the first one when `before` is none.
+    /// Takes the packet behind `before` out of a queue; the first one when `before` is `NONE`.
     #[inline]
     fn unlink<C: Default>(
         &mut self,
-        now: u64,
+        now: Instant,
         queue: usize,
-        before: u32,
-        packets: &mut Packets<C>,
-    ) -> u32 {
+        before: PacketIndex,
+        packets: &mut PacketArena<C>,
+    ) -> PacketIndex {
         let fifo = &mut self.fifos[queue];
-        let index = if before == NONE {
+        let index = if before == PacketIndex::NONE {
             fifo.head
         } else {
             packets.at(before).next
         };
-        let Packet { next, bytes, .. } = *packets.at(index);
-        if before == NONE {
+        let SimPacket { next, bytes, .. } = *packets.at(index);
+        if before == PacketIndex::NONE {
             fifo.head = next;
         } else {
             packets.at(before).next = next;
         }
-        if next == NONE {
+        if next == PacketIndex::NONE {
             fifo.tail = before;
         }
         fifo.bytes -= u32::from(bytes);
-        if fifo.head == NONE {
+        if fifo.head == PacketIndex::NONE {
             self.occupied &= !(1 << queue);
         }
         self.waiting -= u64::from(bytes);
-        self.record.integral += i128::from(bytes) * i128::from(now);
+        self.record.integral += i128::from(bytes) * i128::from(now.as_picos());
         index
     }
 
     /// Pauses a queue, or lets it go on.
-    pub fn pause(&mut self, now: u64, queue: u8, pausing: Pausing) {
+    pub fn pause(&mut self, now: Instant, queue: u8, pausing: Pausing) {
         let bit = 1 << queue;
         match pausing {
             Pausing::Stop => self.paused |= bit,
@@ -330,17 +345,18 @@ impl Port {
         let record = &mut self.record;
         if self.paused == 0 {
             let since = record.paused_since.take();
-            record.paused += since.map_or(0, |since| now - since);
+            let paused = since.map_or(Span::ZERO, |since| now.since(since));
+            record.paused = record.paused + paused;
         } else if record.paused_since.is_none() {
             record.paused_since = Some(now);
         }
     }
 }
 
-/// What a pause frame says.
+/// The order of a pause frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pausing {
-    /// Send nothing more of this queue.
+    /// Send no more packets of this queue.
     Stop,
     /// Send again.
     GoOn,

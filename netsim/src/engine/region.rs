@@ -1,95 +1,58 @@
 //! The loop: one thread's hosts, switches and ports, and the events that happen to them.
 //!
-//! A packet's way: a host gives it (`pump`), it waits at a port (`offer`), goes on the wire
-//! (`launch`), arrives at a switch that chooses the next port, and in the end at a host. A port
-//! that is idle sends at once and costs no event of its own; a busy one is visited again when its
-//! wire is free.
+//! The way of a packet:
+//! 1. A host hands it over (`pump`).
+//! 2. It waits at a port (`offer`). An idle port sends at once and costs no event of its own; a
+//!    busy one is visited again when its wire is free.
+//! 3. It goes on the wire (`launch`).
+//! 4. It arrives at a switch, which chooses the next port (`forward`), or at a host (`deliver`).
 //!
-//! Everything here depends on the events of the region alone, and their order on times and
-//! numbers alone: the same run on another number of threads is the same run.
+//! The state of a region depends on its events alone, and their order on times and numbers alone,
+//! so a run gives the same results on any number of threads.
 
-use gradwire_fabric::policy::{Balance, Order};
+use gradwire_fabric::policy::{Balance, ServiceOrder};
+use gradwire_fabric::routing::PortId;
+use gradwire_fabric::topology::{Device, LinkState};
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{Dscp, Instant};
+use gradwire_protocol::units::{Dscp, Instant, Span};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::engine::calendar::{Calendar, Event};
-use crate::engine::flows::{Flows, Record};
+use crate::engine::calendar::{Calendar, END_OF_TIME, TimedEvent};
+use crate::engine::flows::{FlowRecord, Flows};
+use crate::engine::happening::Happening;
 use crate::engine::host::{Envelope, Host, Load};
-use crate::engine::packets::{Packet, Packets};
-use crate::engine::port::{Pausing, Port, QUEUES, Verdict};
+use crate::engine::packets::{PacketArena, PacketIndex, SimPacket};
+use crate::engine::port::{Pausing, PortQueues, QUEUES, QueueVerdict};
 use crate::engine::wiring::Wiring;
 use crate::results::outcome::QueueSample;
-use gradwire_fabric::topology::{Device, LinkState};
 
-/// What an event is, in the order in which events of one time happen.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u32)]
-enum Kind {
-    /// A link fails or comes back; of a port.
-    Change = 0,
-    /// A pause frame arrives; at a port.
-    Pause = 1,
-    /// A packet arrives; through a port.
-    Arrive = 2,
-    /// A port's wire is free.
-    Ready = 3,
-    /// A flow begins; at a host.
-    Begin = 4,
-    /// A host wants to be woken.
-    Wake = 5,
-}
-
-impl Kind {
-    #[inline]
-    const fn of(event: Event) -> Self {
-        match event.key >> NUMBER_BITS {
-            0 => Self::Change,
-            1 => Self::Pause,
-            2 => Self::Arrive,
-            3 => Self::Ready,
-            4 => Self::Begin,
-            _ => Self::Wake,
-        }
-    }
-}
-
-const NUMBER_BITS: u32 = 29;
 /// Adaptive switches compare backlogs in grades of 2^21 ps, 2.1 us, and draw among equals: hosts
 /// send in step, so the least backlog to the picosecond would always be the same port's.
 const BACKLOG_GRADE_BITS: u32 = 21;
 /// Bytes of a pause frame on the wire.
 const PAUSE_FRAME_BYTES: u16 = 84;
 
-const fn event(at: u64, kind: Kind, number: u32, data: u32) -> Event {
-    Event {
-        at,
-        key: (kind as u32) << NUMBER_BITS | number,
-        data,
-    }
-}
-
-/// Something that goes to another region.
+/// An event of another region, with the packet that it is about.
 #[derive(Debug)]
-pub struct Mail<C> {
-    event: Event,
-    packet: Option<(Packet, C)>,
+pub struct RegionMail<C> {
+    event: TimedEvent,
+    packet: Option<(SimPacket, C)>,
 }
 
 /// One thread's part of a run.
 #[derive(Debug)]
-pub struct Region<'w, H: Host> {
+pub struct FabricRegion<'w, H: Host> {
     wiring: &'w Wiring,
     number: u8,
     calendar: Calendar,
-    packets: Packets<H::Cargo>,
+    packets: PacketArena<H::Cargo>,
     /// All ports of the fabric, of which this region uses its own.
-    ports: Vec<Port>,
+    ports: Vec<PortQueues>,
     hosts: Vec<Option<H>>,
     /// When each host is due to be woken.
-    armed: Vec<u64>,
+    armed: Vec<Instant>,
     flows: Flows<'w>,
     /// Bytes that each switch holds, where its ports share memory.
     held: Vec<u64>,
@@ -97,28 +60,28 @@ pub struct Region<'w, H: Host> {
     from_ingress: Vec<[u32; QUEUES]>,
     losses: Vec<Option<Box<(LossProcess, ChaCha8Rng)>>>,
     links_down: u32,
-    /// When queues are written down next, and how often that happens.
-    next_sample: u64,
-    sample_every: u64,
-    /// What was written down of queues.
+    /// When the next sample of queues is due, and the time between samples.
+    next_sample: Instant,
+    sample_every: Span,
+    /// Depths of queues over time.
     pub samples: Vec<QueueSample>,
-    /// What goes to each region.
-    pub outbox: Vec<Vec<Mail<H::Cargo>>>,
+    /// Mail to each region.
+    pub outbox: Vec<Vec<RegionMail<H::Cargo>>>,
     /// Events worked on.
     pub events: u64,
     /// Time of the last one.
-    pub now: u64,
+    pub now: Instant,
 }
 
-impl<'w, H: Host> Region<'w, H> {
-    /// Region `number` of `regions`, with its hosts in place and all others `None`. `gap` is the
-    /// mean time between its events in picoseconds.
+impl<'w, H: Host> FabricRegion<'w, H> {
+    /// Region `number` of the wiring, with its hosts in place and all others `None`. `gap` is the
+    /// mean time between its events.
     pub fn new(
         wiring: &'w Wiring,
         number: u8,
         hosts: Vec<Option<H>>,
         flows: Flows<'w>,
-        gap: u64,
+        gap: Span,
     ) -> Self {
         let ports = wiring.wires.len();
         let regions = wiring.wires.iter().map(|wire| wire.home).max();
@@ -127,9 +90,9 @@ impl<'w, H: Host> Region<'w, H> {
             wiring,
             number,
             calendar: Calendar::new(gap),
-            packets: Packets::default(),
-            ports: vec![Port::default(); ports],
-            armed: vec![u64::MAX; hosts.len()],
+            packets: PacketArena::default(),
+            ports: vec![PortQueues::default(); ports],
+            armed: vec![END_OF_TIME; hosts.len()],
             hosts,
             flows,
             held: vec![0; wiring.switches as usize],
@@ -139,12 +102,12 @@ impl<'w, H: Host> Region<'w, H> {
             },
             losses: Vec::new(),
             links_down: 0,
-            next_sample: u64::MAX,
-            sample_every: u64::MAX,
+            next_sample: END_OF_TIME,
+            sample_every: Span::ZERO,
             samples: Vec::new(),
             outbox: (0..regions).map(|_| Vec::new()).collect(),
             events: 0,
-            now: 0,
+            now: Instant::START,
         };
         region.prepare();
         region
@@ -163,17 +126,18 @@ impl<'w, H: Host> Region<'w, H> {
             self.losses = Vec::new();
         }
         for change in &self.wiring.changes {
-            for port in [2 * change.link, 2 * change.link + 1] {
-                if self.wiring.wires[port as usize].home == self.number {
-                    let down = u32::from(change.state == LinkState::Down);
-                    let at = change.at.as_picos();
-                    self.calendar.push(event(at, Kind::Change, port, down));
+            for port in PortId::of_link(change.link) {
+                if self.wiring.wires[port.index()].home == self.number {
+                    let state = change.state;
+                    let change_of_port = Happening::LinkChange { port, state };
+                    self.calendar.push(change_of_port.at(change.at));
                 }
             }
         }
         for (at, host, flow) in self.flows.due_at_times() {
             if self.wiring.host_region[host as usize] == self.number {
-                self.calendar.push(event(at, Kind::Begin, host, flow));
+                self.calendar
+                    .push(Happening::FlowBegin { host, flow }.at(at));
             }
         }
         for host in 0..self.hosts.len() as u32 {
@@ -183,29 +147,28 @@ impl<'w, H: Host> Region<'w, H> {
         }
     }
 
-    /// Writes queues down every `span` picoseconds.
-    pub fn sample_every(&mut self, span: u64) {
-        (self.next_sample, self.sample_every) = (0, span.max(1));
+    /// Samples queues at this interval, from the start on.
+    pub fn sample_every(&mut self, interval: Span) {
+        self.next_sample = Instant::START;
+        self.sample_every = interval.max(Span::from_picos(1));
     }
 
-    /// When the next event happens.
-    ///
-    /// `None` when nothing happens any more, or when all has ended that must.
-    pub fn next_event(&mut self) -> Option<u64> {
+    /// When the next event happens; `None` when there is none, or when the run is over.
+    pub fn next_event(&mut self) -> Option<Instant> {
         match self.flows.is_over() {
             true => None,
             false => self.calendar.first(),
         }
     }
 
-    /// Flows that have been received here and tasks that are complete.
+    /// Flows received and tasks completed in this region.
     pub fn done(&self) -> u64 {
         self.flows.done()
     }
 
-    /// Lets everything happen that lies before `end`, but at most about `budget` events; tells
-    /// whether it all has.
-    pub fn run(&mut self, end: u64, budget: u64) -> bool {
+    /// Works on the events before `end`, at most about `budget` of them. Returns whether none of
+    /// them is left.
+    pub fn run(&mut self, end: Instant, budget: u64) -> bool {
         let stop = self.events.saturating_add(budget);
         while let Some(event) = self.calendar.pop_before(end) {
             if event.at >= self.next_sample {
@@ -224,35 +187,39 @@ impl<'w, H: Host> Region<'w, H> {
         true
     }
 
-    /// Takes what came from other regions.
-    pub fn take(&mut self, mail: &mut Vec<Mail<H::Cargo>>) {
-        for Mail { mut event, packet } in mail.drain(..) {
+    /// Takes the mail of another region.
+    pub fn take(&mut self, mail: &mut Vec<RegionMail<H::Cargo>>) {
+        for RegionMail { mut event, packet } in mail.drain(..) {
             if let Some((packet, cargo)) = packet {
-                event.data = self.packets.reserve();
-                *self.packets.at(event.data) = packet;
-                *self.packets.cargo(event.data) = cargo;
+                let index = self.packets.reserve();
+                *self.packets.at(index) = packet;
+                *self.packets.cargo(index) = cargo;
+                event.data = index.0;
             }
             self.calendar.push(event);
         }
     }
 
     #[inline]
-    fn happen(&mut self, event: Event) {
-        let number = event.key & ((1 << NUMBER_BITS) - 1);
-        match Kind::of(event) {
-            Kind::Arrive => match self.wiring.wires[number as usize].to {
-                Device::Switch(switch) => self.forward(number, switch, event.data),
-                Device::Host(host) => self.deliver(host, event.data),
+    fn happen(&mut self, event: TimedEvent) {
+        match Happening::of(event) {
+            Happening::Arrival { port, packet } => match self.wiring.wires[port.index()].to {
+                Device::Switch(switch) => self.forward(port, switch, packet),
+                Device::Host(host) => self.deliver(host, packet),
             },
-            Kind::Ready => self.serve(number),
-            Kind::Wake => self.wake(number),
-            Kind::Begin => self.begin(number, event.data),
-            Kind::Pause => self.pause(number, event.data),
-            Kind::Change => self.change(number, event.data),
+            Happening::WireFree { port } => self.serve(port),
+            Happening::HostWake { host } => self.wake(host),
+            Happening::FlowBegin { host, flow } => self.begin(host, flow),
+            Happening::Pause {
+                port,
+                queue,
+                pausing,
+            } => self.pause(port, queue, pausing),
+            Happening::LinkChange { port, state } => self.change_link(port, state),
         }
     }
 
-    fn forward(&mut self, ingress: u32, switch: u32, index: u32) {
+    fn forward(&mut self, ingress: PortId, switch: u32, index: PacketIndex) {
         let packet = self.packets.at(index);
         packet.ingress = ingress;
         let packet = *packet;
@@ -264,15 +231,16 @@ impl<'w, H: Host> Region<'w, H> {
 
     /// The port that a packet takes; `None` when there is no route.
     #[inline]
-    fn choose(&self, switch: u32, packet: &Packet) -> Option<u32> {
+    fn choose(&self, switch: u32, packet: &SimPacket) -> Option<PortId> {
         let ports = self.wiring.routes.ports(switch, packet.destination);
         let (&first, rest) = ports.split_first()?;
         if rest.is_empty() {
             return Some(first);
         }
         if self.links_down > 0 {
+            // Links fail rarely, so only such a run pays for a list.
             let up = ports.iter().copied();
-            let up: Vec<u32> = up.filter(|&port| !self.ports[port as usize].down).collect();
+            let up: Vec<PortId> = up.filter(|port| !self.ports[port.index()].down).collect();
             if !up.is_empty() {
                 return Some(self.choose_among(switch, packet, &up));
             }
@@ -281,11 +249,13 @@ impl<'w, H: Host> Region<'w, H> {
     }
 
     #[inline]
-    fn choose_among(&self, switch: u32, packet: &Packet, ports: &[u32]) -> u32 {
+    fn choose_among(&self, switch: u32, packet: &SimPacket, ports: &[PortId]) -> PortId {
         let salt = (self.wiring.seed as u32) ^ switch.wrapping_mul(0x9E37_79B9);
         let hash = match self.wiring.balance {
             Balance::Ecmp => mix(packet.path ^ salt),
-            Balance::Random | Balance::Adaptive => mix(packet.path ^ salt ^ mix(self.now as u32)),
+            Balance::Random | Balance::Adaptive => {
+                mix(packet.path ^ salt ^ mix(self.now.as_picos() as u32))
+            }
         };
         let start = scale(hash, ports.len());
         if self.wiring.balance != Balance::Adaptive {
@@ -296,44 +266,41 @@ impl<'w, H: Host> Region<'w, H> {
         least.unwrap_or(ports[start])
     }
 
-    /// Picoseconds until a port has sent what it has.
-    fn backlog(&self, port: u32) -> u64 {
-        let (state, wire) = (
-            &self.ports[port as usize],
-            &self.wiring.wires[port as usize],
-        );
+    /// Picoseconds until a port has sent all that it holds.
+    fn backlog(&self, port: PortId) -> u64 {
+        let (state, wire) = (&self.ports[port.index()], &self.wiring.wires[port.index()]);
         let waiting = (state.waiting * wire.picos_per_byte) >> 16;
-        state.free_at.saturating_sub(self.now) + waiting
+        state.free_at.since(self.now).as_picos() + waiting
     }
 
     /// A packet wants to leave through a port.
     #[inline]
-    fn offer(&mut self, port: u32, index: u32) {
+    fn offer(&mut self, port: PortId, index: PacketIndex) {
         let packet = *self.packets.at(index);
-        let state = &self.ports[port as usize];
+        let state = &self.ports[port.index()];
         if state.is_idle(self.now, packet.queue) {
             self.launch(port, index);
             return;
         }
-        let limits = &self.wiring.limits[usize::from(self.wiring.wires[port as usize].limits)];
+        let limits = &self.wiring.limits[usize::from(self.wiring.wires[port.index()].limits)];
         let verdict = state.judge(&packet, limits, self.room(port, packet.queue));
-        let counts = &mut self.ports[port as usize].record.classes[usize::from(packet.queue)];
+        let counts = &mut self.ports[port.index()].record.classes[usize::from(packet.queue)];
         match verdict {
-            Verdict::Enter => self.enter(port, index),
-            Verdict::EnterMarked => {
+            QueueVerdict::Enter => self.enter(port, index),
+            QueueVerdict::EnterMarked => {
                 counts.marked += u64::from(packet.ecn == Ecn::Ect);
                 self.packets.at(index).ecn = Ecn::Ce;
                 self.enter(port, index);
             }
-            Verdict::Trim => {
+            QueueVerdict::Trim => {
                 counts.trimmed += 1;
                 self.trim(port, index);
             }
-            Verdict::DropEarly => {
+            QueueVerdict::DropEarly => {
                 counts.dropped_early += 1;
                 self.packets.release(index);
             }
-            Verdict::DropFull => {
+            QueueVerdict::DropFull => {
                 counts.dropped_full += 1;
                 self.drop_or_evict(port, index);
             }
@@ -342,11 +309,11 @@ impl<'w, H: Host> Region<'w, H> {
 
     /// Bytes that a port's queue may still take.
     #[inline]
-    fn room(&self, port: u32, queue: u8) -> u64 {
-        let wire = &self.wiring.wires[port as usize];
-        let state = &self.ports[port as usize];
+    fn room(&self, port: PortId, queue: u8) -> u64 {
+        let wire = &self.wiring.wires[port.index()];
+        let state = &self.ports[port.index()];
         if self.wiring.pause.is_some() {
-            // Pauses bound what every ingress holds.
+            // Pauses bound the bytes of every ingress.
             return u64::MAX;
         }
         let (Some((bytes, alpha)), Device::Switch(switch)) = (self.wiring.shared, wire.from) else {
@@ -361,7 +328,7 @@ impl<'w, H: Host> Region<'w, H> {
         state.room_of(queue, free, alpha)
     }
 
-    fn trim(&mut self, port: u32, index: u32) {
+    fn trim(&mut self, port: PortId, index: PacketIndex) {
         let bytes = self.wiring.trims_to.map_or(0, |bytes| bytes.get() as u16);
         let packet = self.packets.at(index);
         packet.load = Load::Trimmed;
@@ -370,11 +337,11 @@ impl<'w, H: Host> Region<'w, H> {
         self.offer(port, index);
     }
 
-    /// There is no room: the newcomer goes, or where queues are ordered the least urgent.
-    fn drop_or_evict(&mut self, port: u32, index: u32) {
+    /// There is no room: drops the newcomer, or the least urgent packet where urgency counts.
+    fn drop_or_evict(&mut self, port: PortId, index: PacketIndex) {
         let newcomer = *self.packets.at(index);
-        if self.wiring.order == Order::Urgency {
-            let state = &mut self.ports[port as usize];
+        if self.wiring.order == ServiceOrder::Urgency {
+            let state = &mut self.ports[port.index()];
             if let Some(worst) = state.evict(self.now, &newcomer, &mut self.packets) {
                 self.on_left(port, worst);
                 self.packets.release(worst);
@@ -386,29 +353,29 @@ impl<'w, H: Host> Region<'w, H> {
     }
 
     #[inline]
-    fn enter(&mut self, port: u32, index: u32) {
-        let state = &mut self.ports[port as usize];
+    fn enter(&mut self, port: PortId, index: PacketIndex) {
+        let state = &mut self.ports[port.index()];
         state.enter(self.now, index, &mut self.packets);
         if !state.ready_due && state.can_serve() {
             state.ready_due = true;
             let at = state.free_at.max(self.now);
-            self.calendar.push(event(at, Kind::Ready, port, 0));
+            self.calendar.push(Happening::WireFree { port }.at(at));
         }
         if self.wiring.shared.is_some() || self.wiring.pause.is_some() {
             self.on_entered(port, index);
         }
     }
 
-    fn on_entered(&mut self, port: u32, index: u32) {
+    fn on_entered(&mut self, port: PortId, index: PacketIndex) {
         let packet = *self.packets.at(index);
-        let Device::Switch(switch) = self.wiring.wires[port as usize].from else {
+        let Device::Switch(switch) = self.wiring.wires[port.index()].from else {
             return;
         };
         self.held[switch as usize] += u64::from(packet.bytes);
         let Some(pause) = self.wiring.pause else {
             return;
         };
-        let bytes = &mut self.from_ingress[packet.ingress as usize][usize::from(packet.queue)];
+        let bytes = &mut self.from_ingress[packet.ingress.index()][usize::from(packet.queue)];
         let before = u64::from(*bytes);
         *bytes += u32::from(packet.bytes);
         if before <= pause.above.get() && u64::from(*bytes) > pause.above.get() {
@@ -417,19 +384,19 @@ impl<'w, H: Host> Region<'w, H> {
     }
 
     #[inline]
-    fn on_left(&mut self, port: u32, index: u32) {
+    fn on_left(&mut self, port: PortId, index: PacketIndex) {
         if self.wiring.shared.is_none() && self.wiring.pause.is_none() {
             return;
         }
         let packet = *self.packets.at(index);
-        let Device::Switch(switch) = self.wiring.wires[port as usize].from else {
+        let Device::Switch(switch) = self.wiring.wires[port.index()].from else {
             return;
         };
         self.held[switch as usize] -= u64::from(packet.bytes);
         let Some(pause) = self.wiring.pause else {
             return;
         };
-        let bytes = &mut self.from_ingress[packet.ingress as usize][usize::from(packet.queue)];
+        let bytes = &mut self.from_ingress[packet.ingress.index()][usize::from(packet.queue)];
         let before = u64::from(*bytes);
         *bytes -= u32::from(packet.bytes);
         if before > pause.below.get() && u64::from(*bytes) <= pause.below.get() {
@@ -439,37 +406,44 @@ impl<'w, H: Host> Region<'w, H> {
 
     /// Asks the port at the other end of `ingress` to stop or go on. The frame goes out at once: it
     /// takes its time on the wire, but does not wait behind packets.
-    fn send_pause(&mut self, ingress: u32, queue: u8, pausing: Pausing) {
-        let back = &self.wiring.wires[(ingress ^ 1) as usize];
+    fn send_pause(&mut self, ingress: PortId, queue: u8, pausing: Pausing) {
+        let back = &self.wiring.wires[ingress.opposite().index()];
         let at = self.now + back.transmit_time(PAUSE_FRAME_BYTES) + back.latency;
-        let stop = u32::from(pausing == Pausing::Stop);
-        let event = event(at, Kind::Pause, ingress, u32::from(queue) << 1 | stop);
-        self.post(back.target, event);
+        let pause = Happening::Pause {
+            port: ingress,
+            queue,
+            pausing,
+        };
+        self.post(back.target, pause.at(at));
     }
 
-    fn post(&mut self, target: u8, event: Event) {
+    fn post(&mut self, target: u8, event: TimedEvent) {
         if target == self.number {
             self.calendar.push(event);
         } else {
             let packet = None;
-            self.outbox[usize::from(target)].push(Mail { event, packet });
+            self.outbox[usize::from(target)].push(RegionMail { event, packet });
         }
     }
 
     /// Puts a packet on the wire.
     #[inline]
-    fn launch(&mut self, port: u32, index: u32) {
-        let wire = &self.wiring.wires[port as usize];
-        let state = &mut self.ports[port as usize];
+    fn launch(&mut self, port: PortId, index: PacketIndex) {
+        let wire = &self.wiring.wires[port.index()];
+        let state = &mut self.ports[port.index()];
         let packet = *self.packets.at(index);
         state.free_at = self.now + wire.transmit_time(packet.bytes);
         state.record.bytes += u64::from(packet.bytes);
         state.record.packets += 1;
         state.record.data_packets += u64::from(packet.load == Load::Data);
-        let arrives = event(state.free_at + wire.latency, Kind::Arrive, port, index);
+        let arrival = Happening::Arrival {
+            port,
+            packet: index,
+        };
+        let arrives = arrival.at(state.free_at + wire.latency);
         let lost = state.down || (!self.losses.is_empty() && self.loses(port));
         if lost {
-            self.ports[port as usize].record.lost += 1;
+            self.ports[port.index()].record.lost += 1;
             self.packets.release(index);
         } else if wire.target == self.number {
             self.calendar.push(arrives);
@@ -477,15 +451,15 @@ impl<'w, H: Host> Region<'w, H> {
             let cargo = std::mem::take(self.packets.cargo(index));
             let packet = Some((packet, cargo));
             self.packets.release(index);
-            self.outbox[usize::from(wire.target)].push(Mail {
+            self.outbox[usize::from(wire.target)].push(RegionMail {
                 event: arrives,
                 packet,
             });
         }
     }
 
-    fn loses(&mut self, port: u32) -> bool {
-        match &mut self.losses[port as usize] {
+    fn loses(&mut self, port: PortId) -> bool {
+        match &mut self.losses[port.index()] {
             Some(process) => process.0.loses(&mut process.1),
             None => false,
         }
@@ -493,36 +467,35 @@ impl<'w, H: Host> Region<'w, H> {
 
     /// A port's wire is free: the next packet goes.
     #[inline]
-    fn serve(&mut self, port: u32) {
-        let state = &mut self.ports[port as usize];
+    fn serve(&mut self, port: PortId) {
+        let state = &mut self.ports[port.index()];
         state.ready_due = false;
         if state.can_serve() {
             let index = state.leave(self.now, self.wiring.order, &mut self.packets);
             self.on_left(port, index);
             self.launch(port, index);
-            if self.ports[port as usize].can_serve() {
+            if self.ports[port.index()].can_serve() {
                 self.return_when_free(port);
             }
         }
-        if let Device::Host(host) = self.wiring.wires[port as usize].from {
+        if let Device::Host(host) = self.wiring.wires[port.index()].from {
             self.return_when_free(port);
             self.pump(host);
         }
     }
 
     /// Takes packets from a host as long as its port is idle: a host never sends ahead of its link,
-    /// so that a control packet waits for the packet on the wire and for nothing else.
+    /// so that a control packet waits for the packet on the wire only.
     #[inline]
     fn pump(&mut self, host: u32) {
         let port = self.wiring.host_port[host as usize];
-        while self.ports[port as usize].is_free(self.now) {
+        while self.ports[port.index()].is_free(self.now) {
             let Some(sender) = &mut self.hosts[host as usize] else {
                 return;
             };
             let index = self.packets.reserve();
-            let now = Instant::from_picos(self.now);
             let cargo = self.packets.cargo(index);
-            let Some(envelope) = sender.transmit(now, cargo) else {
+            let Some(envelope) = sender.transmit(self.now, cargo) else {
                 self.packets.release(index);
                 break;
             };
@@ -535,17 +508,17 @@ impl<'w, H: Host> Region<'w, H> {
 
     /// Visits a port again when its wire is free.
     #[inline]
-    fn return_when_free(&mut self, port: u32) {
-        let state = &mut self.ports[port as usize];
+    fn return_when_free(&mut self, port: PortId) {
+        let state = &mut self.ports[port.index()];
         if state.free_at > self.now && !state.ready_due {
             state.ready_due = true;
             let at = state.free_at;
-            self.calendar.push(event(at, Kind::Ready, port, 0));
+            self.calendar.push(Happening::WireFree { port }.at(at));
         }
     }
 
     #[inline]
-    fn address(&mut self, index: u32, envelope: &Envelope) {
+    fn address(&mut self, index: PacketIndex, envelope: &Envelope) {
         let queue = self.wiring.queue_of_dscp[usize::from(envelope.dscp.0 & 63)];
         let pair = mix(envelope.source) ^ mix(envelope.destination).rotate_left(7);
         let packet = self.packets.at(index);
@@ -562,7 +535,7 @@ impl<'w, H: Host> Region<'w, H> {
     }
 
     #[inline]
-    fn deliver(&mut self, host: u32, index: u32) {
+    fn deliver(&mut self, host: u32, index: PacketIndex) {
         let packet = *self.packets.at(index);
         let envelope = Envelope {
             source: packet.source,
@@ -574,15 +547,14 @@ impl<'w, H: Host> Region<'w, H> {
             load: packet.load,
             urgency: packet.urgency,
         };
-        let now = Instant::from_picos(self.now);
         if let Some(receiver) = &mut self.hosts[host as usize] {
-            receiver.receive(now, &envelope, self.packets.cargo(index));
+            receiver.receive(self.now, &envelope, self.packets.cargo(index));
         }
         self.packets.release(index);
         self.settle(host);
     }
 
-    /// After anything has happened to a host: what has ended, what it sends, when it wakes.
+    /// After every event of a host: records the flows that have ended, sends, sets its alarm.
     #[inline]
     fn settle(&mut self, host: u32) {
         let mut started = false;
@@ -594,8 +566,8 @@ impl<'w, H: Host> Region<'w, H> {
         }
         if started {
             while let Some((source, flow)) = self.flows.take_started() {
-                self.calendar
-                    .push(event(self.now, Kind::Begin, source, flow));
+                let begin = Happening::FlowBegin { host: source, flow };
+                self.calendar.push(begin.at(self.now));
             }
         }
         self.pump(host);
@@ -609,25 +581,24 @@ impl<'w, H: Host> Region<'w, H> {
         let Some(wish) = machine.wakes_at() else {
             return;
         };
-        let at = wish.as_picos().max(self.now);
+        let at = wish.max(self.now);
         if at < self.armed[host as usize] {
             self.armed[host as usize] = at;
-            self.calendar.push(event(at, Kind::Wake, host, 0));
+            self.calendar.push(Happening::HostWake { host }.at(at));
         }
     }
 
-    /// A host's time has come, or had come before it asked for a later one.
+    /// A host's alarm is due; the host may have asked for a later time since.
     fn wake(&mut self, host: u32) {
         if self.armed[host as usize] != self.now {
             return;
         }
-        self.armed[host as usize] = u64::MAX;
-        let now = Instant::from_picos(self.now);
+        self.armed[host as usize] = END_OF_TIME;
         let Some(machine) = &mut self.hosts[host as usize] else {
             return;
         };
-        if machine.wakes_at().is_some_and(|wish| wish <= now) {
-            machine.wake(now);
+        if machine.wakes_at().is_some_and(|wish| wish <= self.now) {
+            machine.wake(self.now);
             self.settle(host);
         } else {
             self.arm(host);
@@ -637,36 +608,32 @@ impl<'w, H: Host> Region<'w, H> {
     fn begin(&mut self, host: u32, flow: u32) {
         let begin = self.flows.begin(self.now, flow);
         if let Some(machine) = &mut self.hosts[host as usize] {
-            machine.begin(Instant::from_picos(self.now), begin);
+            machine.begin(self.now, begin);
         }
         self.settle(host);
     }
 
-    fn pause(&mut self, port: u32, data: u32) {
-        let pausing = match data & 1 {
-            1 => Pausing::Stop,
-            _ => Pausing::GoOn,
-        };
-        let state = &mut self.ports[port as usize];
-        state.pause(self.now, (data >> 1) as u8, pausing);
+    fn pause(&mut self, port: PortId, queue: u8, pausing: Pausing) {
+        let state = &mut self.ports[port.index()];
+        state.pause(self.now, queue, pausing);
         if state.can_serve() && !state.ready_due {
             state.ready_due = true;
             let at = state.free_at.max(self.now);
-            self.calendar.push(event(at, Kind::Ready, port, 0));
+            self.calendar.push(Happening::WireFree { port }.at(at));
         }
     }
 
-    fn change(&mut self, port: u32, down: u32) {
-        let state = &mut self.ports[port as usize];
-        let was = std::mem::replace(&mut state.down, down == 1);
-        self.links_down += u32::from(!was && down == 1);
-        self.links_down -= u32::from(was && down == 0);
+    fn change_link(&mut self, port: PortId, state: LinkState) {
+        let down = state == LinkState::Down;
+        let was = std::mem::replace(&mut self.ports[port.index()].down, down);
+        self.links_down += u32::from(!was && down);
+        self.links_down -= u32::from(was && !down);
     }
 
-    /// Writes down what waits, as it is before anything happens at `now`.
-    pub fn sample(&mut self, now: u64) {
-        while self.next_sample <= now {
-            let at = Instant::from_picos(self.next_sample);
+    /// Takes the samples that are due before the events of `now`.
+    pub fn sample(&mut self, now: Instant) {
+        while self.next_sample <= now && self.next_sample < END_OF_TIME {
+            let at = self.next_sample;
             let waiting = self.ports.iter().enumerate();
             let waiting = waiting.filter(|(_, state)| state.waiting > 0);
             self.samples
@@ -675,12 +642,12 @@ impl<'w, H: Host> Region<'w, H> {
                     link: port as u32,
                     bytes: state.waiting,
                 }));
-            self.next_sample += self.sample_every;
+            self.next_sample = self.next_sample + self.sample_every;
         }
     }
 
-    /// The region's hosts, ports and records, once it has run.
-    pub fn into_parts(self) -> (Vec<Option<H>>, Vec<Port>, Vec<Record>) {
+    /// The hosts, ports and records of a region that has run.
+    pub fn into_parts(self) -> (Vec<Option<H>>, Vec<PortQueues>, Vec<FlowRecord>) {
         (self.hosts, self.ports, self.flows.into_records())
     }
 }

@@ -1,24 +1,23 @@
-//! What all threads of a run read and none writes: wires, routes, limits, and who owns what.
+//! The read-only state of a run, shared by all threads: wires, routes, limits, owners.
 //!
-//! A port is one direction of a link and has its number: link i has the ports 2 i (from its first
-//! end to its second) and 2 i + 1. A region is the part of a fabric that one thread works on; it
-//! owns hosts and switches, and with them the ports that send from them.
+//! A region is the part of a fabric that one thread works on; it owns hosts and switches, and with
+//! them the ports that send from them.
 
-use gradwire_fabric::policy::{Balance, DSCPS, Order, Pause, QosPolicy};
-use gradwire_protocol::units::{ByteCount, Share};
+use gradwire_fabric::policy::{Balance, DSCPS, Pause, QosPolicy, ServiceOrder};
+use gradwire_protocol::units::{ByteCount, Share, Span};
 
-use crate::engine::port::{Limits, picos_per_byte};
-use gradwire_fabric::policy::Buffer;
-use gradwire_fabric::routing::Routes;
-use gradwire_fabric::topology::{Change, Device, Fabric};
+use crate::engine::port::{PortLimits, picos_per_byte};
+use gradwire_fabric::policy::SwitchBuffer;
+use gradwire_fabric::routing::{PortId, Routes};
+use gradwire_fabric::topology::{Device, Fabric, LinkChange};
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
-pub struct Wire {
+pub struct PortWire {
     /// Picoseconds per byte, times 2^16.
     pub picos_per_byte: u64,
-    /// Picoseconds from one end to the other.
-    pub latency: u64,
+    /// Time from one end to the other.
+    pub latency: Span,
     /// Sending end.
     pub from: Device,
     /// Receiving end.
@@ -33,25 +32,25 @@ pub struct Wire {
     pub loss: Share,
 }
 
-impl Wire {
-    /// Picoseconds that `bytes` take.
+impl PortWire {
+    /// Time that `bytes` take.
     #[inline]
-    pub fn transmit_time(&self, bytes: u16) -> u64 {
-        (u64::from(bytes) * self.picos_per_byte).div_ceil(1 << 16)
+    pub fn transmit_time(&self, bytes: u16) -> Span {
+        Span::from_picos((u64::from(bytes) * self.picos_per_byte).div_ceil(1 << 16))
     }
 }
 
-/// What all threads of a run read.
+/// The read-only state of a run.
 #[derive(Clone, Debug)]
 pub struct Wiring {
     /// By port.
-    pub wires: Vec<Wire>,
-    /// Which ports lead where.
+    pub wires: Vec<PortWire>,
+    /// The ports that lead to each host.
     pub routes: Routes,
-    /// Limits of each kind of port.
-    pub limits: Vec<Limits>,
+    /// PortLimits of each kind of port.
+    pub limits: Vec<PortLimits>,
     /// The port of each host.
-    pub host_port: Vec<u32>,
+    pub host_port: Vec<PortId>,
     /// Region of each host.
     pub host_region: Vec<u8>,
     /// Switches of the fabric.
@@ -63,15 +62,15 @@ pub struct Wiring {
     /// How paths are chosen.
     pub balance: Balance,
     /// How queues are served.
-    pub order: Order,
+    pub order: ServiceOrder,
     /// PFC.
     pub pause: Option<Pause>,
     /// Length of a trimmed packet.
     pub trims_to: Option<ByteCount>,
     /// Links that fail and come back.
-    pub changes: Vec<Change>,
-    /// Least latency between two regions, in picoseconds.
-    pub lookahead: u64,
+    pub changes: Vec<LinkChange>,
+    /// Least latency between two regions.
+    pub lookahead: Span,
     /// Seed of everything that switches and links draw.
     pub seed: u64,
 }
@@ -84,13 +83,13 @@ impl Wiring {
         let mut wiring = Self {
             wires: Vec::with_capacity(fabric.links.len() * 2),
             routes: Routes::new(fabric),
-            limits: vec![Limits::of_host()],
-            host_port: vec![0; fabric.hosts as usize],
+            limits: vec![PortLimits::of_host()],
+            host_port: vec![PortId(0); fabric.hosts as usize],
             host_region: regions_of_hosts(fabric, &switch_region),
             switches: fabric.switches.len() as u32,
             shared: match fabric.buffer {
-                Buffer::PerPort(_) | Buffer::Divided { .. } => None,
-                Buffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
+                SwitchBuffer::PerPort(_) | SwitchBuffer::Divided { .. } => None,
+                SwitchBuffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
             },
             queue_of_dscp: policy.queue_of_dscp(),
             balance: policy.balance,
@@ -98,13 +97,13 @@ impl Wiring {
             pause: policy.pause,
             trims_to: policy.trims_to,
             changes: fabric.changes.clone(),
-            lookahead: u64::MAX,
+            lookahead: Span::from_picos(u64::MAX),
             seed,
         };
         wiring.add_wires(fabric, policy, &switch_region);
         let crossing = wiring.wires.iter().filter(|wire| wire.home != wire.target);
         let least = crossing.map(|wire| wire.latency).min();
-        wiring.lookahead = least.unwrap_or(u64::MAX);
+        wiring.lookahead = least.unwrap_or(wiring.lookahead);
         wiring
     }
 
@@ -115,13 +114,13 @@ impl Wiring {
             if !rates.contains(&rate) {
                 rates.push(rate);
                 self.limits
-                    .push(Limits::of_switch(policy, fabric.buffer, rate));
+                    .push(PortLimits::of_switch(policy, fabric.buffer, rate));
             }
             let kind = rates.iter().position(|&known| known == rate);
             let kind = kind.expect("just added") as u8 + 1;
             let [a, b] = link.ends;
             for (from, to) in [(a, b), (b, a)] {
-                let port = self.wires.len() as u32;
+                let port = PortId(self.wires.len() as u32);
                 let limits = match from {
                     Device::Host(host) => {
                         self.host_port[host as usize] = port;
@@ -129,9 +128,9 @@ impl Wiring {
                     }
                     Device::Switch(_) => kind,
                 };
-                self.wires.push(Wire {
+                self.wires.push(PortWire {
                     picos_per_byte: picos_per_byte(rate),
-                    latency: link.latency.as_picos(),
+                    latency: link.latency,
                     from,
                     to,
                     home: self.region_of(from, switch_region),

@@ -1,9 +1,9 @@
 //! DCTCP: a window that shrinks by as much as the share of marked packets asks for.
 //!
 //! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. Every packet is
-//! acknowledged at once, its mark repeated in the ACK; losses are found by what overtook them
-//! (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps one entropy, so that it takes
-//! one path where switches hash.
+//! acknowledged at once, its mark repeated in the ACK; losses are found by later packets that
+//! overtook them (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps one entropy, so
+//! that it takes one path where switches hash.
 //!
 //! Left out: the handshake, delayed ACKs, a receive window, and the byte stream: a flow is a fixed
 //! number of packets. Reordering by switches that spray is taken for loss, as TCP does. Nothing
@@ -17,7 +17,7 @@ use gradwire_protocol::units::{Instant, Span};
 use rand::Rng;
 
 use super::reference::acknowledger::Acknowledger;
-use super::reference::cargo::Cargo;
+use super::reference::cargo::ReferenceCargo;
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
 use super::reference::scoreboard::Scoreboard;
 use super::reference::turns::{Turn, Turns};
@@ -48,7 +48,7 @@ pub struct DctcpFlow {
 
 impl Dctcp {
     /// A host without flows. Windows start with a bandwidth-delay product, as those of DCTCP do in
-    /// the evaluation of pFabric, and those of all transports here: what is compared is not how
+    /// the evaluation of pFabric, and those of all transports here: the comparison is not about how
     /// carefully they start.
     pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
         FlowHost::new(host, settings, Self::new(settings, LEAST))
@@ -83,11 +83,11 @@ impl FlowRules for Dctcp {
         }
     }
 
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo) {
         self.receiving.take(desk, envelope, cargo);
     }
 
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut DctcpFlow, cargo: &Cargo) {
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut DctcpFlow, cargo: &ReferenceCargo) {
         let in_flight = flow.board.in_flight();
         if !flow.board.arrived(cargo.packet, cargo.before) {
             return;
@@ -149,7 +149,7 @@ impl FlowRules for Dctcp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
+    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
     use super::*;
     use crate::engine::host::{Host, Load};
     use crate::transports::reference::cargo::CargoKind;
@@ -169,14 +169,14 @@ mod tests {
 
     fn marking(above: usize) -> Judge {
         Box::new(move |_, _, waiting| match waiting > above {
-            true => Verdict::Mark,
-            false => Verdict::Pass,
+            true => StarVerdict::Mark,
+            false => StarVerdict::Pass,
         })
     }
 
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, Box::new(|_, _, _| Verdict::Pass));
+        let mut star = star(2, Box::new(|_, _, _| StarVerdict::Pass));
         star.begin(0, 0, 1, 2_000_000);
         star.run(Instant::from_picos(u64::MAX));
         assert_eq!(star.acknowledged(0), alone(2_000_000));
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_sent_again_within_a_round_trip() {
-        let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (CargoKind::Data, 50) => Verdict::Drop,
-            _ => Verdict::Pass,
+        let lost = |_: &Envelope, cargo: &ReferenceCargo, _| match (cargo.kind, cargo.number) {
+            (CargoKind::Data, 50) => StarVerdict::Drop,
+            _ => StarVerdict::Pass,
         };
         let mut star = star(2, Box::new(lost));
         star.begin(0, 0, 1, 2_000_000);
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn lost_acks_are_not_taken_for_lost_packets() {
         let mut count = 0;
-        let lossy = move |_: &Envelope, cargo: &Cargo, _| {
+        let lossy = move |_: &Envelope, cargo: &ReferenceCargo, _| {
             count += usize::from(cargo.kind == CargoKind::Ack);
             match cargo.kind == CargoKind::Ack && count % 3 == 0 {
-                true => Verdict::Drop,
-                false => Verdict::Pass,
+                true => StarVerdict::Drop,
+                false => StarVerdict::Pass,
             }
         };
         let mut star = star(2, Box::new(lossy));
@@ -216,9 +216,9 @@ mod tests {
 
     #[test]
     fn a_lost_end_costs_a_timeout() {
-        let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (CargoKind::Data, 9) => Verdict::Drop,
-            _ => Verdict::Pass,
+        let lost = |_: &Envelope, cargo: &ReferenceCargo, _| match (cargo.kind, cargo.number) {
+            (CargoKind::Data, 9) => StarVerdict::Drop,
+            _ => StarVerdict::Pass,
         };
         type New = fn(u32, &ReferenceSettings) -> FlowHost<Dctcp>;
         let kinds: [(New, Span); 2] =
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn everything_arrives_when_every_third_data_packet_is_lost() {
         let mut count = 0;
-        let lossy = move |envelope: &Envelope, _: &Cargo, _| {
+        let lossy = move |envelope: &Envelope, _: &ReferenceCargo, _| {
             count += usize::from(envelope.load == Load::Data);
             match envelope.load == Load::Data && count % 3 == 0 {
-                true => Verdict::Drop,
-                false => Verdict::Pass,
+                true => StarVerdict::Drop,
+                false => StarVerdict::Pass,
             }
         };
         let mut star = star(3, Box::new(lossy));

@@ -1,8 +1,8 @@
-//! gradwire as a host of a simulated fabric: the machines that ship, and nothing of the protocol.
+//! gradwire as a host of a simulated fabric: it drives the machines that ship, and adds no rule.
 //!
 //! Flows are messages of an [`Endpoint`], posted when their first packet arrives; a flow beyond
 //! `PIECE_BYTES` is several messages. A program runs on a `Communicator` ([`super::program`]).
-//! Both are jobs of their own on the same link. No payload exists: a message is its length.
+//! Both are jobs of their own on the same link. Messages are lengths without payload.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,29 +12,25 @@ use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{CONTROL, MessageShape, Policy};
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
+    ByteCount, Instant, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };
 use gradwire_protocol::wire::{Header, PacketKind};
 
-use super::program::Player;
-use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
+use super::identity::{FLOWS, PROGRAMS, identity};
+use super::program::RankPlayer;
+use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
 use crate::results::outcome::{TaskOutcome, TransportCounts};
-use crate::simulation::Setup;
+use crate::setup::Setup;
 
 /// Longer flows are cut into messages of this many bytes.
 const PIECE_BYTES: u64 = 16 << 20;
-const FLOWS: JobId = JobId(1);
-/// The job of programs.
-pub(super) const PROGRAMS: JobId = JobId(2);
-
-/// So many packets of flows wait for a program's at most.
+/// At most this many packets of flows wait for those of a program.
 const WAITING_MAX: usize = 4;
 
-/// What a packet carries: its header, and the body where it is a control packet.
+/// The content of a packet: its header, and the body of a control packet.
 #[derive(Debug, Default)]
-pub struct Cargo {
+pub struct GradwireCargo {
     header: Option<Header>,
     body: Vec<u8>,
 }
@@ -42,14 +38,21 @@ pub struct Cargo {
 /// A host that speaks gradwire.
 #[derive(Debug)]
 pub struct Gradwire {
-    host: u32,
-    framing: u32,
-    flows: Messages,
-    player: Option<Box<Player>>,
+    source: PacketSource,
+    flows: FlowMessages,
+    player: Option<Box<RankPlayer>>,
     /// Packets of the last run that have not left.
     rest: VecDeque<(Header, Envelope)>,
     /// Packets of flows that wait for those of the program.
-    waiting: VecDeque<(Envelope, Cargo)>,
+    waiting: VecDeque<(Envelope, GradwireCargo)>,
+}
+
+/// The sending end of a host's packets.
+#[derive(Debug)]
+struct PacketSource {
+    host: u32,
+    /// Bytes that every packet takes on the wire beyond its own.
+    framing: u32,
 }
 
 impl Gradwire {
@@ -58,10 +61,12 @@ impl Gradwire {
         let programs = setup.workload.programs.iter();
         let program = programs.clone().find(|program| program.host == host);
         Self {
-            host,
-            framing: setup.fabric.framing + setup.job.security.tag_bytes(),
-            flows: Messages::new(host, setup),
-            player: program.map(|program| Box::new(Player::new(program, setup))),
+            source: PacketSource {
+                host,
+                framing: setup.fabric.framing + setup.job.security.tag_bytes(),
+            },
+            flows: FlowMessages::new(host, setup),
+            player: program.map(|program| Box::new(RankPlayer::new(program, setup))),
             rest: VecDeque::new(),
             waiting: VecDeque::new(),
         }
@@ -71,16 +76,15 @@ impl Gradwire {
 /// The next packet of a machine; further packets of its run go to `rest`.
 fn take(
     transmit: &Transmit<'_>,
-    place: (u32, u32),
-    cargo: &mut Cargo,
+    source: &PacketSource,
+    cargo: &mut GradwireCargo,
     rest: &mut VecDeque<(Header, Envelope)>,
 ) -> Envelope {
-    let (source, framing) = place;
     let header = transmit.header(0);
     let mut envelope = Envelope {
-        source,
+        source: source.host,
         destination: u32::from(transmit.to.0),
-        bytes: header.packet_bytes().get() as u32 + framing,
+        bytes: header.packet_bytes().get() as u32 + source.framing,
         dscp: transmit.dscp,
         ecn: transmit.ecn,
         entropy: u16::from(transmit.entropy.0),
@@ -96,20 +100,20 @@ fn take(
     }
     for index in 1..transmit.packets() {
         let header = transmit.header(index);
-        let bytes = header.packet_bytes().get() as u32 + framing;
+        let bytes = header.packet_bytes().get() as u32 + source.framing;
         rest.push_back((header, Envelope { bytes, ..envelope }));
     }
     envelope
 }
 
 impl Host for Gradwire {
-    type Cargo = Cargo;
+    type Cargo = GradwireCargo;
 
     fn begin(&mut self, now: Instant, begin: Begin) {
         self.flows.begin(now, begin);
     }
 
-    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
+    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut GradwireCargo) {
         let Some(header) = cargo.header.take() else {
             return;
         };
@@ -150,23 +154,23 @@ impl Host for Gradwire {
         flows.into_iter().chain(player).min()
     }
 
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
+    fn transmit(&mut self, now: Instant, cargo: &mut GradwireCargo) -> Option<Envelope> {
         if let Some((header, envelope)) = self.rest.pop_front() {
             cargo.header = Some(header);
             return Some(envelope);
         }
-        let place = (self.host, self.framing);
         let Some(player) = &mut self.player else {
             let transmit = self.flows.endpoint.poll_transmit(now)?;
-            return Some(take(&transmit, place, cargo, &mut self.rest));
+            return Some(take(&transmit, &self.source, cargo, &mut self.rest));
         };
-        // The host's own queues know classes, too (`gradwire switch render linux:host`): what runs
-        // beside a program in the last class waits for it, but not what it says of packets.
+        // The host's own queues know classes, too (`gradwire switch render linux:host`): flows
+        // beside a program ride in the last class and wait for it, but their control packets do
+        // not.
         if self.waiting.len() < WAITING_MAX
             && let Some(transmit) = self.flows.endpoint.poll_transmit(now)
         {
             let is_urgent = transmit.class == CONTROL && transmit.template.kind != PacketKind::Data;
-            let envelope = take(&transmit, place, cargo, &mut self.rest);
+            let envelope = take(&transmit, &self.source, cargo, &mut self.rest);
             if is_urgent {
                 return Some(envelope);
             }
@@ -175,23 +179,23 @@ impl Host for Gradwire {
                 let header = Some(header);
                 (
                     envelope,
-                    Cargo {
+                    GradwireCargo {
                         header,
-                        ..Cargo::default()
+                        ..GradwireCargo::default()
                     },
                 )
             });
             self.waiting.extend(rest);
         }
         if let Some(transmit) = player.poll_transmit(now) {
-            return Some(take(&transmit, place, cargo, &mut self.rest));
+            return Some(take(&transmit, &self.source, cargo, &mut self.rest));
         }
         let (envelope, waited) = self.waiting.pop_front()?;
         *cargo = waited;
         Some(envelope)
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         let task = self.player.as_mut().and_then(|player| player.progress());
         task.or_else(|| self.flows.told.pop_front())
     }
@@ -219,20 +223,10 @@ fn is_due(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| at <= now)
 }
 
-/// The identity of a host in one of its jobs.
-pub(super) fn identity(host: u32, setup: &Setup, job: JobId) -> Identity {
-    Identity {
-        rank: Rank(host as u16),
-        world_size: setup.fabric.hosts as u16,
-        job,
-        epoch: 0,
-    }
-}
-
 /// Flows as messages. The key of a message says which flow it is of (sequence), which of its
 /// messages (part) and how many there are (group).
 #[derive(Debug)]
-struct Messages {
+struct FlowMessages {
     endpoint: Endpoint,
     policy: Policy,
     tolerance: Share,
@@ -243,11 +237,11 @@ struct Messages {
     received: BTreeMap<u32, (u16, u64)>,
     /// Messages acknowledged, of flows of several messages.
     sent: BTreeMap<u32, u16>,
-    /// What has happened and was not told yet.
-    told: VecDeque<Progress>,
+    /// Progress that was not reported yet.
+    told: VecDeque<HostProgress>,
 }
 
-impl Messages {
+impl FlowMessages {
     fn new(host: u32, setup: &Setup) -> Self {
         let job: &Job = &setup.job;
         let seed = setup.seed ^ u64::from(host).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -273,7 +267,7 @@ impl Messages {
 
     fn begin(&mut self, now: Instant, begin: Begin) {
         let pieces = begin.bytes.get().div_ceil(PIECE_BYTES).max(1);
-        let (layer, layer_count) = (Layer(begin.layer.0), begin.layer.1);
+        let (layer, layer_count) = (begin.layer, begin.layer_count);
         for piece in 0..pieces {
             let bytes = (begin.bytes.get() - piece * PIECE_BYTES).min(PIECE_BYTES) as u32;
             let tolerance = self.tolerance_of(bytes);
@@ -358,7 +352,8 @@ impl Messages {
         let (received, lost_bytes) = *entry;
         if received == pieces {
             self.received.remove(&flow);
-            self.told.push_back(Progress::Received { flow, lost_bytes });
+            self.told
+                .push_back(HostProgress::Received { flow, lost_bytes });
         }
     }
 
@@ -368,7 +363,7 @@ impl Messages {
         *sent += 1;
         if *sent == pieces {
             self.sent.remove(&flow);
-            self.told.push_back(Progress::Acknowledged { flow });
+            self.told.push_back(HostProgress::Acknowledged { flow });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! NDP: switches cut packets instead of dropping them, receivers ask for what is to come.
+//! NDP: switches cut packets instead of dropping them, receivers ask for each further packet.
 //!
 //! Handley et al., "Re-architecting datacenter networks and stacks for low latency and high
 //! performance", SIGCOMM 2017. A flow starts with a window at line rate, unasked. A packet that
@@ -8,8 +8,8 @@
 //! lost one before a new one; a PULL that is due as a packet comes rides on its answer. Paths are
 //! taken in a random order, all of them before any again (`paths`).
 //!
-//! The receiver owes no more PULLs than the flow has packets left, so that none is wasted on a
-//! sender that has nothing to send. A timeout answers what trimming cannot: packets and headers
+//! The receiver owes no more PULLs than the flow has packets left, so that each PULL finds a packet
+//! at its sender. A timeout answers what trimming cannot: packets and headers
 //! that vanish.
 //!
 //! Left out: returning headers to the sender when their queue is full, avoiding paths with many
@@ -21,7 +21,7 @@ mod pulls;
 use gradwire_protocol::units::{Instant, Span};
 use rand::Rng;
 
-use super::reference::cargo::{Cargo, CargoKind};
+use super::reference::cargo::{CargoKind, ReferenceCargo};
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules, SendingFlows};
 use super::reference::outbox::Route;
 use super::reference::scoreboard::Scoreboard;
@@ -102,13 +102,13 @@ impl FlowRules for Ndp {
         }
     }
 
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo) {
         let packets = desk.settings.packets(cargo.flow_bytes);
         let answer = self.pulls.arrived(desk.now, envelope, cargo, packets);
         if let Some(arrival) = answer.arrival {
             desk.outbox.arrived(cargo.flow, arrival);
         }
-        let reply = Cargo {
+        let reply = ReferenceCargo {
             pulls: answer.pulls,
             before: answer.before,
             ..cargo.answer(answer.kind)
@@ -116,7 +116,7 @@ impl FlowRules for Ndp {
         desk.outbox.answer(envelope, reply);
     }
 
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut NdpFlow, cargo: &Cargo) {
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut NdpFlow, cargo: &ReferenceCargo) {
         match cargo.kind {
             CargoKind::Ack => {
                 flow.board.arrived(cargo.packet, cargo.before);
@@ -170,7 +170,7 @@ impl FlowRules for Ndp {
         &mut self,
         desk: &mut FlowDesk,
         _flows: &SendingFlows<NdpFlow>,
-        cargo: &mut Cargo,
+        cargo: &mut ReferenceCargo,
     ) -> Option<Envelope> {
         let pull = self.pulls.take(desk.now)?;
         *cargo = pull.cargo;
@@ -189,7 +189,7 @@ impl FlowRules for Ndp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
+    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
     use super::*;
     use crate::engine::host::{Host, Load};
 
@@ -202,10 +202,10 @@ mod tests {
         )
     }
 
-    fn trimming(envelope: &Envelope, _: &Cargo, waiting: usize) -> Verdict {
+    fn trimming(envelope: &Envelope, _: &ReferenceCargo, waiting: usize) -> StarVerdict {
         match envelope.load == Load::Data && waiting >= 8 {
-            true => Verdict::Trim,
-            false => Verdict::Pass,
+            true => StarVerdict::Trim,
+            false => StarVerdict::Pass,
         }
     }
 
@@ -236,9 +236,9 @@ mod tests {
 
     #[test]
     fn a_packet_that_vanishes_is_sent_again_after_the_timeout() {
-        let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (CargoKind::Data, 9) => Verdict::Drop,
-            _ => Verdict::Pass,
+        let lost = |_: &Envelope, cargo: &ReferenceCargo, _| match (cargo.kind, cargo.number) {
+            (CargoKind::Data, 9) => StarVerdict::Drop,
+            _ => StarVerdict::Pass,
         };
         let mut star = star(2, Box::new(lost));
         star.begin(0, 0, 1, 40_860);
@@ -252,10 +252,10 @@ mod tests {
     fn a_flow_goes_on_when_all_pulls_but_the_late_ones_vanish() {
         let heals = TIMEOUT * 20;
         let mut pulls = 0;
-        let lost = move |envelope: &Envelope, cargo: &Cargo, waiting: usize| {
+        let lost = move |envelope: &Envelope, cargo: &ReferenceCargo, waiting: usize| {
             pulls += usize::from(cargo.kind == CargoKind::Pull);
             match cargo.kind == CargoKind::Pull && pulls < 100 {
-                true => Verdict::Drop,
+                true => StarVerdict::Drop,
                 false => trimming(envelope, cargo, waiting),
             }
         };
@@ -269,10 +269,10 @@ mod tests {
     #[test]
     fn everything_arrives_when_every_third_packet_vanishes() {
         let mut count = 0;
-        let lossy = move |envelope: &Envelope, cargo: &Cargo, waiting: usize| {
+        let lossy = move |envelope: &Envelope, cargo: &ReferenceCargo, waiting: usize| {
             count += 1;
             match count % 3 == 0 {
-                true => Verdict::Drop,
+                true => StarVerdict::Drop,
                 false => trimming(envelope, cargo, waiting),
             }
         };

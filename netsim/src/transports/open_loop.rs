@@ -1,9 +1,10 @@
-//! Packets at fixed mean rates, whatever becomes of them: no window, no repair, no answer.
+//! Packets at fixed mean rates: no window, no repair, no answer.
 //!
-//! What a fabric does with tagged packets is seen best by a sender that does not react. Each
-//! [`Stream`] is a Poisson process of its own, so that streams of equal rates do not fall into
-//! step; all of it comes from a seed. `gradwire switch probe` sends the same [`Departures`] through
-//! sockets, so that a real fabric and a simulated one carry the same packets at the same times.
+//! A sender that does not react shows best how a fabric treats tagged packets. Each
+//! [`PacketStream`] is a Poisson process of its own, so that streams of equal rates do not fall
+//! into step; all of it comes from a seed. `gradwire switch probe` sends the same [`Departures`]
+//! through sockets, so that a real fabric and a simulated one carry the same packets at the same
+//! times.
 
 use std::collections::VecDeque;
 
@@ -13,10 +14,11 @@ use gradwire_protocol::units::{ByteCount, Dscp, Instant, Rate, Span};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::engine::calendar::END_OF_TIME;
 use crate::engine::flows::Flows;
-use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
-use crate::engine::port::{Port, QUEUES};
-use crate::engine::region::Region;
+use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use crate::engine::port::{PortQueues, QUEUES};
+use crate::engine::region::FabricRegion;
 use crate::engine::wiring::Wiring;
 use crate::results::outcome::{ClassCounts, TransportCounts};
 use gradwire_fabric::topology::{Device, Fabric};
@@ -24,7 +26,7 @@ use gradwire_workloads::workload::Workload;
 
 /// Packets of a kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Stream {
+pub struct PacketStream {
     /// Their DSCP.
     pub dscp: Dscp,
     /// Their ECN bits.
@@ -39,7 +41,7 @@ pub struct Stream {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Traffic {
     /// The streams.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<PacketStream>,
     /// The host that sends.
     pub source: u32,
     /// The host that receives.
@@ -122,9 +124,9 @@ impl Iterator for Departures {
     }
 }
 
-/// What became of a stream.
+/// The fate of a stream's packets.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Fate {
+pub struct StreamFate {
     /// Packets that left their host.
     pub sent: u64,
     /// Packets that arrived.
@@ -135,12 +137,12 @@ pub struct Fate {
     pub delays: Vec<Span>,
 }
 
-/// What became of some traffic.
+/// The fate of all packets of some traffic.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Fates {
     /// By stream.
-    pub streams: Vec<Fate>,
-    /// What the queues of all switch ports counted together, highest first.
+    pub streams: Vec<StreamFate>,
+    /// Counters of the queues, summed over all switch ports, highest queue first.
     pub queues: [ClassCounts; QUEUES],
 }
 
@@ -154,18 +156,18 @@ pub fn send(fabric: &Fabric, policy: &QosPolicy, traffic: &Traffic) -> Fates {
     let wiring = Wiring::new(fabric, policy, 1, traffic.seed);
     let hosts = (0..fabric.hosts).map(|id| Some(OpenLoop::new(id, fabric, traffic)));
     let workload = Workload::default();
-    let mut region = Region::new(
+    let mut region = FabricRegion::new(
         &wiring,
         0,
         hosts.collect(),
         Flows::new(&workload),
-        1_000_000,
+        Span::from_picos(1_000_000),
     );
-    let ends = region.run(u64::MAX, u64::MAX);
-    assert!(ends, "no limit, so nothing is left");
+    let ends = region.run(END_OF_TIME, u64::MAX);
+    assert!(ends, "without a limit no event is left");
     let (hosts, ports, _) = region.into_parts();
     let mut fates = Fates {
-        streams: vec![Fate::default(); traffic.streams.len()],
+        streams: vec![StreamFate::default(); traffic.streams.len()],
         ..Fates::default()
     };
     for host in hosts.into_iter().flatten() {
@@ -181,7 +183,7 @@ pub fn send(fabric: &Fabric, policy: &QosPolicy, traffic: &Traffic) -> Fates {
     fates
 }
 
-impl Fate {
+impl StreamFate {
     fn add(&mut self, other: Self) {
         self.sent += other.sent;
         self.received += other.received;
@@ -191,7 +193,7 @@ impl Fate {
 }
 
 impl Fates {
-    fn count(&mut self, port: &Port) {
+    fn count(&mut self, port: &PortQueues) {
         for (total, own) in self.queues.iter_mut().zip(&port.record.classes) {
             total.queued += own.queued;
             total.dropped_early += own.dropped_early;
@@ -202,24 +204,24 @@ impl Fates {
     }
 }
 
-/// What a packet carries: its stream, and when it was due.
+/// The content of a packet: its stream, and when it was due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parcel {
     stream: usize,
     due: Instant,
 }
 
-/// A host that sends its departures when they are due, and counts what arrives.
+/// A host that sends its departures when they are due, and counts the arrivals.
 #[derive(Debug)]
 pub struct OpenLoop {
     host: u32,
     destination: u32,
     framing: u32,
-    streams: Vec<Stream>,
+    streams: Vec<PacketStream>,
     departures: Option<Departures>,
     next: Option<Departure>,
     due: VecDeque<Departure>,
-    fates: Vec<Fate>,
+    fates: Vec<StreamFate>,
 }
 
 impl OpenLoop {
@@ -233,7 +235,7 @@ impl OpenLoop {
             next: departures.as_mut().and_then(Iterator::next),
             departures,
             due: VecDeque::new(),
-            fates: vec![Fate::default(); traffic.streams.len()],
+            fates: vec![StreamFate::default(); traffic.streams.len()],
         }
     }
 }
@@ -271,7 +273,7 @@ impl Host for OpenLoop {
         };
         let fate = &mut self.fates[stream];
         fate.sent += 1;
-        let Stream {
+        let PacketStream {
             dscp, ecn, payload, ..
         } = self.streams[stream];
         Some(Envelope {
@@ -286,12 +288,12 @@ impl Host for OpenLoop {
         })
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         None
     }
 
     fn counts(&self) -> TransportCounts {
-        let sum = |count: fn(&Fate) -> u64| self.fates.iter().map(count).sum();
+        let sum = |count: fn(&StreamFate) -> u64| self.fates.iter().map(count).sum();
         TransportCounts {
             sent: sum(|fate| fate.sent),
             marks: sum(|fate| fate.marked),
@@ -307,8 +309,8 @@ mod tests {
     use super::*;
     use gradwire_fabric::fitting::policy_of_job;
 
-    fn stream(dscp: u8, ecn: Ecn, mbps: u64) -> Stream {
-        Stream {
+    fn stream(dscp: u8, ecn: Ecn, mbps: u64) -> PacketStream {
+        PacketStream {
             dscp: Dscp(dscp),
             ecn,
             rate: Rate::from_bits_per_second(mbps * 1_000_000),
@@ -316,7 +318,7 @@ mod tests {
         }
     }
 
-    fn traffic(streams: &[Stream]) -> Traffic {
+    fn traffic(streams: &[PacketStream]) -> Traffic {
         Traffic {
             streams: streams.to_vec(),
             source: 0,
@@ -370,12 +372,12 @@ mod tests {
         assert_eq!(droppable.sent - droppable.received, counted.dropped_early);
         assert_eq!(protected.marked, counted.marked);
         assert_eq!(droppable.marked, 0);
-        // The wire carries 100 Mb/s less framing and control: what is left of 120 Mb/s is dropped.
+        // The wire carries 100 Mb/s less framing and control; the rest of the 120 Mb/s is dropped.
         let dropped = counted.dropped_early as f64 / droppable.sent as f64;
         let marked = counted.marked as f64 / protected.sent as f64;
         assert!((0.44..0.56).contains(&dropped), "{dropped}");
         assert!((marked - dropped).abs() < 0.05, "{marked} {dropped}");
-        let worst = |fate: &Fate| fate.delays.iter().max().copied();
+        let worst = |fate: &StreamFate| fate.delays.iter().max().copied();
         assert!(worst(control) < worst(protected));
     }
 }

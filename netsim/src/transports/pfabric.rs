@@ -1,10 +1,10 @@
-//! pFabric: switches serve the flow with the least left to send, hosts do next to nothing.
+//! pFabric: switches serve the flow with the least left to send, hosts hardly react.
 //!
 //! Alizadeh et al., "pFabric: Minimal Near-Optimal Datacenter Transport", SIGCOMM 2013. A packet's
-//! urgency is what its flow has left; a switch that is full drops the least urgent. Flows start at
-//! line rate. Every packet is acknowledged by itself; the only sign of loss is a timeout of a few
-//! round trips, after which the window starts anew; after five in a row the flow only sends probes
-//! until one is answered (section 4.3). Entropies are random per packet.
+//! urgency is the number of packets that its flow has left; a switch that is full drops the least
+//! urgent. Flows start at line rate. Every packet is acknowledged by itself; the only sign of loss
+//! is a timeout of a few round trips, after which the window starts anew; after five in a row the
+//! flow only sends probes until one is answered (section 4.3). Entropies are random per packet.
 //!
 //! Left out: the handshake. Which packet of a flow is served first, and which is dropped, is the
 //! switch's matter ([`crate::engine::port`]).
@@ -15,7 +15,7 @@ use gradwire_protocol::units::{Instant, Span};
 use rand::Rng;
 
 use super::reference::acknowledger::Acknowledger;
-use super::reference::cargo::{Cargo, CargoKind};
+use super::reference::cargo::{CargoKind, ReferenceCargo};
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules, SendingFlows};
 use super::reference::outbox::{DATA, Route};
 use super::reference::scoreboard::Scoreboard;
@@ -48,7 +48,7 @@ pub struct PFabricFlow {
     /// Timeouts since something came back.
     timeouts: u32,
     last_timeout: Instant,
-    /// What it has left according to the set of flows that may send, if it is in there.
+    /// Its entry among the flows that may send: the packets that it had left then.
     listed: Option<u32>,
 }
 
@@ -66,8 +66,8 @@ impl PFabricFlow {
         Some(oldest.max(self.last_timeout) + timeout)
     }
 
-    /// Slow start, then one packet more per round trip; no further than a quarter above what keeps
-    /// the link busy (the authors' simulations: 15 packets where that is 12).
+    /// Slow start, then one packet more per round trip; no further than a quarter above the window
+    /// that keeps the link busy (the authors' simulations: 15 packets where that is 12).
     fn grow(&mut self, bandwidth_delay: u32) {
         let slow_start = self.window < self.slow_start_below;
         self.window += if slow_start { 1.0 } else { 1.0 / self.window };
@@ -102,7 +102,7 @@ impl FlowRules for PFabric {
         }
     }
 
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo) {
         if cargo.kind == CargoKind::Probe {
             desk.outbox.answer(envelope, cargo.answer(CargoKind::Alive));
         } else {
@@ -110,7 +110,7 @@ impl FlowRules for PFabric {
         }
     }
 
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut PFabricFlow, cargo: &Cargo) {
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut PFabricFlow, cargo: &ReferenceCargo) {
         flow.timeouts = 0;
         if cargo.kind == CargoKind::Ack && flow.board.arrived(cargo.packet, cargo.before) {
             flow.grow(desk.settings.bandwidth_delay());
@@ -168,14 +168,14 @@ impl FlowRules for PFabric {
         &mut self,
         desk: &mut FlowDesk,
         flows: &SendingFlows<PFabricFlow>,
-        cargo: &mut Cargo,
+        cargo: &mut ReferenceCargo,
     ) -> Option<Envelope> {
         let mut known = std::iter::from_fn(|| self.probes.pop_front());
         let (number, flow) = known.find_map(|number| Some((number, flows.get(&number)?)))?;
-        *cargo = Cargo {
+        *cargo = ReferenceCargo {
             kind: CargoKind::Probe,
             flow: number,
-            ..Cargo::default()
+            ..ReferenceCargo::default()
         };
         let route = Route {
             destination: flow.destination,
@@ -191,7 +191,7 @@ impl FlowRules for PFabric {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
+    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
     use super::*;
     use crate::engine::host::{Host, Load};
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, Box::new(|_, _, _| Verdict::Pass));
+        let mut star = star(2, Box::new(|_, _, _| StarVerdict::Pass));
         star.begin(0, 0, 1, 2_000_000);
         star.run(Instant::from_picos(u64::MAX));
         assert_eq!(star.acknowledged(0), alone(2_000_000));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_short_flow_passes_a_long_one() {
-        let mut star = star(3, Box::new(|_, _, _| Verdict::Pass));
+        let mut star = star(3, Box::new(|_, _, _| StarVerdict::Pass));
         star.begin(0, 0, 2, 2_000_000);
         star.run(Instant::from_picos(50_000_000));
         star.begin(1, 1, 2, 40_860);
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_sent_again_after_three_round_trips() {
-        let lost = |_: &Envelope, cargo: &Cargo, _| match (cargo.kind, cargo.number) {
-            (CargoKind::Data, 9) => Verdict::Drop,
-            _ => Verdict::Pass,
+        let lost = |_: &Envelope, cargo: &ReferenceCargo, _| match (cargo.kind, cargo.number) {
+            (CargoKind::Data, 9) => StarVerdict::Drop,
+            _ => StarVerdict::Pass,
         };
         let mut star = star(2, Box::new(lost));
         star.begin(0, 0, 1, 40_860);
@@ -245,9 +245,9 @@ mod tests {
     #[test]
     fn after_five_timeouts_a_flow_probes_until_it_is_answered() {
         let heals = Instant::from_picos(200_000_000);
-        let broken = move |_: &Envelope, cargo: &Cargo, _| match cargo.kind {
-            CargoKind::Data if cargo.sent < heals => Verdict::Drop,
-            _ => Verdict::Pass,
+        let broken = move |_: &Envelope, cargo: &ReferenceCargo, _| match cargo.kind {
+            CargoKind::Data if cargo.sent < heals => StarVerdict::Drop,
+            _ => StarVerdict::Pass,
         };
         let mut star = star(2, Box::new(broken));
         star.begin(0, 0, 1, 40_860);
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn everything_arrives_when_every_third_data_packet_is_lost() {
         let mut count = 0;
-        let lossy = move |envelope: &Envelope, _: &Cargo, _| {
+        let lossy = move |envelope: &Envelope, _: &ReferenceCargo, _| {
             count += usize::from(envelope.load == Load::Data);
             match envelope.load == Load::Data && count % 3 == 0 {
-                true => Verdict::Drop,
-                false => Verdict::Pass,
+                true => StarVerdict::Drop,
+                false => StarVerdict::Pass,
             }
         };
         let mut star = star(3, Box::new(lossy));

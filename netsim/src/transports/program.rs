@@ -1,6 +1,6 @@
 //! A rank that runs a program: tasks that wait for each other, on the `Communicator` that ships.
 //!
-//! When a task's turn comes is decided in `tasks`. Buffers are lengths without bytes.
+//! `tasks` decides when the turn of a task comes. Buffers are lengths without bytes.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
 
-use super::gradwire::{PROGRAMS, identity};
+use super::identity::{PROGRAMS, identity};
 use super::operations;
 use super::tasks::{Segments, Tasks};
-use crate::engine::host::Progress;
+use crate::engine::host::HostProgress;
 use crate::results::outcome::TaskOutcome;
-use crate::simulation::Setup;
+use crate::setup::Setup;
 use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Number of the groups of two for messages between pairs.
@@ -27,7 +27,7 @@ const PAIRS: u16 = u16::MAX;
 
 /// A rank and its program.
 #[derive(Debug)]
-pub(super) struct Player {
+pub(super) struct RankPlayer {
     rank: Rank,
     communicator: Communicator,
     tasks: Tasks,
@@ -40,7 +40,7 @@ pub(super) struct Player {
     sequences: Vec<u32>,
 }
 
-impl Player {
+impl RankPlayer {
     /// The rank of a program's host.
     pub(super) fn new(program: &Program, setup: &Setup) -> Self {
         let mut job: Job = setup.job.clone();
@@ -97,7 +97,7 @@ impl Player {
         self.communicator.poll_transmit(now)
     }
 
-    pub(super) fn progress(&mut self) -> Option<Progress> {
+    pub(super) fn progress(&mut self) -> Option<HostProgress> {
         self.tasks.progress()
     }
 
@@ -109,7 +109,7 @@ impl Player {
         self.tasks.outcomes()
     }
 
-    /// Lets everything happen that can happen now.
+    /// Starts and ends all tasks that can start or end now.
     fn go_on(&mut self, now: Instant) {
         loop {
             self.tasks.end_computations(now);

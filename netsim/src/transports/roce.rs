@@ -23,7 +23,7 @@ use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use rand::Rng;
 
-use super::reference::cargo::{Cargo, CargoKind};
+use super::reference::cargo::{CargoKind, ReferenceCargo};
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
 use super::reference::incoming::Arrival;
 use super::reference::scoreboard::{Attempt, Transmission};
@@ -104,7 +104,7 @@ impl FlowRules for Roce {
         }
     }
 
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo) {
         let fresh = RoceReceiver {
             expected: 0,
             gap: Gap::Untold,
@@ -120,7 +120,7 @@ impl FlowRules for Roce {
                 desk.outbox.answer(envelope, notification);
             }
         }
-        let answer = |kind, packet| Cargo {
+        let answer = |kind, packet| ReferenceCargo {
             packet,
             ..cargo.answer(kind)
         };
@@ -145,8 +145,8 @@ impl FlowRules for Roce {
         desk.outbox.answer(envelope, ack);
     }
 
-    /// ACK and NACK both say what has arrived; a NACK also where to go back to.
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow, cargo: &Cargo) {
+    /// ACK and NACK both name the first packet that is missing; a NACK sends the sender back to it.
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow, cargo: &ReferenceCargo) {
         if cargo.kind == CargoKind::Congestion {
             flow.rate.notified(desk.now);
             return;
@@ -222,7 +222,7 @@ impl FlowRules for Roce {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, Verdict, alone, settings};
+    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
     use super::*;
     use crate::engine::host::{Host, Load};
 
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, Box::new(|_, _, _| Verdict::Pass));
+        let mut star = star(2, Box::new(|_, _, _| StarVerdict::Pass));
         star.begin(0, 0, 1, 2_000_000);
         star.run(Instant::from_picos(u64::MAX));
         assert_eq!(star.acknowledged(0), alone(2_000_000));
@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn a_lost_packet_makes_the_sender_go_back_a_round_trip() {
         let mut lost = 0;
-        let once = move |_: &Envelope, cargo: &Cargo, _| {
+        let once = move |_: &Envelope, cargo: &ReferenceCargo, _| {
             lost += usize::from(cargo.kind == CargoKind::Data && cargo.packet == 50);
             match lost == 1 && cargo.packet == 50 && cargo.kind == CargoKind::Data {
-                true => Verdict::Drop,
-                false => Verdict::Pass,
+                true => StarVerdict::Drop,
+                false => StarVerdict::Pass,
             }
         };
         let mut star = star(2, Box::new(once));
@@ -269,9 +269,9 @@ mod tests {
 
     #[test]
     fn two_flows_that_are_marked_come_to_share_the_link() {
-        let marking = |_: &Envelope, _: &Cargo, waiting| match waiting > 40 {
-            true => Verdict::Mark,
-            false => Verdict::Pass,
+        let marking = |_: &Envelope, _: &ReferenceCargo, waiting| match waiting > 40 {
+            true => StarVerdict::Mark,
+            false => StarVerdict::Pass,
         };
         let mut star = star(3, Box::new(marking));
         star.begin(0, 0, 2, 100_000_000);
@@ -289,11 +289,11 @@ mod tests {
     #[test]
     fn everything_arrives_when_every_tenth_data_packet_is_lost() {
         let mut count = 0;
-        let lossy = move |envelope: &Envelope, _: &Cargo, _| {
+        let lossy = move |envelope: &Envelope, _: &ReferenceCargo, _| {
             count += usize::from(envelope.load == Load::Data);
             match envelope.load == Load::Data && count % 10 == 0 {
-                true => Verdict::Drop,
-                false => Verdict::Pass,
+                true => StarVerdict::Drop,
+                false => StarVerdict::Pass,
             }
         };
         let mut star = star(3, Box::new(lossy));

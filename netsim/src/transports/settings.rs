@@ -1,6 +1,9 @@
-//! What all reference transports are told: sizes on the wire, the round trip, the rate of a host.
+//! Sizes and times that all reference transports share: packets, the round trip, the host's rate.
 
 use gradwire_protocol::units::{ByteCount, Rate, Span};
+
+/// Bytes of the header of a reference transport, and of its control packets.
+pub(crate) const REFERENCE_HEADER: u32 = 64;
 
 /// Sizes and times that a reference transport goes by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,7 +1,7 @@
 //! Which way packets take: hashing, spraying, and around links that are down.
 
 use gradwire_fabric::policy::Balance;
-use gradwire_fabric::topology::{Change, Device, Fabric, LinkState};
+use gradwire_fabric::topology::{Device, Fabric, LinkChange, LinkState};
 use gradwire_netsim::results::outcome::{LinkOutcome, Outcome};
 use gradwire_protocol::units::{Instant, Span};
 use gradwire_workloads::workload::{Flow, Workload};
@@ -138,7 +138,7 @@ fn links_of_a_core(fabric: &Fabric) -> Vec<u32> {
 fn flapping(mut fabric: Fabric, links: &[u32], down: (u64, u64)) -> Fabric {
     for (micros, state) in [(down.0, LinkState::Down), (down.1, LinkState::Up)] {
         let at = Instant::START + Span::from_micros(micros);
-        let changes = links.iter().map(|&link| Change { at, link, state });
+        let changes = links.iter().map(|&link| LinkChange { at, link, state });
         fabric.changes.extend(changes);
     }
     fabric
@@ -167,7 +167,7 @@ fn what_is_sent_over_a_link_that_is_down_is_lost_and_sent_again() {
     );
 }
 
-/// Down links carry nothing, are avoided by the switches they begin at, and used again when they
+/// Down links carry no packets, are avoided by the switches they begin at, and used again when they
 /// are back.
 #[test]
 fn links_that_are_down_are_avoided_and_used_again_when_they_are_back() {

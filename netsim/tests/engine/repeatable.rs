@@ -1,11 +1,12 @@
 //! The same setup and seed give the same outcome: again, on any number of threads, in any build.
 
 use gradwire_fabric::policy::Balance;
-use gradwire_fabric::policy::Buffer;
-use gradwire_fabric::topology::{Change, Fabric, LinkState};
+use gradwire_fabric::policy::SwitchBuffer;
+use gradwire_fabric::topology::{Fabric, LinkChange, LinkState};
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
-use gradwire_netsim::simulation::{self, Setup, Transport};
+use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::simulation;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 
 use crate::world::{fabric, lines, pattern, run, setup, share, slow};
@@ -17,7 +18,7 @@ const PATTERNS: [&str; 3] = [
     "all-to-all:6KB@hosts=0-3,16-19,32-35,112-115",
 ];
 
-/// What may happen in a fabric beside packets that pass.
+/// Events in a fabric that disturb packets.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Nothing,
@@ -52,7 +53,7 @@ fn flapping(fabric: &mut Fabric, every: usize) {
         let links = (0..links).filter(|link| !fabric.links[*link as usize].has_host());
         let changes: Vec<_> = links
             .step_by(every)
-            .map(|link| Change { at, link, state })
+            .map(|link| LinkChange { at, link, state })
             .collect();
         fabric.changes.extend(changes);
     }
@@ -69,7 +70,7 @@ fn with(trouble: Trouble, mut setup: Setup) -> Setup {
         }
         Trouble::SharedBuffers => {
             let bytes = ByteCount::kib(256);
-            fabric.buffer = Buffer::Shared { bytes, alpha: 1.0 };
+            fabric.buffer = SwitchBuffer::Shared { bytes, alpha: 1.0 };
         }
         Trouble::Flaps => flapping(fabric, 7),
         Trouble::Samples => setup.sample_every = Some(Span::from_nanos(70)),
@@ -84,7 +85,7 @@ fn with(trouble: Trouble, mut setup: Setup) -> Setup {
     setup
 }
 
-/// An outcome without what depends on the machine and on how the work was shared out.
+/// An outcome without the fields that depend on the machine and on the number of threads.
 fn essence(outcome: Outcome) -> Outcome {
     Outcome {
         events_per_thread: Vec::new(),
@@ -93,7 +94,7 @@ fn essence(outcome: Outcome) -> Outcome {
     }
 }
 
-/// What first differs, in words.
+/// The first difference, in words.
 fn difference(one: &Outcome, other: &Outcome) -> String {
     let flow = one.flows.iter().zip(&other.flows).find(|(a, b)| a != b);
     let links = one.links.iter().zip(&other.links).find(|(a, b)| a != b);

@@ -2,7 +2,8 @@
 
 use gradwire_fabric::topology::Device;
 use gradwire_netsim::results::outcome::Outcome;
-use gradwire_netsim::simulation::{self, Setup};
+use gradwire_netsim::setup::Setup;
+use gradwire_netsim::simulation;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::workload::{Flow, Start};
 
@@ -34,8 +35,8 @@ fn wire_bound(setup: &Setup) -> f64 {
 }
 
 /// Bytes of the flows that meet / rate of the last link + one-way path. The bound of the 127
-/// senders is htsim's incast_128, in which its UEC and EQDS take 1.9 % and 1.5 % more. All that can
-/// be dropped is what is sent before the receiver has said anything: two packets of each.
+/// senders is htsim's incast_128, in which its UEC and EQDS take 1.9 % and 1.5 % more. Only
+/// packets sent before the receiver's first answer can be dropped: two of each sender.
 #[test]
 fn an_incast_ends_within_1_percent_of_its_wire_bound() {
     for (shape, text) in [

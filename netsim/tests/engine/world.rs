@@ -1,17 +1,20 @@
-//! Setups of the tests, and hosts that send just what they are told.
+//! Setups of the tests, and hosts that send given packets only.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use gradwire_fabric::fitting;
 use gradwire_fabric::policy::QosPolicy;
+use gradwire_fabric::routing::PortId;
 use gradwire_fabric::topology::Fabric;
+use gradwire_netsim::engine::calendar::END_OF_TIME;
 use gradwire_netsim::engine::flows::Flows;
-use gradwire_netsim::engine::host::{Begin, Envelope, Host, Load, Progress};
-use gradwire_netsim::engine::port::Port;
-use gradwire_netsim::engine::region::Region;
+use gradwire_netsim::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use gradwire_netsim::engine::port::PortQueues;
+use gradwire_netsim::engine::region::FabricRegion;
 use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
-use gradwire_netsim::simulation::{self, Setup, Transport};
+use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::simulation;
 use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Share, Span};
@@ -37,7 +40,7 @@ pub(crate) fn pattern(text: &str, fabric: &Fabric, seed: u64) -> Workload {
     read.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// These flows and nothing else.
+/// These flows only.
 pub(crate) fn flows(flows: Vec<Flow>) -> Workload {
     Workload {
         flows,
@@ -80,7 +83,7 @@ pub(crate) fn lines(shape: &str, text: &str, seed: u64) -> Setup {
     }
 }
 
-/// The same with everything sent at once: nothing waits for grants.
+/// The same with everything sent at once, without grants.
 pub(crate) fn ungranted(mut setup: Setup) -> Setup {
     let all = ByteCount::mib(64);
     let transport = &mut setup.job.transport;
@@ -113,7 +116,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome {
     outcome
 }
 
-/// Runs seeds and gives what is measured in each.
+/// Measures a run of each seed.
 pub(crate) fn over_seeds<T>(
     seeds: std::ops::RangeInclusive<u64>,
     measure: impl Fn(u64) -> T,
@@ -177,13 +180,13 @@ pub(crate) fn packet(destination: u32, bytes: u32) -> Envelope {
     }
 }
 
-/// A host that sends what it is told when it is told, as fast as its link allows, and writes down
-/// what arrives.
+/// A host that sends given packets at given times, as fast as its link allows, and records all
+/// arrivals.
 #[derive(Debug, Default)]
 pub(crate) struct Talker {
     planned: VecDeque<(Instant, Envelope)>,
     ready: VecDeque<Envelope>,
-    /// What arrived, and when.
+    /// Packets that arrived, and when.
     pub(crate) heard: Vec<(Instant, Envelope)>,
 }
 
@@ -220,7 +223,7 @@ impl Host for Talker {
         self.ready.pop_front()
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         None
     }
 
@@ -229,21 +232,21 @@ impl Host for Talker {
     }
 }
 
-/// What became of talkers and ports.
+/// Talkers and ports after a run.
 pub(crate) struct Talked {
     pub(crate) hosts: Vec<Talker>,
-    pub(crate) ports: Vec<Port>,
-    host_port: Vec<u32>,
+    pub(crate) ports: Vec<PortQueues>,
+    host_port: Vec<PortId>,
 }
 
 impl Talked {
     /// The port of the switch that leads to a host.
-    pub(crate) fn port_to(&self, host: u32) -> &Port {
-        &self.ports[self.host_port[host as usize] as usize ^ 1]
+    pub(crate) fn port_to(&self, host: u32) -> &PortQueues {
+        &self.ports[self.host_port[host as usize].opposite().index()]
     }
 }
 
-/// Lets the hosts of a fabric say what is planned for them: (when, packet), in order of time.
+/// Lets the hosts of a fabric send their plans: (when, packet), in order of time.
 pub(crate) fn talk(
     fabric: &Fabric,
     policy: &QosPolicy,
@@ -260,8 +263,14 @@ pub(crate) fn talk(
         Some(talker)
     });
     let workload = Workload::default();
-    let mut region = Region::new(&wiring, 0, hosts.collect(), Flows::new(&workload), 1_000);
-    assert!(region.run(u64::MAX, u64::MAX), "everything has happened");
+    let mut region = FabricRegion::new(
+        &wiring,
+        0,
+        hosts.collect(),
+        Flows::new(&workload),
+        Span::from_nanos(1),
+    );
+    assert!(region.run(END_OF_TIME, u64::MAX), "everything has happened");
     let (hosts, ports, _) = region.into_parts();
     Talked {
         hosts: hosts.into_iter().flatten().collect(),

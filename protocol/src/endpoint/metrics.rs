@@ -1,6 +1,8 @@
-//! An endpoint's metrics: what is kept when somebody watches, and a copy of all of it.
+//! An endpoint's metrics: keeping them, and giving out a copy.
 
-use super::{Endpoint, EndpointEvent, EndpointPeer};
+use super::Endpoint;
+use super::peer::EndpointPeer;
+use crate::event::EndpointEvent;
 use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
@@ -14,7 +16,7 @@ impl Endpoint {
         }
     }
 
-    /// A copy of everything that was counted.
+    /// A copy of all counts and times.
     pub fn metrics(&self) -> EndpointMetrics {
         let peers = self.places.iter();
         let peers = peers.map(|&(_, at)| self.peers[at as usize].metrics());
@@ -38,8 +40,8 @@ impl Endpoint {
         times.map(|_| Box::default())
     }
 
-    /// Tells which messages have ended, and which stand still. Once per message, and not in the way
-    /// of every packet.
+    /// Turns the news of a sender into events. This happens once per message; inlined, it would slow
+    /// down every packet.
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
         let to = self.peers[at].rank;
@@ -74,7 +76,7 @@ impl Endpoint {
 }
 
 impl EndpointPeer {
-    /// Takes down the round trip that a report has told, if it has.
+    /// Records the round trip that the last report has given, if it has.
     pub(super) fn note_round_trip(&mut self) {
         if let (Some(traffic), Some(sample)) = (&mut self.traffic, self.rtt.take_latest()) {
             traffic.round_trips.record(sample);

@@ -22,7 +22,7 @@ pub struct Models {
 
 /// What the two programs say of a document: nothing, or why they refuse it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Verdict {
+pub struct CounterVerdict {
     /// libyang 3.
     pub libyang: Result<(), String>,
     /// Debian's yanglint, on libyang 2; `None` where it is not installed.
@@ -55,8 +55,8 @@ impl Models {
     }
 
     /// What both programs say of a document.
-    pub fn judge(&self, document: &str) -> Verdict {
-        Verdict {
+    pub fn judge(&self, document: &str) -> CounterVerdict {
+        CounterVerdict {
             libyang: self.by_libyang(document),
             yanglint: self.yanglint.then(|| self.by_yanglint(document)),
         }
@@ -67,7 +67,7 @@ impl Models {
     /// # Panics
     /// When one accepts what the other refuses.
     pub fn judge_alike(&self, document: &str) -> Result<(), String> {
-        let Verdict { libyang, yanglint } = self.judge(document);
+        let CounterVerdict { libyang, yanglint } = self.judge(document);
         if let Some(yanglint) = yanglint {
             assert_eq!(
                 libyang.is_ok(),

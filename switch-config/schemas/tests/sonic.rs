@@ -9,7 +9,7 @@ use gradwire_schemas::Models;
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::{self, Rule};
 use gradwire_switch_config::dialect::sonic::yang;
-use gradwire_switch_config::target::{Platform, Target};
+use gradwire_switch_config::target::{Platform, SwitchTarget};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::TestRunner;
@@ -22,8 +22,8 @@ fn models() -> Models {
     Models::load("sonic", &yang::MODULES)
 }
 
-fn target() -> Target {
-    Target::read("sonic").expect("it is known")
+fn target() -> SwitchTarget {
+    SwitchTarget::read("sonic").expect("it is known")
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -15,18 +15,29 @@ pub struct Look {
     pub expect: String,
 }
 
-/// One thing to look at.
-pub fn look(command: impl Into<String>, expect: impl Into<String>) -> Look {
-    Look {
-        command: command.into(),
-        expect: expect.into(),
+/// The steps of a text: a command in a line of its own, and below it, indented, what it shows.
+pub(crate) fn steps(text: &str) -> Vec<Look> {
+    let mut steps: Vec<Look> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        match (line.strip_prefix("    "), steps.last_mut()) {
+            (Some(more), Some(step)) => {
+                let space = if step.expect.is_empty() { "" } else { " " };
+                step.expect.push_str(space);
+                step.expect.push_str(more);
+            }
+            _ => steps.push(Look {
+                command: line.to_owned(),
+                expect: String::new(),
+            }),
+        }
     }
+    steps
 }
 
 /// A platform: how a plan is written there, and how what is there is read.
 pub trait Dialect: Sync {
     /// What this version can do.
-    fn limits(&self, version: &str) -> Limits;
+    fn limits(&self, version: &str) -> PlatformLimits;
 
     /// What the platform calls its port of this number, from 0: used where nobody says.
     fn port_name(&self, number: usize) -> String;

@@ -11,23 +11,22 @@
 //! `render` has the lines, `grammar` and `maps` what changes are made of, `read` what lines mean,
 //! `counts` what counters say, `rounds` what people type.
 
+mod change;
 mod counters;
-mod grammar;
 mod limits;
 mod maps;
 mod read;
 mod render;
-mod rounds;
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use grammar::EosRules;
+use change::EosRules;
 use limits::Chip;
 
 /// What is read.
@@ -38,7 +37,7 @@ const WHAT: &str = "running-config of EOS";
 pub struct Eos;
 
 impl Dialect for Eos {
-    fn limits(&self, version: &str) -> Limits {
+    fn limits(&self, version: &str) -> PlatformLimits {
         Chip::of(version).limits()
     }
 
@@ -78,11 +77,11 @@ impl Dialect for Eos {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        rounds::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        rounds::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {

@@ -4,6 +4,7 @@
 //! begin with `gradwire`; on ports only what a scheduler map or classifier is bound by is changed,
 //! and PFC is unbound. Sources of what the switches do are in `facts`.
 
+mod change;
 mod counters;
 mod limits;
 mod read;
@@ -13,11 +14,11 @@ pub mod yang;
 use super::contract::{Dialect, Look};
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::set_lines;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
-use render::JunosRules;
+use change::JunosRules;
 
 /// The facts of Junos where nothing is compared with a plan.
 const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
@@ -27,7 +28,7 @@ const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
 pub struct Junos;
 
 impl Dialect for Junos {
-    fn limits(&self, version: &str) -> Limits {
+    fn limits(&self, version: &str) -> PlatformLimits {
         limits::limits(version)
     }
 

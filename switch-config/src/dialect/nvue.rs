@@ -8,31 +8,28 @@
 //! without touching others, `change` makes patches and loads them. `yaml` parses, `read` says what
 //! a file means, `counts` what counters say, `rounds` what people type.
 
+mod change;
 mod counters;
 mod limits;
 mod ports;
 mod read;
 mod render;
-mod rounds;
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
 use limits::Release;
-
-/// What is read.
-const WHAT: &str = "NVUE configuration in YAML";
 
 /// NVIDIA Cumulus Linux.
 #[derive(Debug)]
 pub struct Nvue;
 
 impl Dialect for Nvue {
-    fn limits(&self, version: &str) -> Limits {
+    fn limits(&self, version: &str) -> PlatformLimits {
         Release::of(version).limits()
     }
 
@@ -49,19 +46,19 @@ impl Dialect for Nvue {
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
-        render::change(plan, running)
+        change::change(plan, running)
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        render::apply(running, change)
+        change::apply(running, change)
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        rounds::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        rounds::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {

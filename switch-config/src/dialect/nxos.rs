@@ -5,16 +5,16 @@
 //! ours have names that begin with `gradwire`; on ports the two service policies and the mode of
 //! PFC are set.
 
+mod change;
 mod counters;
-mod grammar;
 mod limits;
 mod read;
 mod render;
 
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
+use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -27,7 +27,7 @@ const WHAT: &str = "running-config of NX-OS";
 pub struct Nxos;
 
 impl Dialect for Nxos {
-    fn limits(&self, _version: &str) -> Limits {
+    fn limits(&self, _version: &str) -> PlatformLimits {
         limits::limits()
     }
 
@@ -46,12 +46,12 @@ impl Dialect for Nxos {
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let running = lines(running)?;
         let wanted = render::wanted(plan, &running);
-        Ok(indented::change(&running, &wanted, &grammar::NxosRules))
+        Ok(indented::change(&running, &wanted, &change::NxosRules))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
         let commands = IndentedText::read(change);
-        Ok(indented::apply(&lines(running)?, &commands, &grammar::NxosRules).to_string())
+        Ok(indented::apply(&lines(running)?, &commands, &change::NxosRules).to_string())
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
@@ -63,15 +63,7 @@ impl Dialect for Nxos {
     }
 
     fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| {
-            Err(ReadError {
-                what: "counters",
-                line: None,
-                message: "no form of NX-OS tells early drops from late ones: give the neutral \
-                          JSON form"
-                    .to_owned(),
-            })
-        })
+        counters::read(text)
     }
 }
 

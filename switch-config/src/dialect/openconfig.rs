@@ -4,11 +4,11 @@
 //! queues, its scheduler policy and, where memory is shared, its buffer profile are changed.
 
 mod change;
-mod facts;
+mod counters;
+mod limits;
 mod paths;
 mod read;
-mod show;
-mod write;
+mod render;
 pub mod yang;
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -29,8 +29,8 @@ const WHAT: &str = "openconfig-qos in JSON";
 pub struct OpenConfig;
 
 impl Dialect for OpenConfig {
-    fn limits(&self, _version: &str) -> Limits {
-        facts::limits()
+    fn limits(&self, _version: &str) -> PlatformLimits {
+        limits::limits()
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -38,7 +38,7 @@ impl Dialect for OpenConfig {
     }
 
     fn render(&self, plan: &Plan) -> String {
-        json::write(&write::tree(plan))
+        json::write(&render::tree(plan))
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
@@ -56,15 +56,15 @@ impl Dialect for OpenConfig {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        show::procedure()
+        counters::procedure()
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        show::looks(plan)
+        counters::looks(plan)
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| show::counters(plan, &tree(text)?))
+        neutral::read(text).unwrap_or_else(|| counters::counters(plan, &tree(text)?))
     }
 }
 
@@ -73,7 +73,7 @@ fn tree(text: &str) -> Result<Value, ReadError> {
     json::read(WHAT, text).or_else(|error| {
         let answers: Option<Value> = serde_json::from_str(text).ok();
         let found = answers.as_ref().and_then(answered);
-        found.map(|qos| json!({write::ROOT: qos})).ok_or(error)
+        found.map(|qos| json!({render::ROOT: qos})).ok_or(error)
     })
 }
 
@@ -82,7 +82,7 @@ fn answered(value: &Value) -> Option<&Value> {
     match value {
         Value::Array(list) => list.iter().find_map(answered),
         Value::Object(object) => {
-            let here = object.get(write::ROOT).or_else(|| object.get("qos"));
+            let here = object.get(render::ROOT).or_else(|| object.get("qos"));
             let here = here.filter(|qos| qos.is_object());
             here.or_else(|| object.values().find_map(answered))
         }

@@ -4,6 +4,7 @@
 //! which are not touched stay as they are: [`name_keys`] gives its lines the names of their keys,
 //! and [`entry`] makes new ones. Block style has two spaces a level and keys in natural order.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use saphyr_parser::{Event, Parser, ScanError};
@@ -11,6 +12,9 @@ use saphyr_parser::{Event, Parser, ScanError};
 use super::indented::IndentedText;
 use crate::reading::ReadError;
 use crate::tree::ConfigNode;
+use crate::tree::load::load;
+use crate::tree::order::natural;
+use crate::tree::rules::{Owner, TreeRules};
 
 /// Levels that a text may have; NVUE's own have fewer than 20.
 const DEEPEST: usize = 64;
@@ -51,6 +55,64 @@ pub fn merge(node: &mut ConfigNode, other: ConfigNode) {
             Some(one) => merge(one, child),
             None => node.below.push(child),
         }
+    }
+}
+
+/// Leaves with their values, as they are written.
+pub type Leaves = Vec<(KeyPath, String)>;
+
+/// The rules of block style; nothing in it is a plan's.
+#[derive(Debug)]
+pub struct BlockStyle;
+
+impl TreeRules for BlockStyle {
+    fn owner(&self, _section: &[&str], _node: &ConfigNode) -> Owner {
+        Owner::Others
+    }
+
+    fn is_before(&self, _section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+        natural(&other.name, &new.name) == Ordering::Greater
+    }
+
+    fn spaces(&self, parent: Option<&ConfigNode>) -> usize {
+        match parent {
+            None => 0,
+            Some(parent) if parent.text().starts_with("- ") => 4,
+            Some(_) => 2,
+        }
+    }
+
+    fn replace(&self, node: &mut ConfigNode, loaded: &ConfigNode) {
+        if let Some(value) = raw_value(loaded).filter(|_| node.below.is_empty()) {
+            put_value(node, value);
+        }
+    }
+
+    fn open(&self, node: &mut ConfigNode) {
+        if node.value == EMPTY {
+            put_value(node, "");
+        }
+    }
+}
+
+/// The node of `- set:` or `- unset:`.
+pub fn operation<'a>(tree: &'a IndentedText, name: &str) -> Option<&'a ConfigNode> {
+    let title = format!("- {name}:");
+    let mut found = tree.below.iter();
+    found.find(|node| node.text().starts_with(&title))
+}
+
+/// Loads leaves below an operation, which is made at the end where there is none.
+pub fn put(tree: &mut IndentedText, name: &str, leaves: &Leaves) {
+    if !leaves.is_empty() && operation(tree, name).is_none() {
+        let mut node = ConfigNode::leaf(format!("- {name}:"));
+        name.clone_into(&mut node.name);
+        tree.below.push(node);
+    }
+    for (path, value) in leaves {
+        let path = [&[name.to_owned()], &path[..]].concat();
+        let leaf = entry(&path, value);
+        load(&BlockStyle, &mut tree.below, &[leaf]);
     }
 }
 
@@ -98,7 +160,7 @@ pub fn raw_value(node: &ConfigNode) -> Option<&str> {
 }
 
 /// Writes another value behind the key of a line.
-pub fn put_value(node: &mut ConfigNode, value: &str) {
+fn put_value(node: &mut ConfigNode, value: &str) {
     let line = node.text();
     let old = split(line).map_or(0, |(_, old)| old.len());
     let key = line[..line.len() - old].trim_end();
@@ -107,7 +169,7 @@ pub fn put_value(node: &mut ConfigNode, value: &str) {
 }
 
 /// Every leaf below a node, with its path from there and its value as it is written.
-pub fn leaves(node: &ConfigNode) -> Vec<(KeyPath, String)> {
+pub fn leaves(node: &ConfigNode) -> Leaves {
     let mut leaves = Vec::new();
     for child in node.facts().filter(|child| split(child.text()).is_some()) {
         match raw_value(child) {

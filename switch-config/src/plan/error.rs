@@ -2,10 +2,10 @@
 
 use gradwire_protocol::units::{ByteCount, Dscp};
 
-use super::Site;
-use crate::limits::Limits;
-use crate::policy::{Balance, DSCPS, Order, QosPolicy};
-use crate::target::Target;
+use super::site::Site;
+use crate::limits::PlatformLimits;
+use crate::target::SwitchTarget;
+use gradwire_fabric::policy::{Balance, DSCPS, QosPolicy, ServiceOrder};
 
 /// Why there is no plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum PlanError {
     )]
     Classes {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// Classes of the job.
         given: usize,
         /// Queues of a port.
@@ -61,7 +61,7 @@ pub enum PlanError {
         exact.get())]
     Threshold {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// Share x rate x RTT.
         exact: ByteCount,
         /// The most, in the platform's units.
@@ -71,7 +71,7 @@ pub enum PlanError {
     #[error("alpha {given} of the buffer: {target} can write 2^{least} to 2^{most}")]
     Alpha {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// What the fabric says.
         given: String,
         /// Least exponent.
@@ -86,7 +86,7 @@ pub enum PlanError {
     )]
     NeedsSecondDscps {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// Who says so.
         basis: &'static str,
         /// What to write.
@@ -96,7 +96,7 @@ pub enum PlanError {
     #[error("{target} can tell droppable packets apart neither by ECN nor by DSCP ({basis})")]
     NoSelection {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// Who says so.
         basis: &'static str,
     },
@@ -104,7 +104,7 @@ pub enum PlanError {
     #[error("{target} cannot spread packets by `{given}` ({basis}); it can by {known}")]
     Balance {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// What was asked for.
         given: &'static str,
         /// Who says so.
@@ -116,7 +116,7 @@ pub enum PlanError {
     #[error("{target} cannot trim packets to {given} bytes: {allowed}")]
     Trims {
         /// The platform.
-        target: Target,
+        target: SwitchTarget,
         /// To how many bytes.
         given: u64,
         /// What it can do.
@@ -157,8 +157,8 @@ pub(super) fn droppable_line(policy: &QosPolicy) -> String {
 
 /// Refuses what contradicts itself, and what the target's limits exclude.
 pub(super) fn check(
-    target: Target,
-    limits: &Limits,
+    target: SwitchTarget,
+    limits: &PlatformLimits,
     policy: &QosPolicy,
     site: &Site,
 ) -> Result<(), PlanError> {
@@ -172,7 +172,7 @@ pub(super) fn check(
         });
     }
     check_dscps(policy)?;
-    if policy.order == Order::Urgency {
+    if policy.order == ServiceOrder::Urgency {
         return Err(PlanError::Order);
     }
     check_balance(target, limits, policy.balance)?;
@@ -211,7 +211,11 @@ fn check_dscps(policy: &QosPolicy) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn check_balance(target: Target, limits: &Limits, balance: Balance) -> Result<(), PlanError> {
+fn check_balance(
+    target: SwitchTarget,
+    limits: &PlatformLimits,
+    balance: Balance,
+) -> Result<(), PlanError> {
     let known = limits.balances.value;
     if known.contains(&balance) {
         return Ok(());
@@ -225,7 +229,11 @@ fn check_balance(target: Target, limits: &Limits, balance: Balance) -> Result<()
     })
 }
 
-fn check_trims(target: Target, limits: &Limits, policy: &QosPolicy) -> Result<(), PlanError> {
+fn check_trims(
+    target: SwitchTarget,
+    limits: &PlatformLimits,
+    policy: &QosPolicy,
+) -> Result<(), PlanError> {
     let Some(bytes) = policy.trims_to.map(ByteCount::get) else {
         return Ok(());
     };

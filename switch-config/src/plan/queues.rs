@@ -2,10 +2,10 @@
 
 use gradwire_protocol::units::{Class, Dscp, Share};
 
-use super::{PlanError, error};
-use crate::limits::{Limits, NotEct};
-use crate::policy::QosPolicy;
-use crate::target::Target;
+use super::error::{self, PlanError};
+use crate::limits::{NotEct, PlatformLimits};
+use crate::target::SwitchTarget;
+use gradwire_fabric::policy::QosPolicy;
 
 /// What a queue is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,8 +55,8 @@ pub enum Selection {
 
 /// How a platform tells droppable packets apart. Where no queue drops early there are none.
 pub(super) fn selection(
-    target: Target,
-    limits: &Limits,
+    target: SwitchTarget,
+    limits: &PlatformLimits,
     policy: &QosPolicy,
 ) -> Result<Selection, PlanError> {
     let by_ecn = [NotEct::DropsEarly, NotEct::ProbablyDropsEarly, NotEct::Kept];
@@ -82,7 +82,7 @@ pub(super) fn selection(
 
 /// Queues from the first to be served, numbered so that the last is 0. Reserved DSCPs have a queue
 /// of their own where there is one to spare, the highest of the platform, else the control queue.
-pub(super) fn queues(limits: &Limits, policy: &QosPolicy) -> Vec<PlanQueue> {
+pub(super) fn queues(limits: &PlatformLimits, policy: &QosPolicy) -> Vec<PlanQueue> {
     let count = policy.queues.len() as u8;
     let spare = limits.queues.value > count && !policy.reserved.is_empty();
     let mut queues = Vec::new();

@@ -2,9 +2,9 @@
 
 use gradwire_protocol::units::ByteCount;
 
-use super::PlanError;
+use super::error::PlanError;
 use crate::limits::{Thresholds, Unit};
-use crate::target::Target;
+use crate::target::SwitchTarget;
 
 /// A threshold as the platform can write it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,7 +51,7 @@ pub(super) struct Rounding {
 impl Rounding {
     /// The lower threshold is the depth rounded down, the upper one as little above it as can be:
     /// a step, as nearly as the platform has it.
-    pub(super) fn threshold(&self, target: Target) -> Result<Threshold, PlanError> {
+    pub(super) fn threshold(&self, target: SwitchTarget) -> Result<Threshold, PlanError> {
         let Thresholds {
             unit,
             least,

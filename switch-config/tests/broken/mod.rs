@@ -3,30 +3,30 @@
 //! A table has one mistake a line: what it is, the rule of ours that names it, where it is (a JSON
 //! pointer into what the plan renders to), and what is written there.
 
+use gradwire_fabric::policy::{QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 use gradwire_switch_config::dialect;
-use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{Buffer, QosPolicy};
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::target::SwitchTarget;
 use serde_json::Value;
 
 /// Mistakes in a configuration of SONiC.
 pub(crate) const SONIC: &str = include_str!("sonic.txt");
 
 /// The default job on two ports that share memory, with trimming.
-pub(crate) fn plan(target: Target) -> Plan {
+pub(crate) fn plan(target: SwitchTarget) -> Plan {
     let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
     policy.trims_to = Some(ByteCount::new(256));
     let dialect = dialect::of(target.platform);
-    let port = |number| Port {
+    let port = |number| SwitchPort {
         name: dialect.port_name(number),
         rate: Rate::from_gbps(100),
     };
     let site = Site {
         origin: "a test".to_owned(),
         ports: vec![port(0), port(1)],
-        buffer: Buffer::Shared {
+        buffer: SwitchBuffer::Shared {
             bytes: ByteCount::mib(16),
             alpha: 1.0,
         },

@@ -3,12 +3,14 @@
 //! [`drawn`] is the proptest strategy; [`Drawn::plan`] fits what was drawn to a platform: what it
 //! cannot do at all is left out, so that there is always a plan.
 
+use gradwire_fabric::policy::{
+    Balance, ClassQueue, DSCPS, QosPolicy, RESERVED, ServiceOrder, SwitchBuffer,
+};
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect;
-use gradwire_switch_config::limits::{Limits, NotEct};
-use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{Balance, Buffer, DSCPS, Order, QosPolicy, Queue, RESERVED};
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::limits::{NotEct, PlatformLimits};
+use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::target::SwitchTarget;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -22,18 +24,22 @@ pub(crate) struct Drawn {
     /// Droppable DSCPs of data classes, for platforms that need them.
     seconds: Vec<Dscp>,
     rates: Vec<Rate>,
-    buffer: Buffer,
+    buffer: SwitchBuffer,
 }
 
 impl Drawn {
     /// The plan of it for a platform.
-    pub(crate) fn plan(&self, target: Target) -> Plan {
+    pub(crate) fn plan(&self, target: SwitchTarget) -> Plan {
         let dialect = dialect::of(target.platform);
         let limits = dialect.limits(target.version);
-        let ports = self.rates.iter().enumerate().map(|(number, rate)| Port {
-            name: dialect.port_name(number),
-            rate: *rate,
-        });
+        let ports = self
+            .rates
+            .iter()
+            .enumerate()
+            .map(|(number, rate)| SwitchPort {
+                name: dialect.port_name(number),
+                rate: *rate,
+            });
         let site = Site {
             origin: "a random job on a random fabric".to_owned(),
             ports: ports.collect(),
@@ -43,7 +49,7 @@ impl Drawn {
         plan.expect("the policy was fitted to the platform")
     }
 
-    fn policy_within(&self, limits: &Limits) -> QosPolicy {
+    fn policy_within(&self, limits: &PlatformLimits) -> QosPolicy {
         let mut policy = self.policy.clone();
         policy.queues.truncate(usize::from(limits.queues.value));
         if matches!(
@@ -87,7 +93,7 @@ fn policy() -> impl Strategy<Value = (QosPolicy, Vec<Dscp>)> {
             let mut free = free.filter(|dscp| !reserved.contains(dscp));
             let firsts: Vec<Dscp> = free.by_ref().take(classes).collect();
             let seconds: Vec<Dscp> = free.take(classes - 1).collect();
-            let queues = firsts.iter().enumerate().map(|(class, dscp)| Queue {
+            let queues = firsts.iter().enumerate().map(|(class, dscp)| ClassQueue {
                 class: Class(class as u8),
                 dscp: *dscp,
                 droppable: (colours && class > 0).then(|| seconds[class - 1]),
@@ -98,7 +104,7 @@ fn policy() -> impl Strategy<Value = (QosPolicy, Vec<Dscp>)> {
                 reserved,
                 rtt: Span::from_micros(rtt_us),
                 balance: Balance::Ecmp,
-                order: Order::Arrival,
+                order: ServiceOrder::Arrival,
                 pause: None,
                 trims_to: trims_to.map(ByteCount::new),
                 trims_above: ByteCount::new(0),
@@ -113,9 +119,9 @@ fn share(percent: u8) -> Share {
 }
 
 /// Memory that can hold rate x RTT of the fastest port, 4 MB.
-fn buffer() -> impl Strategy<Value = Buffer> {
-    let alone = (8_u64..=64).prop_map(|mib| Buffer::PerPort(ByteCount::mib(mib)));
-    let shared = (64_u64..=256, -3_i32..=3).prop_map(|(mib, exponent)| Buffer::Shared {
+fn buffer() -> impl Strategy<Value = SwitchBuffer> {
+    let alone = (8_u64..=64).prop_map(|mib| SwitchBuffer::PerPort(ByteCount::mib(mib)));
+    let shared = (64_u64..=256, -3_i32..=3).prop_map(|(mib, exponent)| SwitchBuffer::Shared {
         bytes: ByteCount::mib(mib),
         alpha: 2_f64.powi(exponent),
     });

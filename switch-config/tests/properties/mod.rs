@@ -1,25 +1,25 @@
 //! What every dialect must do with any plan.
 
+use gradwire_fabric::policy::{ClassQueue, QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::lint;
-use gradwire_switch_config::plan::{Plan, Port, Site};
-use gradwire_switch_config::policy::{Buffer, QosPolicy, Queue};
-use gradwire_switch_config::target::Target;
+use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::target::SwitchTarget;
 
 /// The target of a name.
-pub(crate) fn target(name: &str) -> Target {
-    Target::read(name).expect("the test names a known target")
+pub(crate) fn target(name: &str) -> SwitchTarget {
+    SwitchTarget::read(name).expect("the test names a known target")
 }
 
 /// A plan of so many classes, control packets among them, on two ports of 100G and one of 400G.
-pub(crate) fn plan_of(target: Target, classes: usize) -> Plan {
+pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
     let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
     let seconds = [0, 36, 28, 20, 12, 9, 1, 4].map(Dscp);
     while policy.queues.len() < classes {
         let class = Class(policy.queues.len() as u8);
-        policy.queues.push(Queue {
+        policy.queues.push(ClassQueue {
             class,
             dscp: Dscp(2),
             droppable: None,
@@ -31,14 +31,14 @@ pub(crate) fn plan_of(target: Target, classes: usize) -> Plan {
         queue.droppable = Some(second);
     }
     let dialect = dialect::of(target.platform);
-    let port = |number, gbps| Port {
+    let port = |number, gbps| SwitchPort {
         name: dialect.port_name(number),
         rate: Rate::from_gbps(gbps),
     };
     let site = Site {
         origin: "job.toml on fabric.toml, leaf-3".to_owned(),
         ports: vec![port(0, 100), port(1, 100), port(2, 400)],
-        buffer: Buffer::PerPort(ByteCount::mib(16)),
+        buffer: SwitchBuffer::PerPort(ByteCount::mib(16)),
     };
     let limits = dialect.limits(target.version);
     Plan::new(target, &limits, &policy, site).expect("the plan of the test is possible")

@@ -1,4 +1,4 @@
-//! What each algorithm computes when it is asked for, and that it needs no bytes to run.
+//! The results of each algorithm when a job names it; it needs no bytes to run.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};

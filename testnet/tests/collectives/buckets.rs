@@ -1,4 +1,4 @@
-//! Many buckets on their way at once: those of the front layers are complete first.
+//! Many buckets on their way at once: those of the front layers complete first.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::operation::{Layers, Operation};
@@ -31,8 +31,8 @@ fn slow(drop: f64) -> Profile {
     }
 }
 
-/// The layers whose buckets were complete, in that order, on rank 0. They are submitted as a
-/// backward pass does, last layers first, and without bytes.
+/// Returns the layers in the order in which their buckets completed on rank 0. The test submits
+/// them like a backward pass, last layers first, and without bytes.
 fn order_of_completion(world: &mut World, bytes: usize) -> Vec<u16> {
     let ranks = world.ranks;
     for (sequence, layer) in (0..BUCKETS).rev().enumerate() {

@@ -1,4 +1,4 @@
-//! How operations are refused and how they fail.
+//! Operations that are refused or fail.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};

@@ -86,7 +86,7 @@ fn large_chunks() -> Job {
 
 #[test]
 fn a_lost_partial_sum_of_a_host_counts_as_all_its_ranks_when_rescaled() {
-    // What is left when one host's sum is missing, scaled by all ranks over those that are in it.
+    // The rest when one host's sum is missing, scaled by all ranks over those in it.
     let cases = [
         (vec![0, 0, 1, 1], vec![15.0, 3.0 * 2.0, 12.0 * 2.0]),
         (vec![0, 0, 0, 1], vec![15.0, 7.0 * 4.0 / 3.0, 8.0 * 4.0]),

@@ -1,4 +1,4 @@
-//! What operations that tolerate loss compute, and that nothing is lost without need.
+//! The results of operations that tolerate loss; nothing is lost without need.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -17,7 +17,7 @@ fn constant(value: f64) -> Vec<u8> {
     tensor(DType::F32, std::iter::repeat_n(value, ELEMENTS))
 }
 
-/// What rank r contributes everywhere: sums of different subsets of four ranks differ.
+/// The contribution of rank r: sums of different subsets of four ranks differ.
 fn weight(rank: u16) -> f64 {
     f64::from(1_u32 << rank)
 }

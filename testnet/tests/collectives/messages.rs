@@ -1,4 +1,4 @@
-//! What messages from rank to rank may lose, and what is known about it afterwards.
+//! The losses of messages from rank to rank, and the reports about them.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::DType;
@@ -16,7 +16,7 @@ fn constant(dtype: DType, value: f64) -> Vec<u8> {
     tensor(dtype, std::iter::repeat_n(value, ELEMENTS))
 }
 
-/// What a receiver is left with.
+/// The result of a receiver.
 struct Received {
     values: Vec<f32>,
     holes: Vec<Hole>,

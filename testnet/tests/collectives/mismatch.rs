@@ -1,5 +1,5 @@
-//! Ranks that call different operations: they are told apart from the packets, in whatever order
-//! things happen, and every rank hears the same reason.
+//! Ranks that call different operations: the packets show the difference in any order of events,
+//! and every rank hears the same reason.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::communicator::Communicator;
@@ -40,7 +40,7 @@ impl Called {
         }
     }
 
-    /// As `rank` of `ranks` submits it.
+    /// Returns the operation that `rank` of `ranks` submits.
     fn operation(self, (rank, ranks): (u16, u16), sequence: u32) -> Operation {
         let block = self.elements * self.dtype.bytes();
         let all = block * usize::from(ranks);
@@ -70,8 +70,8 @@ fn next_error(world: &mut World, rank: u16) -> Option<String> {
     Some(completion.result.err()?.to_string())
 }
 
-/// Runs until somebody has found a mismatch; gives its reason, which then reaches everybody as the
-/// control plane brings it.
+/// Runs until a rank finds a mismatch, and passes its reason to all ranks, as the control plane
+/// does.
 fn found(world: &mut World) -> Option<String> {
     let deadline = world.at(Span::from_millis(5_000));
     let any = |ranks: &[Communicator]| ranks.iter().any(|rank| rank.aborted().is_some());
@@ -87,7 +87,7 @@ fn found(world: &mut World) -> Option<String> {
     Some(reason)
 }
 
-/// The reason that two ranks find who call these, in either order of submitting.
+/// Returns the reason that two ranks with these calls find, in either order of submitting.
 fn reasons_of(calls: [Called; 2]) -> [String; 2] {
     [[0, 1], [1, 0]].map(|order| {
         let perfect = Profile::perfect(Span::from_micros(10));
@@ -99,7 +99,7 @@ fn reasons_of(calls: [Called; 2]) -> [String; 2] {
             world.network.run_until(until);
         }
         let reason = found(&mut world).expect("the first packet tells");
-        // A tensor of no bytes has waited for nobody.
+        // An empty tensor waits for no rank.
         let waits = |rank: &u16| calls[usize::from(*rank)].elements > 0;
         for rank in (0..2).filter(waits) {
             let error = next_error(&mut world, rank).expect("the operation fails");
@@ -109,7 +109,7 @@ fn reasons_of(calls: [Called; 2]) -> [String; 2] {
     })
 }
 
-/// Asserts that both names are in the reasons, whoever finds out.
+/// Asserts that both names are in the reasons, whichever rank finds the mismatch.
 fn assert_named(calls: [Called; 2], expected: [&str; 2]) {
     for reason in reasons_of(calls) {
         assert!(
@@ -257,7 +257,7 @@ fn same(one: Called, other: Called) -> bool {
         && (one.collective == Collective::Barrier || tensor(one) == tensor(other))
 }
 
-/// What one rank calls instead: any other operation, type, reduction or shape.
+/// Returns another call for one rank: any other operation, type, reduction or shape.
 fn another(call: Called, ranks: u16, rng: &mut ChaCha8Rng) -> Called {
     loop {
         let root = Rank(rng.random_range(0..ranks));
@@ -279,8 +279,8 @@ fn another(call: Called, ranks: u16, rng: &mut ChaCha8Rng) -> Called {
     }
 }
 
-/// What each rank calls: the same, but for one rank that calls something else once, or two things
-/// in the other order. Gives also who that is, and the calls that it gets wrong.
+/// Returns the calls of each rank: all equal, except that one rank makes one different call, or two
+/// in the other order. Also returns that rank and its wrong calls.
 fn programs(ranks: u16, rng: &mut ChaCha8Rng) -> (Vec<Vec<Called>>, u16, Vec<usize>) {
     let mut common: Vec<Called> = (0..5).map(|_| symmetric(rng)).collect();
     let (rank, at) = (rng.random_range(0..ranks), rng.random_range(0..4_usize));
@@ -297,7 +297,7 @@ fn programs(ranks: u16, rng: &mut ChaCha8Rng) -> (Vec<Vec<Called>>, u16, Vec<usi
     (programs, rank, vec![at])
 }
 
-/// One case: ranks submit at random times. Panics with what is wrong.
+/// Runs one case: ranks submit at random times. Panics with the fault.
 fn check(seed: u64) {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);
@@ -320,7 +320,7 @@ fn check(seed: u64) {
         let call = programs[usize::from(rank)][number];
         submitted[usize::from(rank)] += 1;
         let operation = call.operation((rank, ranks), number as u32);
-        // It is refused where the mismatch is known by now.
+        // A rank that knows the mismatch by now refuses it.
         let _ = world.submit(rank, operation);
         let until = world.at(Span::from_micros([0, 0, 20, 300][rng.random_range(0..4)]));
         world.network.run_until(until);
@@ -342,7 +342,7 @@ fn check(seed: u64) {
     }
 }
 
-/// A rank that has something to submit.
+/// Returns a rank that still has a call to submit.
 fn pick(submitted: &[usize], programs: &[Vec<Called>], rng: &mut ChaCha8Rng) -> Option<u16> {
     let ranks = (0_u16..).zip(submitted).zip(programs);
     let open = ranks.filter(|((_, submitted), program)| **submitted < program.len());

@@ -1,4 +1,4 @@
-//! Sends, receives and receives from any rank: who gets which message, whatever the network does.
+//! Sends, receives and receives from any rank: each gets the right message on any network.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use gradwire_testnet::network::Ended;
 
 use crate::world::{World, all_reduce, rough, small_job};
 
-/// Tags with the lengths of their messages; the last are longer than what is sent unasked.
+/// Tags with the lengths of their messages; the last ones exceed the unscheduled bytes.
 const TAGS: [(u16, usize); 4] = [(0, 0), (7, 40), (40_000, 3000), (65_535, 20_000)];
 
-/// A job in which little is sent before it is asked for.
+/// A job with few unscheduled bytes.
 fn shy_job() -> Job {
     let mut job = small_job();
     job.transport.unscheduled = ByteCount::kib(1);
@@ -29,7 +29,7 @@ fn bytes_of(tag: u16) -> usize {
     found.expect("one of the tags").1
 }
 
-/// What message `number` of a pair and tag holds.
+/// Returns the content of message `number` of a pair and tag.
 fn message(from: u16, tag: u16, number: usize) -> Vec<u8> {
     let first = 7 * usize::from(from) + 31 * number + usize::from(tag);
     (first..first + bytes_of(tag))
@@ -71,7 +71,7 @@ fn submit(world: &mut World, rank: u16, operation: Operation) -> OperationId {
     submitted.expect("a valid operation")
 }
 
-/// Runs until nothing is pending anywhere, and gives all completions of a rank.
+/// Runs until no operation is pending, and returns all completions of a rank.
 fn finish(world: &mut World, seed: u64) -> Vec<BTreeMap<OperationId, Completion>> {
     let deadline = world.at(Span::from_millis(60_000));
     let idle = |ranks: &[Communicator]| ranks.iter().all(|rank| rank.pending() == 0);
@@ -91,7 +91,7 @@ fn bytes(completion: &Completion) -> &[u8] {
     completion.buffer.bytes().expect("tests own their buffers")
 }
 
-/// Something that a rank will submit.
+/// A task that a rank will submit.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     Send { to: u16, tag: u16 },
@@ -124,7 +124,8 @@ fn program(ranks: u16, rng: &mut impl Rng) -> Vec<(u16, Task)> {
     tasks
 }
 
-/// Puts receives from a rank before those from any: otherwise those would take what these want.
+/// Puts receives from a named rank before those from any, which would otherwise take their
+/// messages.
 fn claim_first(tasks: &mut [(u16, Task)], rank: u16, tag: u16) {
     let from_any = |&(by, task): &(u16, Task)| match task {
         Task::Receive { tag: its, .. } if (by, its) == (rank, tag) => Some(false),
@@ -141,7 +142,7 @@ fn claim_first(tasks: &mut [(u16, Task)], rank: u16, tag: u16) {
     }
 }
 
-/// Receives that were submitted: on which rank, as what, from whom.
+/// Submitted receives: the rank, the operation, the source.
 type Receives = Vec<(u16, OperationId, Task)>;
 
 /// Submits all tasks, with time passing now and then.

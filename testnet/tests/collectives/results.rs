@@ -1,4 +1,4 @@
-//! What lossless operations compute.
+//! The results of lossless operations.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -52,7 +52,7 @@ fn every_all_reduce_equals_the_naive_one_whatever_the_network_does() {
 
 #[test]
 fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() {
-    // Longer than what is sent whole in one step.
+    // Longer than a tensor that is sent whole in one step.
     const LONG: usize = 12_001;
     let chunks = [8000, 1600, 32_000, 8000, 800_000, 2400];
     for algorithm in REDUCTIONS {
@@ -259,7 +259,7 @@ fn an_all_reduce_sends_its_bytes_twice_but_for_the_own_shard() {
     }
 }
 
-/// Operation `sequence` of a mix, for one rank, and what it must give there.
+/// Returns operation `sequence` of a mix for one rank, and its expected result there.
 fn mixed(seed: u64, ranks: u16, sequence: u32, rank: u16) -> (Operation, Vec<u8>) {
     let draw = (seed * 31 + u64::from(sequence) * 17) as usize;
     let elements = [1, 40, 301, 900][draw % 4];

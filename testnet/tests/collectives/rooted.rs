@@ -1,4 +1,4 @@
-//! What operations to and from a root compute, and all-to-all; with and without loss.
+//! The results of operations to and from a root, and of all-to-all; with and without loss.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -49,7 +49,7 @@ fn a_reduce_gives_the_root_the_exact_reduction() {
     }
 }
 
-/// What rank r contributes everywhere: sums of different subsets of ranks differ.
+/// The contribution of rank r: sums of different subsets of ranks differ.
 fn weight(rank: u16) -> f64 {
     f64::from(1_u32 << rank)
 }

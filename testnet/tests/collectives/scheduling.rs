@@ -1,5 +1,4 @@
-//! Which gradients leave first, and how many at once, changes when results are there and nothing
-//! else.
+//! The order of gradients and their number at once change the time of results, and only that.
 
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ fn inexact(rank: u16, layer: u16) -> Vec<u8> {
     tensor(DType::F32, thirds)
 }
 
-/// The results of all layers on all ranks, in whatever order the ranks submit.
+/// Returns the results of all layers on all ranks, for any order of submitting.
 fn results(job: &Job, hosts: &[u16], seed: u64) -> Vec<Vec<u8>> {
     let ranks = hosts.len() as u16;
     // Direct sums, as within a host, are added in order of arrival.

@@ -1,4 +1,4 @@
-//! Contributions that go through a Hadamard transform: what sums come of them, and their errors.
+//! Contributions through a Hadamard transform: their sums and errors.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -152,7 +152,7 @@ fn what_may_not_lose_keeps_the_exact_bits_of_no_transform() {
     }
 }
 
-/// What rank r contributes: small values that differ by rank and place, and a few large ones.
+/// The contribution of rank r: small values that differ by rank and place, and a few large ones.
 fn spiky(rank: u16, elements: usize) -> impl Iterator<Item = f64> {
     (0..elements).map(move |index| {
         let bits = (index as u64 * 4 + u64::from(rank)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

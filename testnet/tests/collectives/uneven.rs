@@ -1,4 +1,4 @@
-//! All-to-all with splits, and what operations on nothing do.
+//! All-to-all with splits, and operations on empty tensors.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::world::{World, all_reduce, rough, small_job};
 /// Bytes from each rank (row) to each (column).
 type Matrix = Vec<Vec<usize>>;
 
-/// What a rank sends to another.
+/// Returns the bytes that a rank sends to another.
 fn block(from: u16, to: u16, bytes: usize) -> Vec<u8> {
     let first = usize::from(from) * 17 + usize::from(to) * 5;
     (first..first + bytes).map(|value| value as u8).collect()
@@ -156,7 +156,7 @@ fn splits_that_contradict_themselves_are_refused() {
     }
 }
 
-/// Every collective that means nothing without bytes, and whether this rank has an input.
+/// Every collective of no bytes, and whether this rank has an input.
 fn collectives(rank: u16) -> [(Collective, bool); 8] {
     let root = Rank(0);
     [

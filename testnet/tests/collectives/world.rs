@@ -18,7 +18,7 @@ use gradwire_testnet::network::{Ended, Network};
 /// Payload bytes of a packet in these tests.
 pub(crate) const SEGMENT: usize = 128;
 
-/// A job of small packets and small chunks, in which nothing is too short to be lost.
+/// A job of small packets and small chunks, whose messages are all long enough to lose packets.
 pub(crate) fn small_job() -> Job {
     let mut job = Job {
         security: PacketSecurity::None,
@@ -45,7 +45,8 @@ pub(crate) fn share(value: f64) -> Share {
     Share::new(value).expect("a share")
 }
 
-/// An all-reduce of a sum of f32, lossless, over all of `ranks`; tests change what they are about.
+/// A lossless all-reduce of a sum of f32 over all of `ranks`; each test changes the part that it
+/// tests.
 pub(crate) fn all_reduce(ranks: u16, sequence: u32, buffer: Vec<u8>) -> Operation {
     Operation {
         group: Group {
@@ -67,7 +68,7 @@ pub(crate) fn all_reduce(ranks: u16, sequence: u32, buffer: Vec<u8>) -> Operatio
     }
 }
 
-/// A tolerance and what stands in for holes.
+/// A tolerance and the rule for holes.
 pub(crate) fn tolerating(tolerance: f64, holes: HoleFilling) -> LossTerms {
     LossTerms {
         tolerance: share(tolerance),
@@ -100,7 +101,7 @@ pub(crate) fn values(rank: u16, elements: usize) -> impl Iterator<Item = f64> {
     (0..elements).map(move |index| value(rank, index))
 }
 
-/// What the reduction of the values of all ranks is, at one place.
+/// Reduces the values of all ranks at one place.
 pub(crate) fn reduced(op: ReduceOp, ranks: u16, index: usize) -> f64 {
     let all = (0..ranks).map(|rank| value(rank, index));
     let bits = |combine: fn(i64, i64) -> i64| {
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// Runs until nothing is pending anywhere.
+    /// Runs until no operation is pending.
     pub(crate) fn run(&mut self) {
         let deadline = self.network.now() + Span::from_millis(20_000);
         let idle = |ranks: &[Communicator]| ranks.iter().all(|rank| rank.pending() == 0);
@@ -204,7 +205,7 @@ impl World {
         (bytes, outcome)
     }
 
-    /// Runs one operation on all ranks and gives the results by rank.
+    /// Runs one operation on all ranks and returns the results by rank.
     pub(crate) fn perform(
         &mut self,
         operation: impl FnMut(u16) -> Operation,

@@ -23,7 +23,7 @@ const GREETINGS: usize = 1024;
 /// One attempt to join.
 pub(super) enum JoinAttempt {
     /// The process has proved the token.
-    Proved(Candidate),
+    Proved(JoinCandidate),
     /// The process was refused and told why: wrong token, another release, a wrong certificate.
     Refused {
         from: SocketAddr,
@@ -32,7 +32,7 @@ pub(super) enum JoinAttempt {
 }
 
 /// A process that has proved the token and asks to be a rank of the job.
-pub(super) struct Candidate {
+pub(super) struct JoinCandidate {
     pub(super) request: JoinRequest,
     pub(super) connection: Connection,
     pub(super) send: SendStream,
@@ -85,7 +85,7 @@ async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
         None => return None,
     }
     match messages::read(&mut receive, MESSAGE_LIMIT).await.ok()? {
-        FromMember::Join(request) => Some(JoinAttempt::Proved(Candidate {
+        FromMember::Join(request) => Some(JoinAttempt::Proved(JoinCandidate {
             request,
             connection,
             send,

@@ -12,13 +12,13 @@ use super::rank_list::RankList;
 
 /// Keeps track of all ranks and queues messages for them.
 pub(super) struct Hub {
-    ranks: BTreeMap<Rank, RankStanding>,
+    ranks: BTreeMap<Rank, MemberState>,
     /// The deadline of each rank and barrier that is waited for.
     waiting: BTreeMap<(Rank, u64), Instant>,
     outgoing: VecDeque<(Rank, FromLeader)>,
 }
 
-struct RankStanding {
+struct MemberState {
     presence: RankPresence,
     /// How many barriers the rank has reached.
     reached: u64,
@@ -34,7 +34,7 @@ enum RankPresence {
 impl Hub {
     /// All ranks of the job are here.
     pub(super) fn new(ranks: impl Iterator<Item = Rank>) -> Self {
-        let seen = || RankStanding {
+        let seen = || MemberState {
             presence: RankPresence::Here,
             reached: 0,
         };
@@ -154,7 +154,7 @@ impl Hub {
 
     /// Releases all ranks once every rank has left or is lost.
     fn release(&mut self) {
-        let here = |seen: &RankStanding| seen.presence == RankPresence::Here;
+        let here = |seen: &MemberState| seen.presence == RankPresence::Here;
         if self.ranks.values().any(here) {
             return;
         }

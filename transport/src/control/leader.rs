@@ -17,7 +17,7 @@ use super::assembly::Assembly;
 use super::command::ControlCommand;
 use super::error::JoinError;
 use super::event::{ControlEvent, OnEvent};
-use super::greeting::{Candidate, JoinAttempt, greet_all};
+use super::greeting::{JoinAttempt, JoinCandidate, greet_all};
 use super::hub::Hub;
 use super::identity::{self, Token, setup};
 use super::link::{INBOX, LinkInbox, LinkInput, RankLink, listen};
@@ -166,7 +166,7 @@ impl Leader {
         on_event(ControlEvent::Refused { from, refusal });
     }
 
-    fn admit(&mut self, candidate: Candidate) -> Result<(), (SocketAddr, JoinRefusal)> {
+    fn admit(&mut self, candidate: JoinCandidate) -> Result<(), (SocketAddr, JoinRefusal)> {
         let from = candidate.connection.remote_address();
         let rank = candidate.request.peer.rank;
         let link = RankLink::new(candidate.connection.clone(), candidate.send);

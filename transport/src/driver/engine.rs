@@ -126,7 +126,7 @@ impl<M: Machine> DriverEngine<M> {
     fn arm(&mut self) -> io::Result<()> {
         self.waker.arm();
         if let Some(neighbours) = &self.setup.neighbours {
-            neighbours.alarm().lie_down();
+            neighbours.bell().lie_down();
         }
         self.setup.sockets.arm()
     }
@@ -135,7 +135,7 @@ impl<M: Machine> DriverEngine<M> {
     fn disarm(&mut self) -> io::Result<()> {
         self.waker.disarm();
         if let Some(neighbours) = &self.setup.neighbours {
-            neighbours.alarm().get_up();
+            neighbours.bell().get_up();
         }
         self.setup.sockets.disarm()
     }
@@ -217,11 +217,11 @@ impl<M: Machine> DriverEngine<M> {
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
         self.publish();
-        let alarm = self.setup.neighbours.as_ref().map(HostNeighbours::alarm);
-        let pipe = alarm.as_ref().map(|alarm| alarm.descriptor());
+        let bell = self.setup.neighbours.as_ref().map(HostNeighbours::bell);
+        let pipe = bell.as_ref().map(|bell| bell.descriptor());
         self.waker.sleep(self.setup.sockets.readiness(), pipe, most);
-        if let Some(alarm) = alarm {
-            alarm.drain();
+        if let Some(bell) = bell {
+            bell.drain();
         }
     }
 

@@ -1,8 +1,8 @@
 //! The structures that libibverbs shares with its callers, as far as datagrams need them.
 //!
-//! Their layout is the stable ABI of libibverbs.so.1 (rdma-core, `libibverbs/verbs.h`); the sizes
-//! and offsets below are those of 64-bit systems, and are checked while this is compiled. Posting
-//! and polling are no symbols of the library: each open device has a table of its provider's own.
+//! Their layout is the stable ABI of libibverbs.so.1 (rdma-core, `libibverbs/verbs.h`). The sizes
+//! and offsets are those of 64-bit systems, and are checked at compile time. Posting and polling are
+//! not symbols of the library: each open device has a table of its provider's functions.
 
 #![expect(unsafe_code, reason = "requests point to each other")]
 
@@ -37,19 +37,19 @@ pub(super) struct DeviceContext {
     pub(super) async_fd: c_int,
 }
 
-/// A completion queue (`ibv_cq`), up to what is used.
+/// A completion queue (`ibv_cq`), up to the last field in use.
 #[repr(C)]
 pub(super) struct Cq {
     pub(super) device: *mut DeviceContext,
 }
 
-/// A shared receive queue (`ibv_srq`), up to what is used.
+/// A shared receive queue (`ibv_srq`), up to the last field in use.
 #[repr(C)]
 pub(super) struct Srq {
     pub(super) device: *mut DeviceContext,
 }
 
-/// A queue pair (`ibv_qp`), up to what is used.
+/// A queue pair (`ibv_qp`), up to the last field in use.
 #[repr(C)]
 pub(super) struct Qp {
     pub(super) device: *mut DeviceContext,
@@ -70,7 +70,7 @@ pub(super) struct MemoryRegistration {
     pub(super) remote_key: u32,
 }
 
-/// Where a completion queue tells that it has something (`ibv_comp_channel`).
+/// A channel for notices of completion queues (`ibv_comp_channel`).
 #[repr(C)]
 pub(super) struct CompletionChannel {
     pub(super) device: *mut DeviceContext,
@@ -78,7 +78,7 @@ pub(super) struct CompletionChannel {
     pub(super) references: c_int,
 }
 
-/// What a device can do (`ibv_device_attr`), the parts that are used.
+/// The limits of a device (`ibv_device_attr`), as far as they are used.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct DeviceLimits {
@@ -96,7 +96,7 @@ pub(super) struct DeviceLimits {
     pub(super) after: c_int,
 }
 
-/// A port (`ibv_port_attr`), with room for what later versions append.
+/// A port (`ibv_port_attr`), with room for fields that later versions append.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct PortAttributes {
@@ -133,7 +133,7 @@ pub(super) struct ScatterEntry {
     pub(super) key: u32,
 }
 
-/// What is to be sent (`ibv_send_wr`), as a datagram.
+/// A request to send a datagram (`ibv_send_wr`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendWork {
@@ -150,7 +150,7 @@ pub(super) struct SendWork {
     pub(super) rest: [u64; 9],
 }
 
-/// Room for what arrives (`ibv_recv_wr`).
+/// A request to receive (`ibv_recv_wr`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ReceiveWork {
@@ -160,7 +160,7 @@ pub(super) struct ReceiveWork {
     pub(super) count: c_int,
 }
 
-/// What has ended (`ibv_wc`).
+/// A completion of a request (`ibv_wc`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WorkCompletion {
@@ -237,14 +237,14 @@ pub(super) struct AddressVector {
     pub(super) port: u8,
 }
 
-/// What happened to a device (`ibv_async_event`).
+/// An event of a device (`ibv_async_event`).
 #[repr(C)]
 pub(super) struct AsyncEvent {
     pub(super) element: u64,
     pub(super) kind: u32,
 }
 
-// SAFETY: a request is only a description; what it points to is looked at while it is posted.
+// SAFETY: a request is only a description; its pointers are followed only while it is posted.
 unsafe impl Send for SendWork {}
 
 impl ScatterEntry {
@@ -257,7 +257,7 @@ impl ScatterEntry {
 }
 
 impl ReceiveWork {
-    /// Room of one part, which is still open.
+    /// A request of one part; the caller sets the part.
     pub(super) const EMPTY: Self = Self {
         id: 0,
         next: std::ptr::null_mut(),
@@ -283,7 +283,7 @@ impl QpAttributes {
 }
 
 impl SendWork {
-    /// An unsignalled datagram of one part; who it is for is still open.
+    /// An unsignalled datagram of one part; the caller sets its destination.
     pub(super) const EMPTY: Self = Self {
         id: 0,
         next: std::ptr::null_mut(),

@@ -1,9 +1,10 @@
-//! Which device, port and GID a rank uses.
+//! Chooses the device, port and GID of a rank.
 //!
-//! A device that the job names is taken; its ranks of a host take several in turn. Otherwise the
-//! rank's address decides: the device whose port has it as a RoCE v2 GID, so that data and control
-//! plane use the same interface. An InfiniBand port has no such addresses: it is taken when no
-//! device of Ethernet does.
+//! 1. If the job names devices, the ranks of a host take them in turn.
+//! 2. Otherwise the rank takes the device with a port that has the rank's address as RoCE v2 GID, so
+//!    that data and control plane use the same interface.
+//! 3. InfiniBand ports have no such addresses, so one of them is taken if no Ethernet device has the
+//!    address. A rank on a loopback address takes any device.
 #![expect(unsafe_code, reason = "the library's functions take raw pointers")]
 
 use std::ffi::{CStr, c_int};
@@ -18,19 +19,19 @@ use super::abi::{
     PORT_ACTIVE, PortAttributes, ProtectionDomain,
 };
 use super::error::RdmaError;
-use super::library::Library;
+use super::library::VerbsLibrary;
 use super::verbs_object::VerbsObject;
 
-/// What a rank asks for.
+/// The request of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceRequest<'a> {
-    /// The job's devices; none: by address.
+    /// The job's devices; if empty, the address decides.
     pub(super) devices: &'a [String],
-    /// The job's index of a GID.
+    /// The index of the GID, if the job sets one.
     pub(super) gid: Option<u8>,
     /// The rank's address.
     pub(super) address: IpAddr,
-    /// The rank's number, by which ranks of a host take devices in turn.
+    /// The rank's number: ranks of a host take devices in turn.
     pub(super) turn: usize,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct DeviceRequest<'a> {
 pub(super) struct RdmaDevice {
     domain: VerbsObject<ProtectionDomain>,
     open: VerbsObject<DeviceContext>,
-    pub(super) library: &'static Library,
+    pub(super) library: &'static VerbsLibrary,
     pub(super) name: String,
     pub(super) limits: DeviceLimits,
     pub(super) place: PortGid,
@@ -52,11 +53,11 @@ pub(super) struct PortGid {
     pub(super) gid: Ipv6Addr,
     pub(super) lid: u16,
     pub(super) link: LinkLayer,
-    /// Bytes of a datagram.
+    /// The most bytes of a datagram.
     pub(super) mtu: u32,
 }
 
-/// What a port speaks.
+/// The link layer of a port.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LinkLayer {
     /// RoCE v2.
@@ -75,12 +76,12 @@ impl std::fmt::Debug for RdmaDevice {
 }
 
 impl RdmaDevice {
-    /// Opens the device that a rank asks for.
+    /// Opens the device that a rank requests.
     ///
     /// # Errors
-    /// [`RdmaError`] that says which there are, where the one asked for is not.
+    /// [`RdmaError`] lists the devices or GIDs of this host if the requested one is missing.
     pub(super) fn find(
-        library: &'static Library,
+        library: &'static VerbsLibrary,
         wish: &DeviceRequest<'_>,
     ) -> Result<Self, RdmaError> {
         let list = DeviceList::of(library)?;
@@ -105,7 +106,7 @@ impl RdmaDevice {
         chosen(candidates?, wish)
     }
 
-    /// What was opened, as the library calls it.
+    /// The library's pointer to the open device.
     pub(super) fn raw(&self) -> *mut DeviceContext {
         self.open.raw()
     }
@@ -115,15 +116,15 @@ impl RdmaDevice {
         self.domain.raw()
     }
 
-    /// The error of a verb, with what the system said last.
+    /// The error of a failed verb.
     pub(super) fn failed(&self, what: &'static str, source: io::Error) -> RdmaError {
-        failed((&self.name, what), source)
+        failed(&self.name, what, source)
     }
 
-    /// The state of the port.
+    /// Whether the port is up.
     ///
     /// # Errors
-    /// [`RdmaError::DeviceGone`] when the device does not say.
+    /// [`RdmaError::DeviceGone`] if the device does not answer.
     pub(super) fn is_up(&self) -> Result<bool, RdmaError> {
         let port = port(self.library, self.raw(), self.place.port);
         let port = port.map_err(|source| RdmaError::DeviceGone {
@@ -133,7 +134,7 @@ impl RdmaDevice {
         Ok(port.state == PORT_ACTIVE)
     }
 
-    /// Takes what the library registered, or explains why it did not.
+    /// Takes ownership of a registration, or explains why it failed.
     ///
     /// # Safety
     /// As [`VerbsObject::new`].
@@ -156,8 +157,8 @@ impl RdmaDevice {
     }
 }
 
-/// Why a device cannot be opened. The library looks in a second place when it may not open a file,
-/// and then says that there is none.
+/// Why a device cannot be opened. If the library may not open the device's file, it looks in a
+/// second place and then reports a missing file; so the file's permission is checked here.
 fn not_opened(device: &str, source: io::Error) -> RdmaError {
     let device = device.to_owned();
     match source.raw_os_error() {
@@ -166,11 +167,11 @@ fn not_opened(device: &str, source: io::Error) -> RdmaError {
             Some(source) => RdmaError::NoPermission { device, source },
             None => RdmaError::NoFile { device, source },
         },
-        _ => failed((&device, "opening it"), source),
+        _ => failed(&device, "opening it", source),
     }
 }
 
-/// What the system says about a device's file that this process may not write, if there is one.
+/// The error of a device file that this process may not write, if there is one.
 fn refusal() -> Option<io::Error> {
     let folder = std::fs::read_dir("/dev/infiniband");
     let files = folder.into_iter().flatten().flatten();
@@ -183,7 +184,7 @@ fn refusal() -> Option<io::Error> {
         .find(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-fn failed((device, what): (&str, &'static str), source: io::Error) -> RdmaError {
+fn failed(device: &str, what: &'static str, source: io::Error) -> RdmaError {
     RdmaError::Verb {
         device: device.to_owned(),
         what,
@@ -193,13 +194,13 @@ fn failed((device, what): (&str, &'static str), source: io::Error) -> RdmaError 
 
 /// The library's list of devices, freed when dropped.
 struct DeviceList {
-    library: &'static Library,
+    library: &'static VerbsLibrary,
     first: *mut *mut super::abi::ListedDevice,
     count: usize,
 }
 
 impl DeviceList {
-    fn of(library: &'static Library) -> Result<Self, RdmaError> {
+    fn of(library: &'static VerbsLibrary) -> Result<Self, RdmaError> {
         let mut count: c_int = 0;
         // SAFETY: the count is written; the list is ours until it is freed.
         let first = unsafe { (library.list)(&raw mut count) };
@@ -233,15 +234,16 @@ impl DeviceList {
 
 impl Drop for DeviceList {
     fn drop(&mut self) {
-        // SAFETY: the library gave it. What was opened of it stays open (ibv_get_device_list(3)).
+        // SAFETY: the library made the list. Devices that were opened stay open
+        // (ibv_get_device_list(3)).
         unsafe { (self.library.free_list)(self.first) };
     }
 }
 
-/// A device that may do, with all its GIDs.
+/// An open device that may be chosen, with all its GIDs.
 struct Candidate {
     open: VerbsObject<DeviceContext>,
-    library: &'static Library,
+    library: &'static VerbsLibrary,
     name: String,
     limits: DeviceLimits,
     places: Vec<(PortGid, GidState)>,
@@ -259,14 +261,14 @@ enum GidState {
 impl Candidate {
     fn open(list: &DeviceList, index: usize) -> Result<Self, RdmaError> {
         let (library, name) = (list.library, list.name(index));
-        // SAFETY: the device is of the list, which is there.
+        // SAFETY: the device belongs to the list, which lives.
         let open = unsafe { VerbsObject::new((library.open)(list.device(index)), library.close) };
         let open = open.map_err(|source| not_opened(&name, source))?;
         // SAFETY: all-zero limits are valid, and the library writes no more than these.
         let mut limits: DeviceLimits = unsafe { std::mem::zeroed() };
-        // SAFETY: as said.
+        // SAFETY: as above.
         let code = unsafe { (library.limits)(open.raw(), &raw mut limits) };
-        checked(code).map_err(|source| failed((&name, "asking what it can do"), source))?;
+        checked(code).map_err(|source| failed(&name, "asking what it can do", source))?;
         let mut found = Self {
             open,
             library,
@@ -282,7 +284,7 @@ impl Candidate {
 
     fn look_at(&mut self, number: u8) -> Result<(), RdmaError> {
         let port = port(self.library, self.open.raw(), number);
-        let port = port.map_err(|source| failed((&self.name, "asking for its port"), source))?;
+        let port = port.map_err(|source| failed(&self.name, "asking for its port", source))?;
         let link = match port.link_layer {
             LINK_ETHERNET => LinkLayer::Ethernet,
             _ => LinkLayer::InfiniBand,
@@ -291,7 +293,7 @@ impl Candidate {
             let mut entry = GidEntry::default();
             let (number, index) = (u32::from(number), index as u32);
             let (out, bytes) = (&raw mut entry, size_of::<GidEntry>());
-            // SAFETY: the entry has the bytes that are said.
+            // SAFETY: the entry has as many bytes as stated.
             let code = unsafe { (self.library.gid)(self.open.raw(), number, index, out, 0, bytes) };
             if code != 0 || entry.gid == [0; 16] {
                 continue;
@@ -314,7 +316,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// The device, which the job has named.
+    /// The device as chosen, with its best port and GID.
     fn named(self, wish: &DeviceRequest<'_>) -> Result<RdmaDevice, RdmaError> {
         let found = match wish.gid {
             Some(index) => {
@@ -363,7 +365,7 @@ impl Candidate {
         let domain =
             unsafe { VerbsObject::new((library.make_domain)(self.open.raw()), library.end_domain) };
         let domain =
-            domain.map_err(|source| failed((&self.name, "making a protection domain"), source))?;
+            domain.map_err(|source| failed(&self.name, "making a protection domain", source))?;
         Ok(RdmaDevice {
             domain,
             open: self.open,
@@ -374,7 +376,7 @@ impl Candidate {
         })
     }
 
-    /// Its GIDs in those states.
+    /// Lists its GIDs in these states.
     fn told(&self, states: &[GidState]) -> String {
         let listed = self.places.iter().filter(|(_, s)| states.contains(s));
         let listed: Vec<String> = listed
@@ -391,7 +393,7 @@ impl Candidate {
 fn chosen(candidates: Vec<Candidate>, wish: &DeviceRequest<'_>) -> Result<RdmaDevice, RdmaError> {
     let own = mapped(wish.address);
     let has_own = |candidate: &Candidate| candidate.usable().any(|(place, _)| place.gid == own);
-    // An address that leads nowhere but to this host says nothing about devices.
+    // A loopback address belongs to no device, so any may serve.
     let any = wish.address.is_loopback();
     let is_near = |candidate: &Candidate| {
         let suits = |place: &PortGid| any || place.link == LinkLayer::InfiniBand;
@@ -422,7 +424,11 @@ fn chosen(candidates: Vec<Candidate>, wish: &DeviceRequest<'_>) -> Result<RdmaDe
     }
 }
 
-fn port(library: &Library, device: *mut DeviceContext, number: u8) -> io::Result<PortAttributes> {
+fn port(
+    library: &VerbsLibrary,
+    device: *mut DeviceContext,
+    number: u8,
+) -> io::Result<PortAttributes> {
     // SAFETY: an all-zero port is valid.
     let mut port: PortAttributes = unsafe { std::mem::zeroed() };
     // SAFETY: the device is open, and the port has room for all that the library writes.
@@ -430,7 +436,7 @@ fn port(library: &Library, device: *mut DeviceContext, number: u8) -> io::Result
     Ok(port)
 }
 
-/// What a verb's number means: 0, an error of the system, or -1 with one.
+/// The result of a verb: 0, an error number of the system, or -1 with `errno` set.
 pub(super) fn checked(code: c_int) -> io::Result<()> {
     match code {
         0 => Ok(()),
@@ -452,7 +458,7 @@ pub(super) fn shown(gid: Ipv6Addr) -> String {
         .map_or_else(|| gid.to_string(), |address| address.to_string())
 }
 
-/// How much memory this process may lock.
+/// The limit of memory that this process may lock.
 fn locked_limit() -> String {
     match getrlimit(Resource::RLIMIT_MEMLOCK) {
         Ok((RLIM_INFINITY, _)) => "unlimited".to_owned(),
@@ -461,7 +467,7 @@ fn locked_limit() -> String {
     }
 }
 
-/// A null pointer for what a verb does not need.
+/// A null pointer, for arguments that a verb does not need.
 pub(super) fn nothing<T>() -> *mut T {
     ptr::null_mut()
 }

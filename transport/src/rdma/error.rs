@@ -132,7 +132,7 @@ pub enum RdmaError {
         "transport.mtu is {given}, but RDMA device {device} takes packets of {most} bytes at most: \
          set transport.mtu to {} or \"auto\", or the MTU of its network interface higher (RoCE \
          rounds down to 1024, 2048 or 4096 bytes)",
-        super::mtu_of(*.most)
+        super::header::mtu_of(*.most)
     )]
     MtuTooLarge {
         /// The job's.

@@ -1,15 +1,16 @@
-//! Who sent a datagram and what the network did to it, from the 40 bytes before it.
+//! The network header of a datagram: sender, DSCP and ECN, read from the 40 bytes before it.
 //!
-//! On InfiniBand, and RoCE v2 over IPv6, they are a global route header, which looks like an IPv6
-//! header: traffic class from bit 4 on, source from byte 8 on. RoCE v2 over IPv4 puts the IPv4
-//! header into the last 20 bytes and leaves the rest undefined (InfiniBand specification, annex
-//! A17, 4.5.2). Which of the two it is follows from the own GID: packets reach it in its family.
+//! - On InfiniBand, and RoCE v2 over IPv6, these bytes are a global route header, which looks like
+//!   an IPv6 header: traffic class from bit 4 on, source from byte 8 on.
+//! - RoCE v2 over IPv4 puts the IPv4 header into the last 20 bytes and leaves the rest undefined
+//!   (InfiniBand specification, annex A17, 4.5.2).
+//! - The own GID decides between the two: packets arrive in its address family.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::abi::HEADER_ROOM;
 
-/// What is read from it.
+/// The fields that are read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct NetworkHeader {
     /// DSCP and ECN.
@@ -28,8 +29,15 @@ impl Default for NetworkHeader {
 }
 
 const IPV4_AT: usize = 20;
+/// Bytes of IPv6 and UDP headers, which `transport.mtu` counts besides a packet.
+const IP_AND_UDP_BYTES: u32 = 48;
 
-/// Reads it; `None` when it is no header of the family of `own`.
+/// The `transport.mtu` of a port that takes datagrams of this many bytes.
+pub(super) const fn mtu_of(datagram_bytes: u32) -> u32 {
+    datagram_bytes + IP_AND_UDP_BYTES
+}
+
+/// Reads the header; `None` if it is not of the address family of `own`.
 pub(super) fn read(raw: &[u8; HEADER_ROOM], own: Ipv6Addr) -> Option<NetworkHeader> {
     match own.to_ipv4_mapped() {
         Some(_) => {
@@ -55,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv4_header_is_read_behind_whatever_stands_before_it() {
+    fn ipv4_headers_are_read_after_undefined_bytes() {
         let own = Ipv4Addr::new(10, 1, 0, 2).to_ipv6_mapped();
         let mut raw = [0x6f; HEADER_ROOM];
         raw[20] = 0x45;

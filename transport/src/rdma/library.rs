@@ -6,7 +6,7 @@
 //! read headers with libclang.
 #![expect(
     unsafe_code,
-    reason = "a library's symbols have the types that are said"
+    reason = "a library's symbols are trusted to have these types"
 )]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -27,20 +27,20 @@ const NAME: &str = "libibverbs.so.1";
 
 macro_rules! library {
     ($($field:ident = $symbol:literal: fn($($argument:ty),*) -> $result:ty;)+) => {
-        /// The functions of libibverbs that make and end things. Each is what the manual page of
-        /// its symbol says.
-        pub(super) struct Library {
+        /// The functions of libibverbs that create and destroy objects. The manual page of each
+        /// symbol documents it.
+        pub(super) struct VerbsLibrary {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> $result,)+
             /// Absent from versions before 34.
             pub(super) register_dmabuf: Option<RegisterDmabuf>,
         }
 
-        impl Library {
+        impl VerbsLibrary {
             fn of(found: &unix::Library) -> Result<Self, RdmaError> {
                 Ok(Self {
-                    // SAFETY: the symbol is a function of this type, by the library's ABI.
+                    // SAFETY: by the library's ABI, the symbol is a function of this type.
                     $($field: unsafe { typed(found, $symbol)? },)+
-                    // SAFETY: as above; a version without it gives none.
+                    // SAFETY: as above; older versions lack the symbol.
                     register_dmabuf: unsafe { typed(found, "ibv_reg_dmabuf_mr").ok() },
                 })
             }
@@ -91,9 +91,9 @@ library! {
 /// The library, which stays loaded.
 ///
 /// # Errors
-/// [`RdmaError`] when it is not there, or too old.
-pub(super) fn loaded() -> Result<&'static Library, RdmaError> {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
+/// [`RdmaError`] if it is missing or too old.
+pub(super) fn loaded() -> Result<&'static VerbsLibrary, RdmaError> {
+    static LIBRARY: OnceLock<VerbsLibrary> = OnceLock::new();
     if let Some(library) = LIBRARY.get() {
         return Ok(library);
     }
@@ -102,7 +102,7 @@ pub(super) fn loaded() -> Result<&'static Library, RdmaError> {
     let found = found.map_err(|error| RdmaError::NoLibrary {
         said: error.to_string(),
     })?;
-    let library = Library::of(&found)?;
+    let library = VerbsLibrary::of(&found)?;
     // Never closed: the functions are called until the process ends.
     mem::forget(found);
     Ok(LIBRARY.get_or_init(|| library))

@@ -24,7 +24,7 @@ impl RegisteredRegion {
     /// Registers new memory.
     ///
     /// # Errors
-    /// [`RdmaError::NoLockedMemory`] and others.
+    /// [`RdmaError::NoLockedMemory`] if the limit is too low; [`RdmaError::Verb`] otherwise.
     pub(super) fn new(device: &RdmaDevice, bytes: usize) -> Result<Self, RdmaError> {
         let region = DmaRegion::new(bytes);
         let bytes = region.bytes();
@@ -40,11 +40,22 @@ impl RegisteredRegion {
         })
     }
 
-    /// By what requests name it.
+    /// The key by which requests name the memory.
     pub(super) fn key(&self) -> u32 {
         // SAFETY: the registration lives, and its keys do not change.
         unsafe { (*self.registration.raw()).local_key }
     }
+}
+
+/// A range of memory of a GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuRange<'a> {
+    /// The dma-buf of the memory.
+    pub fd: BorrowedFd<'a>,
+    /// Where the range begins, in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: usize,
 }
 
 /// Memory of a GPU that a device may use, by the descriptor that the GPU's driver exported it as
@@ -55,15 +66,12 @@ pub(super) struct GpuMemory {
 }
 
 impl GpuMemory {
-    /// Registers `bytes` bytes from `offset` on of what `fd` stands for.
+    /// Registers a range of a dma-buf.
     ///
     /// # Errors
-    /// [`RdmaError::Dmabuf`] that says who does not support it, or what is wrong with `fd`.
-    pub(super) fn new(
-        device: &RdmaDevice,
-        fd: BorrowedFd<'_>,
-        (offset, bytes): (u64, usize),
-    ) -> Result<Self, RdmaError> {
+    /// [`RdmaError::Dmabuf`] names the part that does not support it, or the mistake in the range.
+    pub(super) fn new(device: &RdmaDevice, range: GpuRange<'_>) -> Result<Self, RdmaError> {
+        let GpuRange { fd, offset, bytes } = range;
         let fd = fd.as_raw_fd();
         let refused = |cause: String| RdmaError::Dmabuf {
             fd,
@@ -94,7 +102,7 @@ impl GpuMemory {
         Ok(Self { registration })
     }
 
-    /// By what requests name it.
+    /// The key by which requests name the memory.
     pub(super) fn key(&self) -> u32 {
         // SAFETY: the registration lives, and its keys do not change.
         unsafe { (*self.registration.raw()).local_key }

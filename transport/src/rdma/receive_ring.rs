@@ -1,8 +1,9 @@
-//! The receive ring: places that the device fills in order, shared by all queue pairs of a rank.
+//! The receive ring: buffers that the device fills in order, shared by all queue pairs of a rank.
 //!
-//! A filled place is lent to the reader, who opens the packet where it lies, and goes back to the
-//! device in a batch. The ring has run dry when all that was posted has been filled: what arrived
-//! then was dropped by this host and not by the network, so it is counted as such.
+//! - A full buffer is lent to the reader, who opens the packet in place. Buffers go back to the
+//!   device in batches.
+//! - The ring is dry when all posted buffers are full. Packets that arrive then are dropped by this
+//!   host, not by the network, and count as such.
 #![expect(unsafe_code, reason = "requests are linked lists of C structures")]
 
 use std::ffi::c_int;
@@ -23,27 +24,27 @@ use super::verbs_object::VerbsObject;
 use crate::address::QueuePair;
 use crate::slot::{PacketSlot, SlotLease};
 
-/// Bytes of the ring: half a millisecond of 100 Gb/s. With what eight paths send from, a rank locks
-/// 10 MiB of memory, more than the 8 MiB that systemd lets users lock by default.
+/// Bytes of the ring: half a millisecond of 100 Gb/s. With the send buffers of eight paths, a rank
+/// locks 10 MiB of memory, more than the 8 MiB that systemd lets users lock by default.
 const RING_BYTES: usize = 6 << 20;
-/// Places of a ring, at least and at most.
+/// The fewest and the most buffers of a ring.
 const PLACES_MIN: usize = 256;
 const PLACES_MAX: usize = 8192;
-/// Places are posted so many at a time, by one doorbell.
+/// Buffers that are posted at a time, with one doorbell.
 const REFILL: usize = 32;
-/// Completions asked for at a time.
+/// The most completions of one poll.
 const POLLED: usize = 64;
 
-/// Where a rank's datagrams arrive.
+/// The receive ring of a rank.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     srq: VerbsObject<Srq>,
     cq: VerbsObject<Cq>,
     channel: VerbsObject<CompletionChannel>,
     memory: RegisteredRegion,
-    /// By index; none is lent or with the device.
+    /// Buffers by index; `None` while lent to the reader.
     places: Vec<Option<SlotLease>>,
-    /// Which places the device is to get next.
+    /// The buffers that the device gets next.
     empty: Vec<u32>,
     with_device: usize,
     ended: Vec<WorkCompletion>,
@@ -51,7 +52,7 @@ pub(super) struct ReceiveRing {
     pub(super) tally: ReceiveRingCounters,
 }
 
-/// What the ring did.
+/// Counts of the ring.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct ReceiveRingCounters {
     /// Batches posted.
@@ -110,17 +111,17 @@ impl ReceiveRing {
         Ok(receiving)
     }
 
-    /// How many places there are.
+    /// The number of buffers.
     pub(super) fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// What a queue pair needs to receive here.
+    /// The queues with which a queue pair receives into this ring.
     pub(super) fn queues(&self) -> (*mut Cq, *mut Srq) {
         (self.cq.raw(), self.srq.raw())
     }
 
-    /// Whether something has arrived. Costs no system call.
+    /// Whether packets have arrived. Costs no system call.
     pub(super) fn look(&mut self, device: &RdmaDevice) -> Result<bool, RdmaError> {
         if self.next < self.ended.len() {
             return Ok(true);
@@ -144,7 +145,7 @@ impl ReceiveRing {
         Ok(!self.ended.is_empty())
     }
 
-    /// Puts the oldest datagram into `slot`, whose former place the device gets next.
+    /// Puts the oldest datagram into `slot`. The device gets the former buffer of the slot.
     pub(super) fn take(
         &mut self,
         device: &RdmaDevice,
@@ -173,7 +174,7 @@ impl ReceiveRing {
         let header = slot[..HEADER_ROOM]
             .first_chunk()
             .and_then(|raw| header::read(raw, device.place.gid));
-        // What has no header cannot say who sent it; as a packet of no bytes it is counted.
+        // Without a header the sender is unknown: an empty packet, which the caller counts.
         let (bytes, header) = bytes.zip(header).unwrap_or_default();
         Ok(Some(RdmaArrival {
             bytes,
@@ -187,22 +188,22 @@ impl ReceiveRing {
         }))
     }
 
-    /// Wakes the sleeper when the next datagram arrives. What has arrived before does not.
+    /// Wakes the sleeper when the next datagram arrives. Earlier datagrams do not.
     pub(super) fn arm(&self, device: &RdmaDevice) -> Result<(), RdmaError> {
         arm(&self.cq).map_err(|source| gone(device, "asking to be woken", &source))
     }
 
-    /// Takes notices that have come.
+    /// Reads the notices that have come.
     pub(super) fn drain(&self, device: &RdmaDevice) {
         drain(device, &self.channel);
     }
 
-    /// What can be read when a notice has come.
+    /// The descriptor that is readable when a notice has come.
     pub(super) fn descriptor(&self) -> RawFd {
         descriptor(&self.channel)
     }
 
-    /// Gives empty places to the device, in one list.
+    /// Posts empty buffers to the device, in one list.
     fn refill(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         let count = self.empty.len().min(REFILL);
         let key = self.memory.key();
@@ -222,8 +223,8 @@ impl ReceiveRing {
         link(&mut requests[..count], &mut parts);
         let mut failed: *mut ReceiveWork = nothing();
         // SAFETY: the list ends after `count` requests, and all of it lives until the call returns.
-        // Its places belong to this ring, which holds their leases and looks at them only when
-        // they are filled.
+        // The buffers belong to this ring, which holds their leases and reads them only when they
+        // are full.
         let code = unsafe {
             let srq = self.srq.raw();
             ((*(*srq).device).post_shared)(srq, requests.as_mut_ptr(), &raw mut failed)
@@ -245,7 +246,7 @@ fn link(requests: &mut [ReceiveWork], parts: &mut [ScatterEntry]) {
     }
 }
 
-/// Makes a place for notices, which is never waited for in a call.
+/// Makes a channel for notices, whose reads return at once.
 pub(super) fn channel(device: &RdmaDevice) -> Result<VerbsObject<CompletionChannel>, RdmaError> {
     // SAFETY: the device is open, and what is made is ours.
     let channel = unsafe {
@@ -258,7 +259,7 @@ pub(super) fn channel(device: &RdmaDevice) -> Result<VerbsObject<CompletionChann
     Ok(channel)
 }
 
-/// Lets reads of a descriptor return at once.
+/// Makes reads of a descriptor return at once.
 pub(super) fn unblocked(fd: RawFd) -> io::Result<()> {
     // SAFETY: the descriptor is open: the object of the library that has it lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -282,7 +283,7 @@ pub(super) fn completion_queue(
     cq.map_err(|source| device.failed("making a completion queue", source))
 }
 
-/// Appends at most `most` completions; how many there were.
+/// Appends at most `most` completions; returns how many.
 pub(super) fn poll(
     cq: &VerbsObject<Cq>,
     into: &mut Vec<WorkCompletion>,
@@ -306,7 +307,7 @@ pub(super) fn arm(cq: &VerbsObject<Cq>) -> io::Result<()> {
     checked(unsafe { ((*(*raw).device).request_notify)(raw, 0) })
 }
 
-/// Takes the notices of a channel that have come.
+/// Reads the notices of a channel.
 pub(super) fn drain(device: &RdmaDevice, channel: &VerbsObject<CompletionChannel>) {
     let (mut cq, mut owner) = (nothing(), nothing());
     // SAFETY: both are written when a notice is there; the channel does not block.
@@ -316,7 +317,7 @@ pub(super) fn drain(device: &RdmaDevice, channel: &VerbsObject<CompletionChannel
     }
 }
 
-/// What can be read when a channel has a notice.
+/// The descriptor that is readable when a channel has a notice.
 pub(super) fn descriptor(channel: &VerbsObject<CompletionChannel>) -> RawFd {
     // SAFETY: the channel lives, and its descriptor does not change.
     unsafe { (*channel.raw()).fd }

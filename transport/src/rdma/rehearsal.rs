@@ -1,8 +1,8 @@
-//! A device within this process, for tests and for counting instructions where there is no other.
+//! A device within this process, for tests, and for counting instructions on hosts without RDMA.
 //!
-//! It has the library's functions and a provider's, and moves packets from one queue pair to
-//! another at once, through the memory that both have registered: real requests, real completions,
-//! a real header before each packet. What it does not have is time, loss, and other processes.
+//! It implements the functions of the library and of a provider. It moves packets from one queue
+//! pair to another at once, through the memory that both have registered: real requests, real
+//! completions, a real header before each packet. It has no time, no loss and no other processes.
 #![expect(unsafe_code, reason = "it stands in for a C library")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,7 @@ use super::abi::{
     PORT_ACTIVE, PortAttributes, ProtectionDomain, Qp, QpAttributes, QpOptions, ReceiveWork,
     SEND_SIGNALLED, ScatterEntry, SendWork, Srq, SrqOptions, WITH_HEADER, WorkCompletion,
 };
-use super::library::Library;
+use super::library::VerbsLibrary;
 use super::{Rdma, RdmaError};
 
 /// The address of every rank.
@@ -29,19 +29,19 @@ const NAME: &CStr = c"rehearsal0";
 /// Datagrams of 4096 bytes, in the library's numbers.
 const MTU: u32 = 5;
 
-/// Opens queue pairs of the device that exists in this process only.
+/// Opens queue pairs of this device.
 ///
 /// # Errors
 /// As [`Rdma::open`].
 pub fn open(transport: &TransportKeys, rank: Rank) -> Result<Rdma, RdmaError> {
-    Rdma::open_by(&LIBRARY, transport, (IpAddr::V4(ADDRESS), rank))
+    Rdma::open_by(&LIBRARY, transport, IpAddr::V4(ADDRESS), rank)
 }
 
-/// Its functions. A test changes some of them to see what becomes of it.
-pub(super) static LIBRARY: Library = plain();
+/// Its functions. Tests replace some of them to provoke errors.
+pub(super) static LIBRARY: VerbsLibrary = plain();
 
-pub(super) const fn plain() -> Library {
-    Library {
+pub(super) const fn plain() -> VerbsLibrary {
+    VerbsLibrary {
         list,
         free_list,
         name,
@@ -73,7 +73,7 @@ pub(super) const fn plain() -> Library {
     }
 }
 
-/// What is where: all queue pairs of this process, by their numbers.
+/// All queue pairs of this process, by their numbers.
 static WORLD: Mutex<RehearsalWorld> = Mutex::new(RehearsalWorld {
     pairs: BTreeMap::new(),
     last: 16,
@@ -87,7 +87,7 @@ struct RehearsalWorld {
 /// A queue pair's address in memory.
 struct PairAddress(*mut MadeQp);
 
-// SAFETY: what it points to is touched under the world's lock only.
+// SAFETY: its target is accessed under the world's lock only.
 unsafe impl Send for PairAddress {}
 
 fn world() -> MutexGuard<'static, RehearsalWorld> {

@@ -1,13 +1,16 @@
-//! The send side: one queue pair per path, a ring of places for each, and address handles.
+//! The send side: one queue pair per path, a ring of buffers for each, and address handles.
 //!
-//! Packets are sealed right into places that the device reads. A run is one linked list and one
-//! doorbell. A completion is asked for every [`SIGNAL_EVERY`]th packet only; it says that all
-//! before it on the same queue pair are done. Short packets travel inside the request.
+//! - Packets are sealed directly into buffers that the device reads.
+//! - A run is posted as one linked list, with one doorbell.
+//! - Only every [`SIGNAL_EVERY`]th packet asks for a completion, which covers all packets before it
+//!   on the same queue pair.
+//! - Short packets travel inside the request.
 #![expect(unsafe_code, reason = "requests are linked lists of C structures")]
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::Ipv6Addr;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use gradwire_protocol::machine::Transmit;
@@ -25,17 +28,17 @@ use super::verbs_object::VerbsObject;
 use crate::address::QueuePair;
 use crate::seal::Seal;
 
-/// Packets of one queue pair on their way at once, a power of two.
+/// The most packets of one queue pair in flight, a power of two.
 const DEPTH: usize = 128;
-/// Which packets ask for a completion.
+/// Every packet of this number asks for a completion.
 const SIGNAL_EVERY: u64 = 32;
 /// The most packets of one list.
 const CHAIN: usize = 64;
-/// Packets up to this many bytes travel inside the request, where the provider allows.
+/// Packets up to this many bytes travel inside the request, if the provider allows it.
 const INLINE_BYTES: u32 = 192;
-/// Hops that a packet may take.
+/// The hop limit of packets.
 const HOPS: u8 = 64;
-/// Completions asked for at a time.
+/// The most completions of one poll.
 const POLLED: usize = 16;
 
 /// A rank's queue pairs.
@@ -48,26 +51,26 @@ pub(super) struct SendQueues {
     memory: RegisteredRegion,
     stride: usize,
     ended: Vec<WorkCompletion>,
-    /// Room for a list.
+    /// Scratch space for a list of requests.
     requests: Vec<SendWork>,
     parts: Vec<ScatterEntry>,
     pub(super) tally: SendQueueCounters,
 }
 
-/// What the send side did.
+/// Counts of the send side.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct SendQueueCounters {
     /// Packets posted.
     pub(super) packets: u64,
     /// Lists posted.
     pub(super) doorbells: u64,
-    /// Completions that came.
+    /// Completions received.
     pub(super) completions: u64,
     /// Packets that travelled inside their requests.
     pub(super) inline: u64,
 }
 
-/// What an address handle is for.
+/// The key of an address handle: destination, traffic class and path.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct HandleRoute {
     gid: Ipv6Addr,
@@ -77,7 +80,20 @@ struct HandleRoute {
     path: u8,
 }
 
-/// A queue pair and its packets on their way.
+/// The queue pair of a peer, and the seal for packets to it.
+pub(super) struct PeerPair<'a> {
+    pub(super) pair: &'a QueuePair,
+    pub(super) seal: &'a mut Seal,
+}
+
+/// Packets of a run that are posted together.
+struct PacketList {
+    path: usize,
+    handle: *mut AddressHandle,
+    packets: Range<usize>,
+}
+
+/// A queue pair and its packets in flight.
 #[derive(Debug)]
 struct SendPath {
     pair: VerbsObject<Qp>,
@@ -94,17 +110,18 @@ impl SendPath {
 }
 
 impl SendQueues {
-    /// Makes `count` queue pairs that take packets with `key` into `receiving`.
+    /// Makes `count` queue pairs, which accept packets with `key` and receive into `receiving`.
     pub(super) fn new(
         device: &RdmaDevice,
         receiving: &ReceiveRing,
-        (count, key): (usize, u32),
+        count: usize,
+        key: u32,
     ) -> Result<Self, RdmaError> {
         let stride = (device.place.mtu as usize).next_multiple_of(64);
         let memory = RegisteredRegion::new(device, count * DEPTH * stride)?;
         let channel = receive_ring::channel(device)?;
         let cq = receive_ring::completion_queue(device, count * DEPTH, &channel)?;
-        let make = |_| SendPath::new(device, (&cq, receiving), key);
+        let make = |_| SendPath::new(device, &cq, receiving, key);
         let paths: Result<Vec<SendPath>, RdmaError> = (0..count).map(make).collect();
         Ok(Self {
             handles: BTreeMap::new(),
@@ -120,19 +137,21 @@ impl SendQueues {
         })
     }
 
-    /// Where peers reach this rank, one address per path.
+    /// The addresses of this rank, one per path.
     pub(super) fn addresses(&self) -> impl Iterator<Item = QueuePair> {
         self.paths.iter().map(|path| path.address)
     }
 
-    /// Sends the packets of a run from `skip` on. Gives back how many of the run were posted,
-    /// `skip` included: fewer than all while the device has not sent what was posted before.
+    /// Sends the packets of a run from `skip` on. Returns how many packets of the run are posted,
+    /// `skip` included: fewer than all while the device still has too many earlier ones.
     pub(super) fn send(
         &mut self,
         device: &RdmaDevice,
-        (transmit, skip): (&Transmit<'_>, usize),
-        (to, seal): (&QueuePair, &mut Seal),
+        transmit: &Transmit<'_>,
+        skip: usize,
+        mut peer: PeerPair<'_>,
     ) -> Result<usize, RdmaError> {
+        let to = peer.pair;
         let path = usize::from(transmit.entropy.0) % self.paths.len();
         let route = HandleRoute {
             gid: to.gid,
@@ -152,8 +171,12 @@ impl SendQueues {
             if count == 0 {
                 break;
             }
-            let run = done..done + count;
-            let posted = self.post(device, (path, handle, to), (transmit, run, seal))?;
+            let list = PacketList {
+                path,
+                handle,
+                packets: done..done + count,
+            };
+            let posted = self.post(device, transmit, list, &mut peer)?;
             done += posted;
             if posted < count {
                 break;
@@ -162,25 +185,26 @@ impl SendQueues {
         Ok(done)
     }
 
-    /// Seals packets into places and posts them as one list; how many the device took.
+    /// Seals packets into buffers and posts them as one list. Returns how many the device took.
     fn post(
         &mut self,
         device: &RdmaDevice,
-        (index, handle, to): (usize, *mut AddressHandle, &QueuePair),
-        (transmit, run, seal): (&Transmit<'_>, std::ops::Range<usize>, &mut Seal),
+        transmit: &Transmit<'_>,
+        list: PacketList,
+        peer: &mut PeerPair<'_>,
     ) -> Result<usize, RdmaError> {
-        let count = run.len();
+        let (index, count) = (list.path, list.packets.len());
         let key = self.memory.key();
         let (requests, parts) = (&mut self.requests[..count], &mut self.parts[..count]);
         let path = &mut self.paths[index];
-        for (at, packet) in run.enumerate() {
+        for (at, packet) in list.packets.enumerate() {
             let number = path.posted + at as u64;
             let place = index * DEPTH + number as usize % DEPTH;
             let start = self.memory.region.place(place * self.stride, self.stride);
-            // SAFETY: the place is this path's, and what was posted from it before is done: no more
-            // than DEPTH packets are on their way.
+            // SAFETY: the buffer belongs to this path, and its last packet was sent: at most DEPTH
+            // packets are in flight.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.stride) };
-            let length = seal.stage_one(transmit, packet, bytes) as u32;
+            let length = peer.seal.stage_one(transmit, packet, bytes) as u32;
             parts[at] = ScatterEntry {
                 address: start.as_ptr() as u64,
                 length,
@@ -196,16 +220,16 @@ impl SendQueues {
             requests[at] = SendWork {
                 id: (index as u64) << 48 | (number + 1) & 0xffff_ffff_ffff,
                 flags: inline | if is_signalled { SEND_SIGNALLED } else { 0 },
-                handle,
-                number: to.number,
-                queue_key: to.key,
+                handle: list.handle,
+                number: peer.pair.number,
+                queue_key: peer.pair.key,
                 ..SendWork::EMPTY
             };
         }
         let mut failed = nothing();
         link(requests, parts);
         // SAFETY: the list ends after `count` requests, and all of it lives until the call returns;
-        // the places live as long as the queue pair.
+        // the buffers live as long as the queue pair.
         let code = unsafe {
             let pair = path.pair.raw();
             ((*(*pair).device).post_send)(pair, requests.as_mut_ptr(), &raw mut failed)
@@ -227,7 +251,7 @@ impl SendQueues {
         Ok(taken)
     }
 
-    /// Notes what the device has sent.
+    /// Reads the completions of packets that the device has sent.
     pub(super) fn collect(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         loop {
             self.ended.clear();
@@ -248,7 +272,8 @@ impl SendQueues {
         }
     }
 
-    /// Asks for a notice when the device has sent something, and gives where it comes.
+    /// Asks for a notice when the device has sent more packets. Returns the descriptor that then
+    /// becomes readable.
     pub(super) fn arm(&self, device: &RdmaDevice) -> Result<RawFd, RdmaError> {
         receive_ring::drain(device, &self.channel);
         receive_ring::arm(&self.cq)
@@ -296,8 +321,8 @@ impl SendQueues {
     }
 }
 
-/// What switches see of a path besides its queue pair: a provider makes the UDP source port of it,
-/// its low 14 bits and its high 6 folded (rdma_flow_label_to_udp_sport of the kernel).
+/// The flow label of a path. A provider folds it, low 14 bits and high 6, into the UDP source port
+/// by which switches choose a path (the kernel's rdma_flow_label_to_udp_sport).
 fn flow_label(number: u32, route: HandleRoute) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b1) ^ u32::from(route.path).wrapping_mul(0x85eb_ca6b);
     (mixed >> 12).max(1)
@@ -315,7 +340,8 @@ fn link(requests: &mut [SendWork], parts: &mut [ScatterEntry]) {
 impl SendPath {
     fn new(
         device: &RdmaDevice,
-        (cq, receiving): (&VerbsObject<Cq>, &ReceiveRing),
+        cq: &VerbsObject<Cq>,
+        receiving: &ReceiveRing,
         key: u32,
     ) -> Result<Self, RdmaError> {
         let (pair, inline_bytes) = make_pair(device, cq, receiving)?;
@@ -353,7 +379,7 @@ impl SendPath {
     }
 }
 
-/// A queue pair that takes short packets inside requests, if the provider can.
+/// Makes a queue pair, which takes short packets inside requests if the provider can.
 fn make_pair(
     device: &RdmaDevice,
     cq: &VerbsObject<Cq>,
@@ -361,7 +387,7 @@ fn make_pair(
 ) -> Result<(VerbsObject<Qp>, u32), RdmaError> {
     let (receive_cq, srq) = receiving.queues();
     let make = |inline_bytes| {
-        let mut wish = QpOptions {
+        let mut options = QpOptions {
             owner: nothing(),
             send_cq: cq.raw(),
             receive_cq,
@@ -374,9 +400,9 @@ fn make_pair(
             kind: KIND_DATAGRAM,
             signal_all: 0,
         };
-        // SAFETY: all that the wish names lives longer than the queue pair; it is ours.
+        // SAFETY: all that the options name lives longer than the queue pair, which is ours.
         let pair = unsafe {
-            let raw = (device.library.make_qp)(device.domain(), &raw mut wish);
+            let raw = (device.library.make_qp)(device.domain(), &raw mut options);
             VerbsObject::new(raw, device.library.end_qp)
         };
         pair.map(|pair| (pair, inline_bytes))

@@ -1,10 +1,10 @@
-//! Facts about the driver on a device that exists in this process only, whole or broken on purpose.
+//! Tests on a device that exists in this process only, whole or broken on purpose.
 
 #![expect(unsafe_code, reason = "broken devices stand in for C libraries")]
 
 use std::ffi::{c_int, c_void};
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gradwire_protocol::endpoint::Endpoint;
@@ -54,16 +54,16 @@ fn job() -> Job {
     job
 }
 
-fn open_with(change: impl FnOnce(&mut Library)) -> Result<Rdma, RdmaError> {
+fn open_with(change: impl FnOnce(&mut VerbsLibrary)) -> Result<Rdma, RdmaError> {
     let mut library = plain();
     change(&mut library);
     let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     let library = Box::leak(Box::new(library));
-    Rdma::open_by(library, &job().transport, (address, Rank(0)))
+    Rdma::open_by(library, &job().transport, address, Rank(0))
 }
 
 /// What a rank hears that opens a device with something wrong.
-fn refused(change: impl FnOnce(&mut Library)) -> String {
+fn refused(change: impl FnOnce(&mut VerbsLibrary)) -> String {
     open_with(change).expect_err("it is broken").to_string()
 }
 
@@ -270,7 +270,7 @@ fn every_refusal_names_cause_and_mend() {
     }
 }
 
-type Broken = (fn(&mut Library), &'static str, &'static str);
+type Broken = (fn(&mut VerbsLibrary), &'static str, &'static str);
 
 const BROKEN: [Broken; 6] = [
     (
@@ -352,12 +352,12 @@ unsafe extern "C" fn has_no_memory(
     nothing()
 }
 
-/// What a rank hears that asks for something else than there is.
+/// The error of a rank that asks for something that this host lacks.
 fn asked(change: impl FnOnce(&mut TransportKeys), address: Ipv4Addr) -> String {
     let mut transport = job().transport;
     change(&mut transport);
-    let by = (IpAddr::V4(address), Rank(0));
-    let opened = Rdma::open_by(&rehearsal::LIBRARY, &transport, by);
+    let address = IpAddr::V4(address);
+    let opened = Rdma::open_by(&rehearsal::LIBRARY, &transport, address, Rank(0));
     opened.expect_err("it is not there").to_string()
 }
 
@@ -477,7 +477,14 @@ unsafe extern "C" fn cannot_dmabuf(
 fn memory_of_a_gpu_is_refused_with_who_lacks_what() {
     let file = std::fs::File::open("/dev/null").expect("every Linux has it");
     let refused = |wire: Rdma, fd: BorrowedFd<'_>| {
-        let memory = GpuMemory::new(&wire.device, fd, (0, 4096));
+        let memory = GpuMemory::new(
+            &wire.device,
+            GpuRange {
+                fd,
+                offset: 0,
+                bytes: 4096,
+            },
+        );
         memory.expect_err("there is no GPU").to_string()
     };
     let old = open_with(|_| ()).expect("it opens");

@@ -1,4 +1,4 @@
-//! What the library has made, ended once.
+//! Objects of libibverbs, each destroyed once.
 #![expect(unsafe_code, reason = "the library gives raw pointers")]
 
 use std::ffi::c_int;
@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-/// Something that the library has made. It is ended when this is dropped, so whatever it was made
-/// of has to be dropped later: structures list what depends on others first.
+/// An object that the library has created. Dropping this destroys it. An object must be dropped
+/// before those that it was created from, so structures list dependent objects first.
 pub(super) struct VerbsObject<T> {
     raw: NonNull<T>,
     end: unsafe extern "C" fn(*mut T) -> c_int,
@@ -18,10 +18,10 @@ pub(super) struct VerbsObject<T> {
 unsafe impl<T> Send for VerbsObject<T> {}
 
 impl<T> VerbsObject<T> {
-    /// Takes what a call of the library gave back.
+    /// Takes ownership of the result of a library call.
     ///
     /// # Errors
-    /// What the system said, when it gave nothing.
+    /// The system's error, if the call returned null.
     ///
     /// # Safety
     /// `raw` is null, or was made for this caller and is ended by `end`.
@@ -33,7 +33,7 @@ impl<T> VerbsObject<T> {
         Ok(Self { raw, end })
     }
 
-    /// What the library calls it; valid as long as this.
+    /// The library's pointer to the object, valid as long as `self`.
     pub(super) fn raw(&self) -> *mut T {
         self.raw.as_ptr()
     }
@@ -41,8 +41,8 @@ impl<T> VerbsObject<T> {
 
 impl<T> Drop for VerbsObject<T> {
     fn drop(&mut self) {
-        // SAFETY: it was made for us and nothing made of it is left. That the device is gone is
-        // all that can be wrong, and then it has ended already.
+        // SAFETY: this is the only owner, and no object that was created from it is left. The call
+        // can only fail if the device is gone, and then the object is gone, too.
         unsafe { (self.end)(self.raw.as_ptr()) };
     }
 }

@@ -1,11 +1,11 @@
-//! What befalls a device while it is used: removed, failed, its port down.
+//! Watches a device in use: it may be removed or fail, and its port may go down.
 //!
-//! A port that is down may come back, as when a cable is moved, and what is lost meanwhile is
-//! repaired; after half of the time after which peers give this rank up it fails by itself, since
-//! then it can still say why.
-//!
-//! A driver that cannot take a device away from who uses it, as that of Soft-RoCE, tells nobody and
-//! waits until they have closed it; but the device has then left `/sys/dev/char`.
+//! - A port that is down may come back, for example when a cable is moved. Packets lost meanwhile
+//!   are repaired.
+//! - If the port stays down for half of the peer timeout, the rank fails: at this time it can still
+//!   report the reason.
+//! - Some drivers (Soft-RoCE) cannot remove a device that is in use. They send no event and wait
+//!   until all users have closed it. Such a device has left `/sys/dev/char`, so that is checked.
 #![expect(unsafe_code, reason = "events are C structures")]
 
 use std::fs;
@@ -22,17 +22,17 @@ use super::device::{RdmaDevice, checked};
 use super::error::RdmaError;
 use super::receive_ring::unblocked;
 
-/// Looks for packets between two looks at the device.
+/// Calls of [`DeviceWatch::look_sometimes`] per look at the device.
 const LOOKS: u32 = 4096;
 
-/// Time between two looks at the list of devices.
+/// Time between two looks at the system's list of devices.
 const LIST_EVERY: Duration = Duration::from_millis(100);
 
-/// What is known about a device in use.
+/// The state of a device in use.
 #[derive(Debug)]
 pub(super) struct DeviceWatch {
     fd: RawFd,
-    /// Where it is listed, where that is known.
+    /// The device's path in the system's list, if known.
     listed: Option<PathBuf>,
     listed_at: Option<Instant>,
     looks: u32,
@@ -41,7 +41,7 @@ pub(super) struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    /// Watches a device whose peers give this rank up after `peer_timeout` without a sign.
+    /// Watches a device. Peers declare this rank dead after `peer_timeout` without a sign.
     pub(super) fn new(device: &RdmaDevice, peer_timeout: Span) -> Result<Self, RdmaError> {
         // SAFETY: the device is open, and its descriptor does not change.
         let fd = unsafe { (*device.raw()).async_fd };
@@ -58,18 +58,18 @@ impl DeviceWatch {
         })
     }
 
-    /// Lets a port be down for that long.
+    /// Sets how long a port may be down.
     #[cfg(test)]
     pub(super) fn be_patient_for(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// What can be read when something has happened.
+    /// The descriptor that is readable when an event has come.
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd
     }
 
-    /// Looks each time that this has been called often, as looking is a system call.
+    /// Looks at the device once in many calls, since that takes a system call.
     pub(super) fn look_sometimes(&mut self, device: &RdmaDevice) -> Result<(), RdmaError> {
         self.looks = self.looks.wrapping_add(1);
         match self.looks.is_multiple_of(LOOKS) {
@@ -78,7 +78,7 @@ impl DeviceWatch {
         }
     }
 
-    /// Takes what has happened.
+    /// Reads the events, and checks list and port.
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a port has been down is no matter of the protocol"
@@ -112,13 +112,13 @@ impl DeviceWatch {
         match &self.listed {
             Some(place) if !place.exists() => Err(RdmaError::DeviceGone {
                 device: device.name.clone(),
-                sign: format!("{} is no more", place.display()),
+                sign: format!("{} has gone", place.display()),
             }),
             _ => Ok(()),
         }
     }
 
-    /// Whether there were events; some are the end.
+    /// Reads all events. Returns whether there were any; some of them are errors.
     fn take_events(&self, device: &RdmaDevice) -> Result<bool, RdmaError> {
         let gone = |sign: String| RdmaError::DeviceGone {
             device: device.name.clone(),
@@ -153,7 +153,7 @@ impl DeviceWatch {
     }
 }
 
-/// Where the system lists the device behind a descriptor.
+/// The path under which the system lists the device of a descriptor.
 fn place_in_list(fd: RawFd) -> Option<PathBuf> {
     let found = fs::metadata(format!("/proc/self/fd/{fd}")).ok()?;
     let (major, minor) = (libc::major(found.rdev()), libc::minor(found.rdev()));

@@ -1,5 +1,5 @@
-//! The file of a rank: a flag that says whether it sleeps, then a ring for each neighbour; and the
-//! pipe beside it.
+//! The inbox of a rank: a file with a flag that tells whether the rank sleeps and a ring per
+//! neighbour, and a named pipe beside it.
 #![expect(unsafe_code, reason = "the flag lies in shared memory")]
 
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ use gradwire_protocol::machine::Transmit;
 use super::memory::{self, FileMapping};
 use super::ring::{CONTROL_BYTES, RingReader, RingWriter};
 
-/// Bytes before the first ring: a page, of which the flag is the first word.
+/// Bytes before the first ring: a page. The flag is its first word.
 const START: usize = 4096;
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -24,7 +24,7 @@ fn ring_at(index: usize, ring_bytes: u64) -> usize {
     START + index * (CONTROL_BYTES + ring_bytes as usize)
 }
 
-/// What wakes a rank: a flag that says whether it sleeps, and a pipe that ends a sleep.
+/// Wakes a rank: a flag tells whether it sleeps, and a pipe ends the sleep.
 #[derive(Debug)]
 pub(crate) struct InboxBell {
     mapping: Arc<FileMapping>,
@@ -34,61 +34,63 @@ pub(crate) struct InboxBell {
 impl InboxBell {
     fn flag(&self) -> &AtomicU32 {
         let address = self.mapping.at(0).cast::<AtomicU32>();
-        // SAFETY: four aligned bytes of the mapping, which all sides use as an atomic only.
+        // SAFETY: these are four aligned bytes of the mapping, which all sides use only as an
+        // atomic.
         unsafe { address.as_ref() }
     }
 
-    /// From here on writers wake. Look once more for packets between this and sleeping.
+    /// Makes writers wake this rank from now on. The caller looks for packets once more before it
+    /// sleeps.
     pub(crate) fn lie_down(&self) {
         self.flag().store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Writers need not wake any more.
+    /// Makes writers stop waking this rank.
     pub(crate) fn get_up(&self) {
         self.flag().store(AWAKE, Ordering::SeqCst);
     }
 
     /// Wakes the rank if it sleeps.
     fn wake(&self) {
-        // Orders the packets written before against the flag read now.
+        // Orders the packets written before this against the flag read now.
         fence(Ordering::SeqCst);
         let flag = self.flag();
         if flag.load(Ordering::Relaxed) == ASLEEP && flag.swap(AWAKE, Ordering::SeqCst) == ASLEEP {
-            // A full pipe wakes as well; a broken one belongs to a rank that is gone.
+            // A full pipe wakes, too; a broken one belongs to a rank that has ended.
             let _ = (&self.pipe).write(&[1]);
         }
     }
 
-    /// What becomes readable when somebody rings.
+    /// The descriptor that is readable when a writer rings.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.pipe.as_raw_fd()
     }
 
-    /// Takes out of the pipe what is in it.
+    /// Empties the pipe.
     pub(crate) fn drain(&self) {
         let _ = (&self.pipe).read(&mut [0; 64]);
     }
 }
 
-/// What a rank reads.
+/// The inbox of this rank, which it reads.
 #[derive(Debug)]
 pub(super) struct MemoryInbox {
     pub(super) rings: Vec<RingReader>,
-    pub(super) alarm: InboxBell,
+    pub(super) bell: InboxBell,
     pub(super) names: InboxNames,
-    /// Locked as long as this process lives.
+    /// Holds a lock as long as this process lives.
     _life: File,
 }
 
-/// The names of files, which go when this is dropped.
+/// The names of files, which are unlinked when this is dropped.
 #[derive(Debug, Default)]
 pub struct InboxNames(Vec<PathBuf>);
 
 impl Drop for InboxNames {
     fn drop(&mut self) {
         for path in &self.0 {
-            // What is gone already needs no removing.
+            // A file that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -114,7 +116,7 @@ impl MemoryInbox {
         };
         Ok(Self {
             rings: (0..rings).map(ring).collect(),
-            alarm: InboxBell { mapping, pipe },
+            bell: InboxBell { mapping, pipe },
             names,
             _life: file,
         })
@@ -125,15 +127,15 @@ fn pipe_path(path: &Path) -> PathBuf {
     path.with_extension("bell")
 }
 
-/// Opened for both directions, a pipe never ends and never blocks.
+/// Opens a pipe for both directions, so that it never ends and never blocks.
 fn open_pipe(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Whether the process of a neighbour lives: it holds a lock on its inbox, which the kernel
-/// releases when the process ends, and those that it has forked.
+/// Tells whether the process of a neighbour lives. The process holds a lock on its inbox; the
+/// kernel releases it when the process and all its forks have ended.
 #[derive(Debug)]
 pub struct RankLife(File);
 
@@ -142,35 +144,37 @@ impl RankLife {
     pub fn has_ended(&self) -> bool {
         let has_ended = self.0.try_lock_shared().is_ok();
         if has_ended {
-            // Others look, too.
+            // Other ranks try the lock, too.
             let _ = self.0.unlock();
         }
         has_ended
     }
 }
 
-/// What a rank writes for one neighbour.
+/// The ring into which this rank writes for one neighbour.
 #[derive(Debug)]
 pub(super) struct MemoryOutbox {
     ring: RingWriter,
-    alarm: InboxBell,
-    /// Of its owner; taken by whoever looks after it.
+    bell: InboxBell,
+    /// The life of the neighbour, until it is taken.
     pub(super) life: Option<RankLife>,
 }
 
 impl MemoryOutbox {
-    /// Opens a neighbour's file at the ring that is this rank's.
-    pub(super) fn open(path: &Path, (ring, ring_bytes): (usize, u64)) -> io::Result<Self> {
+    /// Opens a neighbour's file at the ring of this rank.
+    pub(super) fn open(path: &Path, ring: usize, ring_bytes: u64) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let end = ring_at(ring + 1, ring_bytes);
         if file.metadata()?.len() < end as u64 {
-            return Err(io::Error::other("it is shorter than its rank said"));
+            return Err(io::Error::other(
+                "the file is shorter than its rank announced",
+            ));
         }
         let mapping = Arc::new(FileMapping::of(&file, end)?);
         let start = ring_at(ring, ring_bytes);
         Ok(Self {
             ring: RingWriter::new(Arc::clone(&mapping), start, ring_bytes as usize),
-            alarm: InboxBell {
+            bell: InboxBell {
                 mapping,
                 pipe: open_pipe(&pipe_path(path))?,
             },
@@ -184,7 +188,7 @@ impl MemoryOutbox {
             done += 1;
         }
         if done > skip {
-            self.alarm.wake();
+            self.bell.wake();
         }
         done
     }

@@ -1,4 +1,4 @@
-//! Files that are memory, and what is known of the place where they lie.
+//! Files that are mapped as memory, and the file system that holds them.
 #![expect(unsafe_code, reason = "mapped files are raw pointers")]
 
 use std::fs::File;
@@ -13,15 +13,15 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{geteuid, mkfifo};
 
-/// A file mapped into memory, shared with whoever maps it too.
+/// A file mapped into memory, shared with all processes that map it.
 #[derive(Debug)]
 pub(super) struct FileMapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; who uses its bytes when is decided
-// by the ring above.
+// SAFETY: the mapping belongs to the process, not to a thread. The ring above decides which side may
+// use which bytes.
 unsafe impl Send for FileMapping {}
 // SAFETY: as for Send.
 unsafe impl Sync for FileMapping {}
@@ -53,7 +53,7 @@ impl Drop for FileMapping {
     }
 }
 
-/// Makes sure that a file has `bytes`, and that they exist.
+/// Gives a file `bytes` bytes, and allocates them.
 pub(super) fn allocate(file: &File, bytes: usize) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     Ok(posix_fallocate(file, 0, length)?)
@@ -67,9 +67,9 @@ pub(super) fn make_pipe(path: &Path) -> io::Result<()> {
 /// Room of a file system, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MemoryRoom {
-    /// All of it.
+    /// Its size.
     pub size: u64,
-    /// What this process may still fill.
+    /// Bytes that this process may still fill.
     pub free: u64,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn room(path: &Path) -> io::Result<MemoryRoom> {
     })
 }
 
-/// The user that this process acts as.
+/// The effective user of this process.
 pub(super) fn user() -> u32 {
     geteuid().as_raw()
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_has_no_more_free_than_it_has() {
+    fn free_room_is_at_most_the_size() {
         let shared = room(Path::new("/proc")).expect("it is there");
         assert!(shared.free <= shared.size);
         assert!(room(Path::new("/nowhere/at/all")).is_err());

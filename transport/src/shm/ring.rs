@@ -6,9 +6,9 @@
 //!   128  records   each a header and a payload, filled up to whole cache lines
 //! ```
 //!
-//! A record never wraps: what is left at the end of the ring, if the next one does not fit, is a
-//! gap, whose first byte is [`GAP`] where a packet has its version. Counts only grow; a record
-//! starts at its count modulo the ring's length, a power of two.
+//! - A record never wraps. If the next record does not fit before the end of the ring, the rest is a
+//!   gap. Its first byte is [`GAP`], where a packet has its version.
+//! - Counts only grow. A record starts at its count modulo the ring's length, a power of two.
 #![expect(
     unsafe_code,
     reason = "the other side of this memory is another process"
@@ -27,10 +27,10 @@ use super::memory::FileMapping;
 /// Head and tail, a cache line each.
 pub(super) const CONTROL_BYTES: usize = 128;
 const LINE: usize = 64;
-/// Stands where a packet has its version.
+/// Marks a gap: the byte where a packet has its version.
 const GAP: u8 = 0xff;
 
-/// Where a ring lies.
+/// The memory of a ring.
 #[derive(Debug)]
 struct RingMemory {
     mapping: Arc<FileMapping>,
@@ -54,7 +54,8 @@ impl RingMemory {
 
     fn counter(&self, at: usize) -> &AtomicU64 {
         let address = self.mapping.at(self.start + at).cast::<AtomicU64>();
-        // SAFETY: eight aligned bytes of the mapping, which both sides use as an atomic only.
+        // SAFETY: these are eight aligned bytes of the mapping, which both sides use only as an
+        // atomic.
         unsafe { address.as_ref() }
     }
 
@@ -81,7 +82,7 @@ fn record_bytes(packet_bytes: usize) -> usize {
     packet_bytes.next_multiple_of(LINE)
 }
 
-/// The end that packets are written to.
+/// The writing side of a ring.
 #[derive(Debug)]
 pub(super) struct RingWriter {
     place: RingMemory,
@@ -99,7 +100,7 @@ impl RingWriter {
         }
     }
 
-    /// Writes a packet of a run; tells whether there was room.
+    /// Writes a packet of a run. Returns whether there was room.
     pub(super) fn write(&mut self, transmit: &Transmit<'_>, index: usize) -> bool {
         let header = transmit.header(index);
         let bytes = record_bytes(header.packet_bytes().as_usize());
@@ -111,8 +112,8 @@ impl RingWriter {
             unsafe { self.place.record(self.head).write(GAP) };
         }
         let start = self.place.record(self.head + gap as u64);
-        // SAFETY: the record lies whole in the ring, and is free: the reader does not look at
-        // bytes from the head on, and nobody else writes.
+        // SAFETY: the record lies within the ring, and is free: the reader does not touch bytes from
+        // the head on, and there is no other writer.
         let record = unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) };
         header.encode(record);
         if let Payload::Bytes(payload) = transmit.payload(&header) {
@@ -123,7 +124,7 @@ impl RingWriter {
         true
     }
 
-    /// Bytes to leave out so that a record does not wrap; `None` when there is no room for it.
+    /// Bytes to skip so that a record does not wrap; `None` if there is no room for it.
     fn gap_before(&mut self, bytes: usize) -> Option<usize> {
         let left = self.place.to_the_end(self.head);
         let gap = if bytes > left { left } else { 0 };
@@ -141,11 +142,11 @@ impl RingWriter {
 pub struct RingPacket<'a> {
     /// Its header.
     pub header: Header,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: &'a [u8],
 }
 
-/// The end that packets are read from.
+/// The reading side of a ring.
 #[derive(Debug)]
 pub(super) struct RingReader {
     place: RingMemory,
@@ -166,12 +167,12 @@ impl RingReader {
         }
     }
 
-    /// The oldest packet. A writer that writes nonsense is as good as none: its ring ends there.
+    /// The oldest packet. An invalid record blocks the ring, as if its writer had stopped there.
     pub(super) fn peek(&mut self) -> Option<RingPacket<'_>> {
         if self.tail == self.head {
             self.head = self.place.head().load(Ordering::Acquire);
         }
-        // SAFETY: the byte lies in the ring; the writer has published it if anything.
+        // SAFETY: the byte lies in the ring, and the head says that the writer has published it.
         if self.tail < self.head && unsafe { self.place.record(self.tail).read() } == GAP {
             self.tail += self.place.to_the_end(self.tail) as u64;
             self.place.tail().store(self.tail, Ordering::Release);
@@ -195,7 +196,7 @@ impl RingReader {
         Some(RingPacket { header, payload })
     }
 
-    /// Gives the room of the packet that was peeked at back.
+    /// Frees the packet that was peeked at: the writer may reuse its room.
     pub(super) fn release(&mut self) {
         self.tail += std::mem::take(&mut self.peeked) as u64;
         self.place.tail().store(self.tail, Ordering::Release);

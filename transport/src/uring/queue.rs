@@ -1,4 +1,4 @@
-//! The two queues shared with the kernel: what it is asked, what it has done.
+//! The submission and completion queues that are shared with the kernel.
 #![expect(unsafe_code, reason = "submissions hold raw pointers")]
 
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use crate::message;
 use crate::udp;
 use crate::wake::ReadableSockets;
 
-/// Submissions that may wait: one receive per socket, of which there are at most 64, and one send.
+/// The most waiting submissions: one receive for each of at most 64 sockets, and one send.
 const SUBMISSIONS: u32 = 128;
-/// Completions that may wait: a slot each, the end of each receive, and one send; twice as many.
+/// The most waiting completions: one per slot, the end of each receive, and one send; doubled.
 const COMPLETIONS: u32 = 256;
-/// What marks the completion of a send. Receives are marked with the index of their socket.
+/// Marks the completion of a send. Receives are marked with the index of their socket.
 const SENT: u64 = u64::MAX;
-/// How often receives that ended are armed again before sockets count as empty.
+/// Rounds in which ended receives are armed again, before sockets count as empty.
 const ARMINGS_MAX: usize = 4;
-/// How often the kernel is asked again when it is interrupted or short of memory.
+/// Retries when the kernel is interrupted or short of memory.
 const TRIES_MAX: usize = 1000;
 
 /// Receives of several sockets, and one send at a time.
@@ -32,25 +32,25 @@ pub(super) struct UringQueue {
     slots: UringSlots,
     descriptors: Vec<RawFd>,
     standing: QueueStage,
-    /// Sockets whose receive is not with the kernel.
+    /// Sockets whose receive is not armed.
     unarmed: VecDeque<usize>,
-    /// Sockets that were given slots since receives were armed last, a bit each.
+    /// Sockets that have filled slots since receives were last armed, one bit each.
     fed: u64,
     /// Filled slots in the order of their arrival.
     filled: VecDeque<FilledSlot>,
-    /// What became of the last send.
+    /// The result of the last send, when it has completed.
     sent: Option<i32>,
-    /// What was wrong with a receive.
+    /// The error of a receive, until it is reported.
     failure: Option<io::Error>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum QueueStage {
-    /// No thread has entered.
+    /// No thread has entered yet.
     New,
-    /// One thread enters.
+    /// One thread has entered, and owns the ring.
     Entered,
-    /// The kernel refused to go on: submissions may hold stale pointers, so nobody enters again.
+    /// The kernel refused to continue. Submissions may hold stale pointers, so no call enters again.
     Broken,
 }
 
@@ -61,8 +61,8 @@ struct FilledSlot {
     slot: u16,
 }
 
-/// How much room receives leave in a slot before its packets. A constant, so that its address is
-/// good as long as the kernel may want it.
+/// The room that receives leave in a slot before its packets. It is a static, so that its address
+/// is valid as long as the kernel may read it.
 struct ReceiveTemplate(libc::msghdr);
 
 // SAFETY: all its pointers are null, and it is never written.
@@ -81,8 +81,8 @@ impl fmt::Debug for UringQueue {
 }
 
 impl UringQueue {
-    /// Queues for these sockets, which live as long. The thread that looks or sends first is the
-    /// only one that may.
+    /// Queues for these sockets, which must live as long. Only the thread that looks or sends first
+    /// may use them.
     pub(super) fn new(descriptors: Vec<RawFd>) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder
@@ -109,7 +109,7 @@ impl UringQueue {
         })
     }
 
-    /// The sockets of which something has arrived.
+    /// The sockets with arrived packets.
     pub(super) fn look(&mut self) -> io::Result<ReadableSockets> {
         for _ in 0..ARMINGS_MAX {
             let idle = self.unarmed.is_empty() && !self.has_news();
@@ -137,7 +137,8 @@ impl UringQueue {
         filled.is_some()
     }
 
-    /// Sends a message and waits until the kernel is done with it, which it is at once.
+    /// Sends a message and waits until the kernel is done with it, which takes no time: the send
+    /// does not block.
     pub(super) fn send(&mut self, descriptor: RawFd, message: &libc::msghdr) -> io::Result<()> {
         let send = opcode::SendMsg::new(types::Fd(descriptor), message)
             .flags(libc::MSG_DONTWAIT as u32)
@@ -159,13 +160,13 @@ impl UringQueue {
         }
     }
 
-    /// Whether entering would bring something.
+    /// Whether the kernel has completions or work to do.
     fn has_news(&mut self) -> bool {
         !self.ring.completion().is_empty() || self.ring.submission().taskrun()
     }
 
-    /// Hands receives to the kernel for all sockets that have none there. Those that were given
-    /// slots last time come last, so that a flood through one socket does not take all again.
+    /// Arms receives for all sockets that have none. Sockets that filled slots last time come last,
+    /// so that a flood through one socket does not take all slots again.
     fn arm(&mut self) -> io::Result<()> {
         let fed = std::mem::take(&mut self.fed);
         for turn in [0, 1] {
@@ -191,10 +192,10 @@ impl UringQueue {
         unsafe { self.push(&receive) }
     }
 
-    /// Puts a submission where the kernel takes it at the next entry.
+    /// Puts a submission into the queue; the kernel takes it at the next entry.
     ///
     /// # Safety
-    /// What it points to lives until the kernel has no more use for it.
+    /// Its targets live until the kernel no longer needs them.
     unsafe fn push(&mut self, entry: &Entry) -> io::Result<()> {
         if self.standing == QueueStage::Broken {
             return Err(io::Error::other("the ring has failed before"));
@@ -204,7 +205,7 @@ impl UringQueue {
         pushed.map_err(io::Error::other)
     }
 
-    /// Lets the kernel take all submissions and do its work, until `wanted` completions are there.
+    /// Lets the kernel take all submissions and work until there are `wanted` completions.
     fn enter(&mut self, wanted: usize) -> io::Result<()> {
         if self.standing == QueueStage::New {
             self.ring.submitter().register_enable_rings()?;
@@ -231,7 +232,7 @@ impl UringQueue {
         }
     }
 
-    /// Takes everything that has completed.
+    /// Reads all completions.
     fn reap(&mut self) {
         for completion in self.ring.completion() {
             let (result, flags) = (completion.result(), completion.flags());
@@ -255,7 +256,8 @@ impl UringQueue {
     }
 }
 
-/// Why a receive ended without a slot, unless that will pass: no slot was free, or it was told to.
+/// The error of a receive that ended without a slot. `None` if it may be armed again: no slot was
+/// free, or it was cancelled.
 fn failure(result: i32) -> Option<io::Error> {
     let error = io::Error::from_raw_os_error(-result);
     let passing = udp::is_passing(&error) || is_worth_another_try(&error);

@@ -1,4 +1,4 @@
-//! The slots that the kernel fills: a ring of buffers that both sides know.
+//! The slots that the kernel fills: a ring of buffers that the kernel and this process share.
 #![expect(
     unsafe_code,
     reason = "the kernel reads the ring and writes the buffers"
@@ -12,13 +12,13 @@ use io_uring::types::BufRingEntry;
 
 use crate::udp::SLOT_BYTES;
 
-/// How many slots there are, a power of two. Together they should not be larger than a core's
-/// second cache, since the kernel fills them in turn.
+/// The number of slots, a power of two. Together they should fit into a core's L2 cache, since the
+/// kernel fills them in turn.
 pub(super) const SLOTS: u16 = 16;
 /// The number by which receives name the ring of slots.
 pub(super) const GROUP: u16 = 0;
 
-/// Slots by their number, each with the kernel or filled and not yet taken.
+/// Slots by number. Each is with the kernel, or full and not yet taken.
 #[derive(Debug)]
 pub(super) struct UringSlots {
     entries: Box<SlotEntries>,
@@ -26,7 +26,7 @@ pub(super) struct UringSlots {
     tail: u16,
 }
 
-/// What the kernel reads; it wants a page boundary.
+/// The entries that the kernel reads; they must start at a page.
 #[repr(C, align(4096))]
 struct SlotEntries([BufRingEntry; SLOTS as usize]);
 
@@ -51,7 +51,7 @@ impl UringSlots {
         slots
     }
 
-    /// Tells the kernel about the slots. They must live as long as its ring.
+    /// Registers the slots with the kernel. They must live as long as its ring.
     pub(super) fn register(&self, submitter: &Submitter<'_>) -> io::Result<()> {
         let address = (&raw const *self.entries) as u64;
         // SAFETY: the entries stay where they are, in a box, until the ring is closed: this struct
@@ -59,7 +59,7 @@ impl UringSlots {
         unsafe { submitter.register_buf_ring_with_flags(address, SLOTS, GROUP, 0) }
     }
 
-    /// Takes the bytes of a filled slot; `bytes` become what the kernel fills under that number.
+    /// Exchanges the bytes of a full slot for `bytes`, which the kernel fills next.
     pub(super) fn exchange(&mut self, slot: u16, bytes: &mut Vec<u8>) {
         std::mem::swap(&mut self.bytes[usize::from(slot)], bytes);
         self.give_back(slot);

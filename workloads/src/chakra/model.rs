@@ -1,10 +1,10 @@
 //! The model in the trace of one rank: gradients, and the computing between them.
 //!
-//! The reader takes a trace as one step; if a trace with named layers has several passes, it takes the
-//! first. Layers have names where operations are called `LAYER_FWD`, `LAYER_BWD_IG` and
+//! The reader takes a trace as one step; if a trace with named layers has several passes, it takes
+//! the first. Layers have names where operations are called `LAYER_FWD`, `LAYER_BWD_IG` and
 //! `LAYER_BWD_WG`, as `src/converter/text_converter.py` of mlcommons/chakra writes them. A trace
-//! recorded by PyTorch names no layers: there each exchanged sum, such as a bucket of DDP, stands for
-//! a layer. Its backward pass begins with the first operation that has `backward` in its name.
+//! recorded by PyTorch names no layers: there each exchanged sum, such as a bucket of DDP, stands
+//! for a layer. Its backward pass begins with the first operation that has `backward` in its name.
 //!
 //! Computing is that of the GPU if the trace has any, else that of the CPU.
 

@@ -1,6 +1,6 @@
 //! The groups of ranks: rank `(stage * data + d) * tensor + t` is number `t` of its tensor-parallel
-//! group and number `d` of its data-parallel group, as in Megatron-LM (Narayanan et al., SC 2021) and
-//! SimAI. `HYBRID_MODEL_DATA` has data in the inner place and tensor in the outer one.
+//! group and number `d` of its data-parallel group, as in Megatron-LM (Narayanan et al., SC 2021)
+//! and SimAI. `HYBRID_MODEL_DATA` has data in the inner place and tensor in the outer one.
 //!
 //! Expert-parallel groups cut a data-parallel group into runs of `ep` ranks; ranks in the same
 //! place of these runs hold the same experts.

@@ -15,8 +15,8 @@ const LACKING: &str = "at least one layer needs ALLREDUCE or REDUCESCATTER and i
                        the compute time of its weight gradient";
 
 impl Model {
-    /// Reads the model in a list of layers of SimAI or ASTRA-sim, see [`crate::layers`], and calls it
-    /// `name`.
+    /// Reads the model in a list of layers of SimAI or ASTRA-sim, see [`crate::layers`], and calls
+    /// it `name`.
     ///
     /// # Errors
     /// [`LayersError`] names the first faulty line.
@@ -34,7 +34,8 @@ fn rows(file: &File) -> Vec<ForeignLayer> {
         let again = sum(file.layers[again..number]
             .iter()
             .map(|one| one.forward.compute));
-        // Where weight gradients come first, the preceding input gradient belongs to the layer behind.
+        // Where weight gradients come first, the preceding input gradient belongs to the layer
+        // behind.
         let input = match weight_first {
             true => file
                 .layers

@@ -143,8 +143,8 @@ impl<'a, G: Fn(Side) -> Option<u32>> LayerStep<'a, G> {
         }
     }
 
-    /// Adds the collective of a direction, if ranks share it, and the work behind it. Returns the last
-    /// task of these.
+    /// Adds the collective of a direction, if ranks share it, and the work behind it. Returns the
+    /// last task of these.
     fn collective(&mut self, number: usize, direction: Direction) -> Option<u32> {
         let layer = &self.file.layers[number];
         let shared = pass(layer, direction).collective?;

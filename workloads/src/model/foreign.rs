@@ -55,8 +55,8 @@ pub enum ForeignError {
 }
 
 impl Model {
-    /// Makes the model of `rows`, in the order of the forward pass; `lacking` is the advice for a file
-    /// whose gradients all have 0 bytes.
+    /// Makes the model of `rows`, in the order of the forward pass; `lacking` is the advice for a
+    /// file whose gradients all have 0 bytes.
     pub(crate) fn of_rows(
         name: &str,
         rows: Vec<ForeignLayer>,

@@ -1,10 +1,10 @@
 //! Transformers, with names and sizes as Hugging Face's `transformers` has them.
 //!
-//! The first is PyTorch's `nn.Transformer`: the base model of Vaswani et al. 2017 (table 3), whose one
-//! embedding serves both sides and the output (section 3.4).
-//! BERT with a head for questions and without a pooler, its vocabulary padded to a multiple of 64,
-//! as it was measured. GPT-2 small, whose output matrix is its embedding. Llama 3 8B, of Meta's
-//! `config.json`: 32 layers of 4,096, 8 heads for keys and values, feed-forward of 14,336.
+//! The first is PyTorch's `nn.Transformer`: the base model of Vaswani et al. 2017 (table 3), whose
+//! one embedding serves both sides and the output (section 3.4). BERT with a head for questions and
+//! without a pooler, its vocabulary padded to a multiple of 64, as it was measured. GPT-2 small,
+//! whose output matrix is its embedding. Llama 3 8B, of Meta's `config.json`: 32 layers of 4,096, 8
+//! heads for keys and values, feed-forward of 14,336.
 
 use super::shape::Architecture;
 

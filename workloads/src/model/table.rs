@@ -6,11 +6,11 @@
 //! output,500000,40000,80000
 //! ```
 //!
-//! The first line names the columns, in any order. A row is a tensor, and rows are in the order of the
-//! forward pass; the backward pass makes their gradients last row first, each `backward_ns` after the
-//! one before. With a column `tensor`, consecutive rows of one layer are its tensors, and their
-//! forward times add up; without it a row is a layer. `parameters` may be 0 where a layer only
-//! computes. The reader skips blank lines and lines that begin with `#`.
+//! The first line names the columns, in any order. A row is a tensor, and rows are in the order of
+//! the forward pass; the backward pass makes their gradients last row first, each `backward_ns`
+//! after the one before. With a column `tensor`, consecutive rows of one layer are its tensors, and
+//! their forward times add up; without it a row is a layer. `parameters` may be 0 where a layer
+//! only computes. The reader skips blank lines and lines that begin with `#`.
 
 use std::collections::BTreeMap;
 

@@ -43,7 +43,8 @@ pub struct Gradient {
     pub layer: u16,
     /// Elements; 0 where a layer only computes.
     pub parameters: u64,
-    /// Time from the gradient before, or from the start of the backward pass, until this one is ready.
+    /// Time from the gradient before, or from the start of the backward pass, until this one is
+    /// ready.
     pub backward: Span,
 }
 
@@ -68,9 +69,9 @@ impl Model {
         sum(self.gradients.iter().map(|one| one.backward))
     }
 
-    /// Returns this model with sizes and times divided by `by`: on an unchanged fabric computing and
-    /// sending keep their ratio, and a run takes a `by`-th of the time. Latencies then weigh `by`
-    /// times as much. A gradient keeps at least one element.
+    /// Returns this model with sizes and times divided by `by`: on an unchanged fabric computing
+    /// and sending keep their ratio, and a run takes a `by`-th of the time. Latencies then weigh
+    /// `by` times as much. A gradient keeps at least one element.
     #[must_use]
     pub fn divided(mut self, by: u32) -> Self {
         let by = u64::from(by.max(1));

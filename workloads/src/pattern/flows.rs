@@ -13,8 +13,8 @@ use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 const INCAST: &str = "incast";
 
 impl Line<'_> {
-    /// Sends from the first host to the last, the farthest one in a fabric that is numbered from one
-    /// side to the other.
+    /// Sends from the first host to the last, the farthest one in a fabric that is numbered from
+    /// one side to the other.
     pub(super) fn one(&self, rest: &str) -> Result<Workload, PatternError> {
         let bytes = self.flow_size("one", rest)?;
         self.needs_hosts(2)?;
@@ -113,7 +113,8 @@ impl Line<'_> {
         Ok(starts.collect())
     }
 
-    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that all do not send to one receiver at once.
+    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that all do not send to one receiver at
+    /// once.
     pub(super) fn all_to_all(&self, rest: &str) -> Result<Workload, PatternError> {
         let (size, parallel) = match rest.split_once(',') {
             None => (rest, u32::MAX),

@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn buckets_are_closed_as_ddp_closes_them() {
         let buckets = of("vgg16", GradientExchange::Buckets);
-        // The last matrix alone exceeds the first bucket's cap, the next two exceed 25 MiB each, and the
-        // rest is less than 25 MiB twice.
+        // The last matrix alone exceeds the first bucket's cap, the next two exceed 25 MiB each,
+        // and the rest is less than 25 MiB twice.
         let sizes: Vec<u64> = buckets.iter().map(|one| one.bytes).collect();
         let first = (1_000 + 4_096_000) * 4;
         assert_eq!(

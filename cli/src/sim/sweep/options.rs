@@ -1,4 +1,4 @@
-//! What can be typed after `gradwire sim sweep`. Doc comments on options are the help text.
+//! The options of `gradwire sim sweep`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ Examples:
   gradwire sim sweep plan.toml --out results
   gradwire sim sweep plan.toml --out results --format parquet
 
-A plan says what all cells have in common, and what is varied; a cell is one simulated run:
+A plan has a base for all cells, and the keys that vary; a cell is one simulated run:
   [base]                              # anything that `gradwire sim run` takes, by the same name
   fabric = \"leaf-spine:4x4x2@25G\"
   workload = \"incast:15x64KB\"
@@ -20,19 +20,19 @@ A plan says what all cells have in common, and what is varied; a cell is one sim
   set.\"transport.gap\" = [\"20us\", \"1ms\"]
   seed = \"1..=10\"
   [[cases]]                           # keys that change together; each case with all the ranges
-  name = \"ours\"                       # what the list calls it, if it is to have a name
+  name = \"ours\"                       # a name for the list, if you want one
   transport = \"gradwire\"
   [[cases]]
   transport = \"dctcp\"
-Files are named relative to the plan; GRADWIRE_JOB is not looked at.
+Files are named relative to the plan; GRADWIRE_JOB has no effect.
 
-What is written:
-  DIR/cells/ID.json   a finished cell; ID is a hash of all that its result depends on
+Files:
+  DIR/cells/ID.json   a finished cell; ID is a hash of everything that its result depends on
   DIR/results.jsonl   all cells in the order of the plan, equal byte for byte in every sweep
   DIR/costs.jsonl     time and memory that each cell took
 
-A sweep that was stopped or killed goes on where it was: finished cells are not run again, also
-when the plan has changed since. A cell that fails says why under \"error\"; the others are run,
+A sweep that was stopped or killed continues where it was: finished cells never run again, even
+when the plan has changed since. A cell that fails has the reason under \"error\"; the others run,
 the exit code is 1, and the next sweep tries it again.
 
 Several machines that share a disk: `--shard 0/4` to `--shard 3/4`, then `--gather`; `--slurm`
@@ -50,7 +50,7 @@ pub struct SweepOptions {
     /// Cells that run at the same time; without it, one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
-    /// What the results are written as.
+    /// Form of the results.
     #[arg(long, default_value = "jsonl", value_name = "FORMAT")]
     pub format: ResultFormat,
     /// Only list the cells, and whether they are finished.
@@ -65,10 +65,10 @@ pub struct SweepOptions {
     /// Run the cells I, I + N, I + 2 N and so on, counted from 0, and write no results.
     #[arg(long, group = "part", value_name = "I/N", value_parser = shard)]
     pub shard: Option<Shard>,
-    /// Run nothing: only write the results of cells that are all finished.
+    /// Do not run cells: only write the results of cells that are all finished.
     #[arg(long, group = "part")]
     pub gather: bool,
-    /// Run nothing: print a Slurm job array of as many tasks; without a number, one per cell.
+    /// Do not run cells: print a Slurm job array of as many tasks; without a number, one per cell.
     #[arg(long, group = "part", value_name = "TASKS", num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub slurm: Option<Option<u16>>,
@@ -77,7 +77,7 @@ pub struct SweepOptions {
     pub told: bool,
 }
 
-/// What is to be done with the cells of a plan.
+/// The part of a sweep that was asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SweepPart<'a> {
     /// Run them all and write the results.
@@ -95,7 +95,7 @@ pub enum SweepPart<'a> {
 }
 
 impl SweepOptions {
-    /// What was asked for.
+    /// The part that was asked for.
     pub fn part(&self) -> SweepPart<'_> {
         if self.list {
             return SweepPart::List;
@@ -112,7 +112,7 @@ impl SweepOptions {
     }
 }
 
-/// What results are written as.
+/// The form of results.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum ResultFormat {
     /// JSON lines.

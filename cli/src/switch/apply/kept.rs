@@ -1,4 +1,4 @@
-//! What is known of a namespace that was set up, from one command to the next: a folder of `/run`.
+//! The memory of a namespace that was set up, from one command to the next: a folder of `/run`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::exit::CommandError;
 /// Where folders of namespaces are.
 const FOLDER: &str = "/run/gradwire";
 
-/// What was set up.
+/// The parts that were set up.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Kept {
-    /// Whether the namespace was made, and not only what is in it.
+    /// Whether the namespace itself was made, and not only its content.
     pub made: bool,
     /// Whether there is a bridge of ours.
     pub bridge: bool,
@@ -31,7 +31,7 @@ pub struct KeptFolder {
 }
 
 impl KeptFolder {
-    /// Of the namespace of this name; nothing is made.
+    /// The folder for the namespace of this name, which need not exist.
     pub fn of(name: &str) -> Self {
         Self {
             path: Path::new(FOLDER).join(name),
@@ -51,13 +51,13 @@ impl KeptFolder {
         std::fs::create_dir_all(self.bpffs()).map_err(|source| self.system("make", source))
     }
 
-    /// What was set up; `None` where nothing was.
+    /// The parts that were set up; `None` where there is no folder.
     pub fn read(&self) -> Option<Kept> {
         let text = std::fs::read_to_string(self.path.join("kept.json")).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// Keeps what was set up.
+    /// Writes down the parts that were set up.
     ///
     /// # Errors
     /// [`CommandError::System`] where it cannot be written.
@@ -67,12 +67,12 @@ impl KeptFolder {
         written.map_err(|source| self.system("write into", source))
     }
 
-    /// Takes the folder away, and what is mounted there.
+    /// Removes the folder, and the mounts in it.
     ///
     /// # Errors
     /// [`CommandError::System`] where it cannot be removed.
     pub fn remove(&self) -> Result<(), CommandError> {
-        // Nothing is mounted where no program was loaded; then this fails, and that is fine.
+        // Without a loaded program there is no mount; then this fails, which is fine.
         let mut command = Command::new("umount");
         let _ = command.arg(self.bpffs()).output();
         match std::fs::remove_dir_all(&self.path) {

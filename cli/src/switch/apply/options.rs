@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire switch apply`. Doc comments on options are the help text.
+//! The options of `gradwire switch apply`. Doc comments on options are the help text.
 
 use clap::{Args, ValueEnum};
 use gradwire_protocol::units::{Dscp, Span};
@@ -14,12 +14,12 @@ Examples:
   gradwire switch apply --netns sw --export >counters.txt
   gradwire switch apply --netns sw --remove
 
-A namespace is made, and in it a bridge with the ports of the switch; each port is an end of a veth
-pair whose other end, the port's name with -o behind it, stays where this is run: move it to where a
-host is to be. With --existing, namespace and ports are there already. Ports get the rate that the
-fabric says, by HTB, and the queues of the plan. Where the kernel has no prio or no red, an eBPF
-program takes their place, and that is said. What --export prints is read by `gradwire switch verify
---counters`, with the target that was told when it was set up.";
+The command makes a namespace, and in it a bridge with the ports of the switch. Each port is an end
+of a veth pair; the other end, the port's name with -o behind it, stays where the command runs: move
+it to the place of a host. With --existing, namespace and ports exist already. Ports get the
+fabric's rate, by HTB, and the queues of the plan. Where the kernel has no prio or no red, an eBPF
+program takes their place, and the command says so. `gradwire switch verify --counters` reads
+the output of --export, with the target that was printed at the set-up.";
 
 /// Options of `gradwire switch apply`.
 #[derive(Args, Clone, Debug)]
@@ -57,18 +57,18 @@ pub struct Apply {
     /// Namespace and ports exist: only queues, and bridge or routing, are set up.
     #[arg(long)]
     pub existing: bool,
-    /// What does the work; `auto` asks the kernel.
+    /// The implementation; `auto` asks the kernel.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORM")]
     pub form: WantedForm,
     /// Print configuration and counters of a namespace that was set up.
     #[arg(long, conflicts_with_all = ["remove", "job"])]
     pub export: bool,
-    /// Take away what was set up.
+    /// Remove everything that was set up.
     #[arg(long, conflicts_with = "job")]
     pub remove: bool,
 }
 
-/// What does the work.
+/// The implementation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum WantedForm {
     /// `lab` where the kernel has prio and red, else `bpf`.

@@ -1,12 +1,13 @@
-//! What a probe's counts mean. Wrong is only what no queue of the plan could have done.
+//! Interprets a probe's counts. A result is wrong only if no queue of the plan could have caused
+//! it.
 
 use gradwire_protocol::machine::Ecn;
-use gradwire_switch_config::counters::{Judgement, Verdict};
+use gradwire_switch_config::counters::{CounterVerdict, Judgement};
 use gradwire_transport::probe::{Passage, Passages};
 
 use super::Tagged;
 
-/// Below so many packets a share says nothing.
+/// Below this many packets a share is meaningless.
 const FEW: u32 = 50;
 /// A share of packets that chance does not bring about.
 const CLEAR: f64 = 0.05;
@@ -33,10 +34,10 @@ pub fn all(tags: &[Tagged], passages: &Passages) -> Vec<Judgement> {
     judgements.extend(judged);
     judgements.push(order(&classes));
     if passages.kernel_drops > 0 {
-        // What looks lost may never have been: only tags are certain then.
+        // Packets that look lost may never have been sent: only tags are certain then.
         for judgement in &mut judgements[1..] {
             judgement.verdict = match judgement.verdict {
-                Verdict::Wrong => Verdict::Odd,
+                CounterVerdict::Wrong => CounterVerdict::Odd,
                 other => other,
             };
         }
@@ -44,12 +45,12 @@ pub fn all(tags: &[Tagged], passages: &Passages) -> Vec<Judgement> {
             "its kernel dropped {} packets for want of room, which count as lost here; send less",
             passages.kernel_drops
         );
-        judgements.push(judgement(Verdict::Odd, "the other host", text));
+        judgements.push(judgement(CounterVerdict::Odd, "the other host", text));
     }
     judgements
 }
 
-fn judgement(verdict: Verdict, place: &str, text: String) -> Judgement {
+fn judgement(verdict: CounterVerdict, place: &str, text: String) -> Judgement {
     Judgement {
         verdict,
         place: place.to_owned(),
@@ -107,17 +108,17 @@ fn tagging(tags: &[Tagged], streams: &[Passage]) -> Judgement {
         }
     }
     match (changes.is_empty(), received) {
-        (true, 0) => judgement(Verdict::Unseen, "tags", "nothing came".to_owned()),
+        (true, 0) => judgement(CounterVerdict::Unseen, "tags", "nothing came".to_owned()),
         (true, _) => judgement(
-            Verdict::Right,
+            CounterVerdict::Right,
             "tags",
             "all came as they were sent".to_owned(),
         ),
-        (false, _) => judgement(Verdict::Wrong, "tags", changes.join("; ")),
+        (false, _) => judgement(CounterVerdict::Wrong, "tags", changes.join("; ")),
     }
 }
 
-fn control(class: &Class<'_>) -> (Verdict, String) {
+fn control(class: &Class<'_>) -> (CounterVerdict, String) {
     let passage = class.protected;
     let told = format!(
         "{} of {} lost, {} marked",
@@ -126,16 +127,19 @@ fn control(class: &Class<'_>) -> (Verdict, String) {
         passage.marked
     );
     match (lost(passage), passage.marked) {
-        (0, 0) => (Verdict::Right, told),
-        (0, _) => (Verdict::Wrong, format!("{told}: its queue must not mark")),
+        (0, 0) => (CounterVerdict::Right, told),
+        (0, _) => (
+            CounterVerdict::Wrong,
+            format!("{told}: its queue must not mark"),
+        ),
         _ => {
             let why = "the highest queue must not lose; is DSCP trusted on every port between?";
-            (Verdict::Wrong, format!("{told}: {why}"))
+            (CounterVerdict::Wrong, format!("{told}: {why}"))
         }
     }
 }
 
-fn data(class: &Class<'_>) -> (Verdict, String) {
+fn data(class: &Class<'_>) -> (CounterVerdict, String) {
     let protected = class.protected;
     let none = Passage::default();
     let droppable = class.droppable.unwrap_or(&none);
@@ -152,25 +156,26 @@ fn data(class: &Class<'_>) -> (Verdict, String) {
     let dropped = share(lost(droppable), droppable.sent);
     let tells = protected.sent.min(droppable.sent) >= FEW;
     let (verdict, why) = match lost(protected) {
-        0 if protected.marked + lost(droppable) == 0 => {
-            (Verdict::Unseen, "its queue was never deep: raise --rate")
-        }
+        0 if protected.marked + lost(droppable) == 0 => (
+            CounterVerdict::Unseen,
+            "its queue was never deep: raise --rate",
+        ),
         0 if tells && marked > CLEAR && lost(droppable) == 0 => (
-            Verdict::Wrong,
+            CounterVerdict::Wrong,
             "the queue marks ECT and does not drop not-ECT early",
         ),
         0 if tells && dropped > CLEAR && protected.marked == 0 => (
-            Verdict::Odd,
+            CounterVerdict::Odd,
             "the queue drops not-ECT early and does not mark ECT: right where drop precedence \
              stands in for ECN",
         ),
-        0 => (Verdict::Right, ""),
+        0 => (CounterVerdict::Right, ""),
         _ if tells && kept > CLEAR && dropped <= kept => (
-            Verdict::Wrong,
+            CounterVerdict::Wrong,
             "what is protected is lost as often: the queue does not tell them apart",
         ),
         _ => (
-            Verdict::Odd,
+            CounterVerdict::Odd,
             "protected packets are lost: a full buffer, or a bad link",
         ),
     };
@@ -197,7 +202,7 @@ fn order(classes: &[Class<'_>]) -> Judgement {
                 low.name,
                 100.0 * shares[1]
             );
-            return judgement(Verdict::Odd, place, text);
+            return judgement(CounterVerdict::Odd, place, text);
         }
         let waits = high.protected.delays.zip(low.protected.delays);
         if let Some((high_delays, low_delays)) = waits
@@ -208,7 +213,7 @@ fn order(classes: &[Class<'_>]) -> Judgement {
                 "half of {} waits longer than 99 in 100 of {} below it: is it served first?",
                 high.name, low.name
             );
-            return judgement(Verdict::Odd, place, text);
+            return judgement(CounterVerdict::Odd, place, text);
         }
     }
     let congested = classes.iter().any(|class| {
@@ -216,11 +221,15 @@ fn order(classes: &[Class<'_>]) -> Judgement {
     });
     match congested {
         true => judgement(
-            Verdict::Right,
+            CounterVerdict::Right,
             place,
             "no class loses more, or waits longer, than the one below it".to_owned(),
         ),
-        false => judgement(Verdict::Unseen, place, "no queue was deep".to_owned()),
+        false => judgement(
+            CounterVerdict::Unseen,
+            place,
+            "no queue was deep".to_owned(),
+        ),
     }
 }
 
@@ -228,7 +237,7 @@ fn order(classes: &[Class<'_>]) -> Judgement {
 mod tests {
     use std::time::Duration;
 
-    use gradwire_netsim::transports::open_loop::Stream;
+    use gradwire_netsim::transports::open_loop::PacketStream;
     use gradwire_protocol::units::{Class as Number, Dscp, Rate};
 
     use super::*;
@@ -244,7 +253,7 @@ mod tests {
         ];
         let tag = |(class, dscp, ecn)| Tagged {
             class: Number(class),
-            stream: Stream {
+            stream: PacketStream {
                 dscp: Dscp(dscp),
                 ecn,
                 rate: Rate::from_gbps(1),
@@ -274,35 +283,35 @@ mod tests {
     }
 
     /// Verdicts by place, where they are not right.
-    fn found(passages: &Passages) -> Vec<(String, Verdict)> {
+    fn found(passages: &Passages) -> Vec<(String, CounterVerdict)> {
         let all = all(&tags(), passages).into_iter();
-        let all = all.filter(|one| one.verdict != Verdict::Right);
+        let all = all.filter(|one| one.verdict != CounterVerdict::Right);
         all.map(|one| (one.place, one.verdict)).collect()
     }
 
-    fn changed(stream: usize, passage: Passage) -> Vec<(String, Verdict)> {
+    fn changed(stream: usize, passage: Passage) -> Vec<(String, CounterVerdict)> {
         let mut passages = good();
         passages.streams[stream] = passage;
         found(&passages)
     }
 
-    fn only(place: &str, verdict: Verdict) -> Vec<(String, Verdict)> {
+    fn only(place: &str, verdict: CounterVerdict) -> Vec<(String, CounterVerdict)> {
         vec![
-            ("class-1".to_owned(), Verdict::Unseen),
+            ("class-1".to_owned(), CounterVerdict::Unseen),
             (place.to_owned(), verdict),
         ]
     }
 
     #[test]
     fn marks_and_drops_in_one_queue_are_right_and_a_shallow_queue_tells_nothing() {
-        let unseen = vec![("class-1".to_owned(), Verdict::Unseen)];
+        let unseen = vec![("class-1".to_owned(), CounterVerdict::Unseen)];
         assert_eq!(found(&good()), unseen);
     }
 
     #[test]
     fn a_lost_or_marked_control_packet_is_wrong() {
         for passage in [came(1, 0), came(0, 1)] {
-            let mut expected = only("control", Verdict::Wrong);
+            let mut expected = only("control", CounterVerdict::Wrong);
             expected.reverse();
             assert_eq!(changed(0, passage), expected);
         }
@@ -323,25 +332,31 @@ mod tests {
             let [(place, verdict), ..] = &found[..] else {
                 panic!("nothing found");
             };
-            assert_eq!((place.as_str(), *verdict), ("tags", Verdict::Wrong));
+            assert_eq!((place.as_str(), *verdict), ("tags", CounterVerdict::Wrong));
         }
     }
 
     #[test]
     fn a_queue_that_does_not_tell_protected_from_droppable_is_wrong() {
         let found = changed(3, came(600, 0));
-        assert_eq!(found, only("class-2", Verdict::Wrong));
+        assert_eq!(found, only("class-2", CounterVerdict::Wrong));
     }
 
     #[test]
     fn a_queue_that_marks_and_drops_nothing_early_is_wrong() {
-        assert_eq!(changed(4, came(0, 0)), only("class-2", Verdict::Wrong));
+        assert_eq!(
+            changed(4, came(0, 0)),
+            only("class-2", CounterVerdict::Wrong)
+        );
     }
 
     #[test]
     fn drops_without_marks_and_a_full_buffer_are_odd() {
-        assert_eq!(changed(3, came(0, 0)), only("class-2", Verdict::Odd));
-        assert_eq!(changed(3, came(30, 500)), only("class-2", Verdict::Odd));
+        assert_eq!(changed(3, came(0, 0)), only("class-2", CounterVerdict::Odd));
+        assert_eq!(
+            changed(3, came(30, 500)),
+            only("class-2", CounterVerdict::Odd)
+        );
     }
 
     #[test]
@@ -349,7 +364,7 @@ mod tests {
         let mut passages = good();
         passages.streams[1] = came(100, 500);
         passages.streams[2] = came(500, 0);
-        let odd = ("order of classes".to_owned(), Verdict::Odd);
+        let odd = ("order of classes".to_owned(), CounterVerdict::Odd);
         assert!(found(&passages).contains(&odd));
         let mut passages = good();
         let waits = [50, 60].map(Duration::from_millis);
@@ -363,8 +378,10 @@ mod tests {
         passages.streams[0] = came(10, 0);
         passages.kernel_drops = 10;
         let found = found(&passages);
-        let wrong = found.iter().any(|(_, verdict)| *verdict == Verdict::Wrong);
+        let wrong = found
+            .iter()
+            .any(|(_, verdict)| *verdict == CounterVerdict::Wrong);
         assert!(!wrong, "{found:?}");
-        assert!(found.contains(&("the other host".to_owned(), Verdict::Odd)));
+        assert!(found.contains(&("the other host".to_owned(), CounterVerdict::Odd)));
     }
 }

@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire switch probe`. Doc comments on options are the help text.
+//! The options of `gradwire switch probe`. Doc comments on options are the help text.
 
 use std::net::IpAddr;
 
@@ -17,18 +17,18 @@ Examples:
   gradwire switch probe --peer 10.0.0.2:29410 job.toml --rate 1G,20G,30G,60G --length 5s --json
   gradwire switch probe --simulate fabric.toml job.toml --rate 1G,20G,30G,60G
 
-Packets of every tag of the job are sent at fixed mean rates, whatever becomes of them: control, and
-of each data class what is protected (ECT) and what is droppable (not-ECT). Only rates that together
-exceed what the path carries show what queues do; then everything else on that path suffers, too.
+The probe sends packets of every tag of the job at fixed mean rates, without reacting to losses:
+control, and protected (ECT) and droppable (not-ECT) packets of each data class. Queues show their
+rules only when the rates together exceed the path's; then all other traffic there suffers, too.
 Gaps between packets are exponential and come from --seed; --simulate sends the same packets from
 the first host of a simulated fabric to the last.
-  sent, recv   packets; what is not received is lost
+  sent, recv   packets; those not received are lost
   CE           packets that came with a mark
   tag          packets that came with another DSCP, or without the ECT they were sent with
   p50, p99     one-way delay above the least of all, in microseconds, in steps of a 32nd
 
-Findings are right, unseen (nothing that could tell), odd or wrong; wrong makes the exit code 1.
-A server answers only its own protocol, never with more bytes than it was sent; that of
+Findings are right, unseen (no traffic that could tell), odd or wrong; wrong makes the exit code 1.
+A server answers only its own protocol, never with more bytes than it was sent; the server of
 `gradwire doctor --serve` is the same.";
 
 /// Options of `gradwire switch probe`.

@@ -1,4 +1,4 @@
-//! What came of a probe, for people and for programs.
+//! The results of a probe, for people and for programs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::Tagged;
 use super::options::ProbeOptions;
 use crate::doctor::print::OutputForm;
 
-/// What was sent and what came of it.
+/// The packets of a probe, and their fate.
 pub struct ProbeReport<'a> {
     /// As it was asked for.
     pub options: &'a ProbeOptions,
     /// The streams.
     pub tags: &'a [Tagged],
-    /// What came of each.
+    /// The fate of each.
     pub passages: Passages,
-    /// What simulated queues counted, highest first.
+    /// The counters of simulated queues, highest first.
     pub queues: Option<[ClassCounts; 8]>,
-    /// What that means.
+    /// Their interpretation.
     pub judgements: Vec<Judgement>,
 }
 

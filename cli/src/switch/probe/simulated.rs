@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gradwire_fabric::fitting;
 use gradwire_fabric::topology::Fabric;
-use gradwire_netsim::transports::open_loop::{self, Fate, Fates, Traffic};
+use gradwire_netsim::transports::open_loop::{self, Fates, StreamFate, Traffic};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
 use gradwire_transport::probe::{Passage, Passages};
@@ -12,11 +12,11 @@ use gradwire_transport::probe::{Passage, Passages};
 use crate::exit::CommandError;
 use gradwire_lab::files;
 
-/// Sends traffic from the first host of a fabric to the last; `rtt` is what thresholds are made
-/// for, the fabric's own without it.
+/// Sends traffic from the first host of a fabric to the last; thresholds are computed for `rtt`, or
+/// for the fabric's own round trip without it.
 ///
 /// # Errors
-/// [`CommandError`] names the fabric and what is wrong with it.
+/// [`CommandError`] names the fabric and its mistake.
 pub fn send(
     given: &str,
     job: &Job,
@@ -54,7 +54,7 @@ fn check_size(fabric: &Fabric, traffic: &Traffic) -> Result<(), String> {
     }
 }
 
-/// What came of the streams, as a real fabric's is told.
+/// The fate of the streams, in the form that a real fabric's has.
 pub fn passages(fates: &Fates) -> Passages {
     let delays = fates.streams.iter().flat_map(|fate| &fate.delays);
     let least = delays.min().copied().unwrap_or_default();
@@ -65,7 +65,7 @@ pub fn passages(fates: &Fates) -> Passages {
     }
 }
 
-fn passage(fate: &Fate, least: Span) -> Passage {
+fn passage(fate: &StreamFate, least: Span) -> Passage {
     let mut delays = fate.delays.clone();
     delays.sort_unstable();
     let above = |percent: usize| {

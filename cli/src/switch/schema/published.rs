@@ -39,7 +39,7 @@ const JUNOS: [(&str, &str); 3] = yang_files!["junos";
     "junos-qfx-conf-root",
 ];
 
-/// What yanglint says of an export by OpenConfig's models.
+/// The verdict of yanglint on an export, by OpenConfig's models.
 pub(super) fn openconfig(text: &str) -> Validation {
     let models = Models {
         name: "OpenConfig's models of 2026-07",
@@ -49,7 +49,7 @@ pub(super) fn openconfig(text: &str) -> Validation {
     ask(&models, openconfig::yang::document(text))
 }
 
-/// What yanglint says of the class-of-service of an export by Juniper's models.
+/// The verdict of yanglint on the class-of-service of an export, by Juniper's models.
 pub(super) fn junos(text: &str) -> Validation {
     let models = Models {
         name: "Juniper's models of class-of-service, 24.4R1 for QFX",

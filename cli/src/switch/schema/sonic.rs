@@ -31,7 +31,7 @@ const FILES: [(&str, &str); 23] = yang_files!["sonic";
     "sonic-wred-profile",
 ];
 
-/// What yanglint says of a CONFIG_DB by these models.
+/// The verdict of yanglint on a CONFIG_DB, by these models.
 pub(super) fn validate(text: &str) -> Validation {
     let models = Models {
         name: "SONiC's models of 2026-08",

@@ -1,23 +1,23 @@
-//! What a platform's own validator says.
+//! The verdict of a platform's own validator.
 
-/// What a platform's validator says.
+/// The verdict of a platform's validator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Validation {
     /// It accepts the configuration.
     Accepted {
-        /// The program, and what it knows: `yanglint, SONiC's models of 2026-08`.
+        /// The program and its models: `yanglint, SONiC's models of 2026-08`.
         tool: String,
     },
     /// It refuses it.
     Rejected {
-        /// The program, and what it knows.
+        /// The program and its models.
         tool: String,
         /// Why, one reason each.
         messages: Vec<String>,
     },
     /// It could not be asked.
     Missing {
-        /// What to install, or why there is no such program.
+        /// The package to install, or why there is no such program.
         install: String,
     },
 }

@@ -10,15 +10,15 @@ use super::validation::Validation;
 
 /// YANG models of a platform.
 pub(super) struct Models<'a> {
-    /// What they are, for people.
+    /// Their name, for people.
     pub(super) name: &'a str,
     /// Every file: its name and its text.
     pub(super) files: &'a [(&'a str, &'a str)],
-    /// Modules that are loaded, in order; what they import is found among the files.
+    /// Modules to load, in order; their imports are found among the files.
     pub(super) modules: &'a [&'a str],
 }
 
-/// What yanglint says of a document in JSON (RFC 7951).
+/// The verdict of yanglint on a document in JSON (RFC 7951).
 pub(super) fn validate(models: &Models<'_>, document: &str) -> Validation {
     match ask(models, document) {
         Ok(validation) => validation,
@@ -59,7 +59,7 @@ fn ask(models: &Models<'_>, document: &str) -> io::Result<Validation> {
     Ok(Validation::Rejected { tool, messages })
 }
 
-/// What is said on a line of `libyang err : ...`.
+/// The message of a line `libyang err : ...`.
 fn reason(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("libyang err ")?;
     Some(rest.trim_start_matches([':', ' ']))
@@ -81,7 +81,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is a few kilobytes in the folder for such files.
+        // A failure leaves a few kilobytes in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What can be typed behind `gradwire tune loss`.
+//! The options of `gradwire tune loss`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -25,9 +25,9 @@ the last one counts. {seed} in the command, and GRADWIRE_TRIAL_SEED, tell it the
 Trials with odd seeds lose packets independently of each other, those with even seeds in bursts of
 8. Each is compared with the lossless trial of its seed. A tolerance is accepted when the mean
 difference is below the margin with the confidence (Student's t; looking after each trial is
-accounted for), rejected when it is above, or when all trials of it have shown nothing.
+accounted for), rejected when it is above, or when its last trial still leaves it in doubt.
 
-A search that was ended goes on when the same command is given again: finished trials are lines of
+A search that was ended continues when the same command is given again: finished trials are lines of
 journal.jsonl in --out, beside the page report.html.
 
 Exit codes: 1 when --check rejects, or the trials ran out before any tolerance was accepted; 2 when
@@ -40,7 +40,7 @@ pub struct TuneLossOptions {
     /// The training script, as it is started without this command.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// What the script prints of itself.
+    /// Name of the metric that the script prints.
     #[arg(long, default_value = "accuracy", value_name = "NAME")]
     pub metric: String,
     /// The metric is a loss, an error, a perplexity.
@@ -63,7 +63,7 @@ pub struct TuneLossOptions {
         value_name = "SHARE"
     )]
     pub confidence: f64,
-    /// Test this tolerance only, and exit with 1 if it is rejected; nothing is written to the job.
+    /// Test this tolerance only, and exit with 1 if it is rejected; the job file stays as it is.
     #[arg(
         long,
         value_parser = tolerance,
@@ -114,7 +114,7 @@ pub struct TuneLossOptions {
     /// GRADWIRE_JOB, else job.toml.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
-    /// Folder of the journal, of what the trials printed, and of the page.
+    /// Folder of the journal, of the trials' output, and of the page.
     #[arg(long, default_value = "gradwire-tune", value_name = "FOLDER")]
     pub out: PathBuf,
     /// Print JSON objects instead of the table: one a trial, and a last one with the result.
@@ -123,7 +123,7 @@ pub struct TuneLossOptions {
 }
 
 impl TuneLossOptions {
-    /// What is asked of the script.
+    /// The question for the search.
     pub fn question(&self) -> LossQuestion {
         LossQuestion {
             command: self.command.clone(),

@@ -1,4 +1,5 @@
-//! What a search tells on the terminal: a row per trial, how long it will take still, the result.
+//! The output of a search on the terminal: a row per trial, the time that it still takes, the
+//! result.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    /// Tells what will be done at most, and what has been done.
+    /// Prints the largest number of trials, and how many are done.
     pub fn new(options: &'a TuneLossOptions, journal: &Journal) -> Self {
         let style = "{bar:30} {pos} of about {len} trials  {elapsed} gone  {msg}";
         let style = ProgressStyle::with_template(style);
@@ -94,12 +95,12 @@ impl<'a> Teller<'a> {
         self.bar.inc(1);
     }
 
-    /// Nothing is tried any more.
+    /// Removes the progress bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// What was found, and the job file that it was written to.
+    /// Prints the result, and the job file that it was written to.
     pub fn found(&self, evidence: &SearchEvidence<'_>, job: Option<&Path>) {
         let page = self.options.out.join("report.html");
         if self.options.json {

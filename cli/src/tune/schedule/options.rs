@@ -1,4 +1,4 @@
-//! What can be typed after `gradwire tune schedule`. Doc comments on options are the help text.
+//! The options of `gradwire tune schedule`. Doc comments on options are the help text.
 
 use std::path::PathBuf;
 
@@ -18,11 +18,11 @@ Examples:
   gradwire tune schedule leaf-spine:2x4x2@25G step:mine.csv:ddp,scale=16 --write job.toml
 
 Each trial is a simulated run with one chunk (`collectives.chunk`: how much of a tensor is one
-message) and one credit (`collectives.credit`: how much of that is on its way at once); what it
-is worth is the mean time of a training step. Small chunks pay for each message, large ones
+message) and one credit (`collectives.credit`: how much of that is on its way at once). It is
+judged by the mean time of a training step. Small chunks pay for each message, large ones
 cannot be overtaken; little credit leaves the wire idle, much credit is a queue in order of
-arrival. Which point is tried next is decided by Bayesian optimisation: a Gaussian process over
-the logarithms, expected improvement, as in ByteScheduler (SOSP'19).
+arrival. Bayesian optimisation chooses the next point: a Gaussian process over the logarithms,
+expected improvement, as in ByteScheduler (SOSP'19).
 
 Sizes are those of the job. With scale=N in the workload a run has an Nth of everything, of chunk
 and credit too, but not of the times on the way: that favours large ones. Parameter servers (ps=8)
@@ -35,7 +35,7 @@ step at `best` takes longer than at `grid_best`.";
 /// Options of `gradwire tune schedule`.
 #[derive(Args, Clone, Debug)]
 pub struct ScheduleOptions {
-    /// What is simulated.
+    /// The scenario.
     #[command(flatten)]
     pub scenario: ScenarioOptions,
     /// Trials at most.
@@ -49,13 +49,13 @@ pub struct ScheduleOptions {
     /// Credits to choose from, each twice the one before.
     #[arg(long, default_value = "512KiB..64MiB", value_parser = axis, value_name = "FROM..TO")]
     pub credit: SizeAxis,
-    /// Run every point, and compare what the search finds with the best of all.
+    /// Run every point, and compare the search's result with the best of all.
     #[arg(long)]
     pub grid: bool,
     /// Runs at the same time where that is possible; without it, one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
-    /// Write what was found into this job file; everything else in it stays as it is.
+    /// Write the result into this job file; everything else in it stays as it is.
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// Print one object of JSON.
@@ -64,7 +64,7 @@ pub struct ScheduleOptions {
 }
 
 impl ScheduleOptions {
-    /// What is asked for.
+    /// The question for the search.
     pub fn question(&self) -> ScheduleQuestion {
         ScheduleQuestion {
             scenario: self.scenario.scenario(),

@@ -48,7 +48,7 @@ impl Drop for Serving {
     }
 }
 
-/// What the client's doctor says about the path to the server's.
+/// The findings of the client's doctor about the path to the server's.
 fn examined(network: &Network, more: &[&str]) -> (Option<i32>, Value) {
     let serve = [
         GRADWIRE, "doctor", "--serve", "--json", "--bind", SERVER, "--port", "0",

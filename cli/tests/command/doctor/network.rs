@@ -120,7 +120,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for place in [Place::Client, Place::Server, Place::Router] {
-            // What was never made cannot be removed.
+            // A namespace that was never made cannot be removed.
             let _ = run(&["ip", "netns", "delete", &self.namespace(place)]);
         }
     }

@@ -65,7 +65,7 @@ fn program(from: i32, to: i32) -> Vec<u8> {
     ];
     let end = [op(SET, 0, 0, 0), op(EXIT, 0, 0, 0)];
     let mut bytes = body.concat();
-    // Whoever is not concerned jumps behind the body.
+    // Other packets jump behind the body.
     let length = body.len();
     for (index, one) in bytes.chunks_exact_mut(8).enumerate() {
         if one[0] == UNLESS_EQUAL {
@@ -88,7 +88,7 @@ fn store_below_stack(register: u8) -> [u8; 8] {
     store
 }
 
-/// Sections: none, names, the program, its licence, symbols.
+/// Sections: the empty one, names, the program, its licence, symbols.
 fn object(program: &[u8]) -> Vec<u8> {
     const HEADER: usize = 64;
     let names = b"\0.strtab\0tc\0license\0.symtab\0rewrite\0_license\0";

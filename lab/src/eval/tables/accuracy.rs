@@ -1,6 +1,6 @@
 //! Accuracy under loss: real training, real sockets, packets dropped on purpose.
 //!
-//! `gradwire.study` trains and judges; here its findings are put into the report.
+//! `gradwire.study` trains and judges; this file puts its findings into the report.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub const STUDY: Study = Study {
     found,
 };
 
-/// After so many minutes no training is begun; the same command goes on.
+/// Minutes after which no further training starts; the same command goes on later.
 const MINUTES: &str = "30";
 
 const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: \
@@ -49,12 +49,12 @@ fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
     }]
 }
 
-/// Cells of all seeds together.
+/// The cells of all seeds.
 struct Group {
     task: String,
-    /// What is lost, by which rule holes are filled, by which transform.
+    /// The lost share, the rule for holes and the transform.
     how: [String; 3],
-    /// Percents of packets.
+    /// Percent of packets.
     drop: f64,
     last: Option<f64>,
     steps: Option<f64>,

@@ -1,4 +1,4 @@
-//! DLCP's own evaluation: training steps of 144 hosts beside other traffic, by several transports.
+//! DLCP's evaluation: training steps of 144 hosts beside other traffic, over several transports.
 
 use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger, mean};
 use super::super::published::{DLCP_FCT, dlcp_speed};
@@ -6,7 +6,7 @@ use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value,
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
 use crate::eval::findings::{ITERATION, ITERATIONS, TableFindings, named};
 
-/// Completion times of communication tasks, in microseconds.
+/// The place of communication tasks' completion times in a result, in microseconds.
 const FCT_MEAN: &str = "/training/0/fct_us/mean";
 const FCT_P99: &str = "/training/0/fct_us/p99";
 
@@ -71,7 +71,7 @@ fn speeds(evidence: &TableEvidence, points: &[CellPoint]) -> Grid {
     }
 }
 
-/// Changes of completion times against a reference, a mean over points that have both.
+/// Returns the changes of completion times against a reference: means over points that have both.
 fn change_of(
     evidence: &TableEvidence,
     points: &[CellPoint],

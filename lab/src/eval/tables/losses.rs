@@ -1,4 +1,4 @@
-//! Links that lose packets at random: what that costs, and what a tolerance is worth then.
+//! Links that lose packets at random: the cost of losses, and the gain of a tolerance.
 
 use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
@@ -27,7 +27,7 @@ pub fn found(evidence: &TableEvidence) -> TableFindings {
     }
 }
 
-/// The points of one exchange, by how much their links lose.
+/// Returns the points of one exchange, in the order of their links' loss.
 fn points(evidence: &TableEvidence, exchange: GradientExchange) -> Vec<CellPoint> {
     let points = evidence.points().into_iter();
     let mut points: Vec<CellPoint> = points.filter(|one| one.exchange == exchange).collect();
@@ -35,12 +35,12 @@ fn points(evidence: &TableEvidence, exchange: GradientExchange) -> Vec<CellPoint
     points
 }
 
-/// How many percents of packets a link loses.
+/// Returns a link's loss in percent of packets.
 fn percents(point: &CellPoint) -> f64 {
     point.loss.trim_end_matches('%').parse().unwrap_or(0.0)
 }
 
-/// How much longer a step takes than where the links of the first point lose nothing.
+/// Returns the extra time of a step compared with the first point, whose links lose no packets.
 fn harm(
     evidence: &TableEvidence,
     (first, point): (&CellPoint, &CellPoint),

@@ -1,5 +1,5 @@
-//! A scheduler on and off: how much faster steps are in which gradients of front layers leave
-//! first, in parts, within a credit.
+//! A scheduler on and off: the gain when gradients of front layers leave first, in parts, within a
+//! credit.
 
 use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, faster};
 use super::super::published::{BYTE_SCHEDULER, flow_model};
@@ -8,7 +8,7 @@ use crate::eval::findings::{ITERATION, TableFindings, named};
 
 /// The case without a scheduler; all others have one.
 const OFF: &str = "off";
-/// Points of percent by which a gain may differ from the flow-level model's.
+/// Percentage points by which a gain may differ from the flow-level model's.
 const APART_MOST: f64 = 10.0;
 
 const ABOUT: [&str; 3] = [
@@ -22,7 +22,7 @@ const ABOUT: [&str; 3] = [
     BYTE_SCHEDULER,
 ];
 
-/// What one point brought.
+/// The result of one point.
 struct Row<'a> {
     point: &'a CellPoint,
     off: Option<f64>,
@@ -34,7 +34,7 @@ impl Row<'_> {
         faster(self.off, self.on.map(|(_, time)| time))
     }
 
-    /// How far the gain is from the flow-level model's, in points of percent.
+    /// Returns the distance of the gain from the flow-level model's, in percentage points.
     fn apart(&self) -> Option<f64> {
         Some(self.gain()? - flow_model(self.point)?)
     }

@@ -1,7 +1,7 @@
-//! Chunk and credit found by few trials, beside all that there are.
+//! Chunk and credit found in few trials, beside the whole grid.
 //!
-//! The whole grid is simulated; the search then asks for points of it, one by one, as
-//! `gradwire tune schedule` would, and is told what their cells brought.
+//! The simulator runs the whole grid. The search then asks for points of it one by one, as
+//! `gradwire tune schedule` would, and receives the results of their cells.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::eval::findings::{ITERATION, TableFindings};
 
 const CHUNK: &str = "collectives.chunk";
 const CREDIT: &str = "collectives.credit";
-/// By how many percents what is found may be slower than the best of the grid.
+/// Percent by which the found point may be slower than the best of the grid.
 const APART_MOST: f64 = 5.0;
 const SEED: u64 = 1;
 
@@ -32,7 +32,7 @@ const ABOUT: [&str; 2] = [
 /// Times of a grid, by chunk, then credit.
 type Times = BTreeMap<(ByteCount, ByteCount), f64>;
 
-/// A grid and what was found of it.
+/// A grid and the result of its search.
 struct Row {
     point: CellPoint,
     times: Times,
@@ -58,7 +58,7 @@ impl Row {
         self.times.values().copied().max_by(f64::total_cmp)
     }
 
-    /// By how many percents what was found is slower than the best.
+    /// Percent by which the found point is slower than the best.
     fn apart(&self) -> Option<f64> {
         larger(
             self.least().map(|(_, time)| time),
@@ -98,7 +98,7 @@ fn row(evidence: &TableEvidence, point: CellPoint) -> Row {
     }
 }
 
-/// Searches a grid; nothing where it is not whole.
+/// Searches a grid; `None` where the grid has gaps.
 fn search(times: &Times) -> Option<Trials> {
     let axes = Axes {
         chunk: axis(times.keys().map(|(chunk, _)| *chunk))?,

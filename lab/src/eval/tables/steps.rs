@@ -1,4 +1,4 @@
-//! What each part of gradwire adds: cases that have one part more than the case before.
+//! The gain of each part of gradwire: each case has one part more than the case before.
 
 use super::super::evidence::{CellPoint, TableEvidence, faster};
 use super::super::section::{Chart, ChartShape, Grid, Value};

@@ -34,9 +34,9 @@ struct Script {
     name: &'static str,
     file: &'static str,
     options: &'static [&'static str],
-    /// Options of the script that make a trial short.
+    /// The script's options for a short trial.
     short: &'static [&'static str],
-    /// What is searched.
+    /// The subject of the search.
     aims: &'static [Aim],
 }
 
@@ -46,7 +46,7 @@ const SCRIPTS: [Script; 2] = [
         file: "examples/train_mnist.py",
         options: &[],
         short: &["--epochs", "2"],
-        // Nothing is too high for so short a training.
+        // So short a training bears every tolerance.
         aims: &[Aim::Find],
     },
     Script {
@@ -75,16 +75,16 @@ fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
     }
 }
 
-/// What a search is for.
+/// The aim of a search.
 #[derive(Clone, Copy)]
 enum Aim {
     /// The largest tolerance.
     Find,
-    /// A rejection, with such options.
+    /// A rejection, with these options.
     Reject(&'static [&'static str]),
 }
 
-/// Both aims share the folder of a script, and so its trials without loss.
+/// Both aims share the folder of a script, and with it its lossless trials.
 fn part(script: &Script, aim: Aim, (options, place): (&EvalRequest, &Path)) -> StudyPart {
     let own = std::env::current_exe().unwrap_or_else(|_| "gradwire".into());
     let folder = place.join(script.name);
@@ -136,7 +136,7 @@ fn percents(share: &Json) -> Option<f64> {
     share.as_f64().map(|share| share * 100.0)
 }
 
-/// The tolerance of a setting, in percents: of the layers at the front.
+/// Returns the tolerance of a setting's front layers, in percent.
 fn tolerance(setting: &Json) -> Option<f64> {
     percents(&setting["groups"][0])
 }

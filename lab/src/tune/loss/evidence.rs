@@ -1,4 +1,4 @@
-//! What a search has found and what that rests on, in words, and in the job file.
+//! The result of a search and its evidence, in words and in the job file.
 
 use std::path::Path;
 
@@ -13,32 +13,32 @@ use crate::error::LabError;
 use crate::job_file::document;
 use crate::output::WholeFile;
 
-/// How lines of evidence begin in a job file: those are replaced, all other comments stay.
+/// The prefix of evidence in a job file: such lines are replaced, all other comments stay.
 const MARK: &str = "# tune loss: ";
 
-/// What is asked of a script.
+/// The question about a script.
 #[derive(Clone, Debug)]
 pub struct LossQuestion {
     /// The script.
     pub command: Vec<String>,
     /// The name of the metric that it prints.
     pub metric: String,
-    /// Which values of it are better.
+    /// The better direction of the metric.
     pub better: Better,
-    /// How much worse it may become.
+    /// The allowed loss of the metric.
     pub margin: Margin,
-    /// How sure a tolerance must be.
+    /// The confidence for accepting a tolerance.
     pub confidence: f64,
-    /// The only tolerance that is tested, if it is one.
+    /// The only tolerance to test, if there is one.
     pub check: Option<f64>,
 }
 
-/// A search that has ended.
+/// A finished search.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchEvidence<'a> {
-    /// What was asked for.
+    /// The question.
     pub question: &'a LossQuestion,
-    /// What was found.
+    /// The result.
     pub finding: &'a ToleranceFinding,
     /// All trials.
     pub records: &'a [TrialRecord],
@@ -50,7 +50,7 @@ impl SearchEvidence<'_> {
         mean_and_deviation(&self.metrics(&ToleranceSetting::lossless()))
     }
 
-    /// The metric in all trials of a setting that have one.
+    /// Returns the metric of all trials of a setting that have one.
     pub fn metrics(&self, setting: &ToleranceSetting) -> Vec<f64> {
         let trials = self.of(setting);
         trials.filter_map(|record| record.trial.metric).collect()
@@ -61,12 +61,12 @@ impl SearchEvidence<'_> {
         all.filter(move |record| record.trial.setting == *setting)
     }
 
-    /// The share that was really lost in the trials of a setting.
+    /// Returns the share that was really lost in the trials of a setting.
     pub fn lost(&self, setting: &ToleranceSetting) -> f64 {
         Accepted::sum(self.of(setting).map(|record| record.accepted)).share()
     }
 
-    /// What was found, line by line.
+    /// Returns the result, line by line.
     pub fn lines(&self) -> Vec<String> {
         let (mean, deviation) = self.baseline();
         let (metric, finding) = (&self.question.metric, self.finding);
@@ -95,7 +95,7 @@ impl SearchEvidence<'_> {
         lines
     }
 
-    /// One setting and what was seen of it.
+    /// One setting and its trials.
     pub fn sentence(&self, cell: &JudgedSetting) -> String {
         let (judgement, setting) = (&cell.judgement, &cell.setting);
         let worse = match judgement.worse_by.is_finite() {
@@ -120,7 +120,7 @@ impl SearchEvidence<'_> {
         )
     }
 
-    /// What makes the result weaker than it looks.
+    /// Returns the facts that weaken the result.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let found = &self.finding.found;
@@ -147,7 +147,7 @@ impl SearchEvidence<'_> {
         warnings
     }
 
-    /// The keys that were found and their values, as TOML.
+    /// Returns the found keys and their values, as TOML.
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let found = &self.finding.found;
         let mut values = vec![("tolerance", share(found.least()).to_string())];
@@ -163,7 +163,7 @@ impl SearchEvidence<'_> {
     }
 }
 
-/// A value of a metric, with as many digits as a row has room for.
+/// Writes a value of a metric with as many digits as a row has room for.
 pub fn number_text(value: f64) -> String {
     let digits = match value.abs() {
         large if large >= 1e5 => 0,
@@ -173,7 +173,7 @@ pub fn number_text(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A setting in a few letters.
+/// Writes a setting in a few letters.
 pub fn of(setting: &ToleranceSetting) -> String {
     let groups = setting.groups.iter();
     let groups: Vec<String> = groups
@@ -183,7 +183,7 @@ pub fn of(setting: &ToleranceSetting) -> String {
     format!("{}{}", groups.join(", "), tight.unwrap_or_default())
 }
 
-/// A verdict in a word or two.
+/// Writes a verdict in a word or two.
 pub fn verdict(verdict: ToleranceVerdict) -> &'static str {
     match verdict {
         ToleranceVerdict::Accepted => "accepted",
@@ -205,7 +205,7 @@ fn groups(setting: &ToleranceSetting) -> toml_edit::Value {
     shares.collect::<Array>().into()
 }
 
-/// Writes what was found into the job file, with its evidence as comments.
+/// Writes the result into the job file, with its evidence as comments.
 ///
 /// # Errors
 /// [`LabError::System`] when the file cannot be written.
@@ -218,7 +218,7 @@ pub fn write(
     WholeFile::create(path)?.keep(document.to_string().as_bytes())
 }
 
-/// Sets the keys and leaves everything else as it is, but for earlier evidence.
+/// Sets the keys, replaces earlier evidence, and leaves everything else unchanged.
 fn set(document: &mut DocumentMut, found: &ToleranceSetting, lines: &[String]) {
     document::put(document.as_table_mut(), "tolerance", share(found.least()));
     let mut key = document.key_mut("tolerance").expect("it has just been put");
@@ -234,7 +234,7 @@ fn set(document: &mut DocumentMut, found: &ToleranceSetting, lines: &[String]) {
         return;
     }
     let loss = document::table(document, "loss");
-    // What an earlier search has found for groups and phases does not belong to this one.
+    // Results of an earlier search for groups and phases do not belong to this one.
     match found.groups.len() {
         0 | 1 => loss.remove("layer_tolerances"),
         _ => loss.insert("layer_tolerances", Item::Value(groups(found))),

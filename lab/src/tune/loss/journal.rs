@@ -1,5 +1,5 @@
-//! The journal of a search: a first line that says what every trial runs, and a line per finished
-//! trial. It is only ever added to, so a search that was killed goes on behind its last whole line.
+//! The journal of a search: a first line with the settings of every trial, and a line per finished
+//! trial. Lines are only appended, so a killed search goes on behind its last complete line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
-/// The form of a journal. Another form has another number.
+/// Version of the journal's format.
 const VERSION: u32 = 1;
 
-/// What all trials of a journal have in common: whatever changes their results.
+/// The settings of all trials of a journal that affect their results.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Heading {
     gradwire_tune_loss: u32,
@@ -26,7 +26,7 @@ pub struct Heading {
 }
 
 impl Heading {
-    /// The heading of a search.
+    /// Makes the heading of a search.
     pub fn new(command: &[String], metric: &str, job: String) -> Self {
         Self {
             gradwire_tune_loss: VERSION,
@@ -36,7 +36,7 @@ impl Heading {
         }
     }
 
-    /// The first of its fields in which another one differs.
+    /// Returns the first field in which another heading differs.
     fn difference(&self, other: &Self) -> Option<&'static str> {
         let same = [
             ("form", self.gradwire_tune_loss == other.gradwire_tune_loss),
@@ -53,42 +53,42 @@ impl Heading {
 /// A finished trial.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TrialRecord {
-    /// What was tried, and the metric.
+    /// The setting and the metric.
     #[serde(flatten)]
     pub trial: ToleranceTrial,
-    /// Share of packets that were dropped on purpose.
+    /// Share of packets dropped on purpose.
     pub drop: f64,
-    /// Mean length of a run of them.
+    /// Mean length of a run of drops.
     pub burst: f64,
-    /// What the ranks did without.
+    /// The losses that the ranks accepted.
     pub accepted: Accepted,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
-    /// Why there is no metric, where there is none.
+    /// The reason why there is no metric, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What all ranks together did without.
+/// The losses that all ranks together accepted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Accepted {
-    /// Ranks that told.
+    /// Number of ranks that wrote their counts.
     pub ranks: u32,
-    /// Bytes of messages that might lose some.
+    /// Bytes of messages that might lose packets.
     pub owed_bytes: u64,
-    /// Bytes of these that the tolerance allowed to be lost.
+    /// Bytes of these that the tolerance allowed to lose.
     pub allowed_bytes: u64,
     /// Bytes that were accepted as lost.
     pub lost_bytes: u64,
 }
 
 impl Accepted {
-    /// The share of what might be lost that was.
+    /// Returns the lost share of the bytes that might be lost.
     pub fn share(&self) -> f64 {
         self.lost_bytes as f64 / self.owed_bytes.max(1) as f64
     }
 
-    /// The sum of several.
+    /// Adds several.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, one| Self {
             ranks: sum.ranks + one.ranks,
@@ -99,7 +99,7 @@ impl Accepted {
     }
 }
 
-/// A journal that is open.
+/// An open journal.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -111,8 +111,8 @@ impl Journal {
     /// Opens the journal in a folder, or begins it.
     ///
     /// # Errors
-    /// [`LabError::Input`] when it is of another search or has been damaged, [`LabError::System`]
-    /// when it cannot be written.
+    /// [`LabError::Input`] when it is of another search or damaged, [`LabError::System`] when it
+    /// cannot be written.
     pub fn open(folder: &Path, heading: &Heading) -> Result<Self, LabError> {
         let path = folder.join("journal.jsonl");
         let told = |source| LabError::System {
@@ -131,7 +131,7 @@ impl Journal {
             path: path.clone(),
             source,
         })?;
-        // A line without an end was being written when the search was killed.
+        // The search was killed while it wrote a line without an end.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         if whole.len() < text.len() {
             file.set_len(whole.len() as u64).map_err(told)?;
@@ -150,12 +150,12 @@ impl Journal {
         })
     }
 
-    /// The trials that were done.
+    /// Returns the finished trials.
     pub fn records(&self) -> &[TrialRecord] {
         &self.records
     }
 
-    /// Adds a trial; when this returns, it is on the disk.
+    /// Adds a trial; it is on disk when this returns.
     ///
     /// # Errors
     /// [`LabError::System`] when it cannot be written.
@@ -168,7 +168,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

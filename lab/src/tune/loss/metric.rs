@@ -1,10 +1,10 @@
-//! The metric in what a script prints.
+//! The metric in a script's output.
 
 use serde_json::Value;
 
-/// The metric on the last line that has it: a JSON object with that key, or the name followed by a
-/// number, with `=`, `:` or nothing but spaces between. `None` when no line has it. A number that
-/// is none (NaN) is one here.
+/// Returns the metric of the last line that has it: a JSON object with that key, or the name
+/// followed by a number, with `=`, `:` or only spaces between. `None` when no line has it. NaN
+/// counts as a number here.
 pub fn last(text: &str, name: &str) -> Option<f64> {
     text.lines().rev().find_map(|line| in_line(line, name))
 }
@@ -15,7 +15,7 @@ fn in_line(line: &str, name: &str) -> Option<f64> {
     of_object.or_else(|| in_text(line, name))
 }
 
-/// The last mention of the name that a number follows.
+/// Returns the number behind the last mention of the name.
 fn in_text(line: &str, name: &str) -> Option<f64> {
     let mentions: Vec<usize> = line.match_indices(name).map(|(at, _)| at).collect();
     mentions.into_iter().rev().find_map(|at| {
@@ -34,7 +34,7 @@ fn in_text(line: &str, name: &str) -> Option<f64> {
     })
 }
 
-/// The number that a text begins with.
+/// Reads the number at the start of a text.
 fn number_at(text: &str) -> Option<f64> {
     let end = text.find(|letter: char| !(letter.is_ascii_alphanumeric() || "+-.".contains(letter)));
     let number = &text[..end.unwrap_or(text.len())];

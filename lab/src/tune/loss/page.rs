@@ -1,5 +1,5 @@
-//! The page of a search: the metric over the loss that was really accepted, seed by seed, with the
-//! margin, and the settings as a table.
+//! The page of a search: the metric over the really accepted loss, seed by seed, with the margin,
+//! and the settings as a table.
 
 use gradwire_tuning::tolerance::ToleranceSetting;
 use gradwire_tuning::tolerance::judge::{Better, ToleranceVerdict, mean_and_deviation};
@@ -15,7 +15,7 @@ use gradwire_report::svg::{Scale, escaped};
 
 /// Half of the page's width.
 const SIZE: (f64, f64) = (558.0, 340.0);
-/// Told apart by colour-blind people too (Okabe and Ito).
+/// Colours that colour-blind people can tell apart (Okabe and Ito).
 const INDEPENDENT: &str = "#0072b2";
 const BURSTS: &str = "#d55e00";
 const MEAN: &str = "#16202b";
@@ -33,7 +33,7 @@ const TABLE: &str = "Worse by: mean difference from the lossless trials of the s
     has its bound within the margin. Several tolerances are those of groups of layers, the front \
     first; behind a slash, that of steps after a change of the gradients.";
 
-/// The page of a search.
+/// Makes the page of a search.
 pub fn page(evidence: &SearchEvidence<'_>) -> String {
     let metric = escaped(&evidence.question.metric);
     let found = found(evidence);
@@ -66,17 +66,17 @@ fn found(evidence: &SearchEvidence<'_>) -> String {
     }
 }
 
-/// What is drawn of what a seed does by itself.
+/// The treatment of the differences between seeds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Level {
-    /// All: the metric as it was.
+    /// Shown: the metric as measured.
     OfEachSeed,
-    /// Nothing: differences from the lossless trial of the same seed, about the baseline's mean.
+    /// Removed: differences from the lossless trial of the same seed, around the baseline's mean.
     TakenOut,
 }
 
 impl Level {
-    /// The metric of a trial as it is drawn.
+    /// Returns the metric of a trial as drawn.
     fn metric(self, evidence: &SearchEvidence<'_>, record: &TrialRecord) -> Option<f64> {
         let metric = record.trial.metric?;
         if self == Self::OfEachSeed {
@@ -89,7 +89,7 @@ impl Level {
     }
 }
 
-/// Values along the upright axis.
+/// The range of the vertical axis.
 type Range = (f64, f64);
 
 fn whole(evidence: &SearchEvidence<'_>) -> Range {
@@ -110,7 +110,7 @@ fn near(evidence: &SearchEvidence<'_>) -> Range {
     (mean - reach, mean + reach)
 }
 
-/// Shares that were lost, in percent: the least and the most that are drawn.
+/// The range of lost shares, in percent.
 fn losses(evidence: &SearchEvidence<'_>) -> Range {
     let shares = evidence
         .records
@@ -192,7 +192,7 @@ fn disc(plot: &mut Plot, record: &TrialRecord, (least, metric): (f64, f64)) {
     plot.drawing.disc(at, 4.0, &style, &told);
 }
 
-/// The mean of a setting and its spread; gives where it is.
+/// Draws the mean of a setting and its spread; returns its place.
 fn mark(
     plot: &mut Plot,
     (evidence, level): (&SearchEvidence<'_>, Level),

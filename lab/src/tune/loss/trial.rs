@@ -1,8 +1,8 @@
-//! One trial: the script in a process of its own, with a job that loses packets on purpose, and
-//! what can be read of it afterwards.
+//! One trial: the script in its own process, with a job that drops packets on purpose, and the
+//! counts that its ranks leave.
 //!
-//! So that much of a tolerance is really used up, a little more is dropped than it allows. How much
-//! was accepted is read from what the ranks leave behind, never taken for granted.
+//! A trial drops a little more than the tolerance allows, so that most of it is really used. The
+//! accepted share is read from the ranks' counts, never assumed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,33 +19,33 @@ use super::journal::{Accepted, TrialRecord};
 use super::metric;
 use crate::error::LabError;
 
-/// Mean length of bursts, and how many times the tolerance is dropped, of what may be missing;
-/// about a quarter of a message is protected. Losses are not the same in every message, least in
-/// bursts: what one has lost beyond its tolerance is repaired, and no other may lose it.
+/// Mean length of bursts, and the dropped share of droppable packets as a multiple of the
+/// tolerance; about a quarter of a message is protected. Losses differ between messages, above all
+/// in bursts: a message repairs its losses beyond the tolerance, and no other may use them.
 const INDEPENDENT: (f64, f64) = (1.0, 1.25);
 const BURSTS: (f64, f64) = (8.0, 1.5);
-/// More than this is never dropped: nothing would ever arrive.
+/// The largest dropped share; with more, no message would ever arrive.
 const DROP_MAX: f64 = 0.9;
-/// So many times as long as the slowest lossless trial may a lossy one take, and so long always.
+/// Timeout of a lossy trial, as a multiple of the slowest lossless one, and its least value.
 const SLOWER: f64 = 10.0;
 const PATIENCE_MIN: Duration = Duration::from_secs(30);
-/// How often one looks whether a script has ended.
+/// Interval of checks whether a script has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Last lines of standard error that are shown of a script that failed.
+/// Number of lines of a failed script's standard error that are shown.
 const LINES: usize = 12;
 
-/// What all trials of a search have in common.
+/// The settings common to all trials of a search.
 #[derive(Debug)]
 pub struct TrialBench {
     /// The job of the user, without tolerance and faults.
     pub job: Job,
     /// The script.
     pub command: Vec<String>,
-    /// What it prints of itself.
+    /// The metric that it prints.
     pub metric: String,
-    /// The longest that it may take.
+    /// Its timeout.
     pub timeout: Duration,
-    /// Where folders of trials are made.
+    /// The folder of all trials.
     pub folder: PathBuf,
 }
 
@@ -56,8 +56,8 @@ enum End {
 }
 
 impl TrialBench {
-    /// How long a lossy trial may take: what makes training much slower is not borne, whatever the
-    /// metric, and need not be waited for.
+    /// Returns the timeout of a lossy trial. A tolerance that makes training much slower is
+    /// rejected whatever the metric, so the search need not wait for it.
     pub fn patience(&self, done: &[TrialRecord]) -> Duration {
         let lossless = done.iter().filter(|one| one.trial.setting.is_lossless());
         let slowest = lossless.map(|one| one.seconds).fold(0.0, f64::max);
@@ -65,12 +65,12 @@ impl TrialBench {
         patience.max(PATIENCE_MIN).min(self.timeout)
     }
 
-    /// Runs one trial in a folder of this name, which is emptied first; `patience` is for lossy
-    /// ones.
+    /// Runs one trial in a folder of this name, which is emptied first; `patience` is the timeout
+    /// of lossy ones.
     ///
     /// # Errors
-    /// [`LabError`] when the script cannot be started, fails, prints no metric, or is not one whose
-    /// gradients could be lost.
+    /// [`LabError`] when the script cannot be started, fails, prints no metric, or has no gradients
+    /// that could be lost.
     pub fn run(
         &self,
         (setting, seed): (&ToleranceSetting, u64),
@@ -131,7 +131,7 @@ impl TrialBench {
 
     fn script(&self, place: &Place, limit: Duration) -> Result<End, LabError> {
         let mut child = place.start(&self.command)?;
-        // Held for as long as the script may run.
+        // Hold the input for as long as the script may run.
         let leash = child.stdin.take();
         let started = now();
         let waiting = |source| LabError::System {
@@ -193,7 +193,7 @@ fn losses(seed: u64) -> (f64, f64) {
     }
 }
 
-/// The user's job with this setting and these losses: drop, burst, seed.
+/// Returns the user's job with this setting and these losses: drop, burst, seed.
 pub fn job_text(
     job: &Job,
     setting: &ToleranceSetting,
@@ -226,16 +226,16 @@ fn script_failed(message: String) -> LabError {
     }
 }
 
-/// Where one trial runs.
+/// The folder of one trial.
 struct Place {
     folder: PathBuf,
     seed: u64,
 }
 
-/// What the ranks of a trial did without.
+/// The losses that the ranks of a trial accepted.
 struct Told {
     sum: Accepted,
-    /// The job's tolerance, as they know it.
+    /// The job's tolerance, as the ranks know it.
     tolerance: f64,
 }
 
@@ -287,8 +287,8 @@ impl Place {
         script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
     }
 
-    /// The last lines of its standard error, behind the last one that names an error, or that
-    /// stands before what `torchrun` has to say about it, which is much.
+    /// Returns the last lines of its standard error: those behind the last line that names an
+    /// error, or before `torchrun`'s long report about it.
     fn complaint(&self) -> String {
         let path = self.folder.join("stderr.txt");
         let bytes = std::fs::read(&path).unwrap_or_default();
@@ -314,7 +314,7 @@ impl Place {
         )
     }
 
-    /// What the ranks have left; of none where they left nothing.
+    /// Reads the counts that the ranks left; those of no rank if there are none.
     fn accepted(&self) -> Told {
         let all = counts(&self.folder.join("ranks"));
         let one = |snapshot: &Snapshot| Accepted {
@@ -333,14 +333,14 @@ impl Place {
     }
 }
 
-/// Whether a line is how Python ends a traceback, of a script rather than of its launcher.
+/// Whether a line ends a Python traceback of a script, not of its launcher.
 fn names_an_error(line: &str) -> bool {
     let (name, message) = line.split_once(": ").unwrap_or((line, ""));
     let named = name.ends_with("Error") || name.ends_with("Exception");
     named && !name.contains(' ') && !message.trim().is_empty()
 }
 
-/// Whether a line is an error that PyTorch has logged: a letter, month and day.
+/// Whether a line is an error logged by PyTorch: a letter, month and day.
 fn is_of_launcher(line: &str) -> bool {
     let date = line.strip_prefix('E').and_then(|rest| rest.get(..5));
     let number = date.and_then(|date| date.strip_suffix(' '));
@@ -360,7 +360,7 @@ fn counts(folder: &Path) -> Vec<Snapshot> {
         .collect()
 }
 
-/// Whether the ranks ran the job that they were given, and could lose something.
+/// Checks that the ranks ran the given job, and could lose packets.
 fn fits(setting: &ToleranceSetting, told: &Told, place: &Place) -> Result<(), LabError> {
     let wrong = |message: &str| Err(LabError::Usage(format!("the script {message}")));
     let wanted = setting.largest();
@@ -408,7 +408,7 @@ fn fits(setting: &ToleranceSetting, told: &Told, place: &Place) -> Result<(), La
     Ok(())
 }
 
-/// A share in percent, with as few digits as tell it.
+/// Writes a share in percent, with as few digits as possible.
 pub fn percent(share: f64) -> String {
     let text = format!("{:.3}", share * 100.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

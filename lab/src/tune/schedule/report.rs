@@ -1,4 +1,4 @@
-//! What was found: in words, for programs, and as keys of a job file.
+//! The result of a search: in words, for programs, and as keys of a job file.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{ScheduleQuestion, ScheduleTrials};
 use crate::error::LabError;
 use crate::job_file::document;
 
-/// What was found, as JSON shows it. Sizes are bytes.
+/// The result as JSON. Sizes are bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScheduleReport {
     fabric: String,
@@ -24,7 +24,7 @@ pub struct ScheduleReport {
     grid: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     grid_best: Option<Row>,
-    /// How much longer a step takes at the best trial than at the best point of the grid.
+    /// Extra time of a step at the best trial over the best point of the grid, as a share.
     #[serde(skip_serializing_if = "Option::is_none")]
     excess: Option<f64>,
     wall_s: f64,
@@ -49,7 +49,7 @@ impl From<&PointTrial> for Row {
 }
 
 impl ScheduleReport {
-    /// The report of a search of at least one trial that took `wall_s` seconds.
+    /// Makes the report of a search of at least one trial that took `wall_s` seconds.
     pub fn new(question: &ScheduleQuestion, found: ScheduleTrials, wall_s: f64) -> Self {
         let rows = |trials: &[PointTrial]| trials.iter().map(Row::from).collect::<Vec<_>>();
         let (trials, grid) = (rows(&found.trials), rows(&found.grid));
@@ -68,7 +68,7 @@ impl ScheduleReport {
         }
     }
 
-    /// The report in words.
+    /// Returns the report in words.
     pub fn text(&self) -> String {
         let mut text = format!(
             "# simulated: {} on {}, seed {}\n\n",
@@ -92,13 +92,13 @@ impl ScheduleReport {
         if let (Some(row), Some(excess)) = (self.grid_best, self.excess) {
             let (points, share) = (self.grid.len(), excess * 100.0);
             text += &format!("{:>6}{}  of {points} points\n", "grid", row.cells());
-            text += &format!("\na step with what was found takes {share:.2} % longer\n");
+            text += &format!("\na step with the found sizes takes {share:.2} % longer\n");
         }
         let (chunk, credit) = self.best.sizes();
         text + &format!("\n[collectives]\nchunk = \"{chunk}\"\ncredit = \"{credit}\"\n")
     }
 
-    /// Puts what was found into a job file, which may be a new one.
+    /// Puts the result into a job file, which may be new.
     ///
     /// # Errors
     /// [`LabError`] when the file is no job or cannot be written.
@@ -130,7 +130,7 @@ fn least(rows: &[Row]) -> Option<Row> {
     rows.iter().min_by(by_time).copied()
 }
 
-/// Sets both keys, and leaves everything else as it is.
+/// Sets both keys, and leaves everything else unchanged.
 fn put(document: &mut DocumentMut, row: Row) {
     let (chunk, credit) = row.sizes();
     let collectives = document::table(document, "collectives");

@@ -1,4 +1,4 @@
-//! Points as cells of a sweep: each is a process of its own, and a value is a mean step.
+//! Points as cells of a sweep: each runs in its own process, and its value is the mean step time.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::sweep::cells::SweepCell;
 use crate::sweep::crew;
 use crate::sweep::record::CellRecord;
 
-/// A point that was run.
+/// A finished point.
 #[derive(Clone, Copy, Debug)]
 pub struct PointTrial {
     /// Chunk and credit.
@@ -23,7 +23,7 @@ pub struct PointTrial {
     pub iteration_us: f64,
 }
 
-/// What runs points, and shows how far that is.
+/// Runs points and shows progress.
 #[derive(Debug)]
 pub struct PointRuns<'a> {
     question: &'a ScheduleQuestion,
@@ -32,35 +32,35 @@ pub struct PointRuns<'a> {
     progress: ProgressBar,
 }
 
-/// What of a workload decides about the sizes of its runs.
+/// The properties of a workload that decide the sizes of its runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Shape {
-    /// By what the workload divides its model.
+    /// The divisor of the workload's model.
     scale: u64,
     exchange: Exchange,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Exchange {
-    /// The workload cuts tensors into parts, which collectives of two ranks leave whole.
+    /// The workload cuts tensors into parts, which collectives of two ranks do not cut further.
     Servers,
     AllReduce,
 }
 
-/// The least that `collectives.chunk` may be.
+/// The least allowed `collectives.chunk`.
 const CHUNK_LEAST: ByteCount = *gradwire_protocol::job::CHUNKS.start();
-/// Chunks to choose from where nothing else is asked for: as few as a packet's overhead allows to
-/// more than any bucket has.
+/// Chunks to choose from by default: from the smallest that a packet's overhead allows to more than
+/// any bucket has.
 const CHUNKS: SizeAxis = SizeAxis {
     smallest: ByteCount::kib(256),
     steps: 8,
 };
 
 impl<'a> PointRuns<'a> {
-    /// Runs of the scenario that was typed.
+    /// Prepares runs of the given scenario.
     ///
     /// # Errors
-    /// [`LabError`] when it is wrong, has no training steps, or is not carried by gradwire.
+    /// [`LabError`] when it is faulty, has no training steps, or is not carried by gradwire.
     pub fn of(question: &'a ScheduleQuestion) -> Result<Self, LabError> {
         let scenario = question.scenario.clone();
         let loaded = scenario.load()?;
@@ -91,10 +91,10 @@ impl<'a> PointRuns<'a> {
         })
     }
 
-    /// What is searched.
+    /// Returns the search space.
     ///
     /// # Errors
-    /// [`LabError::Usage`] when a chunk is less than a job may say, scaled.
+    /// [`LabError::Usage`] when a scaled chunk is below the least that a job allows.
     pub fn axes(&self) -> Result<Axes, LabError> {
         let least = self.shape.least_chunk();
         let chunk = self.question.chunk.unwrap_or_else(|| SizeAxis {
@@ -114,18 +114,18 @@ impl<'a> PointRuns<'a> {
         })
     }
 
-    /// So many runs there will be.
+    /// Announces the number of runs.
     pub fn announce(&self, runs: usize) {
         self.progress.set_length(runs as u64);
         self.progress.enable_steady_tick(Duration::from_secs(1));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.progress.finish_and_clear();
     }
 
-    /// How long all took so far.
+    /// Returns the time of all runs so far.
     pub fn seconds(&self) -> f64 {
         self.progress.elapsed().as_secs_f64()
     }
@@ -165,7 +165,7 @@ impl<'a> PointRuns<'a> {
         let mut scenario = self.scenario.clone();
         let scaled = |size: ByteCount| ByteCount::new((size.get() / self.shape.scale).max(1));
         if self.shape.exchange == Exchange::Servers {
-            // What is written twice counts as it is written last.
+            // Of a key written twice, the last one counts.
             scenario.workload += &format!(",part={}", point.chunk);
         }
         for (key, size) in [
@@ -186,7 +186,7 @@ impl<'a> PointRuns<'a> {
 }
 
 impl Shape {
-    /// The shape of training steps in one line.
+    /// Returns the shape of training steps in one line.
     fn of(workload: &str) -> Self {
         let words = || workload.split([':', ',']);
         let mut scales = words().filter_map(|word| word.strip_prefix("scale="));

@@ -22,7 +22,7 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Nothing is known but the least timeout.
+    /// An estimate without samples, which gives the least timeout.
     pub(crate) fn new(least: Span) -> Self {
         Self {
             least,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::Ecn;
 
-use super::cargo::{Cargo, CargoKind};
+use super::cargo::{CargoKind, ReferenceCargo};
 use super::flow_host::FlowDesk;
 use super::incoming::IncomingFlow;
 use crate::engine::host::Envelope;
@@ -17,14 +17,19 @@ pub(crate) struct Acknowledger {
 
 impl Acknowledger {
     /// Takes in a data packet and answers it with an ACK, which repeats the packet's mark.
-    pub(crate) fn take(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo) {
+    pub(crate) fn take(
+        &mut self,
+        desk: &mut FlowDesk,
+        envelope: &Envelope,
+        cargo: &ReferenceCargo,
+    ) {
         let packets = desk.settings.packets(cargo.flow_bytes);
         let flow = self.flows.entry(cargo.flow);
         let flow = flow.or_insert_with(|| IncomingFlow::new(packets));
         desk.outbox.arrived(cargo.flow, flow.take(cargo.packet));
         let marked = envelope.ecn == Ecn::Ce;
         desk.outbox.counts.marks += u64::from(marked);
-        let ack = Cargo {
+        let ack = ReferenceCargo {
             marked,
             before: flow.before(),
             ..cargo.answer(CargoKind::Ack)

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use gradwire_protocol::units::Instant;
 
 /// The earliest entry of a flow in [`Alarms`], if it has one; kept by the flow.
-pub(crate) type Alarm = Option<Instant>;
+pub(crate) type FlowAlarm = Option<Instant>;
 
 /// Timers of a host's flows.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Alarms {
 
 impl Alarms {
     /// Makes sure that `flow` comes due no later than at `at`.
-    pub(crate) fn no_later_than(&mut self, at: Instant, flow: u32, alarm: &mut Alarm) {
+    pub(crate) fn no_later_than(&mut self, at: Instant, flow: u32, alarm: &mut FlowAlarm) {
         if alarm.is_none_or(|set| at < set) {
             *alarm = Some(at);
             self.entries.push(Reverse((at, flow)));
@@ -31,11 +31,11 @@ impl Alarms {
         self.entries.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes out a flow that has come due, of those whose `alarm` is still what was entered.
+    /// Takes out a flow that has come due. Entries that differ from the flow's `alarm` are stale.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
-        alarm: impl Fn(u32) -> Option<Alarm>,
+        alarm: impl Fn(u32) -> Option<FlowAlarm>,
     ) -> Option<u32> {
         while self.next().is_some_and(|at| at <= now) {
             let Reverse((at, flow)) = self.entries.pop()?;

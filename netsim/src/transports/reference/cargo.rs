@@ -1,10 +1,10 @@
-//! What a packet of a reference transport carries.
+//! The header fields of packets of reference transports.
 
 use gradwire_protocol::units::{ByteCount, Instant};
 
 use super::scoreboard::Transmission;
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CargoKind {
     /// Bytes of a flow.
@@ -26,8 +26,8 @@ pub enum CargoKind {
 
 /// Header fields of all reference transports; each uses those that it needs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Cargo {
-    /// What it is.
+pub struct ReferenceCargo {
+    /// Its kind.
     pub kind: CargoKind,
     /// Whether the packet that it answers was marked.
     pub marked: bool,
@@ -47,7 +47,7 @@ pub struct Cargo {
     pub sent: Instant,
 }
 
-impl Cargo {
+impl ReferenceCargo {
     /// A packet of a flow that leaves now.
     pub(crate) fn data(flow: u32, flow_bytes: ByteCount, now: Instant, sent: Transmission) -> Self {
         let Transmission { packet, number, .. } = sent;

@@ -2,9 +2,9 @@
 //!
 //! - A [`FlowHost`] keeps the flows that it sends and one timer per flow, gives its link answers
 //!   before data, and reports flows that are acknowledged.
-//! - [`FlowRules`] are what a paper says: who may send next, what an answer means, when a flow has
-//!   waited too long. [`crate::transports`] lists the implementors.
-//! - A [`FlowDesk`] is what rules may use of their host.
+//! - [`FlowRules`] are the rules of a paper: which flow sends next, how a sender takes an answer,
+//!   when a flow has waited too long. [`crate::transports`] lists the implementors.
+//! - A [`FlowDesk`] is the part of a host that its rules may use.
 //!
 //! After every event of a flow the host calls [`FlowRules::line_up`], so that a flow stands in line
 //! exactly when it may send.
@@ -15,11 +15,11 @@ use gradwire_protocol::units::{ByteCount, Instant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::alarms::{Alarm, Alarms};
-use super::cargo::{Cargo, CargoKind};
-use super::outbox::{Outbox, Route};
+use super::alarms::{Alarms, FlowAlarm};
+use super::cargo::{CargoKind, ReferenceCargo};
+use super::outbox::{ReferenceOutbox, Route};
 use super::scoreboard::Transmission;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
+use crate::engine::host::{Begin, Envelope, Host, HostProgress};
 use crate::results::outcome::TransportCounts;
 use crate::transports::settings::ReferenceSettings;
 
@@ -32,13 +32,13 @@ pub struct FlowHost<R: FlowRules> {
     alarms: Alarms,
 }
 
-/// What rules may use of their host.
+/// The part of a host that its rules may use.
 #[derive(Debug)]
 pub struct FlowDesk {
     pub(crate) settings: ReferenceSettings,
     /// The latest time that the host was told.
     pub(crate) now: Instant,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: ReferenceOutbox,
     pub(crate) random: ChaCha8Rng,
 }
 
@@ -50,8 +50,8 @@ pub type SendingFlows<F> = BTreeMap<u32, SendingFlow<F>>;
 pub struct SendingFlow<F> {
     pub(crate) destination: u32,
     bytes: ByteCount,
-    alarm: Alarm,
-    /// What the rules know of it.
+    alarm: FlowAlarm,
+    /// The state that the rules keep of it.
     pub(crate) state: F,
 }
 
@@ -67,21 +67,21 @@ pub struct DataDeparture {
     pub(crate) alarm: Option<Instant>,
 }
 
-/// What the paper of a transport says.
+/// The rules of a transport, from its paper.
 pub trait FlowRules {
-    /// What a sender knows of a flow.
+    /// The state of a flow at its sender.
     type Flow: std::fmt::Debug;
 
     /// A flow begins at this host.
     fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> Self::Flow;
 
     /// A packet of a flow's sender, data or a probe, has arrived.
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &Cargo);
+    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo);
 
     /// An answer of a flow's receiver has arrived.
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &Cargo);
+    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &ReferenceCargo);
 
-    /// Whether the receiver has everything, as far as the sender knows.
+    /// Whether the sender knows that the receiver has everything.
     fn is_acknowledged(flow: &Self::Flow) -> bool;
 
     /// Puts a flow in line when it may send, unless it stands there.
@@ -101,7 +101,7 @@ pub trait FlowRules {
         &mut self,
         _desk: &mut FlowDesk,
         _flows: &SendingFlows<Self::Flow>,
-        _cargo: &mut Cargo,
+        _cargo: &mut ReferenceCargo,
     ) -> Option<Envelope> {
         None
     }
@@ -120,7 +120,7 @@ impl<R: FlowRules> FlowHost<R> {
             desk: FlowDesk {
                 settings: *settings,
                 now: Instant::START,
-                outbox: Outbox::new(host, *settings),
+                outbox: ReferenceOutbox::new(host, *settings),
                 random: ChaCha8Rng::seed_from_u64(settings.seed ^ u64::from(host) << 32),
             },
             sending: BTreeMap::new(),
@@ -128,7 +128,7 @@ impl<R: FlowRules> FlowHost<R> {
         }
     }
 
-    fn take_answer(&mut self, cargo: &Cargo) {
+    fn take_answer(&mut self, cargo: &ReferenceCargo) {
         let number = cargo.flow;
         let Some(flow) = self.sending.get_mut(&number) else {
             return;
@@ -139,7 +139,7 @@ impl<R: FlowRules> FlowHost<R> {
             self.sending.remove(&number);
             self.desk
                 .outbox
-                .report(Progress::Acknowledged { flow: number });
+                .report(HostProgress::Acknowledged { flow: number });
         }
     }
 
@@ -156,7 +156,7 @@ impl<R: FlowRules> FlowHost<R> {
         }
     }
 
-    fn send(&mut self, number: u32, cargo: &mut Cargo) -> Option<Envelope> {
+    fn send(&mut self, number: u32, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         let flow = self.sending.get_mut(&number)?;
         let departure = self.rules.send(&mut self.desk, &mut flow.state)?;
         let now = self.desk.now;
@@ -168,7 +168,7 @@ impl<R: FlowRules> FlowHost<R> {
             packet, attempt, ..
         } = departure.packet;
         self.desk.outbox.count(attempt);
-        *cargo = Cargo::data(number, flow.bytes, now, departure.packet);
+        *cargo = ReferenceCargo::data(number, flow.bytes, now, departure.packet);
         let route = Route {
             destination: flow.destination,
             entropy: departure.entropy,
@@ -179,7 +179,7 @@ impl<R: FlowRules> FlowHost<R> {
 }
 
 impl<R: FlowRules> Host for FlowHost<R> {
-    type Cargo = Cargo;
+    type Cargo = ReferenceCargo;
 
     fn begin(&mut self, now: Instant, begin: Begin) {
         self.desk.now = now;
@@ -193,7 +193,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
         self.sending.insert(begin.flow, flow);
     }
 
-    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Cargo) {
+    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut ReferenceCargo) {
         self.desk.now = now;
         match cargo.kind {
             CargoKind::Data | CargoKind::Probe => {
@@ -218,12 +218,12 @@ impl<R: FlowRules> Host for FlowHost<R> {
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        // What is due already waits for the link, not for the time.
+        // A packet that is due already waits for the link, not for the time.
         let own = self.rules.wakes_at().filter(|&at| at > self.desk.now);
         own.into_iter().chain(self.alarms.next()).min()
     }
 
-    fn transmit(&mut self, now: Instant, cargo: &mut Cargo) -> Option<Envelope> {
+    fn transmit(&mut self, now: Instant, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         self.desk.now = now;
         let ahead = self.desk.outbox.transmit(cargo).or_else(|| {
             self.rules
@@ -240,7 +240,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
         None
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         self.desk.outbox.progress()
     }
 

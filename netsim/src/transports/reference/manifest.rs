@@ -1,10 +1,11 @@
 //! Every message of all programs of a workload, numbered before the run: each is a flow.
 //!
 //! The tasks of several hosts that belong together are a meeting: the n-th collective of a group on
-//! all its members, or a send and its receive. A meeting has a shape, which says who sends what to
-//! whom (`gradwire_collectives::outline`), and which meetings of one kind, size and number of hosts
-//! share: steps, and groups of equal size, cost no memory of their own. Messages of a meeting have
-//! numbers in a row, seat by seat, so that a number alone says what it is, at both ends.
+//! all its members, or a send and its receive. A meeting has a shape, its list of senders,
+//! receivers and lengths (`gradwire_collectives::outline`). Meetings of one kind, size and number
+//! of hosts share a shape, so steps and groups of equal size cost no memory of their own. The
+//! messages of a meeting have consecutive numbers, seat by seat, so both ends know a message by its
+//! number alone.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(crate) struct Manifest {
     parties: Vec<Members>,
     /// The task of each seat of a meeting, one stretch for each meeting.
     tasks: Vec<u32>,
-    /// By host, then task: where it is.
+    /// The position of each task, by host, then task.
     places: BTreeMap<u32, Vec<Option<Place>>>,
 }
 
@@ -76,7 +77,7 @@ struct Seat {
 /// A task's messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Itinerary<'m> {
-    /// What they are and what they wait for.
+    /// The messages, and which of them wait for which.
     pub(crate) outline: &'m CollectiveOutline,
     /// Number of the first message out.
     pub(crate) first: u32,
@@ -88,21 +89,21 @@ pub(crate) struct Itinerary<'m> {
 
 /// A message, as one of its ends knows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct ManifestEntry {
     /// The task that it is of.
     pub(crate) task: u32,
     /// Which of the task's messages out or in it is.
     pub(crate) index: u32,
 }
 
-/// Who meets: members of a group, or the two ends of messages with a tag.
+/// The parties of a meeting: members of a group, or the two ends of messages with a tag.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Party {
     Group(u32),
     Pair { from: u32, to: u32, tag: u32 },
 }
 
-/// What decides about a shape.
+/// The properties that determine a shape.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Key {
     /// `None` of a send and its receive.
@@ -164,18 +165,18 @@ impl Manifest {
     }
 
     /// A message at its sender.
-    pub(crate) fn sent(&self, message: u32) -> Entry {
+    pub(crate) fn sent(&self, message: u32) -> ManifestEntry {
         let (meeting, seat, index) = self.find(message);
         let task = self.task(meeting, seat);
-        Entry { task, index }
+        ManifestEntry { task, index }
     }
 
     /// A message at its receiver.
-    pub(crate) fn received(&self, message: u32) -> Entry {
+    pub(crate) fn received(&self, message: u32) -> ManifestEntry {
         let (meeting, seat, index) = self.find(message);
         let sender = &self.shapes[meeting.shape as usize].seats[seat];
         let to = usize::from(sender.outline.sends[index as usize].to);
-        Entry {
+        ManifestEntry {
             task: self.task(meeting, to),
             index: sender.mates[index as usize],
         }
@@ -230,7 +231,7 @@ impl Loading {
                 }
             }
             self.manifest.meetings.push(Meeting {
-                // Beyond the end of all numbers nothing is looked up: such a manifest is refused.
+                // Such a manifest is refused, so no number beyond the last is ever looked up.
                 first: self.next as u32,
                 shape,
                 party: number,
@@ -245,7 +246,7 @@ impl Loading {
         let (kind, bytes) = match *work {
             Work::Collective { kind, bytes, .. } => (Some(kind), bytes),
             Work::Send { bytes, .. } | Work::Receive { bytes, .. } => (None, bytes),
-            Work::Compute { .. } => unreachable!("nobody meets to compute"),
+            Work::Compute { .. } => unreachable!("a computation has no messages"),
         };
         let key = Key { kind, seats, bytes };
         if let Some(&known) = self.shapes.get(&key) {

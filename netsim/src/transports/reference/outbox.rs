@@ -1,17 +1,17 @@
-//! Answers on their way out, and what is reported to the simulator.
+//! Answers on their way out, and progress that the simulator takes.
 //!
-//! Answers leave before data, in the queue of control packets, and with the entropy of what they
-//! answer. Nothing that a reference transport sends is droppable by a threshold: all is ECT.
+//! Answers leave before data, in the queue of control packets, and with the entropy of the packets
+//! that they answer. All packets of reference transports are ECT, so no threshold drops one.
 
 use std::collections::VecDeque;
 
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp};
 
-use super::cargo::Cargo;
+use super::cargo::ReferenceCargo;
 use super::incoming::Arrival;
 use super::scoreboard::Attempt;
-use crate::engine::host::{Envelope, Load, Progress};
+use crate::engine::host::{Envelope, HostProgress, Load};
 use crate::results::outcome::TransportCounts;
 use crate::transports::settings::ReferenceSettings;
 
@@ -20,14 +20,14 @@ pub(crate) const CONTROL: Dscp = Dscp(40);
 /// DSCP of data packets: leads to the queue below it.
 pub(crate) const DATA: Dscp = Dscp(34);
 
-/// What waits to leave a host, and what it has to say.
+/// Answers that wait to leave a host, its progress and its counters.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct ReferenceOutbox {
     host: u32,
     settings: ReferenceSettings,
-    answers: VecDeque<(u32, u16, Cargo)>,
-    progress: VecDeque<Progress>,
-    /// What the host has counted.
+    answers: VecDeque<(u32, u16, ReferenceCargo)>,
+    progress: VecDeque<HostProgress>,
+    /// The host's counters.
     pub(crate) counts: TransportCounts,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Route {
     pub(crate) urgency: u32,
 }
 
-impl Outbox {
+impl ReferenceOutbox {
     pub(crate) fn new(host: u32, settings: ReferenceSettings) -> Self {
         Self {
             host,
@@ -53,13 +53,13 @@ impl Outbox {
         }
     }
 
-    /// Sends an answer to whoever sent `to`, the way it came.
-    pub(crate) fn answer(&mut self, to: &Envelope, cargo: Cargo) {
+    /// Sends an answer to the sender of `to`, along the path that `to` took.
+    pub(crate) fn answer(&mut self, to: &Envelope, cargo: ReferenceCargo) {
         self.answers.push_back((to.source, to.entropy, cargo));
     }
 
     /// The next answer.
-    pub(crate) fn transmit(&mut self, cargo: &mut Cargo) -> Option<Envelope> {
+    pub(crate) fn transmit(&mut self, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         let (destination, entropy, answer) = self.answers.pop_front()?;
         *cargo = answer;
         Some(self.control(Route {
@@ -83,7 +83,7 @@ impl Outbox {
         }
     }
 
-    /// A packet of a flow of so many bytes.
+    /// A data packet of a flow of `flow_bytes` bytes.
     pub(crate) fn data(&self, route: Route, flow_bytes: ByteCount, packet: u32) -> Envelope {
         Envelope {
             bytes: self.settings.packet_bytes(flow_bytes, packet),
@@ -105,7 +105,7 @@ impl Outbox {
     pub(crate) fn arrived(&mut self, flow: u32, arrival: Arrival) {
         match arrival {
             Arrival::New => {}
-            Arrival::Last => self.report(Progress::Received {
+            Arrival::Last => self.report(HostProgress::Received {
                 flow,
                 lost_bytes: 0,
             }),
@@ -113,13 +113,13 @@ impl Outbox {
         }
     }
 
-    /// Says what has happened to a flow.
-    pub(crate) fn report(&mut self, progress: Progress) {
+    /// Reports progress of a flow.
+    pub(crate) fn report(&mut self, progress: HostProgress) {
         self.progress.push_back(progress);
     }
 
-    /// What has happened, oldest first.
-    pub(crate) fn progress(&mut self) -> Option<Progress> {
+    /// The oldest progress that was not taken yet.
+    pub(crate) fn progress(&mut self) -> Option<HostProgress> {
         self.progress.pop_front()
     }
 }

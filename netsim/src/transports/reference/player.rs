@@ -16,15 +16,15 @@ use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Step};
 
 use super::manifest::{Itinerary, Manifest};
-use crate::engine::host::{Begin, Progress};
+use crate::engine::host::{Begin, HostProgress};
 use crate::results::outcome::TaskOutcome;
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::tasks::{Segments, Tasks};
 use gradwire_workloads::workload::{Program, Work};
 
-/// A program and where it stands.
+/// A program and its progress.
 #[derive(Debug)]
-pub(crate) struct Player {
+pub(crate) struct MessagePlayer {
     host: u32,
     settings: ReferenceSettings,
     manifest: Arc<Manifest>,
@@ -42,7 +42,7 @@ pub(crate) struct Player {
 /// A task that is being carried.
 #[derive(Debug)]
 struct Active {
-    /// What each gate still waits for.
+    /// For each gate, how many messages it still waits for.
     waits: Vec<u32>,
     /// Messages in that are not received.
     to_come: usize,
@@ -62,7 +62,7 @@ impl Active {
     }
 }
 
-impl Player {
+impl MessagePlayer {
     /// A program whose messages stand in a manifest.
     pub(crate) fn new(
         program: &Program,
@@ -83,12 +83,12 @@ impl Player {
         }
     }
 
-    /// When it has something to do without a flow's progress.
+    /// When it has work to do without progress of a flow.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         self.tasks.wakes_at()
     }
 
-    /// Lets everything happen that can happen now.
+    /// Starts and ends all tasks that can start or end now.
     pub(crate) fn go_on(&mut self, now: Instant) {
         self.tasks.begin();
         self.tasks.end_computations(now);
@@ -132,12 +132,12 @@ impl Player {
         self.begins.pop_front()
     }
 
-    /// That a task has ended which was not told yet.
-    pub(crate) fn progress(&mut self) -> Option<Progress> {
+    /// Reports a task that has ended, once for each.
+    pub(crate) fn progress(&mut self) -> Option<HostProgress> {
         self.tasks.progress()
     }
 
-    /// How all tasks went.
+    /// The outcomes of all tasks.
     pub(crate) fn outcomes(&self) -> Vec<TaskOutcome> {
         self.tasks.outcomes()
     }
@@ -205,7 +205,8 @@ impl Player {
             flow: itinerary.first + at,
             destination: itinerary.hosts[usize::from(send.to)],
             bytes: length(send),
-            layer: (0, 0),
+            layer: Layer(0),
+            layer_count: 0,
         };
         match self.urgency(task, itinerary, send) {
             None => self.begins.push_back(begin),
@@ -225,8 +226,8 @@ impl Player {
             .extend(std::iter::from_fn(|| self.scheduler.next()));
     }
 
-    /// How soon a message is needed, by the layers that its bytes are of; where nobody knows which
-    /// of the model's they are, by the front one. `None` where no layers are known at all.
+    /// How soon a message is needed, by the layers that its bytes are of; by the front layer where
+    /// these are not known. `None` where no layers are known at all.
     fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &OutlineSend) -> Option<Urgency> {
         let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
             return None;
@@ -269,7 +270,7 @@ impl Player {
 }
 
 impl Active {
-    /// One thing less that a gate waits for; whether it opens now.
+    /// A gate waits for one message less; returns whether it opens now.
     fn waits_no_more(&mut self, gate: u32) -> bool {
         let waits = &mut self.waits[gate as usize];
         *waits -= 1;

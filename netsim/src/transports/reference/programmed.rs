@@ -1,29 +1,29 @@
 //! A host of a reference transport that carries the workload's flows, and those that its own
 //! program begins.
 //!
-//! The transport knows nothing of programs: a message is one more flow to it.
+//! The transport does not know programs: a message is one more flow to it.
 
 use std::collections::VecDeque;
 
 use gradwire_protocol::units::Instant;
 
-use super::player::Player;
-use crate::engine::host::{Begin, Envelope, Host, Progress};
+use super::player::MessagePlayer;
+use crate::engine::host::{Begin, Envelope, Host, HostProgress};
 use crate::results::outcome::{TaskOutcome, TransportCounts};
 
 /// A host that may run a program.
 #[derive(Debug)]
 pub struct Programmed<H> {
     carrier: H,
-    player: Option<Box<Player>>,
+    player: Option<Box<MessagePlayer>>,
     /// Flows below this number are the workload's.
     first_message: u32,
-    told: VecDeque<Progress>,
+    told: VecDeque<HostProgress>,
 }
 
 impl<H: Host> Programmed<H> {
     /// A host whose flows `carrier` carries; those from number `first_message` on are of programs.
-    pub(crate) fn new(carrier: H, player: Option<Player>, first_message: u32) -> Self {
+    pub(crate) fn new(carrier: H, player: Option<MessagePlayer>, first_message: u32) -> Self {
         Self {
             carrier,
             player: player.map(Box::new),
@@ -32,7 +32,7 @@ impl<H: Host> Programmed<H> {
         }
     }
 
-    /// Lets the program take what has become of its flows, and begin others.
+    /// Hands the progress of its flows to the program, and begins the flows that follow.
     fn settle(&mut self, now: Instant) {
         let Some(player) = &mut self.player else {
             return;
@@ -40,10 +40,10 @@ impl<H: Host> Programmed<H> {
         let mut any = false;
         while let Some(progress) = self.carrier.progress() {
             match progress {
-                Progress::Received { flow, .. } if flow >= self.first_message => {
+                HostProgress::Received { flow, .. } if flow >= self.first_message => {
                     player.received(now, flow);
                 }
-                Progress::Acknowledged { flow } if flow >= self.first_message => {
+                HostProgress::Acknowledged { flow } if flow >= self.first_message => {
                     player.acknowledged(now, flow);
                 }
                 other => {
@@ -103,7 +103,7 @@ impl<H: Host> Host for Programmed<H> {
         self.carrier.transmit(now, cargo)
     }
 
-    fn progress(&mut self) -> Option<Progress> {
+    fn progress(&mut self) -> Option<HostProgress> {
         match self.player {
             None => self.carrier.progress(),
             Some(_) => self.told.pop_front(),

@@ -6,16 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
+use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
-use super::cargo::Cargo;
-use crate::engine::host::{Begin, Envelope, Host, Load, Progress};
+use super::cargo::ReferenceCargo;
+use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
 use crate::transports::settings::ReferenceSettings;
 
 const RATE: Rate = Rate::from_gbps(100);
 const LATENCY: Span = Span::from_micros(1);
 
-/// What the settings of a host of the star are.
+/// The settings of a host of the star.
 pub(crate) fn settings() -> ReferenceSettings {
     ReferenceSettings {
         payload: 4086,
@@ -39,9 +39,9 @@ pub(crate) fn alone(bytes: u64) -> Instant {
     Instant::START + settings.packet_time() * u64::from(packets) + last + (answer + LATENCY * 2) * 2
 }
 
-/// What the switch does with a packet.
+/// The switch's decision about a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum StarVerdict {
     Pass,
     Mark,
     Trim,
@@ -49,15 +49,15 @@ pub(crate) enum Verdict {
 }
 
 /// Decides about a packet, knowing how many packets of data wait for its port.
-pub(crate) type Judge = Box<dyn FnMut(&Envelope, &Cargo, usize) -> Verdict>;
+pub(crate) type Judge = Box<dyn FnMut(&Envelope, &ReferenceCargo, usize) -> StarVerdict>;
 
 #[derive(Debug)]
 enum Event {
     HostLinkFree(usize),
     Wake(usize),
-    AtSwitch(Envelope, Cargo),
+    AtSwitch(Envelope, ReferenceCargo),
     PortFree(usize),
-    Arrives(Envelope, Cargo),
+    Arrives(Envelope, ReferenceCargo),
 }
 
 /// A packet's place in a queue: control first, then urgency, then arrival.
@@ -66,15 +66,15 @@ type Place = (bool, u32, u64);
 #[derive(Default)]
 struct Wire {
     busy: bool,
-    queue: BTreeMap<Place, (Envelope, Cargo)>,
+    queue: BTreeMap<Place, (Envelope, ReferenceCargo)>,
 }
 
 /// The network.
 pub(crate) struct Star<H> {
     pub(crate) hosts: Vec<H>,
     pub(crate) now: Instant,
-    /// What hosts reported, and when.
-    pub(crate) log: Vec<(Instant, Progress)>,
+    /// The progress that hosts reported, and when.
+    pub(crate) log: Vec<(Instant, HostProgress)>,
     /// Most packets of data that waited for one port.
     pub(crate) deepest: usize,
     judge: Judge,
@@ -85,7 +85,7 @@ pub(crate) struct Star<H> {
     count: u64,
 }
 
-impl<H: Host<Cargo = Cargo>> Star<H> {
+impl<H: Host<Cargo = ReferenceCargo>> Star<H> {
     pub(crate) fn new(hosts: Vec<H>, judge: Judge) -> Self {
         Self {
             now: Instant::START,
@@ -108,13 +108,14 @@ impl<H: Host<Cargo = Cargo>> Star<H> {
             flow,
             destination,
             bytes,
-            layer: (0, 0),
+            layer: Layer(0),
+            layer_count: 0,
         };
         self.hosts[source].begin(self.now, begin);
         self.after(source);
     }
 
-    /// Runs until nothing happens any more or `limit` has come.
+    /// Runs until no event is left or `limit` has come.
     pub(crate) fn run(&mut self, limit: Instant) {
         while let Some(event) = self
             .events
@@ -133,7 +134,7 @@ impl<H: Host<Cargo = Cargo>> Star<H> {
         let entry = self
             .log
             .iter()
-            .find(|(_, said)| *said == Progress::Acknowledged { flow });
+            .find(|(_, said)| *said == HostProgress::Acknowledged { flow });
         entry
             .unwrap_or_else(|| panic!("flow {flow} is acknowledged: {:?}", self.log))
             .0
@@ -169,7 +170,7 @@ impl<H: Host<Cargo = Cargo>> Star<H> {
     }
 
     fn after(&mut self, host: usize) {
-        let mut cargo = Cargo::default();
+        let mut cargo = ReferenceCargo::default();
         if !self.links[host]
             && let Some(envelope) = self.hosts[host].transmit(self.now, &mut cargo)
         {
@@ -189,7 +190,7 @@ impl<H: Host<Cargo = Cargo>> Star<H> {
         }
     }
 
-    fn switch(&mut self, mut envelope: Envelope, cargo: Cargo) {
+    fn switch(&mut self, mut envelope: Envelope, cargo: ReferenceCargo) {
         let port = envelope.destination as usize;
         let waiting = self.ports[port]
             .queue
@@ -197,10 +198,10 @@ impl<H: Host<Cargo = Cargo>> Star<H> {
             .filter(|place| place.0)
             .count();
         match (self.judge)(&envelope, &cargo, waiting) {
-            Verdict::Pass => {}
-            Verdict::Mark => envelope.ecn = Ecn::Ce,
-            Verdict::Trim => (envelope.load, envelope.bytes) = (Load::Trimmed, 64),
-            Verdict::Drop => return,
+            StarVerdict::Pass => {}
+            StarVerdict::Mark => envelope.ecn = Ecn::Ce,
+            StarVerdict::Trim => (envelope.load, envelope.bytes) = (Load::Trimmed, 64),
+            StarVerdict::Drop => return,
         }
         self.count += 1;
         let place = (envelope.load == Load::Data, envelope.urgency, self.count);

@@ -27,12 +27,12 @@ impl Turns {
         }
     }
 
-    /// Takes out the flow whose turn it is; its [`Turn`] is to be set by whoever keeps it.
+    /// Takes out the flow whose turn it is. The caller sets the [`Turn`] of that flow.
     pub(crate) fn next(&mut self) -> Option<u32> {
         self.row.pop_front()
     }
 
-    /// Whether nobody stands in the row.
+    /// Whether the row is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.row.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Counters of `| json`, in the three forms whose keys are known.
+//! Commands for people, and the counters that they print: three forms of `| json` whose keys are
+//! known.
 //!
 //! `show qos interfaces ecn counters queue` has `intfQueueCounters`; `show interfaces counters
 //! queue detail` has `egressQueueCounters` on Trident and Tomahawk, where each drop precedence is
@@ -10,11 +11,89 @@ use std::collections::BTreeMap;
 
 use serde_json::{Deserializer, Map, Value};
 
+use super::limits::Chip;
 use super::maps::FIRST_TO_DROP;
+use super::render;
 use crate::counters::QueueCount;
+use crate::dialect::contract::{Look, steps};
+use crate::plan::Plan;
 use crate::reading::ReadError;
 
 const WHAT: &str = "counters of EOS in JSON";
+
+/// Commands that load a change, try it without effect, and roll it back, each with its result.
+const PROCEDURE: &str = r#"
+configure checkpoint save before-gradwire
+    the running configuration is kept under that name
+configure session gradwire
+    a session: what is typed in it has no effect yet; paste the change
+show session-config diffs
+    only lines of the change, `+` and `-`; nothing of other sections
+abort
+    instead of committing: the session is gone, nothing was changed
+commit timer 00:10:00
+    it is in effect, and goes back by itself after ten minutes
+configure session gradwire commit
+    within the ten minutes, after the looks below: it stays
+configure checkpoint restore before-gradwire
+    to go back later, or paste the inverse change into a session of its own
+write memory
+    it outlives a reload
+"#;
+
+/// Steps after loading, in order.
+const MAPS: &str = "
+show qos maps
+    every DSCP of the plan leads to its traffic class, droppable ones with drop precedence 2, and
+    every traffic class to the queue of its number
+show qos profile summary
+    each profile of the plan lists its ports
+";
+const PORT: &str = "
+show qos interfaces {port}
+    trusts DSCP, has profile {profile}, all queues of the plan are strict
+";
+const PAUSES: &str = "
+show priority-flow-control status
+    off on every port of the plan
+";
+const MEMORY: &str = "
+show platform trident mmu queue profile
+    profile gradwire is in use
+";
+const DROPS: &str = "
+show interfaces counters queue {form} | json
+    drops in data queues only, and of drop precedence 2 first
+";
+
+/// How a change is loaded, tried without effect, and rolled back.
+pub(super) fn procedure() -> Vec<Look> {
+    steps(PROCEDURE)
+}
+
+/// Commands after loading, in order.
+pub(super) fn looks(plan: &Plan) -> Vec<Look> {
+    let chip = Chip::of(plan.target.version);
+    let mut text = MAPS.to_owned();
+    for port in &plan.site.ports {
+        let profile = render::profile_name(port.rate);
+        text.push_str(
+            &PORT
+                .replace("{port}", &port.name)
+                .replace("{profile}", &profile),
+        );
+    }
+    text.push_str(PAUSES);
+    if plan.alpha.is_some() && chip == Chip::Trident {
+        text.push_str(MEMORY);
+    }
+    let form = match chip {
+        Chip::Sand => "drops",
+        Chip::Trident => "detail",
+    };
+    text.push_str(&DROPS.replace("{form}", form));
+    steps(&text)
+}
 
 /// Counts by port and queue.
 type Counts = BTreeMap<(String, u8), QueueCount>;

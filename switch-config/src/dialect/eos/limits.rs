@@ -1,7 +1,7 @@
 //! What the two kinds of chips can do, and their words.
 
-use crate::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Unit};
-use crate::policy::Balance;
+use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Unit};
+use gradwire_fabric::policy::Balance;
 
 /// The schema that commands were checked against.
 const SCHEMA: &str = "schema of pyavd 6.4.0, eos_cli_config_gen";
@@ -33,8 +33,8 @@ impl Chip {
     }
 
     /// What it can do.
-    pub(super) fn limits(self) -> Limits {
-        Limits {
+    pub(super) fn limits(self) -> PlatformLimits {
+        PlatformLimits {
             queues: Fact::new(8, "schema of pyavd 6.4.0: qos.tx_queue.queues ids 0..7"),
             thresholds: Fact::new(
                 Thresholds {

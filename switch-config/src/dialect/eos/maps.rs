@@ -15,14 +15,14 @@ pub(super) const DSCP: &str = "qos map dscp";
 
 /// Where packets of a DSCP go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Target {
+pub(super) struct DscpTarget {
     /// The traffic class.
     pub(super) class: u8,
     /// Whether they have the drop precedence that goes first.
     pub(super) drops_first: bool,
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for DscpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "traffic-class {}", self.class)?;
         match self.drops_first {

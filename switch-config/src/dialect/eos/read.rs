@@ -10,9 +10,9 @@ use super::render::MMU;
 use crate::lint::{Finding, Rule};
 use crate::notation::indented::IndentedText;
 use crate::plan::Plan;
-use crate::policy::DSCPS;
 use crate::reading::{Landing, PortReading, Reading};
 use crate::tree::{ConfigNode, facts};
+use gradwire_fabric::policy::DSCPS;
 
 mod queue;
 
@@ -270,7 +270,7 @@ impl Sheet<'_> {
             };
             let rank = u16::from(number);
             let queue = said.queues.entry(number).or_default();
-            let lines = queue::Queue::of(line);
+            let lines = queue::QueueLines::of(line);
             if let Some(service) = lines.service(rank) {
                 queue.service = service;
             }

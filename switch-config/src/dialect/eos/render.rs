@@ -5,9 +5,9 @@ use gradwire_protocol::units::{Dscp, Rate};
 use super::limits::Chip;
 use super::maps;
 use crate::notation::indented::IndentedText;
-use crate::plan::{Plan, PlanQueue, Profile, Selection};
-use crate::policy::{Balance, DSCPS};
+use crate::plan::{Plan, PlanQueue, Selection, ThresholdProfile};
 use crate::tree::{ConfigNode, facts};
+use gradwire_fabric::policy::{Balance, DSCPS};
 
 /// Name of the profile of dynamic thresholds.
 pub(super) const MEMORY: &str = "gradwire";
@@ -111,7 +111,7 @@ fn profile(plan: &Plan, rate: Rate) -> ConfigNode {
 }
 
 /// What a queue drops above its threshold: all of the drop precedence that goes first.
-fn drops(profile: &Profile) -> ConfigNode {
+fn drops(profile: &ThresholdProfile) -> ConfigNode {
     let threshold = profile.threshold;
     ConfigNode::leaf(format!(
         "random-detect drop drop-precedence {} minimum-threshold {} bytes maximum-threshold {} \
@@ -127,7 +127,7 @@ fn maps(plan: &Plan) -> Vec<ConfigNode> {
     let by_precedence = plan.selection != Selection::Ecn;
     let target = |dscp: Dscp| {
         let queue: &PlanQueue = plan.queue_of_dscp(dscp);
-        maps::Target {
+        maps::DscpTarget {
             class: queue.number,
             drops_first: by_precedence && queue.droppable == Some(dscp),
         }

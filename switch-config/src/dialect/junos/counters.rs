@@ -1,87 +1,63 @@
-//! Commands for people, and what their output says.
+//! Commands for people, and the counters that they print.
 
 use crate::counters::QueueCount;
-use crate::dialect::contract::Look;
+use crate::dialect::contract::{Look, steps};
 use crate::notation::set_lines::WHAT;
 use crate::plan::{Plan, Selection};
 use crate::reading::ReadError;
 
+/// Commands that load a change, try it without effect, and roll it back, each with its result.
+const PROCEDURE: &str = r#"
+configure exclusive
+    nobody else changes the switch meanwhile
+load set terminal
+    paste the change, end with Ctrl-D; every line is taken without an error
+show | compare
+    only class-of-service: names that begin with gradwire, and the ports of the plan
+commit check
+    configuration check succeeds, and nothing is in force yet; a lossless class on a queue of
+    ours would be refused here
+commit confirmed 5
+    commit complete; it is taken back by itself after 5 minutes
+commit
+    keeps it, once the looks below are right
+rollback 1
+    the way back, with `commit` after it; or load the inverse in the same way
+"#;
+
+const MAPS: &str = "
+show class-of-service forwarding-class
+    each gradwire class with its queue, and No-Loss disabled
+show class-of-service classifier name gradwire
+    each DSCP of the job with its class and loss priority
+";
+const PORT: &str = "
+show class-of-service interface {port}
+    scheduler map gradwire-{rate}, classifier gradwire, no congestion notification profile
+show class-of-service scheduler-map gradwire-{rate}
+    the priority of each queue, and the drop profile of each data queue
+show interfaces queue {port}
+    {marks} packets in data queues only; save it for `gradwire switch verify --counters`
+";
+
 /// How a change is loaded, tried and rolled back.
 pub(super) fn procedure() -> Vec<Look> {
-    let steps = [
-        (
-            "configure exclusive",
-            "nobody else changes the switch meanwhile",
-        ),
-        (
-            "load set terminal",
-            "paste the change, end with Ctrl-D; every line is taken without an error",
-        ),
-        (
-            "show | compare",
-            "only class-of-service: names that begin with gradwire, and the ports of the plan",
-        ),
-        (
-            "commit check",
-            "configuration check succeeds, and nothing is in force yet; a lossless class on a \
-             queue of ours would be refused here",
-        ),
-        (
-            "commit confirmed 5",
-            "commit complete; it is taken back by itself after 5 minutes",
-        ),
-        ("commit", "keeps it, once the looks below are right"),
-        (
-            "rollback 1",
-            "the way back, with `commit` after it; or load the inverse in the same way",
-        ),
-    ];
-    looks_of(steps)
+    steps(PROCEDURE)
 }
 
-/// What to look at after loading.
+/// Commands after loading, in order.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
-    let mut looks = Vec::new();
-    let mut add = |command: String, expect: String| looks.push(Look { command, expect });
-    add(
-        "show class-of-service forwarding-class".to_owned(),
-        "each gradwire class with its queue, and No-Loss disabled".to_owned(),
-    );
-    add(
-        "show class-of-service classifier name gradwire".to_owned(),
-        "each DSCP of the job with its class and loss priority".to_owned(),
-    );
-    for port in &plan.site.ports {
-        let (name, rate) = (&port.name, port.rate);
-        add(
-            format!("show class-of-service interface {name}"),
-            format!(
-                "scheduler map gradwire-{rate}, classifier gradwire, no congestion \
-                     notification profile"
-            ),
-        );
-        add(
-            format!("show class-of-service scheduler-map gradwire-{rate}"),
-            "the priority of each queue, and the drop profile of each data queue".to_owned(),
-        );
-        let marks = match plan.selection {
-            Selection::Precedence => "RED-dropped packets in data queues only",
-            _ => "ECN-CE and RED-dropped packets in data queues only",
-        };
-        add(
-            format!("show interfaces queue {name}"),
-            format!("{marks}; save it for `gradwire switch verify --counters`"),
-        );
-    }
-    looks
-}
-
-fn looks_of<const N: usize>(steps: [(&str, &str); N]) -> Vec<Look> {
-    let look = |(command, expect): (&str, &str)| Look {
-        command: command.to_owned(),
-        expect: expect.to_owned(),
+    let marks = match plan.selection {
+        Selection::Precedence => "RED-dropped",
+        Selection::Ecn => "ECN-CE and RED-dropped",
     };
-    steps.into_iter().map(look).collect()
+    let mut text = MAPS.to_owned();
+    for port in &plan.site.ports {
+        let port_text = PORT.replace("{port}", &port.name);
+        let port_text = port_text.replace("{rate}", &port.rate.to_string());
+        text.push_str(&port_text.replace("{marks}", marks));
+    }
+    steps(&text)
 }
 
 /// Counters of `show interfaces queue` of one or several ports: rows of a port begin with

@@ -1,7 +1,7 @@
 //! What switches with Junos can do, and who says so.
 
-use crate::limits::{Fact, Limits, NotEct, Thresholds, Unit};
-use crate::policy::Balance;
+use crate::limits::{Fact, NotEct, PlatformLimits, Thresholds, Unit};
+use gradwire_fabric::policy::Balance;
 
 /// Juniper's page of scheduler priorities.
 const PRIORITIES: &str = "juniper.net, priority (Schedulers), Traffic Management Guide QFX: low, \
@@ -36,8 +36,8 @@ pub(super) fn scheduling(version: &str) -> Scheduling {
 }
 
 /// The table of a version.
-pub(super) fn limits(version: &str) -> Limits {
-    let common = Limits {
+pub(super) fn limits(version: &str) -> PlatformLimits {
+    let common = PlatformLimits {
         queues: Fact::new(LEVELS.len() as u8, PRIORITIES),
         thresholds: Fact::new(
             Thresholds {
@@ -66,7 +66,7 @@ pub(super) fn limits(version: &str) -> Limits {
     };
     match scheduling(version) {
         Scheduling::Levels => common,
-        Scheduling::StrictSet => Limits {
+        Scheduling::StrictSet => PlatformLimits {
             queues: Fact::new(
                 8,
                 "juniper.net, Defining CoS Queue Scheduling Priority (QFX): one forwarding class \

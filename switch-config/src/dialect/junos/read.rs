@@ -9,9 +9,9 @@ use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::notation::set_lines::{self, Words};
 use crate::plan::{Plan, Selection};
-use crate::policy::DSCPS;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 use crate::tree::ConfigNode;
+use gradwire_fabric::policy::DSCPS;
 
 /// Classes that Junos has by itself, and their queues (QFX).
 const DEFAULT_CLASSES: [(&str, u8); 5] = [
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
             );
         }
         for queue in &self.plan.queues {
-            let class = format!("{}-{}", super::render::OURS, queue.name());
+            let class = format!("{}-{}", super::change::OURS, queue.name());
             if self.is_there(&["forwarding-classes", "class", &class])
                 && !self.is_there(&["forwarding-class-sets", &set, "class", &class])
             {

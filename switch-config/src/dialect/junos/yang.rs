@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::render::JunosRules;
+use super::change::JunosRules;
 use crate::notation::set_lines;
 use crate::reading::ReadError;
 

@@ -1,7 +1,7 @@
 //! What the releases can do, and where their words differ.
 
-use crate::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Trims, Unit};
-use crate::policy::Balance;
+use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Trims, Unit};
+use gradwire_fabric::policy::Balance;
 
 /// A release of Cumulus Linux.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -48,8 +48,8 @@ impl Release {
     }
 
     /// What it can do.
-    pub(super) fn limits(self) -> Limits {
-        Limits {
+    pub(super) fn limits(self) -> PlatformLimits {
+        PlatformLimits {
             queues: Fact::new(
                 8,
                 "nvueschema 0.1.0: traffic-class and switch-priority 0..7",

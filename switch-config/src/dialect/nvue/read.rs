@@ -3,19 +3,20 @@
 //! What it does not say is as Cumulus Linux documents it where that is safe to take: switch
 //! priorities lead to queues of the same number. All else must be said.
 
-use super::WHAT;
 use super::limits::Release;
 use super::ports::{covers, covers_with_others};
 use super::render::{GLOBAL, trimmed_size};
 use crate::lint::{Finding, Rule};
 use crate::notation::yaml::{self, EMPTY, LIST, rows_at, text_at};
-use crate::plan::{Plan, Port, Purpose};
-use crate::policy::DSCPS;
+use crate::plan::{Plan, Purpose, SwitchPort};
 use crate::reading::{Landing, PortReading, ReadError, Reading};
 use crate::tree::ConfigNode;
+use gradwire_fabric::policy::DSCPS;
 
 mod profiles;
 
+/// The expected text, in the words of an error.
+pub(super) const WHAT: &str = "NVUE configuration in YAML";
 /// Queues, and switch priorities.
 const QUEUES: u8 = 8;
 
@@ -101,7 +102,7 @@ impl<'a> Sheet<'a> {
         own.chain(ranges).find_map(|row| text_at(row, path))
     }
 
-    fn port(&mut self, port: &Port) -> Option<PortReading> {
+    fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
         let rows = rows_at(self.set, &["interface"]);
         rows.iter().find(|row| covers(&row.name, &port.name))?;
         let mut said = PortReading::default();
@@ -114,7 +115,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The profile of a feature that a port has, with its place.
-    fn profile(&mut self, port: &Port, feature: &str) -> (String, Option<&'a ConfigNode>) {
+    fn profile(&mut self, port: &SwitchPort, feature: &str) -> (String, Option<&'a ConfigNode>) {
         let name = self.said(&port.name, &["qos", feature, "profile"]);
         let found = self.set.at(&["qos", feature, name.unwrap_or(GLOBAL)]);
         if let (Some(name), None) = (name, found)
@@ -129,7 +130,7 @@ impl<'a> Sheet<'a> {
         (format!("qos.{feature}.{}", name.unwrap_or(GLOBAL)), found)
     }
 
-    fn add_mapping(&mut self, port: &Port, said: &mut PortReading) {
+    fn add_mapping(&mut self, port: &SwitchPort, said: &mut PortReading) {
         let (place, Some(profile)) = self.profile(port, "mapping") else {
             return;
         };
@@ -291,7 +292,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    fn eligible(&mut self, port: &Port) {
+    fn eligible(&mut self, port: &SwitchPort) {
         let keys = ["packet-trim", "egress-eligibility", "traffic-class"];
         let rows = rows_at(self.set, &["interface"]);
         let own = rows.iter().filter(|row| covers(&row.name, &port.name));

@@ -1,14 +1,10 @@
 //! The leaves of a plan.
 
-mod patch;
-
-pub(super) use patch::{apply, change};
-
 use super::limits::Release;
 use crate::notation::indented::IndentedText;
-use crate::notation::yaml::{self, EMPTY, KeyPath, path};
-use crate::plan::{Plan, Port, Profile, Purpose};
-use crate::policy::{Balance, DSCPS};
+use crate::notation::yaml::{self, EMPTY, Leaves, path};
+use crate::plan::{Plan, Purpose, SwitchPort, ThresholdProfile};
+use gradwire_fabric::policy::{Balance, DSCPS};
 use gradwire_protocol::units::{Dscp, Rate};
 
 /// Name of the plan's profiles that are the same for all ports.
@@ -17,9 +13,6 @@ pub(super) const PROFILE: &str = "gradwire";
 pub(super) const OFF: &str = "gradwire-off";
 /// The only profile of some features.
 pub(super) const GLOBAL: &str = "default-global";
-
-/// Leaves with their values, in YAML.
-pub(super) type Leaves = Vec<(KeyPath, String)>;
 
 /// Name of the thresholds of ports of a rate.
 pub(super) fn thresholds_name(rate: Rate) -> String {
@@ -37,7 +30,7 @@ pub(super) fn whole(plan: &Plan) -> IndentedText {
     ];
     let rows = header.map(|(key, value)| format!("    {key}: {value}\n"));
     let mut tree = yaml::read_lines(&format!("{title}\n- header:\n{}", rows.concat()));
-    patch::put(&mut tree, "set", &leaves_of(plan));
+    yaml::put(&mut tree, "set", &leaves_of(plan));
     tree
 }
 
@@ -111,11 +104,11 @@ fn alpha(exponent: i8) -> String {
     }
 }
 
-fn add_thresholds(plan: &Plan, port: &Port, leaves: &mut Leaves) {
+fn add_thresholds(plan: &Plan, port: &SwitchPort, leaves: &mut Leaves) {
     let release = Release::of(plan.target.version);
     let name = thresholds_name(port.rate);
     for queue in &plan.queues {
-        let Some(Profile { threshold, .. }) = plan.profile(queue, port) else {
+        let Some(ThresholdProfile { threshold, .. }) = plan.profile(queue, port) else {
             continue;
         };
         let number = queue.number.to_string();
@@ -132,7 +125,7 @@ fn add_thresholds(plan: &Plan, port: &Port, leaves: &mut Leaves) {
     }
 }
 
-fn add_port(plan: &Plan, port: &Port, leaves: &mut Leaves) {
+fn add_port(plan: &Plan, port: &SwitchPort, leaves: &mut Leaves) {
     let root = ["interface", &port.name];
     let marks = plan.queues.iter().any(|queue| queue.marks_above.is_some());
     let thresholds = thresholds_name(port.rate);

@@ -1,8 +1,8 @@
 //! What is known of NX-OS on Nexus 9000: from public configurations, since no grammar of it can be
 //! had without a switch.
 
-use crate::limits::{Fact, Limits, NotEct, Thresholds, Unit};
-use crate::policy::Balance;
+use crate::limits::{Fact, NotEct, PlatformLimits, Thresholds, Unit};
+use gradwire_fabric::policy::Balance;
 
 /// Configurations that people published.
 const PUBLIC: &str = "public configurations of Nexus 9000 for RoCE; no grammar could be read";
@@ -12,8 +12,8 @@ const FORWARD: &str = "inferred, not read: public Nexus 9000 configurations have
      non-ECN`; so without them WRED drops what is not ECN-capable";
 
 /// The table of the one version.
-pub(super) fn limits() -> Limits {
-    Limits {
+pub(super) fn limits() -> PlatformLimits {
+    PlatformLimits {
         queues: Fact::new(
             8,
             "public configurations: c-out-8q-q-default, c-out-8q-q1 to -q7",

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::grammar::{INPUT, OUTPUT, QUEUE, queue_of};
+use super::change::{INPUT, OUTPUT, QUEUE, queue_of};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::notation::indented::IndentedText;
 use crate::plan::Plan;
-use crate::policy::DSCPS;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 use crate::tree::{ConfigNode, facts};
+use gradwire_fabric::policy::DSCPS;
 
 /// The global command that lets packets pass that are not ECN-capable.
 const FORWARD: &str = "congestion-control random-detect forward-nonecn";

@@ -1,8 +1,8 @@
 //! The plan as lines of NX-OS.
 
-use super::grammar::{CLASS, INPUT, OURS, OUTPUT, QUEUE, class_of, is_our_name};
+use super::change::{CLASS, INPUT, OURS, OUTPUT, QUEUE, class_of, is_our_name};
 use crate::notation::indented::IndentedText;
-use crate::plan::{Plan, Port};
+use crate::plan::{Plan, SwitchPort};
 use crate::tree::order::natural;
 use crate::tree::{ConfigNode, facts};
 
@@ -20,7 +20,7 @@ pub(super) fn sections(plan: &Plan) -> Vec<ConfigNode> {
     }
     sections.sort_by(|one, other| natural(one.text(), other.text()));
     sections.push(input(plan));
-    let mut rates: Vec<&Port> = plan.site.ports.iter().collect();
+    let mut rates: Vec<&SwitchPort> = plan.site.ports.iter().collect();
     rates.sort_by_key(|port| port.rate);
     rates.dedup_by_key(|port| port.rate);
     sections.extend(rates.into_iter().map(|port| output(plan, port)));
@@ -73,7 +73,7 @@ fn input(plan: &Plan) -> ConfigNode {
 }
 
 /// The policy of the queues of ports of one rate.
-fn output(plan: &Plan, port: &Port) -> ConfigNode {
+fn output(plan: &Plan, port: &SwitchPort) -> ConfigNode {
     let classes = (0..8).rev().map(|number| {
         let queue = plan.queues.iter().enumerate();
         let mut queue = queue.filter(|(_, queue)| queue.number == number);
@@ -96,7 +96,7 @@ fn output(plan: &Plan, port: &Port) -> ConfigNode {
     ConfigNode::new(format!("{OUTPUT} {OURS}-{}", port.rate), classes.collect())
 }
 
-fn interface(port: &Port) -> ConfigNode {
+fn interface(port: &SwitchPort) -> ConfigNode {
     let lines = [
         "priority-flow-control mode off".to_owned(),
         format!("service-policy type qos input {OURS}"),

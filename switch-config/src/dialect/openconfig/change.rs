@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::paths::{Path, Step, at, children, entry, key_of, parse, put, take, written};
-use super::write::{OURS, ROOT, tree};
+use super::paths::{Path, PathStep, at, children, entry, key_of, parse, put, take, written};
+use super::render::{OURS, ROOT, tree};
 use crate::change::ConfigChange;
 use crate::notation::json;
-use crate::plan::{Plan, Port};
+use crate::plan::{Plan, SwitchPort};
 use crate::reading::ReadError;
 
 /// What a change should be.
@@ -101,7 +101,7 @@ struct Request {
 }
 
 impl Request {
-    fn add(&mut self, place: &[Step], value: Option<&Value>) {
+    fn add(&mut self, place: &[PathStep], value: Option<&Value>) {
         let mut place = place.to_vec();
         TOP.clone_into(&mut place[0].name);
         let path = written(&place);
@@ -164,7 +164,7 @@ fn owned_places(root: &Value) -> Vec<Path> {
 }
 
 /// Places of a port that the plan decides: all of it where the export does not have it.
-fn port_places(plan: &Plan, port: &Port, running: &Value) -> Vec<Path> {
+fn port_places(plan: &Plan, port: &SwitchPort, running: &Value) -> Vec<Path> {
     let mut base = children(&[ROOT, "interfaces"]);
     base.push(entry("interface", "interface-id", &port.name));
     if at(running, &base).is_none() {

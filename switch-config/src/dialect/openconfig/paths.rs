@@ -9,7 +9,7 @@ use crate::tree::order::natural;
 
 /// One step on the way to a place.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Step {
+pub(super) struct PathStep {
     /// Name of the child.
     pub(super) name: String,
     /// Which entry of a list: its key and that key's value.
@@ -17,11 +17,11 @@ pub(super) struct Step {
 }
 
 /// The steps to a place.
-pub(super) type Path = Vec<Step>;
+pub(super) type Path = Vec<PathStep>;
 
 /// Steps of children that are no lists: `qos/queues`.
 pub(super) fn children(names: &[&str]) -> Path {
-    let step = |name: &&str| Step {
+    let step = |name: &&str| PathStep {
         name: (*name).to_owned(),
         key: None,
     };
@@ -29,16 +29,16 @@ pub(super) fn children(names: &[&str]) -> Path {
 }
 
 /// The step to an entry of a list.
-pub(super) fn entry(name: &str, key: &str, value: &str) -> Step {
-    Step {
+pub(super) fn entry(name: &str, key: &str, value: &str) -> PathStep {
+    PathStep {
         name: name.to_owned(),
         key: Some((key.to_owned(), value.to_owned())),
     }
 }
 
 /// A path as gNMI writes it.
-pub(super) fn written(path: &[Step]) -> String {
-    let step = |step: &Step| match &step.key {
+pub(super) fn written(path: &[PathStep]) -> String {
+    let step = |step: &PathStep| match &step.key {
         None => format!("/{}", step.name),
         Some((key, value)) => {
             let value = value.replace('\\', "\\\\").replace(']', "\\]");
@@ -91,7 +91,7 @@ fn until_bracket(text: &str) -> Option<(String, &str)> {
 }
 
 /// What is at a place.
-pub(super) fn at<'a>(root: &'a Value, path: &[Step]) -> Option<&'a Value> {
+pub(super) fn at<'a>(root: &'a Value, path: &[PathStep]) -> Option<&'a Value> {
     path.iter().try_fold(root, |value, step| {
         let child = value.get(&step.name)?;
         match &step.key {
@@ -106,7 +106,7 @@ pub(super) fn at<'a>(root: &'a Value, path: &[Step]) -> Option<&'a Value> {
 
 /// Puts a value at a place, on a way that is made where there is none; `false` when something on
 /// the way is of another kind.
-pub(super) fn put(root: &mut Value, path: &[Step], value: Value) -> bool {
+pub(super) fn put(root: &mut Value, path: &[PathStep], value: Value) -> bool {
     let Some((step, rest)) = path.split_first() else {
         *root = value;
         return true;
@@ -140,7 +140,7 @@ pub(super) fn put(root: &mut Value, path: &[Step], value: Value) -> bool {
 }
 
 /// Takes away what is at a place, and what of the way to it is then empty.
-pub(super) fn take(root: &mut Value, path: &[Step]) {
+pub(super) fn take(root: &mut Value, path: &[PathStep]) {
     let Some((step, rest)) = path.split_first() else {
         return;
     };

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::paths::{at, children, key_of};
-use super::write::ROOT;
+use super::render::ROOT;
 use crate::lint::{Finding, Rule};
 use crate::plan::Plan;
-use crate::policy::DSCPS;
 use crate::reading::{Landing, PortReading, Reading, Service};
+use gradwire_fabric::policy::DSCPS;
 
 /// Lists of names: the container, the list.
 const NAMED: [(&str, &str); 6] = [

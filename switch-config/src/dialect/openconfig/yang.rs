@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::write::ROOT;
+use super::render::ROOT;
 use crate::reading::ReadError;
 
 /// Modules to load, in order; what they import is found beside them.

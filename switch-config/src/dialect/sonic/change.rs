@@ -7,8 +7,8 @@
 
 use serde_json::{Map, Value};
 
-use super::config::{BAR, OURS};
-use super::ranges;
+use super::read::config::{BAR, OURS};
+use super::read::ranges;
 use super::render::{self, DATA, POOL};
 use crate::notation::json;
 use crate::plan::Plan;

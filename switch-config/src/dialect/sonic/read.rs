@@ -3,14 +3,20 @@
 //! Names are followed from a port to its maps and from a queue to its profiles. What leads nowhere
 //! on the way reads as unsaid; `check` and `meaning` name the mistake.
 
-use super::QUEUES;
-use super::config::{Config, Row};
-use crate::plan::{Plan, Port};
-use crate::policy::DSCPS;
+pub(super) mod check;
+pub(super) mod config;
+pub(super) mod meaning;
+pub(super) mod models;
+pub(super) mod ranges;
+
+use super::limits::QUEUES;
+use crate::plan::{Plan, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Service};
+use config::{Config, ConfigRow};
+use gradwire_fabric::policy::DSCPS;
 
 /// What is said of a port; `None` when nothing is.
-pub(super) fn port(config: Config<'_>, plan: &Plan, port: &Port) -> Option<PortReading> {
+pub(super) fn port(config: Config<'_>, plan: &Plan, port: &SwitchPort) -> Option<PortReading> {
     let bindings = config.row("PORT_QOS_MAP", &port.name);
     let queues = (0..QUEUES).filter_map(|number| {
         let row = config.of_queue("QUEUE", &port.name, number)?;
@@ -39,7 +45,7 @@ pub(super) fn port(config: Config<'_>, plan: &Plan, port: &Port) -> Option<PortR
     Some(reading)
 }
 
-fn landings(config: Config<'_>, bindings: Row<'_>) -> [Option<Landing>; DSCPS] {
+fn landings(config: Config<'_>, bindings: ConfigRow<'_>) -> [Option<Landing>; DSCPS] {
     let classes = config.named("DSCP_TO_TC_MAP", bindings, "dscp_to_tc_map");
     let queues = config.named("TC_TO_QUEUE_MAP", bindings, "tc_to_queue_map");
     std::array::from_fn(|dscp| {
@@ -52,13 +58,13 @@ fn landings(config: Config<'_>, bindings: Row<'_>) -> [Option<Landing>; DSCPS] {
     })
 }
 
-fn pauses(bindings: Row<'_>) -> Vec<u8> {
+fn pauses(bindings: ConfigRow<'_>) -> Vec<u8> {
     let classes = bindings.text("pfc_enable").unwrap_or_default();
     let classes = classes.split(',').filter_map(|class| class.parse().ok());
     classes.collect()
 }
 
-fn queue(config: Config<'_>, row: Row<'_>, number: u8) -> QueueReading {
+fn queue(config: Config<'_>, row: ConfigRow<'_>, number: u8) -> QueueReading {
     let scheduler = config.named("SCHEDULER", row, "scheduler");
     let service = match scheduler.map(|scheduler| scheduler.text("type")) {
         None => Service::Unsaid,
@@ -78,7 +84,7 @@ fn queue(config: Config<'_>, row: Row<'_>, number: u8) -> QueueReading {
 /// What a profile does to green packets, as all are that no policer coloured; `None` when it
 /// neither marks nor drops. Without a probability the switch takes 100 percent
 /// (sonic-swss, `orchagent/qosorch.cpp`).
-fn marking(profile: Row<'_>) -> Option<Marking> {
+fn marking(profile: ConfigRow<'_>) -> Option<Marking> {
     let colours = profile.text("ecn").unwrap_or_default();
     let marks_ect = colours == "ecn_all" || colours.starts_with("ecn_green");
     let marks_ect = marks_ect || colours.ends_with("_green");

@@ -7,11 +7,12 @@
 use gradwire_protocol::units::Dscp;
 use serde_json::{Map, Value, json};
 
-use super::config::{BAR, OURS};
-use super::{QUEUES, ranges};
+use super::limits::QUEUES;
+use super::read::config::{BAR, OURS};
+use super::read::ranges;
 use crate::notation::json;
-use crate::plan::{Plan, Port, Profile, Purpose};
-use crate::policy::{Balance, Buffer, DSCPS, RESERVED};
+use crate::plan::{Plan, Purpose, SwitchPort, ThresholdProfile};
+use gradwire_fabric::policy::{Balance, DSCPS, RESERVED, SwitchBuffer};
 
 /// Name of the strict scheduler.
 pub(super) const STRICT: &str = "GRADWIRE_STRICT";
@@ -59,7 +60,7 @@ pub(super) fn render(plan: &Plan) -> Value {
 }
 
 /// Name of the row of a profile.
-pub(super) fn profile_name(profile: &Profile) -> String {
+pub(super) fn profile_name(profile: &ThresholdProfile) -> String {
     format!("{OURS}_{}", profile.name)
 }
 
@@ -78,7 +79,7 @@ fn classes(to: impl Fn(u8) -> u8) -> Value {
 }
 
 /// Nothing colours packets here, so that all are green; the other colours do as green does.
-fn wred(profile: &Profile) -> Value {
+fn wred(profile: &ThresholdProfile) -> Value {
     let low = profile.threshold.low_bytes().to_string();
     let high = profile.threshold.high_bytes().to_string();
     let mut row = Map::new();
@@ -95,7 +96,7 @@ fn wred(profile: &Profile) -> Value {
     Value::Object(row)
 }
 
-fn queues(plan: &Plan, port: &Port, root: &mut Value) {
+fn queues(plan: &Plan, port: &SwitchPort, root: &mut Value) {
     let table = json::object_at(root, &["QUEUE"]);
     for queue in &plan.queues {
         let mut row = json!({"scheduler": STRICT});
@@ -117,8 +118,8 @@ fn buffers(plan: &Plan, root: &mut Value) {
     };
     let ports = plan.site.ports.len() as u64;
     let bytes = match plan.site.buffer {
-        Buffer::PerPort(bytes) | Buffer::Divided { bytes, .. } => bytes.get() * ports,
-        Buffer::Shared { bytes, .. } => bytes.get(),
+        SwitchBuffer::PerPort(bytes) | SwitchBuffer::Divided { bytes, .. } => bytes.get() * ports,
+        SwitchBuffer::Shared { bytes, .. } => bytes.get(),
     };
     let pool = json!({"type": "egress", "mode": "dynamic", "size": bytes.to_string()});
     let mut profile = json!({"pool": POOL, "size": "0"});

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::config::{self, BAR, Config, Row};
-use super::models::{Kind, Rows, TABLES, Table};
+use super::read::config::{self, BAR, Config, ConfigRow};
+use super::read::models::{FieldKind, Rows, TABLES, Table};
 use crate::notation::json;
 use crate::reading::ReadError;
 
-pub use super::models::MODULES;
+pub use super::read::models::MODULES;
 
 /// Writes a configuration as a document of its models.
 ///
@@ -63,7 +63,7 @@ fn ports(config: Config<'_>) -> Vec<Value> {
         .collect()
 }
 
-const SPEED: Kind = Kind::Number(1, 1_600_000);
+const SPEED: FieldKind = FieldKind::Number(1, 1_600_000);
 
 fn single(config: Config<'_>, table: &Table) -> Value {
     let rows = config.rows(table.name);
@@ -72,7 +72,7 @@ fn single(config: Config<'_>, table: &Table) -> Value {
 }
 
 /// An entry of a list; `None` for rows of a chassis, which have a list of their own.
-fn entry(table: &Table, row: Row<'_>) -> Option<Value> {
+fn entry(table: &Table, row: ConfigRow<'_>) -> Option<Value> {
     let mut entry = Map::new();
     match table.rows {
         Rows::Keyed { keys, .. } => {
@@ -98,29 +98,29 @@ fn entry(table: &Table, row: Row<'_>) -> Option<Value> {
     Some(Value::Object(entry))
 }
 
-fn leaves(table: &Table, row: Row<'_>) -> Map<String, Value> {
+fn leaves(table: &Table, row: ConfigRow<'_>) -> Map<String, Value> {
     let known = match table.rows {
         Rows::Keyed { fields, .. } | Rows::Single { fields } => fields,
         Rows::Maps { .. } => &[],
     };
     let leaves = row.fields.iter().map(|(name, value)| {
         let field = known.iter().find(|field| field.name == name);
-        let kind = field.map_or(Kind::Text, |field| field.kind);
+        let kind = field.map_or(FieldKind::Text, |field| field.kind);
         (name.clone(), typed(kind, value))
     });
     leaves.collect()
 }
 
 /// A value as RFC 7951 writes its type; what does not fit is left for the validator to refuse.
-fn typed(kind: Kind, value: &Value) -> Value {
+fn typed(kind: FieldKind, value: &Value) -> Value {
     let Some(text) = config::text(value) else {
         return value.clone();
     };
     let number = |text: &str| text.parse::<i64>().ok().map(Value::from);
     let other = match kind {
-        Kind::Number(..) | Kind::Or(..) => number(&text),
-        Kind::Wide(_) => text.parse::<u64>().ok().map(|wide| wide.to_string().into()),
-        Kind::Truth => text.parse::<bool>().ok().map(Value::from),
+        FieldKind::Number(..) | FieldKind::Or(..) => number(&text),
+        FieldKind::Wide(_) => text.parse::<u64>().ok().map(|wide| wide.to_string().into()),
+        FieldKind::Truth => text.parse::<bool>().ok().map(Value::from),
         _ => None,
     };
     other.unwrap_or(Value::String(text))

@@ -16,7 +16,7 @@ struct Detection {
 
 /// The lines of one queue.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct QueueLines {
     is_strict: Option<bool>,
     has_share: bool,
     marks: Option<Detection>,
@@ -24,7 +24,7 @@ pub(super) struct Queue {
     mistakes: Vec<(Rule, String)>,
 }
 
-impl Queue {
+impl QueueLines {
     /// Reads what stands below `tx-queue N`.
     pub(super) fn of(section: &ConfigNode) -> Self {
         let mut queue = Self::default();

@@ -3,13 +3,13 @@
 use super::{QUEUES, Sheet};
 use crate::lint::Rule;
 use crate::notation::yaml::{rows_at, text_at};
-use crate::plan::Port;
+use crate::plan::SwitchPort;
 use crate::reading::{Marking, PortReading, Service};
 use crate::tree::ConfigNode;
 
 impl Sheet<'_> {
     /// How queues are served.
-    pub(super) fn add_service(&mut self, port: &Port, said: &mut PortReading) {
+    pub(super) fn add_service(&mut self, port: &SwitchPort, said: &mut PortReading) {
         let (place, Some(profile)) = self.profile(port, "egress-scheduler") else {
             return;
         };
@@ -48,7 +48,7 @@ impl Sheet<'_> {
     }
 
     /// When queues mark and drop.
-    pub(super) fn add_marking(&mut self, port: &Port, said: &mut PortReading) {
+    pub(super) fn add_marking(&mut self, port: &SwitchPort, said: &mut PortReading) {
         let (place, Some(profile)) = self.profile(port, "congestion-control") else {
             return;
         };
@@ -112,7 +112,7 @@ impl Sheet<'_> {
     }
 
     /// Classes that are paused by PFC, or all by link pause.
-    pub(super) fn add_pauses(&mut self, port: &Port, said: &mut PortReading) {
+    pub(super) fn add_pauses(&mut self, port: &SwitchPort, said: &mut PortReading) {
         for feature in ["link-pause", "pfc"] {
             let (place, Some(profile)) = self.profile(port, feature) else {
                 continue;

@@ -5,9 +5,9 @@ use super::object::ObjectFile;
 use super::render::ASSURED_BPS;
 use super::state::{FilterAct, HtbClass, Qdisc, TcFilter, TcPort, TcState, read_rate};
 use crate::lint::{Finding, Rule};
-use crate::plan::{Plan, PlanQueue, Port};
-use crate::policy::DSCPS;
+use crate::plan::{Plan, PlanQueue, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+use gradwire_fabric::policy::DSCPS;
 
 /// The exponent of the fastest average that tc configures: W = 1/2.
 const FASTEST: u64 = 1;
@@ -36,7 +36,7 @@ pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>)
 /// A port of the plan, and its state on the switch.
 struct PortCheck<'a> {
     plan: &'a Plan,
-    port: &'a Port,
+    port: &'a SwitchPort,
     state: &'a TcPort,
     switch: &'a TcState,
 }

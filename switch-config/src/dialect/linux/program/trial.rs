@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::dialect::{self, Dialect};
 use crate::plan::Site;
-use crate::policy::{Buffer, QosPolicy};
-use crate::target::Target;
+use crate::target::SwitchTarget;
+use gradwire_fabric::policy::{QosPolicy, SwitchBuffer};
 
 /// Addresses that the program sees: the end of its stack, the packet and the state.
 const STACK_END: u64 = 0x1_0000_0200;
@@ -225,16 +225,16 @@ fn width(code: u8) -> usize {
 
 /// The default job on a port of 100 Mb/s and 10 ms: 125,000 bytes.
 fn plan() -> Plan {
-    let target = Target::read("linux:bpf").expect("a target");
+    let target = SwitchTarget::read("linux:bpf").expect("a target");
     let dialect: &dyn Dialect = dialect::of(target.platform);
     let policy = QosPolicy::of_job(&Job::default(), Span::from_micros(10_000));
     let site = Site {
         origin: "a test".to_owned(),
-        ports: vec![Port {
+        ports: vec![SwitchPort {
             name: "swp0".to_owned(),
             rate: Rate::from_bits_per_second(100_000_000),
         }],
-        buffer: Buffer::PerPort(ByteCount::new(300_000)),
+        buffer: SwitchBuffer::PerPort(ByteCount::new(300_000)),
     };
     Plan::new(target, &dialect.limits("bpf"), &policy, site).expect("it fits")
 }

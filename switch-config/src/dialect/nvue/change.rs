@@ -3,20 +3,18 @@
 //! A key of `interface` may stand for many ports. A port says what its own key says, and else what
 //! such a range says; a port that would say the same as its range has no leaf of its own.
 
-use std::cmp::Ordering;
-
-use super::super::ports::covers_with_others;
-use super::super::read::settings;
-use super::{GLOBAL, Leaves, OFF, PROFILE, leaves_of, thresholds_name};
+use super::ports::covers_with_others;
+use super::read::{WHAT, settings};
+use super::render::{GLOBAL, OFF, PROFILE, leaves_of, thresholds_name};
 use crate::change::ConfigChange;
-use crate::dialect::nvue::WHAT;
 use crate::notation::indented::IndentedText;
-use crate::notation::yaml::{self, EMPTY, KeyPath, bare, path, raw_value};
-use crate::plan::{Plan, Port};
+use crate::notation::yaml::{
+    self, BlockStyle, EMPTY, KeyPath, Leaves, bare, operation, path, put, raw_value,
+};
+use crate::plan::{Plan, SwitchPort};
 use crate::reading::ReadError;
 use crate::tree::diff::{self, NodeChange, TreeStep};
 use crate::tree::load::load;
-use crate::tree::order::natural;
 use crate::tree::rules::{Owner, TreeRules};
 use crate::tree::{ConfigNode, Sign};
 
@@ -24,8 +22,8 @@ use crate::tree::{ConfigNode, Sign};
 const INTERFACE: &str = "interface";
 
 /// The facts of NVUE that decide about a tree.
-#[derive(Debug, Default)]
-pub(in crate::dialect::nvue) struct NvueRules {
+#[derive(Debug)]
+struct NvueRules {
     /// Paths below which everything is the plan's.
     roots: Vec<KeyPath>,
 }
@@ -45,28 +43,12 @@ impl TreeRules for NvueRules {
         }
     }
 
-    fn is_before(&self, _section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
-        natural(&other.name, &new.name) == Ordering::Greater
+    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+        BlockStyle.is_before(section, new, other)
     }
 
     fn spaces(&self, parent: Option<&ConfigNode>) -> usize {
-        match parent {
-            None => 0,
-            Some(parent) if parent.text().starts_with("- ") => 4,
-            Some(_) => 2,
-        }
-    }
-
-    fn replace(&self, node: &mut ConfigNode, loaded: &ConfigNode) {
-        if let Some(value) = raw_value(loaded).filter(|_| node.below.is_empty()) {
-            yaml::put_value(node, value);
-        }
-    }
-
-    fn open(&self, node: &mut ConfigNode) {
-        if node.value == EMPTY {
-            yaml::put_value(node, "");
-        }
+        BlockStyle.spaces(parent)
     }
 }
 
@@ -85,32 +67,8 @@ fn file(text: &str) -> Result<IndentedText, ReadError> {
     }
 }
 
-/// The node of `- set:` or `- unset:`.
-fn operation<'a>(tree: &'a IndentedText, name: &str) -> Option<&'a ConfigNode> {
-    let title = format!("- {name}:");
-    let mut found = tree.below.iter();
-    found.find(|node| node.text().starts_with(&title))
-}
-
-/// Loads leaves below an operation, which is made at the end where there is none.
-pub(in crate::dialect::nvue) fn put(tree: &mut IndentedText, name: &str, leaves: &Leaves) {
-    if !leaves.is_empty() && operation(tree, name).is_none() {
-        let mut node = ConfigNode::leaf(format!("- {name}:"));
-        name.clone_into(&mut node.name);
-        tree.below.push(node);
-    }
-    for (path, value) in leaves {
-        let path = [&[name.to_owned()], &path[..]].concat();
-        let leaf = yaml::entry(&path, value);
-        load(&NvueRules::default(), &mut tree.below, &[leaf]);
-    }
-}
-
 /// The patches that lead from a running file to the plan, and back.
-pub(in crate::dialect::nvue) fn change(
-    plan: &Plan,
-    running: &str,
-) -> Result<ConfigChange, ReadError> {
+pub(super) fn change(plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
     let tree = file(running)?;
     let mut set = operation(&tree, "set").expect("file has looked").clone();
     for port in &plan.site.ports {
@@ -136,7 +94,7 @@ pub(in crate::dialect::nvue) fn change(
 }
 
 /// Gives a port what the ranges say that it is in.
-fn add_ranges(set: &mut ConfigNode, port: &Port) {
+fn add_ranges(set: &mut ConfigNode, port: &SwitchPort) {
     let mut nodes = set.below.iter_mut();
     let Some(ports) = nodes.find(|node| node.name == INTERFACE) else {
         return;
@@ -262,7 +220,7 @@ fn patch(unset: &Leaves, set: &Leaves) -> String {
 }
 
 /// A running file after `nv config patch` and `nv config apply`.
-pub(in crate::dialect::nvue) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
+pub(super) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
     let mut tree = file(running)?;
     if change.trim().is_empty() {
         return Ok(tree.to_string());
@@ -298,7 +256,7 @@ fn take(tree: &mut IndentedText, path: &[String]) {
         one.sign = Sign::Take;
         node = one.below.first_mut();
     }
-    load(&NvueRules::default(), &mut tree.below, &[gone]);
+    load(&BlockStyle, &mut tree.below, &[gone]);
 }
 
 /// Takes a leaf away, and those nodes of its path that are empty without it.

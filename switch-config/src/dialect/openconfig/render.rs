@@ -3,8 +3,8 @@
 use gradwire_protocol::units::Dscp;
 use serde_json::{Value, json};
 
-use crate::plan::{Plan, PlanQueue, Port, Purpose};
-use crate::policy::DSCPS;
+use crate::plan::{Plan, PlanQueue, Purpose, SwitchPort};
+use gradwire_fabric::policy::DSCPS;
 
 /// What all names of ours begin with.
 pub(super) const OURS: &str = "gradwire";
@@ -122,7 +122,7 @@ fn memory(plan: &Plan, alpha: i8) -> Value {
     })
 }
 
-fn interface(plan: &Plan, port: &Port) -> Value {
+fn interface(plan: &Plan, port: &SwitchPort) -> Value {
     let queues = plan.queues.iter().map(|queue| {
         let name = name_of(queue);
         let mut config = json!({"name": name});

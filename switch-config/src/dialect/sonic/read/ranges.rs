@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 /// Reads `3` or `0-6`; `None` when it is neither, or runs backwards.
-pub(super) fn read(text: &str) -> Option<RangeInclusive<u8>> {
+pub(crate) fn read(text: &str) -> Option<RangeInclusive<u8>> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse::<u8>().ok()).flatten()
@@ -16,7 +16,7 @@ pub(super) fn read(text: &str) -> Option<RangeInclusive<u8>> {
 }
 
 /// Writes a range as short as it can be.
-pub(super) fn write(range: &RangeInclusive<u8>) -> String {
+pub(crate) fn write(range: &RangeInclusive<u8>) -> String {
     match (range.start(), range.end()) {
         (first, last) if first == last => first.to_string(),
         (first, last) => format!("{first}-{last}"),
@@ -24,12 +24,12 @@ pub(super) fn write(range: &RangeInclusive<u8>) -> String {
 }
 
 /// Whether two ranges have a number in common.
-pub(super) fn overlap(one: &RangeInclusive<u8>, other: &RangeInclusive<u8>) -> bool {
+pub(crate) fn overlap(one: &RangeInclusive<u8>, other: &RangeInclusive<u8>) -> bool {
     one.start() <= other.end() && other.start() <= one.end()
 }
 
 /// What is left of a range without the numbers of another.
-pub(super) fn without(
+pub(crate) fn without(
     range: &RangeInclusive<u8>,
     taken: &RangeInclusive<u8>,
 ) -> Vec<RangeInclusive<u8>> {

@@ -5,7 +5,7 @@
 //! - `form` names the disciplines and where each stands; `limits` states what Linux can do.
 //! - `render` writes a plan as a shell script.
 //! - `script` reads such scripts, and `export` reads the output of tc, both into `state`.
-//! - `check` compares a state with a plan, `change` leads from one to the other and back, `counts`
+//! - `check` compares a state with a plan, `change` leads from one to the other and back, `counters`
 //!   reads its counters.
 //! - `program` is the eBPF program that marks and drops where the kernel has no `red`. `assembler`
 //!   encodes it; `object` and `btf` make the file from which tc loads it.
@@ -14,7 +14,7 @@ mod assembler;
 mod btf;
 mod change;
 mod check;
-mod counts;
+mod counters;
 mod export;
 mod form;
 mod limits;
@@ -31,7 +31,7 @@ use state::TcState;
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, Look};
-use crate::limits::Limits;
+use crate::limits::PlatformLimits;
 use crate::lint::Finding;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -59,7 +59,7 @@ impl Linux {
 }
 
 impl Dialect for Linux {
-    fn limits(&self, version: &str) -> Limits {
+    fn limits(&self, version: &str) -> PlatformLimits {
         limits::limits(LinuxForm::of_version(version))
     }
 
@@ -153,6 +153,6 @@ impl Dialect for Linux {
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        Ok(counts::counts(plan, &export::read(text)?))
+        Ok(counters::counts(plan, &export::read(text)?))
     }
 }

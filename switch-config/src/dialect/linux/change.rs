@@ -12,7 +12,7 @@ use super::render;
 use super::script::{self, HAD};
 use super::state::{FilterAct, HtbClass, Qdisc, ROOT, TcFilter, TcPort, TcState, read_rate};
 use crate::change::ConfigChange;
-use crate::plan::{Plan, Port};
+use crate::plan::{Plan, SwitchPort};
 use crate::reading::ReadError;
 
 /// The scripts that lead from an exported state to the plan, and back.
@@ -61,7 +61,7 @@ pub(super) fn change(plan: &Plan, running: &TcState) -> Result<ConfigChange, Rea
     })
 }
 
-fn refused(port: &Port, message: String) -> ReadError {
+fn refused(port: &SwitchPort, message: String) -> ReadError {
     ReadError {
         what: EXPORT_FORMAT,
         line: None,
@@ -70,7 +70,7 @@ fn refused(port: &Port, message: String) -> ReadError {
 }
 
 /// The commands that restore a port.
-fn back(port: &Port, found: &TcPort) -> Result<String, ReadError> {
+fn back(port: &SwitchPort, found: &TcPort) -> Result<String, ReadError> {
     let name = render::quoted(&port.name);
     let mut text = format!("\ntc qdisc del dev {name} root 2>/dev/null || true\n");
     if let Some(root) = found.root() {

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::config::{self, BAR, Config, Row};
-use super::models::{Field, Kind, Rows, TABLES, Table};
+use super::config::{self, BAR, Config, ConfigRow};
+use super::models::{Field, FieldKind, Rows, TABLES, Table};
 use super::ranges;
 use crate::lint::{Finding, Rule};
 
 const COLOURS: [&str; 3] = ["green", "yellow", "red"];
 
 /// Everything in the tables of quality of service that the models forbid, table by table.
-pub(super) fn findings(config: Config<'_>) -> Vec<Finding> {
+pub(crate) fn findings(config: Config<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for table in &TABLES {
         let Some(rows) = config.0.get(table.name) else {
@@ -24,7 +24,7 @@ pub(super) fn findings(config: Config<'_>) -> Vec<Finding> {
             let place = format!("{}{BAR}{key}", table.name);
             match value.as_object() {
                 Some(fields) => {
-                    let row = Row {
+                    let row = ConfigRow {
                         table: table.name,
                         key,
                         fields,
@@ -45,7 +45,7 @@ fn schema(place: impl Into<String>, text: impl Into<String>) -> Finding {
 /// One row before its table's model.
 struct Check<'a> {
     config: Config<'a>,
-    row: Row<'a>,
+    row: ConfigRow<'a>,
 }
 
 impl Check<'_> {
@@ -72,7 +72,7 @@ impl Check<'_> {
                 }
             }
             Rows::Maps { from, to } => {
-                findings.extend(self.value(Kind::Label, self.row.key, "the name"));
+                findings.extend(self.value(FieldKind::Label, self.row.key, "the name"));
                 for (key, value) in self.row.fields {
                     findings.extend(self.value(from.kind, key, from.name));
                     findings.extend(self.leaf(to.kind, value, key));
@@ -124,8 +124,8 @@ impl Check<'_> {
         }
     }
 
-    fn leaf(&self, kind: Kind, value: &Value, name: &str) -> Option<Finding> {
-        if let (Kind::Words(words), Value::Array(items)) = (kind, value) {
+    fn leaf(&self, kind: FieldKind, value: &Value, name: &str) -> Option<Finding> {
+        if let (FieldKind::Words(words), Value::Array(items)) = (kind, value) {
             let mut texts = items.iter().map(config::text);
             let known = |text: &Option<String>| {
                 let text = text.as_deref();
@@ -148,11 +148,11 @@ impl Check<'_> {
         }
     }
 
-    fn value(&self, kind: Kind, text: &str, name: &str) -> Option<Finding> {
+    fn value(&self, kind: FieldKind, text: &str, name: &str) -> Option<Finding> {
         let table = match kind {
-            Kind::RowOr(_, word) if word == text => return None,
-            Kind::Row(table) | Kind::RowOr(table, _) => table,
-            Kind::Port(word) => {
+            FieldKind::RowOr(_, word) if word == text => return None,
+            FieldKind::Row(table) | FieldKind::RowOr(table, _) => table,
+            FieldKind::Port(word) => {
                 let known = text == word || !self.config.has("PORT");
                 let known = known || self.config.row("PORT", text).is_some();
                 return (!known).then(|| self.dangling("PORT", text, name));
@@ -182,7 +182,7 @@ impl Check<'_> {
 }
 
 /// What a value must be, when it is not.
-fn refusal(kind: Kind, text: &str) -> Option<String> {
+fn refusal(kind: FieldKind, text: &str) -> Option<String> {
     let number = || text.parse::<i64>().ok();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let up_to = |most: u64| {
@@ -190,45 +190,47 @@ fn refusal(kind: Kind, text: &str) -> Option<String> {
         digits(text) && number.is_ok_and(|number| number <= most)
     };
     let (right, wanted) = match kind {
-        Kind::Number(least, most) => (
+        FieldKind::Number(least, most) => (
             number().is_some_and(|number| (least..=most).contains(&number)),
             format!("a number from {least} to {most}"),
         ),
-        Kind::Wide(most) => (up_to(most), format!("a number from 0 to {most}")),
-        Kind::Or(most, word) => (
+        FieldKind::Wide(most) => (up_to(most), format!("a number from 0 to {most}")),
+        FieldKind::Or(most, word) => (
             text == word || up_to(most),
             format!("a number from 0 to {most}, or `{word}`"),
         ),
-        Kind::Truth => (
+        FieldKind::Truth => (
             ["true", "false"].contains(&text),
             "`true` or `false`".to_owned(),
         ),
-        Kind::Word(words) => (
+        FieldKind::Word(words) => (
             words.contains(&text),
             format!("one of {}", words.join(", ")),
         ),
-        Kind::Words(words) => (false, format!("a list of {}", words.join(", "))),
-        Kind::Classes => (
+        FieldKind::Words(words) => (false, format!("a list of {}", words.join(", "))),
+        FieldKind::Classes => (
             text.is_empty() || text.split(',').all(|class| is_digit(class, 7)),
             "classes from 0 to 7 with commas between them, or empty".to_owned(),
         ),
-        Kind::Digit(most) => (
+        FieldKind::Digit(most) => (
             text.is_empty() || is_digit(text, most),
             format!("a digit from 0 to {most}"),
         ),
-        Kind::Dscp => (
+        FieldKind::Dscp => (
             text.is_empty() || up_to(63) && (text == "0" || !text.starts_with('0')),
             "a DSCP from 0 to 63".to_owned(),
         ),
-        Kind::Range(most) => (
+        FieldKind::Range(most) => (
             text.split('-').count() <= 2 && text.split('-').all(|end| is_short(end, most)),
             format!("a number from 0 to {most}, or two with a dash between them"),
         ),
-        Kind::Label => (
+        FieldKind::Label => (
             is_label(text),
             "a letter or digit, then up to 31 letters, digits, - and _".to_owned(),
         ),
-        Kind::Row(_) | Kind::RowOr(..) | Kind::Port(_) | Kind::Text => return None,
+        FieldKind::Row(_) | FieldKind::RowOr(..) | FieldKind::Port(_) | FieldKind::Text => {
+            return None;
+        }
     };
     (!right).then_some(wanted)
 }

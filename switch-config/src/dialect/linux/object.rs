@@ -15,7 +15,7 @@ use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, Rel, SectionHead
 
 use super::btf;
 use super::program::{self, BpfProgram};
-use crate::plan::{Plan, Port};
+use crate::plan::{Plan, SwitchPort};
 
 /// The name of the map, by which it is pinned.
 pub(super) const MAP: &str = "queues";
@@ -38,7 +38,7 @@ pub(super) struct ObjectFile {
 
 impl ObjectFile {
     /// The object file for a port.
-    pub(super) fn of_port(plan: &Plan, port: &Port) -> Self {
+    pub(super) fn of_port(plan: &Plan, port: &SwitchPort) -> Self {
         let bytes = elf(&program::of_port(plan, port));
         let name = name_of(&bytes);
         Self { name, bytes }

@@ -1,7 +1,7 @@
 //! What OpenConfig's models can say, and where.
 
-use crate::limits::{Alphas, Fact, Limits, NotEct, Thresholds, Unit};
-use crate::policy::Balance;
+use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Unit};
+use gradwire_fabric::policy::Balance;
 
 /// The models' memory management.
 const MEMORY: &str = "openconfig/public 94f58962, openconfig-qos-mem-mgmt.yang 2.2.0";
@@ -9,8 +9,8 @@ const MEMORY: &str = "openconfig/public 94f58962, openconfig-qos-mem-mgmt.yang 2
 const ELEMENTS: &str = "openconfig/public 94f58962, openconfig-qos-elements.yang";
 
 /// The table of the one version.
-pub(super) fn limits() -> Limits {
-    Limits {
+pub(super) fn limits() -> PlatformLimits {
+    PlatformLimits {
         queues: Fact::new(
             8,
             "the model sets no bound (queue-id is a byte): 8 is what commodity switches have",

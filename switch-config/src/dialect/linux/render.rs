@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::form::{BANDS, LinuxForm};
 use super::object::{ObjectFile, STATE_PATH};
-use crate::plan::{NoteKind, Plan, PlanQueue, Port, Profile};
+use crate::plan::{NoteKind, Plan, PlanQueue, SwitchPort, ThresholdProfile};
 use gradwire_protocol::units::Rate;
 
 /// Settings that make the kernel hash UDP ports over equal paths, in IPv4 and IPv6.
@@ -32,7 +32,7 @@ pub(super) fn script(plan: &Plan) -> String {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
         }
     }
-    let ports: Vec<&Port> = plan.site.ports.iter().collect();
+    let ports: Vec<&SwitchPort> = plan.site.ports.iter().collect();
     text.push_str(&objects(plan, &ports));
     for port in ports {
         text.push_str(&self::port(plan, port));
@@ -41,7 +41,7 @@ pub(super) fn script(plan: &Plan) -> String {
 }
 
 /// The commands for one port. They first remove the discipline that it has.
-pub(super) fn port(plan: &Plan, port: &Port) -> String {
+pub(super) fn port(plan: &Plan, port: &SwitchPort) -> String {
     let name = quoted(&port.name);
     let mut text = format!("\n# {}, {}\n", one_line(&port.name), port.rate);
     let _ = writeln!(text, "tc qdisc del dev {name} root 2>/dev/null || true");
@@ -77,7 +77,7 @@ fn described(queue: &PlanQueue) -> String {
 
 /// Mounts bpffs, where programs keep their state, and writes the object files that these ports
 /// need.
-pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
+pub(super) fn objects(plan: &Plan, ports: &[&SwitchPort]) -> String {
     if LinuxForm::of(plan) != LinuxForm::Bpf || ports.is_empty() {
         return String::new();
     }
@@ -104,7 +104,7 @@ pub(super) fn objects(plan: &Plan, ports: &[&Port]) -> String {
 }
 
 /// The filter that runs the program; it comes before all others.
-fn program(plan: &Plan, port: &Port) -> [String; 3] {
+fn program(plan: &Plan, port: &SwitchPort) -> [String; 3] {
     let name = quoted(&port.name);
     let folder = format!("\"$BPFFS\"/gradwire/{name}");
     let object = ObjectFile::of_port(plan, port).name;
@@ -119,7 +119,7 @@ fn program(plan: &Plan, port: &Port) -> [String; 3] {
 }
 
 /// The commands, in order, for a port that has the kernel's default discipline.
-fn lines(plan: &Plan, port: &Port) -> Vec<String> {
+fn lines(plan: &Plan, port: &SwitchPort) -> Vec<String> {
     let form = LinuxForm::of(plan);
     let name = quoted(&port.name);
     let mut lines: Vec<String> = roots(plan)
@@ -195,7 +195,7 @@ fn queue_class(queue: &PlanQueue, rate: Rate) -> String {
     )
 }
 
-fn leaf(plan: &Plan, queue: &PlanQueue, port: &Port) -> String {
+fn leaf(plan: &Plan, queue: &PlanQueue, port: &SwitchPort) -> String {
     let limit = plan.site.buffer.port_bytes().get().min(u64::from(u32::MAX));
     match (LinuxForm::of(plan), plan.profile(queue, port)) {
         (LinuxForm::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
@@ -206,7 +206,7 @@ fn leaf(plan: &Plan, queue: &PlanQueue, port: &Port) -> String {
 
 /// RED as a step. With `avpkt 1` and `burst` = `min`, tc computes W = 1/2, its fastest average,
 /// which falls to zero after a microsecond without packets.
-fn red(profile: &Profile, limit: u64) -> String {
+fn red(profile: &ThresholdProfile, limit: u64) -> String {
     let (low, high) = (
         profile.threshold.low_bytes(),
         profile.threshold.high_bytes(),

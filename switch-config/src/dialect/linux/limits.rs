@@ -1,8 +1,8 @@
 //! What Linux can do as a switch or a sending host, and where that is known from.
 
 use super::form::LinuxForm;
-use crate::limits::{Fact, Limits, NotEct, Thresholds, Unit};
-use crate::policy::Balance;
+use crate::limits::{Fact, NotEct, PlatformLimits, Thresholds, Unit};
+use gradwire_fabric::policy::Balance;
 
 const RED: &str = "tc-red(8); net/sched/sch_red.c, red_enqueue, with ecn and without nodrop; \
                    measured with Linux 6.1";
@@ -96,13 +96,13 @@ const HOST_REMARKS: &[Fact<&str>] = &[
     SWITCH_REMARKS[2],
 ];
 
-pub(super) fn limits(form: LinuxForm) -> Limits {
+pub(super) fn limits(form: LinuxForm) -> PlatformLimits {
     let not_ect = match form {
         LinuxForm::Switch | LinuxForm::Lab => Fact::new(NotEct::DropsEarly, RED),
         LinuxForm::Bpf => Fact::new(NotEct::DropsEarly, "our program; measured with Linux 6.18"),
         LinuxForm::Host => Fact::new(NotEct::Kept, "a sender has no thresholds: ours"),
     };
-    Limits {
+    PlatformLimits {
         queues: QUEUES,
         thresholds: Fact::new(STEP, THRESHOLDS),
         not_ect,

@@ -6,7 +6,7 @@
 
 /// How a value is typed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(crate) enum FieldKind {
     /// A number of at most 32 bits, in a range.
     Number(i64, i64),
     /// A number of 64 bits, in a range: RFC 7951 writes such as strings.
@@ -41,18 +41,18 @@ pub(super) enum Kind {
 
 /// A field of a row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) kind: FieldKind,
 }
 
-const fn field(name: &'static str, kind: Kind) -> Field {
+const fn field(name: &'static str, kind: FieldKind) -> Field {
     Field { name, kind }
 }
 
 /// What the rows of a table are.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rows {
+pub(crate) enum Rows {
     /// One per key, with these fields.
     Keyed {
         keys: &'static [Field],
@@ -68,11 +68,11 @@ pub(super) enum Rows {
 
 /// A table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Table {
-    pub(super) name: &'static str,
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
     /// The model that it is in.
-    pub(super) module: &'static str,
-    pub(super) rows: Rows,
+    pub(crate) module: &'static str,
+    pub(crate) rows: Rows,
 }
 
 /// Names of the models, in the order in which they are to be loaded: leaves of the first are asked
@@ -99,13 +99,13 @@ pub const MODULES: [&str; 19] = [
     "sonic-trimming",
 ];
 
-const TC: Kind = Kind::Number(0, 15);
-const U32: Kind = Kind::Number(0, u32::MAX as i64);
-const U64: Kind = Kind::Wide(u64::MAX);
-const PERCENT: Kind = Kind::Wide(100);
-const LABEL: &[Field] = &[field("name", Kind::Label)];
-const NAME: &[Field] = &[field("name", Kind::Text)];
-const HASH_FIELDS: Kind = Kind::Words(&[
+const TC: FieldKind = FieldKind::Number(0, 15);
+const U32: FieldKind = FieldKind::Number(0, u32::MAX as i64);
+const U64: FieldKind = FieldKind::Wide(u64::MAX);
+const PERCENT: FieldKind = FieldKind::Wide(100);
+const LABEL: &[Field] = &[field("name", FieldKind::Label)];
+const NAME: &[Field] = &[field("name", FieldKind::Text)];
+const HASH_FIELDS: FieldKind = FieldKind::Words(&[
     "IN_PORT",
     "DST_MAC",
     "SRC_MAC",
@@ -126,7 +126,7 @@ const HASH_FIELDS: Kind = Kind::Words(&[
     "INNER_L4_SRC_PORT",
     "IPV6_FLOW_LABEL",
 ]);
-const HASH_ALGORITHM: Kind = Kind::Word(&[
+const HASH_ALGORITHM: FieldKind = FieldKind::Word(&[
     "CRC",
     "XOR",
     "RANDOM",
@@ -142,48 +142,48 @@ const fn maps(name: &'static str, module: &'static str, from: Field, to: Field) 
 }
 
 /// Every table, those that others name first.
-pub(super) const TABLES: [Table; 17] = [
+pub(crate) const TABLES: [Table; 17] = [
     maps(
         "DSCP_TO_TC_MAP",
         "sonic-dscp-tc-map",
-        field("dscp", Kind::Dscp),
+        field("dscp", FieldKind::Dscp),
         field("tc", TC),
     ),
     maps(
         "DOT1P_TO_TC_MAP",
         "sonic-dot1p-tc-map",
-        field("dot1p", Kind::Digit(7)),
+        field("dot1p", FieldKind::Digit(7)),
         field("tc", TC),
     ),
     maps(
         "TC_TO_QUEUE_MAP",
         "sonic-tc-queue-map",
         field("tc", TC),
-        field("qindex", Kind::Digit(9)),
+        field("qindex", FieldKind::Digit(9)),
     ),
     maps(
         "TC_TO_PRIORITY_GROUP_MAP",
         "sonic-tc-priority-group-map",
         field("tc", TC),
-        field("pg", Kind::Digit(7)),
+        field("pg", FieldKind::Digit(7)),
     ),
     maps(
         "TC_TO_DSCP_MAP",
         "sonic-tc-dscp-map",
         field("tc", TC),
-        field("dscp", Kind::Dscp),
+        field("dscp", FieldKind::Dscp),
     ),
     maps(
         "MAP_PFC_PRIORITY_TO_QUEUE",
         "sonic-pfc-priority-queue-map",
-        field("pfc_priority", Kind::Digit(7)),
-        field("qindex", Kind::Digit(7)),
+        field("pfc_priority", FieldKind::Digit(7)),
+        field("qindex", FieldKind::Digit(7)),
     ),
     maps(
         "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP",
         "sonic-pfc-priority-priority-group-map",
-        field("pfc_priority", Kind::Digit(7)),
-        field("pg", Kind::Digit(7)),
+        field("pfc_priority", FieldKind::Digit(7)),
+        field("pg", FieldKind::Digit(7)),
     ),
     Table {
         name: "SCHEDULER",
@@ -191,10 +191,10 @@ pub(super) const TABLES: [Table; 17] = [
         rows: Rows::Keyed {
             keys: NAME,
             fields: &[
-                field("type", Kind::Word(&["DWRR", "WRR", "STRICT"])),
-                field("weight", Kind::Number(1, 100)),
-                field("priority", Kind::Number(0, 9)),
-                field("meter_type", Kind::Word(&["packets", "bytes"])),
+                field("type", FieldKind::Word(&["DWRR", "WRR", "STRICT"])),
+                field("weight", FieldKind::Number(1, 100)),
+                field("priority", FieldKind::Number(0, 9)),
+                field("meter_type", FieldKind::Word(&["packets", "bytes"])),
                 field("cir", U64),
                 field("pir", U64),
                 field("cbs", U32),
@@ -212,18 +212,18 @@ pub(super) const TABLES: [Table; 17] = [
                 field("green_min_threshold", U64),
                 field("green_max_threshold", U64),
                 field("green_drop_probability", PERCENT),
-                field("wred_green_enable", Kind::Truth),
+                field("wred_green_enable", FieldKind::Truth),
                 field("yellow_min_threshold", U64),
                 field("yellow_max_threshold", U64),
                 field("yellow_drop_probability", PERCENT),
-                field("wred_yellow_enable", Kind::Truth),
+                field("wred_yellow_enable", FieldKind::Truth),
                 field("red_min_threshold", U64),
                 field("red_max_threshold", U64),
                 field("red_drop_probability", PERCENT),
-                field("wred_red_enable", Kind::Truth),
+                field("wred_red_enable", FieldKind::Truth),
                 field(
                     "ecn",
-                    Kind::Word(&[
+                    FieldKind::Word(&[
                         "ecn_none",
                         "ecn_green",
                         "ecn_yellow",
@@ -243,12 +243,12 @@ pub(super) const TABLES: [Table; 17] = [
         module: "sonic-queue",
         rows: Rows::Keyed {
             keys: &[
-                field("ifname", Kind::Port("CPU")),
-                field("qindex", Kind::Text),
+                field("ifname", FieldKind::Port("CPU")),
+                field("qindex", FieldKind::Text),
             ],
             fields: &[
-                field("scheduler", Kind::Row("SCHEDULER")),
-                field("wred_profile", Kind::Row("WRED_PROFILE")),
+                field("scheduler", FieldKind::Row("SCHEDULER")),
+                field("wred_profile", FieldKind::Row("WRED_PROFILE")),
             ],
             needed: &[],
         },
@@ -257,21 +257,24 @@ pub(super) const TABLES: [Table; 17] = [
         name: "PORT_QOS_MAP",
         module: "sonic-port-qos-map",
         rows: Rows::Keyed {
-            keys: &[field("ifname", Kind::Port("global"))],
+            keys: &[field("ifname", FieldKind::Port("global"))],
             fields: &[
-                field("dscp_to_tc_map", Kind::Row("DSCP_TO_TC_MAP")),
-                field("dot1p_to_tc_map", Kind::Row("DOT1P_TO_TC_MAP")),
-                field("tc_to_queue_map", Kind::Row("TC_TO_QUEUE_MAP")),
-                field("tc_to_pg_map", Kind::Row("TC_TO_PRIORITY_GROUP_MAP")),
-                field("tc_to_dscp_map", Kind::Row("TC_TO_DSCP_MAP")),
-                field("pfc_to_queue_map", Kind::Row("MAP_PFC_PRIORITY_TO_QUEUE")),
+                field("dscp_to_tc_map", FieldKind::Row("DSCP_TO_TC_MAP")),
+                field("dot1p_to_tc_map", FieldKind::Row("DOT1P_TO_TC_MAP")),
+                field("tc_to_queue_map", FieldKind::Row("TC_TO_QUEUE_MAP")),
+                field("tc_to_pg_map", FieldKind::Row("TC_TO_PRIORITY_GROUP_MAP")),
+                field("tc_to_dscp_map", FieldKind::Row("TC_TO_DSCP_MAP")),
+                field(
+                    "pfc_to_queue_map",
+                    FieldKind::Row("MAP_PFC_PRIORITY_TO_QUEUE"),
+                ),
                 field(
                     "pfc_to_pg_map",
-                    Kind::Row("PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"),
+                    FieldKind::Row("PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"),
                 ),
-                field("pfc_enable", Kind::Classes),
-                field("pfcwd_sw_enable", Kind::Classes),
-                field("scheduler", Kind::Row("SCHEDULER")),
+                field("pfc_enable", FieldKind::Classes),
+                field("pfcwd_sw_enable", FieldKind::Classes),
+                field("scheduler", FieldKind::Row("SCHEDULER")),
             ],
             needed: &[],
         },
@@ -282,11 +285,11 @@ pub(super) const TABLES: [Table; 17] = [
         rows: Rows::Keyed {
             keys: NAME,
             fields: &[
-                field("type", Kind::Word(&["ingress", "egress", "both"])),
-                field("mode", Kind::Word(&["static", "dynamic"])),
+                field("type", FieldKind::Word(&["ingress", "egress", "both"])),
+                field("mode", FieldKind::Word(&["static", "dynamic"])),
                 field("size", U64),
                 field("xoff", U64),
-                field("percentage", Kind::Number(0, 255)),
+                field("percentage", FieldKind::Number(0, 255)),
             ],
             needed: &["type", "mode"],
         },
@@ -298,14 +301,14 @@ pub(super) const TABLES: [Table; 17] = [
             keys: NAME,
             fields: &[
                 field("static_th", U64),
-                field("dynamic_th", Kind::Number(-8, 7)),
+                field("dynamic_th", FieldKind::Number(-8, 7)),
                 field("size", U64),
-                field("pool", Kind::Row("BUFFER_POOL")),
+                field("pool", FieldKind::Row("BUFFER_POOL")),
                 field("xon_offset", U64),
                 field("xon", U64),
                 field("xoff", U64),
-                field("headroom_type", Kind::Word(&["static", "dynamic"])),
-                field("packet_discard_action", Kind::Word(&["drop", "trim"])),
+                field("headroom_type", FieldKind::Word(&["static", "dynamic"])),
+                field("packet_discard_action", FieldKind::Word(&["drop", "trim"])),
             ],
             needed: &["pool", "size"],
         },
@@ -315,10 +318,10 @@ pub(super) const TABLES: [Table; 17] = [
         module: "sonic-buffer-pg",
         rows: Rows::Keyed {
             keys: &[
-                field("port", Kind::Port("")),
-                field("pg_num", Kind::Range(7)),
+                field("port", FieldKind::Port("")),
+                field("pg_num", FieldKind::Range(7)),
             ],
-            fields: &[field("profile", Kind::RowOr("BUFFER_PROFILE", "NULL"))],
+            fields: &[field("profile", FieldKind::RowOr("BUFFER_PROFILE", "NULL"))],
             needed: &["profile"],
         },
     },
@@ -327,10 +330,10 @@ pub(super) const TABLES: [Table; 17] = [
         module: "sonic-buffer-queue",
         rows: Rows::Keyed {
             keys: &[
-                field("port", Kind::Port("")),
-                field("qindex", Kind::Range(15)),
+                field("port", FieldKind::Port("")),
+                field("qindex", FieldKind::Range(15)),
             ],
-            fields: &[field("profile", Kind::Row("BUFFER_PROFILE"))],
+            fields: &[field("profile", FieldKind::Row("BUFFER_PROFILE"))],
             needed: &["profile"],
         },
     },
@@ -352,9 +355,9 @@ pub(super) const TABLES: [Table; 17] = [
         rows: Rows::Single {
             fields: &[
                 field("size", U32),
-                field("dscp_value", Kind::Or(63, "from-tc")),
-                field("tc_value", Kind::Number(0, 255)),
-                field("queue_index", Kind::Or(255, "dynamic")),
+                field("dscp_value", FieldKind::Or(63, "from-tc")),
+                field("tc_value", FieldKind::Number(0, 255)),
+                field("queue_index", FieldKind::Or(255, "dynamic")),
             ],
         },
     },

@@ -18,7 +18,7 @@ use super::assembler::{
     Register,
 };
 use super::form::BANDS;
-use crate::plan::{Plan, PlanQueue, Port};
+use crate::plan::{Plan, PlanQueue, SwitchPort};
 
 /// Where the depths begin in the state. Number 0 is the time of the last packet in ns.
 const DEPTHS_AT: usize = 1;
@@ -82,7 +82,7 @@ pub(super) struct BpfProgram {
 }
 
 /// The program for a port.
-pub(super) fn of_port(plan: &Plan, port: &Port) -> BpfProgram {
+pub(super) fn of_port(plan: &Plan, port: &SwitchPort) -> BpfProgram {
     let mut writer = ProgramWriter {
         code: Assembler::default(),
         plan,
@@ -127,7 +127,7 @@ struct FieldTargets {
 struct ProgramWriter<'a> {
     code: Assembler,
     plan: &'a Plan,
-    port: &'a Port,
+    port: &'a SwitchPort,
 }
 
 impl ProgramWriter<'_> {

@@ -1,59 +1,59 @@
-//! What an endpoint tells whoever gave it commands. When it tells what is decided elsewhere.
+//! The events that an endpoint gives to its caller. Sender, receiver and endpoint decide when.
 
 use crate::bitmap::Bitmap;
 use crate::message::MessageOutline;
 use crate::units::{MessageKey, Rank, Span};
 
-/// What happened, for whoever gave the commands.
+/// Something that happened at an endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum EndpointEvent {
-    /// A message that is not posted has begun to arrive: as much of it as is unscheduled.
+    /// A message that is not posted has begun to arrive. Its unscheduled start is taken.
     Announced {
         /// Its sender.
         from: Rank,
         /// Its key.
         key: MessageKey,
-        /// What it says of itself.
+        /// Its length and signature.
         outline: MessageOutline,
     },
-    /// A posted message is complete.
+    /// A posted message is complete, apart from the accepted holes.
     Received {
         /// Its sender.
         from: Rank,
         /// Its key.
         key: MessageKey,
-        /// The segments that it lacks, if any.
+        /// The segments that stay missing, if any.
         holes: Option<Bitmap>,
     },
-    /// A message was received, as far as it ever will be: its bytes may be reused.
+    /// The receiver needs nothing more of a message: its bytes may be reused.
     Sent {
         /// Its receiver.
         to: Rank,
         /// Its key.
         key: MessageKey,
-        /// The segments that the receiver did without, if any.
+        /// The segments that the receiver accepted as holes, if any.
         missing: Option<Bitmap>,
     },
-    /// All of a message that its receiver takes so far has arrived, and for a while nothing more
-    /// came of it: the receiver has not posted it, or takes others before it. Told once.
+    /// All that the receiver takes of a message so far has arrived, and for a while it has granted
+    /// no more: it has not posted the message, or grants others first. Given once per message.
     StandsStill {
         /// Its receiver.
         to: Rank,
         /// Its key.
         key: MessageKey,
     },
-    /// A message came that is not the posted one.
+    /// A message came whose length or signature differs from the posted one. It is not taken.
     Mismatch {
         /// Its sender.
         from: Rank,
         /// Its key.
         key: MessageKey,
-        /// What was posted.
+        /// As it was posted.
         ours: MessageOutline,
-        /// What came.
+        /// As it came.
         theirs: MessageOutline,
     },
-    /// A peer that has messages of ours to acknowledge said nothing for too long.
+    /// A peer that owes acknowledgements has sent no packet for the job's peer timeout.
     PeerSilent {
         /// The peer.
         rank: Rank,

@@ -2,16 +2,16 @@
 //!
 //! Only what the ports of the plan lead to is looked at: how others queue is their business.
 
-use super::QUEUES;
-use super::config::{Config, Row};
+use super::super::limits::QUEUES;
+use super::super::render::HASHED;
+use super::config::{Config, ConfigRow};
 use super::ranges;
-use super::render::HASHED;
 use crate::lint::{Finding, Rule};
-use crate::plan::{Plan, PlanQueue, Port, Purpose};
-use crate::policy::{Balance, Buffer};
+use crate::plan::{Plan, PlanQueue, Purpose, SwitchPort};
+use gradwire_fabric::policy::{Balance, SwitchBuffer};
 
 /// Everything of that kind, each mistake once.
-pub(super) fn findings(config: Config<'_>, plan: &Plan) -> Vec<Finding> {
+pub(crate) fn findings(config: Config<'_>, plan: &Plan) -> Vec<Finding> {
     let mut found = Vec::new();
     for port in &plan.site.ports {
         let meaning = Meaning { config, plan, port };
@@ -39,7 +39,7 @@ pub(super) fn findings(config: Config<'_>, plan: &Plan) -> Vec<Finding> {
 struct Meaning<'a> {
     config: Config<'a>,
     plan: &'a Plan,
-    port: &'a Port,
+    port: &'a SwitchPort,
 }
 
 impl<'a> Meaning<'a> {
@@ -50,7 +50,7 @@ impl<'a> Meaning<'a> {
             ("QUEUE", Rule::QueueRange),
             ("BUFFER_QUEUE", Rule::BufferRange),
         ] {
-            let mut before: Vec<(Row<'_>, _)> = Vec::new();
+            let mut before: Vec<(ConfigRow<'_>, _)> = Vec::new();
             for row in self.config.rows(table) {
                 let Some(text) = row.queues_of(&self.port.name) else {
                     continue;
@@ -77,7 +77,7 @@ impl<'a> Meaning<'a> {
         found
     }
 
-    fn maps(&self, bindings: Row<'a>) -> Vec<Finding> {
+    fn maps(&self, bindings: ConfigRow<'a>) -> Vec<Finding> {
         let mut found = Vec::new();
         if let Some(name) = bindings.text("tc_to_dscp_map") {
             let text =
@@ -154,7 +154,7 @@ impl<'a> Meaning<'a> {
             found.push(Finding::new(Rule::PoolDirection, profile.place(), text));
         }
         let size: Option<u64> = pool.number("size");
-        if let (Buffer::Shared { bytes, .. }, Some(size)) = (self.plan.site.buffer, size)
+        if let (SwitchBuffer::Shared { bytes, .. }, Some(size)) = (self.plan.site.buffer, size)
             && size > bytes.get()
         {
             let text = format!("has {size} bytes; the switch has {}", bytes.get());
@@ -163,7 +163,7 @@ impl<'a> Meaning<'a> {
         found
     }
 
-    fn data_profile(&self, profile: Row<'_>) -> Vec<Finding> {
+    fn data_profile(&self, profile: ConfigRow<'_>) -> Vec<Finding> {
         let mut found = Vec::new();
         let alpha = profile.text("dynamic_th");
         let wanted = self.plan.alpha.map(|alpha| alpha.to_string());
@@ -182,7 +182,7 @@ impl<'a> Meaning<'a> {
 }
 
 /// Classes that no queue takes, or one that is not there.
-fn queues_of_classes(classes: Row<'_>, queues: Row<'_>) -> Vec<Finding> {
+fn queues_of_classes(classes: ConfigRow<'_>, queues: ConfigRow<'_>) -> Vec<Finding> {
     let mut used: Vec<String> = classes
         .fields
         .keys()
@@ -210,7 +210,7 @@ fn queues_of_classes(classes: Row<'_>, queues: Row<'_>) -> Vec<Finding> {
 }
 
 /// Thresholds of colours that contradict each other.
-fn colours(profile: Row<'_>) -> Vec<Finding> {
+fn colours(profile: ConfigRow<'_>) -> Vec<Finding> {
     let thresholds = |colour: &str| {
         let low: Option<u64> = profile.number(&format!("{colour}_min_threshold"));
         let high: Option<u64> = profile.number(&format!("{colour}_max_threshold"));

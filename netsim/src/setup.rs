@@ -1,0 +1,239 @@
+//! A setup: everything that a run depends on, and the reasons to refuse it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use gradwire_fabric::check::FabricError;
+use gradwire_fabric::paths::Packets;
+use gradwire_fabric::topology::Fabric;
+use gradwire_protocol::job::{Job, JobError, Mtu};
+use gradwire_protocol::segment::segment_bytes;
+use gradwire_protocol::units::{ByteCount, Instant, Span};
+use gradwire_workloads::check::WorkloadError;
+use gradwire_workloads::workload::{Over, Workload};
+
+use crate::engine::parallel::Clock;
+use crate::engine::wiring::Wiring;
+use crate::transports::settings::REFERENCE_HEADER;
+
+/// A thread with fewer events in a window than this waits more than it works.
+const EVENTS_PER_WINDOW_MIN: u64 = 500;
+
+/// A transport that carries flows and programs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transport {
+    /// gradwire: the protocol that ships.
+    Gradwire,
+    /// DCTCP, one path per flow, with timeouts as data centres tune them.
+    Dctcp,
+    /// The same with the timeouts of DCTCP's paper, 10 ms at least.
+    SlowDctcp,
+    /// pFabric.
+    PFabric,
+    /// NDP with trimming switches.
+    Ndp,
+    /// RoCE with go-back-N, PFC and DCQCN.
+    Roce,
+}
+
+/// The transports and their names.
+pub const TRANSPORTS: [(&str, Transport); 6] = [
+    ("gradwire", Transport::Gradwire),
+    ("dctcp", Transport::Dctcp),
+    ("dctcp-10ms", Transport::SlowDctcp),
+    ("pfabric", Transport::PFabric),
+    ("ndp", Transport::Ndp),
+    ("roce", Transport::Roce),
+];
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = TRANSPORTS.iter().find(|(_, transport)| transport == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+impl FromStr for Transport {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        let named = TRANSPORTS.iter().find(|(name, _)| *name == text);
+        named
+            .map(|&(_, transport)| transport)
+            .ok_or_else(|| SetupError::Transport {
+                given: text.to_owned(),
+            })
+    }
+}
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// The flows and programs on it.
+    pub workload: Workload,
+    /// The transport of every host.
+    pub transport: Transport,
+    /// The job, fitted to the fabric. References only read `collectives.algorithm`, `chunk`,
+    /// `order` and `credit`, by which they carry out collectives.
+    pub job: Job,
+    /// Seed of all draws.
+    pub seed: u64,
+    /// Simulated time at which the run is stopped.
+    pub limit: Instant,
+    /// Threads; 1 unless asked for.
+    pub threads: usize,
+    /// Time between samples of the queues; `None`: no samples.
+    pub sample_every: Option<Span>,
+    /// Returns the CPU time of the calling thread.
+    pub clock: Clock,
+}
+
+/// The reason why a run was refused before anything was simulated.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SetupError {
+    /// No such transport.
+    #[error("transport `{given}`: known are gradwire, dctcp, dctcp-10ms, pfabric, ndp, roce")]
+    Transport {
+        /// The given name.
+        given: String,
+    },
+    /// The fabric contradicts itself.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The workload does not fit the fabric.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The job contradicts itself on this fabric.
+    #[error("the job on this fabric: {0}")]
+    Job(#[from] JobError),
+    /// More messages of programs than a reference numbers.
+    #[error(
+        "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its \
+         flows: take a larger collectives.chunk, fewer steps, or gradwire"
+    )]
+    Messages {
+        /// The transport.
+        transport: Transport,
+        /// The workload's name.
+        workload: String,
+        /// Messages of its programs.
+        messages: u64,
+    },
+    /// More hosts than ranks can be numbered, on gradwire or under programs.
+    #[error("{hosts} hosts: at most 65,535 ranks are numbered")]
+    Hosts {
+        /// Hosts of the fabric.
+        hosts: u32,
+    },
+    /// Threads with triggers.
+    #[error(
+        "{threads} threads: flows that trigger others do so at once, anywhere in the fabric, so \
+         such a workload runs on 1 thread"
+    )]
+    Triggers {
+        /// Threads asked for.
+        threads: usize,
+    },
+    /// Threads with a background that is cut off.
+    #[error(
+        "{threads} threads: the last training step ends the run, anywhere in the fabric, so \
+         training beside a background runs on 1 thread"
+    )]
+    Over {
+        /// Threads asked for.
+        threads: usize,
+    },
+    /// Threads for a fabric that cannot be divided.
+    #[error(
+        "{threads} threads: this fabric has fewer parts that could be shared out; use 1 thread"
+    )]
+    OnePart {
+        /// Threads asked for.
+        threads: usize,
+    },
+    /// Threads that would wait more than they work.
+    #[error(
+        "{threads} threads: a window of {window} has about {events} events for each, less than \
+         500, so they would wait more than work; use fewer threads"
+    )]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// Least latency between regions.
+        window: Span,
+        /// Events per thread and window at full load.
+        events: u64,
+    },
+}
+
+impl Setup {
+    /// Checks all that can be checked before ports and regions exist.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        self.fabric.check()?;
+        self.workload.check(self.fabric.hosts)?;
+        if self.transport == Transport::Gradwire {
+            self.job.clone().checked()?;
+        }
+        let has_programs = !self.workload.programs.is_empty();
+        let has_ranks = self.transport == Transport::Gradwire || has_programs;
+        let (hosts, threads) = (self.fabric.hosts, self.threads);
+        if has_ranks && hosts > u32::from(u16::MAX) {
+            return Err(SetupError::Hosts { hosts });
+        }
+        if threads > 1 && self.workload.over != Over::WithEverything {
+            return Err(SetupError::Over { threads });
+        }
+        if threads > 1 && !self.workload.triggers.is_empty() {
+            return Err(SetupError::Triggers { threads });
+        }
+        Ok(())
+    }
+
+    /// Checks that the threads have enough work between the moments at which they meet.
+    pub(crate) fn check_threads(&self, wiring: &Wiring) -> Result<(), SetupError> {
+        let (window, threads) = (wiring.lookahead, self.threads);
+        let parts: BTreeSet<u8> = wiring.host_region.iter().copied().collect();
+        if parts.len() < threads {
+            return Err(SetupError::OnePart { threads });
+        }
+        let gap = self.event_gap().as_picos().max(1);
+        let events = window.as_picos() / gap / threads as u64;
+        if threads > 1 && events < EVENTS_PER_WINDOW_MIN {
+            return Err(SetupError::Threads {
+                threads,
+                window,
+                events,
+            });
+        }
+        Ok(())
+    }
+
+    /// Mean time between two events when all hosts send at full rate.
+    pub(crate) fn event_gap(&self) -> Span {
+        let fabric = &self.fabric;
+        let packet = ByteCount::new(u64::from(fabric.mtu + fabric.framing));
+        let each = fabric.host_rate().transmit_time(packet).as_picos();
+        let tiers = fabric.switches.iter().map(|switch| u64::from(switch.tier));
+        let hops = 2 * (1 + tiers.max().unwrap_or(0));
+        Span::from_picos(each / (u64::from(fabric.hosts.max(1)) * hops * 2))
+    }
+
+    /// How the transport cuts flows into packets.
+    pub(crate) fn packets(&self) -> Packets {
+        let framing = self.fabric.framing;
+        let (payload, header) = match (self.transport, self.job.transport.mtu) {
+            (Transport::Gradwire, Mtu::Bytes(mtu)) => {
+                let overhead = self.job.packet_overhead();
+                (segment_bytes(mtu, overhead), overhead)
+            }
+            _ => (self.fabric.mtu - REFERENCE_HEADER, REFERENCE_HEADER),
+        };
+        Packets {
+            payload,
+            overhead: header + framing,
+        }
+    }
+}

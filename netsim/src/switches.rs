@@ -1,0 +1,59 @@
+//! How the switches of a fabric serve a transport: the policy that they execute, their memory.
+
+use std::borrow::Cow;
+
+use gradwire_fabric::fitting;
+use gradwire_fabric::policy::{Pause, QosPolicy, ServiceOrder, SwitchBuffer};
+use gradwire_fabric::topology::Fabric;
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::ByteCount;
+
+use crate::setup::{Setup, Transport};
+use crate::transports::settings::REFERENCE_HEADER;
+
+/// The policy that the switches execute for a transport.
+pub fn policy(setup: &Setup) -> QosPolicy {
+    let fabric = &setup.fabric;
+    // References use two of the default job's classes, whatever the job says.
+    let default = Job::default();
+    let job = match setup.transport {
+        Transport::Gradwire => &setup.job,
+        _ => &default,
+    };
+    let mut policy = fitting::policy_of_job(job, fabric);
+    let packet = u64::from(fabric.mtu + fabric.framing);
+    match setup.transport {
+        Transport::Gradwire | Transport::Dctcp | Transport::SlowDctcp => {}
+        Transport::PFabric => {
+            policy.order = ServiceOrder::Urgency;
+            policy.queues.truncate(2);
+            policy.queues[1].marks_above = None;
+        }
+        Transport::Ndp => {
+            policy.trims_to = Some(ByteCount::new(u64::from(REFERENCE_HEADER + fabric.framing)));
+            policy.trims_above = ByteCount::new(8 * packet - 1);
+            policy.queues[1].marks_above = None;
+        }
+        Transport::Roce => {
+            policy.pause = Some(Pause {
+                above: ByteCount::new(48 * packet),
+                below: ByteCount::new(32 * packet),
+            });
+        }
+    }
+    policy
+}
+
+/// The fabric with the memory that its switches have for a transport. References have one data
+/// queue that may fill a port, as in their papers.
+pub(crate) fn with_memory_of(setup: &Setup) -> Cow<'_, Fabric> {
+    match (setup.transport, setup.fabric.buffer) {
+        (Transport::Gradwire, _) | (_, SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. }) => {
+            Cow::Borrowed(&setup.fabric)
+        }
+        (_, SwitchBuffer::Divided { bytes, .. }) => Cow::Owned(Fabric {
+            buffer: SwitchBuffer::PerPort(bytes),
+            ..setup.fabric.clone()
+        }),
+    }
+}

@@ -1,0 +1,117 @@
+//! One peer of an endpoint: its sender, its receiver, and when the endpoint looks at it again.
+
+use std::collections::VecDeque;
+
+use crate::metrics::{PeerStanding, PeerTraffic};
+use crate::outlook::ControlOutlook;
+use crate::priority::SendTurn;
+use crate::reach::{RankState, Reach};
+use crate::receiver::Receiver;
+use crate::rtt::Rtt;
+use crate::sender::Sender;
+use crate::settings::EndpointSettings;
+use crate::units::{Instant, Rank};
+use crate::wire::{Header, PacketKind, SegmentReport};
+
+/// The turn of a sender's next segment, kept because the endpoint compares the turns of all peers
+/// for each run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NextTurn {
+    /// The sender has changed since it was asked.
+    Unknown,
+    /// As the sender said; `None`: it has no segment to send.
+    Known(Option<SendTurn>),
+}
+
+/// A peer of an endpoint.
+#[derive(Debug)]
+pub(super) struct EndpointPeer {
+    pub(super) rank: Rank,
+    pub(super) reach: Reach,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) rtt: Rtt,
+    /// When a packet of it last arrived.
+    pub(super) heard: Instant,
+    /// PROBEs for messages that are closed already; each is answered with STOP.
+    pub(super) forgotten: VecDeque<Header>,
+    pub(super) standing: PeerStanding,
+    /// Whether the endpoint has it among its talkers.
+    pub(super) talks: bool,
+    /// Whether the endpoint has it among its senders.
+    pub(super) sends: bool,
+    pub(super) turn: NextTurn,
+    /// The earliest of its times among the endpoint's deadlines.
+    pub(super) armed: Option<Instant>,
+    /// Kept when the endpoint keeps metrics.
+    pub(super) traffic: Option<Box<PeerTraffic>>,
+}
+
+impl EndpointPeer {
+    /// A peer without messages.
+    pub(super) fn new(rank: Rank, common: &RankState, seed: u64) -> Self {
+        let reach = common.reach(rank);
+        let settings = common.settings(reach);
+        Self {
+            rank,
+            reach,
+            sender: Sender::new(rank, settings, seed),
+            receiver: Receiver::new(rank),
+            rtt: Rtt::new(settings.gap),
+            heard: Instant::START,
+            forgotten: VecDeque::new(),
+            standing: PeerStanding::Well,
+            talks: false,
+            sends: false,
+            turn: NextTurn::Unknown,
+            armed: None,
+            traffic: None,
+        }
+    }
+
+    /// The turn of the segment that is sent to it next; `None` when there is none.
+    pub(super) fn turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
+        if let NextTurn::Known(turn) = self.turn {
+            return turn;
+        }
+        let turn = self.sender.next_turn(settings);
+        self.turn = NextTurn::Known(turn);
+        turn
+    }
+
+    /// When the endpoint has to look at the peer.
+    pub(super) fn outlook(&self, now: Instant) -> ControlOutlook {
+        let mut outlook = self.receiver.outlook(now).and(self.sender.outlook(now));
+        outlook.talks |= !self.forgotten.is_empty();
+        outlook
+    }
+
+    /// Writes the next report that is due into `body` and gives its header.
+    pub(super) fn poll_report(
+        &mut self,
+        now: Instant,
+        settings: &EndpointSettings,
+        body: &mut Vec<u8>,
+    ) -> Option<Header> {
+        let Some(probe) = self.forgotten.pop_front() else {
+            return self.receiver.poll_report(now, settings, body);
+        };
+        // The receiver has forgotten the message and its holes; STOP lets the sender end it.
+        let all = probe.segments;
+        let report = SegmentReport {
+            echo: probe.sent_at,
+            received: all,
+            granted: all,
+            cumulative: all,
+            first: all,
+            ..SegmentReport::default()
+        };
+        body.clear();
+        report.encode(body);
+        Some(Header {
+            kind: PacketKind::Stop,
+            length: body.len() as u16,
+            ..probe
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! The next packets of an endpoint.
+//!
+//! 1. Control packets go before data, peers in turn. They have class 0 and ECT, so that no gradient
+//!    starves them and no queue drops them early. Only a PROBE has the class of its data.
+//! 2. Data goes to the peer whose next segment has the first turn, equal ones in turn.
+
+use super::Endpoint;
+use super::peer::NextTurn;
+use crate::machine::{Ecn, Payload, SegmentRun, Transmit};
+use crate::metrics::PeerStanding;
+use crate::priority::CONTROL;
+use crate::sender::Burst;
+use crate::units::{Instant, MessageKey, Rank};
+use crate::wire::{Header, PacketKind};
+
+static FIRST: SegmentRun = SegmentRun::FIRST;
+
+impl Endpoint {
+    /// [`Machine::poll_transmit`](crate::machine::Machine::poll_transmit) for a caller that has the
+    /// bytes: `payload` gives the whole message to this rank with this key. If it gives none, the
+    /// packets carry only lengths.
+    pub fn poll_transmit_from<'a>(
+        &'a mut self,
+        now: Instant,
+        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+    ) -> Option<Transmit<'a>> {
+        if let Some((at, header)) = self.poll_control(now) {
+            return Some(self.control_transmit(at, header));
+        }
+        self.data_transmit(now, payload)
+    }
+
+    fn poll_control(&mut self, now: Instant) -> Option<(usize, Header)> {
+        while let Some(&at) = self.talkers.front() {
+            let at = at as usize;
+            let peer = &mut self.peers[at];
+            if peer.standing != PeerStanding::Failed {
+                let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
+                if let Some(header) = peer.poll_report(now, settings, body) {
+                    return Some((at, header));
+                }
+                let control = peer.sender.poll_control(now, &peer.rtt, settings, body);
+                if let Some(header) = control {
+                    if peer.sender.has_news() {
+                        self.collect_sent(at);
+                    }
+                    return Some((at, header));
+                }
+            }
+            self.talkers.pop_front();
+            self.peers[at].talks = false;
+            self.touch(now, at);
+        }
+        None
+    }
+
+    fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
+        header.source = self.common.network.identity.rank;
+        if header.kind != PacketKind::Probe {
+            header.class = CONTROL;
+        }
+        header.checksum = 0;
+        let peer = &mut self.peers[at];
+        header.entropy = peer.sender.take_entropy();
+        let transmit = Transmit {
+            to: peer.rank,
+            class: header.class,
+            dscp: (self.common.network.policy).dscp_of(header.class, Ecn::Ect),
+            ecn: Ecn::Ect,
+            entropy: header.entropy,
+            template: header,
+            run: &FIRST,
+            segment_bytes: self.common.settings(peer.reach).segment_bytes,
+            tags: None,
+            message: Payload::Bytes(&self.body),
+        };
+        if let Some(traffic) = &mut peer.traffic {
+            traffic.on_sent(&transmit);
+        }
+        transmit
+    }
+
+    fn data_transmit<'a>(
+        &'a mut self,
+        now: Instant,
+        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+    ) -> Option<Transmit<'a>> {
+        let (at, burst) = self.poll_data(now)?;
+        let template = burst.template;
+        let peer = &mut self.peers[at];
+        let message = payload(peer.rank, template.key);
+        let transmit = Transmit {
+            to: peer.rank,
+            class: template.class,
+            dscp: self
+                .common
+                .network
+                .policy
+                .dscp_of(template.class, burst.ecn),
+            ecn: burst.ecn,
+            entropy: template.entropy,
+            template,
+            run: &self.run,
+            segment_bytes: self.common.settings(peer.reach).segment_bytes,
+            tags: peer.sender.tags(template.message),
+            message: message.unwrap_or(Payload::Length(template.message_bytes as usize)),
+        };
+        if let Some(traffic) = &mut peer.traffic {
+            traffic.on_sent(&transmit);
+        }
+        Some(transmit)
+    }
+
+    /// The peer that data goes to next: the one whose next segment has the first turn, equal ones in
+    /// turn. All share this rank's link, and urgent segments must not wait for others there.
+    fn next_sender(&mut self) -> Option<usize> {
+        if self.senders.len() < 2 {
+            return self.senders.pop_front().map(|at| at as usize);
+        }
+        let (mut first, mut place) = (None, 0);
+        for (at, &peer) in self.senders.iter().enumerate() {
+            let peer = &mut self.peers[peer as usize];
+            let turn = peer.turn(self.common.settings(peer.reach));
+            if at == 0 || turn < first {
+                (first, place) = (turn, at);
+            }
+            if turn.is_none() {
+                // It has no segment to send. Asking it takes it out of the queue.
+                break;
+            }
+        }
+        self.senders.remove(place).map(|at| at as usize)
+    }
+
+    fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
+        while let Some(at) = self.next_sender() {
+            let peer = &mut self.peers[at];
+            let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
+            let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
+            if let Some(burst) = burst {
+                peer.turn = NextTurn::Unknown;
+                self.senders.push_back(at as u32);
+                if burst.probe_at > now {
+                    self.arm(at, burst.probe_at);
+                } else if !peer.talks {
+                    peer.talks = true;
+                    self.talkers.push_back(at as u32);
+                }
+                return Some((at, burst));
+            }
+            peer.sends = false;
+        }
+        None
+    }
+}
