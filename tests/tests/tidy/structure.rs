@@ -127,7 +127,9 @@ fn public_types(file: &File) -> Vec<Token> {
         match &*token.text {
             "pub" => is_public = true,
             "struct" | "enum" | "union" | "trait" if is_public => {
-                types.extend(tokens.get(at + 1).cloned());
+                // A macro declares its types by `$name`.
+                let name = tokens.get(at + 1).filter(|name| name.text != "$");
+                types.extend(name.cloned());
                 is_public = false;
             }
             "fn" | "use" | "mod" | "const" | "static" | "type" | ";" | "{" | "}" | "," => {
