@@ -25,7 +25,8 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
             }
             "degraded" => {
                 table.only(&["link", "kind", "rate"])?;
-                let entry = table.required("rate", "write rate = \"10G\", what is left of it")?;
+                let entry =
+                    table.required("rate", "write rate = \"10G\", the rate that is left")?;
                 let rate = entry.read(RATE_ALLOWED, settings::rate)?;
                 for link in links {
                     fabric.links[link].rate = rate;

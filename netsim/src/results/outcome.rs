@@ -37,7 +37,7 @@ pub struct TaskOutcome {
     pub host: u32,
     /// Index in the host's program.
     pub task: u32,
-    /// When it started; `None` when what it waits for never completed.
+    /// When it started; `None` when a task before it never completed.
     pub started: Option<Instant>,
     /// When it was complete.
     pub ended: Option<Instant>,
@@ -62,7 +62,7 @@ pub struct ClassCounts {
     pub marked: u64,
 }
 
-/// How one direction of a link was used.
+/// The use of one direction of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkOutcome {
     /// Sending end.

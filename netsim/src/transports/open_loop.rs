@@ -211,7 +211,7 @@ pub struct Parcel {
     due: Instant,
 }
 
-/// A host that sends its departures when they are due, and counts what arrives.
+/// A host that sends its departures when they are due, and counts the arrivals.
 #[derive(Debug)]
 pub struct OpenLoop {
     host: u32,

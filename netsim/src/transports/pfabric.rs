@@ -66,8 +66,8 @@ impl PFabricFlow {
         Some(oldest.max(self.last_timeout) + timeout)
     }
 
-    /// Slow start, then one packet more per round trip; no further than a quarter above what keeps
-    /// the link busy (the authors' simulations: 15 packets where that is 12).
+    /// Slow start, then one packet more per round trip; no further than a quarter above the window
+    /// that keeps the link busy (the authors' simulations: 15 packets where that is 12).
     fn grow(&mut self, bandwidth_delay: u32) {
         let slow_start = self.window < self.slow_start_below;
         self.window += if slow_start { 1.0 } else { 1.0 / self.window };

@@ -1,7 +1,7 @@
 //! Answers on their way out, and progress that the simulator takes.
 //!
-//! Answers leave before data, in the queue of control packets, and with the entropy of what they
-//! answer. All packets of reference transports are ECT, so no threshold drops one.
+//! Answers leave before data, in the queue of control packets, and with the entropy of the packets
+//! that they answer. All packets of reference transports are ECT, so no threshold drops one.
 
 use std::collections::VecDeque;
 
