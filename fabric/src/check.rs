@@ -4,7 +4,7 @@ use crate::graph::Neighbours;
 use crate::settings::{FRAMING_RANGE, MTU_RANGE};
 use crate::topology::{Device, Fabric, Link};
 
-/// Why a fabric cannot be simulated.
+/// The reason why a fabric cannot be simulated.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FabricError {
     /// There are no hosts.
@@ -26,11 +26,11 @@ pub enum FabricError {
     NoRoute {
         /// One of them.
         from: u32,
-        /// What it is linked to.
+        /// The device that it is linked to.
         near_from: String,
         /// The other.
         to: u32,
-        /// What that one is linked to.
+        /// The device that the other is linked to.
         near_to: String,
     },
     /// A link that ends nowhere, or where it begins.
@@ -43,7 +43,7 @@ pub enum FabricError {
         /// The other.
         high: String,
     },
-    /// A link over which nothing passes.
+    /// A link that carries no packets.
     #[error("the link {link} has a rate of zero; a link that carries nothing is kind = \"failed\"")]
     NoRate {
         /// The link by name.
@@ -59,7 +59,7 @@ pub enum FabricError {
     /// More framing than any network has.
     #[error("framing = {0}: allowed are 0 to {max} bytes", max = FRAMING_RANGE.end())]
     Framing(u32),
-    /// A change of a link that is not there, or out of order.
+    /// A change of an unknown link, or one out of order.
     #[error("change {0} is of no link of the fabric, or earlier than the one before it")]
     Change(usize),
 }
@@ -72,9 +72,12 @@ fn listed(links: &[String]) -> String {
 }
 
 impl Fabric {
-    /// Tells whether the fabric can be simulated: every host has one link and a path to every
-    /// other host while all links are up, links join devices that there are and have a rate, and
-    /// sizes are within their ranges. Takes time in proportion to the number of links.
+    /// Checks that the fabric can be simulated:
+    /// - every host has one link, and a path to every other host while all links are up,
+    /// - links join devices of the fabric and have a rate,
+    /// - sizes are within their ranges.
+    ///
+    /// Takes time in proportion to the number of links.
     pub fn check(&self) -> Result<(), FabricError> {
         if self.hosts == 0 {
             return Err(FabricError::NoHosts);
@@ -126,7 +129,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// What each host is linked to.
+    /// The device that each host is linked to.
     fn host_ends(&self) -> Result<Vec<Device>, FabricError> {
         let mut ends: Vec<Vec<Device>> = vec![Vec::new(); self.hosts as usize];
         for link in &self.links {

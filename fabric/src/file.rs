@@ -29,7 +29,7 @@
 //! ends = ["host 0", "leaf 0"]      # hosts are numbered from 0
 //! rate = "100G"
 //! latency = "1us"                  # the one above by default
-//! loss = "0%"                      # what `loss` above says by default, else nothing
+//! loss = "0%"                      # the one above by default
 //!
 //! [[fault]]
 //! link = "edge 0.0 - agg 0.1"      # all links between the two, or "host 5": the host's link
@@ -51,18 +51,18 @@ use crate::settings::{self, LATENCY_ALLOWED, RATE_ALLOWED, SETTINGS, Settings};
 use crate::shape::{Shape, ShapeError};
 use crate::topology::{Device, Fabric, Link};
 
-/// Why a `fabric.toml` is refused.
+/// The reason why a `fabric.toml` is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FileError {
     /// A line is not TOML, or has a wrong key or value.
     #[error(transparent)]
     Toml(#[from] TomlError),
-    /// A shape that there is not.
+    /// An unknown shape, or a wrong size or option of it.
     #[error("line {line}: {cause}")]
     Shape {
         /// Line of the text, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error of the shape.
         cause: ShapeError,
     },
     /// The links make no fabric.
@@ -156,7 +156,7 @@ fn buffer_table(entry: &TomlEntry<'_>) -> Result<SwitchBuffer, TomlError> {
     Ok(make(bytes, factor))
 }
 
-/// How values of a kind are read, and what may be written.
+/// The reader of a kind of values, and the allowed values.
 type Notation<T> = (&'static str, fn(&str) -> Option<T>);
 
 /// Puts the value of each key into the links of the group that the key names.
@@ -189,7 +189,7 @@ fn for_groups<T: Copy>(
 }
 
 impl Fabric {
-    /// What links of the same place are called together: `host`, or the first words of the
+    /// The names of all links of the same place: `host`, or the first words of the
     /// switches' names (`edge-agg`) and their tiers (`tier0-tier1`), the lower one first.
     fn groups(&self, link: &Link) -> [String; 2] {
         let switch = |end: &Device| match *end {

@@ -1,6 +1,7 @@
-//! A job on a fabric: the round trip, what the switches do, and defaults fitted to the fabric.
+//! A job on a fabric: the round trip, the policy of the switches, and defaults fitted to the
+//! fabric.
 //!
-//! Everything here follows from the files that describe job and fabric; nothing is simulated.
+//! All of this follows from the descriptions of job and fabric, without a simulation.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +15,10 @@ use crate::topology::Fabric;
 const CONTROL_BYTES: u32 = 64;
 /// IPv6 and UDP headers, which a job's MTU includes and a fabric's does not.
 const IP_AND_UDP: u32 = 48;
-/// To how many a sender is thought to send at once, where it sends to several.
+/// The number of receivers to which a sender is assumed to send at once, where it has several.
 const OVERCOMMITMENT: u64 = 8;
 
-/// Who sends to whom at the same time, as far as defaults depend on it.
+/// The pattern of simultaneous senders and receivers, on which some defaults depend.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SendPattern {
     /// Many ranks send to one, as in reductions to a root.
@@ -34,7 +35,7 @@ pub fn round_trip(fabric: &Fabric) -> Span {
     fabric.base_rtt(on_wire(fabric.mtu), on_wire(CONTROL_BYTES))
 }
 
-/// What a job asks of the switches of a fabric.
+/// The policy that a job asks of the switches of a fabric.
 pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
     let mut policy = QosPolicy::of_job(job, round_trip(fabric));
     policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
@@ -44,18 +45,19 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
     policy
 }
 
-/// What a job is on a fabric: what `written` does not name is fitted to the fabric's rate and round
-/// trip. The defaults of a job are made for hosts whose kernel delays packets by milliseconds; a
-/// simulated host has none.
+/// A job with its defaults fitted to the rate and round trip of a fabric; the keys in `written`
+/// keep their values. The defaults of a job are made for hosts whose kernel delays packets by
+/// milliseconds; a simulated host has no kernel.
 ///
-/// Messages to a peer may begin with one packet before it grants more where many ranks send to one
-/// (reductions to a root), with two where hosts send flows unannounced; where ranks send in turns,
-/// as in the other collectives, with a whole bandwidth-delay product.
+/// The unscheduled start of messages to a peer is:
+/// - one packet where many ranks send to one (reductions to a root),
+/// - two packets where hosts send flows unannounced,
+/// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
-/// A rank grants more than its link takes where those who send to it have several such receivers,
-/// as workers have servers: what was granted waits for its turn at the sender then (Homa's
-/// overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But all of it may come at once,
-/// and then the switch's port must hold it, with what comes unscheduled.
+/// A rank grants more than its link takes where its senders have several such receivers, as workers
+/// have servers: granted bytes then wait for their turn at the sender (Homa's overcommitment,
+/// Montazeri et al., SIGCOMM 2018, section 3.4). But they may all come at once, and then the
+/// switch's port must hold them together with unscheduled packets.
 pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: SendPattern) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
@@ -67,7 +69,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         ByteCount::new(bytes.next_multiple_of(1 << 10))
     };
     if open("security") {
-        // Nobody attacks a simulated fabric, and references carry no tags either.
+        // A simulated fabric has no attacker, and the packets of references have no seal either.
         job.security = PacketSecurity::None;
     }
     let transport = &mut job.transport;

@@ -19,7 +19,7 @@ use crate::settings::{
 };
 use crate::topology::{Device, Fabric, Link, Switch};
 
-/// Why a topology file of HPCC is refused.
+/// The reason why a topology file of HPCC is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HpccError {
     /// The first line.
@@ -44,9 +44,9 @@ pub enum HpccError {
         line: usize,
         /// The number as written.
         given: String,
-        /// Switches that the first line says.
+        /// Number of switches in the first line.
         switches: u32,
-        /// Devices that the first line says.
+        /// Number of devices in the first line.
         devices: u32,
     },
     /// Part of a link.
@@ -58,17 +58,17 @@ pub enum HpccError {
         part: &'static str,
         /// The part as written.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: String,
     },
-    /// Fewer or more links than the first line says.
+    /// Fewer or more links than the first line promises.
     #[error("line {line}: {found} links, where the first line says {promised}; make them equal")]
     Links {
         /// Line of the text, from 1.
         line: usize,
-        /// Links that there are.
+        /// Number of links in the file.
         found: usize,
-        /// Links that the first line says.
+        /// Number of links in the first line.
         promised: usize,
     },
     /// The links make no fabric.
@@ -148,7 +148,7 @@ impl Header {
     }
 }
 
-/// Reads as many numbers of switches as the first line says, from one line or more.
+/// Reads the numbers of all switches that the first line promises, from one line or more.
 fn switch_numbers<'t>(
     header: &Header,
     rows: &mut impl Iterator<Item = (usize, &'t str)>,
@@ -176,7 +176,7 @@ fn switch_numbers<'t>(
     Ok(numbers)
 }
 
-/// What each number of the file stands for.
+/// The device of each number in the file.
 fn devices(header: &Header, switches: &[u32]) -> Vec<Device> {
     let switches: BTreeMap<u32, u32> = switches.iter().copied().zip(0..).collect();
     let mut hosts = 0..;

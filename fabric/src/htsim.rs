@@ -19,8 +19,8 @@
 //! Keys may be in capitals or not; a line that begins with `#` is a remark. The meaning is that of
 //! `FatTreeTopologyCfg` in ultraethernet/uet-htsim, `sim/datacenter/fat_tree_topology.cpp`: from
 //! the numbers of ports follow `Radix_Up / Bundle` aggregation switches of a pod, and cores
-//! likewise. What htsim asserts of them is checked here, with one difference: where
-//! `Oversubscribed` is left out, the ports say it.
+//! likewise. The conditions that htsim asserts are checked here, too, but a missing
+//! `Oversubscribed` is derived from the ports.
 //!
 //! The time that a switch takes is put on its links, half on the one that a packet comes by and
 //! half on the one that it leaves by, so that every path takes as long as in htsim.
@@ -35,7 +35,7 @@ use crate::settings::{HOSTS_MAX, LINKS_MAX, Settings};
 use crate::topology::Fabric;
 use crate::tree::{Tree, Wire};
 
-/// Why a topology file of htsim is refused.
+/// The reason why a topology file of htsim is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HtsimError {
     /// No such key at this place.
@@ -69,14 +69,14 @@ pub enum HtsimError {
         /// Most that is allowed.
         most: u32,
     },
-    /// A key that stands twice at one place.
+    /// A key that occurs twice at one place.
     #[error("line {line}: {key} is given already in line {before}; once is allowed")]
     Twice {
         /// Line of the text, from 1.
         line: usize,
         /// The key.
         key: &'static str,
-        /// Where it stands first.
+        /// Line of its first occurrence.
         before: usize,
     },
     /// A key that is not there.
@@ -96,7 +96,7 @@ pub enum HtsimError {
         key: &'static str,
         /// Its value.
         given: u32,
-        /// What must hold.
+        /// The condition that it breaks.
         rule: String,
     },
     /// More links than can be simulated.
@@ -131,7 +131,7 @@ const LATENCY: &str = "Downlink_Latency_ns";
 const DOWN: &str = "Radix_Down";
 const UP: &str = "Radix_Up";
 
-/// A number and the line that it stands in.
+/// A number and its line.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     value: u32,
@@ -217,7 +217,7 @@ impl Topology {
         Ok(file)
     }
 
-    /// What a key of a tier says; it must be there.
+    /// The value of a tier's key, which must be there.
     fn at(&self, tier: usize, key: &'static str) -> Result<Given, HtsimError> {
         self.tiers[tier].required(&place(Some(tier)), key)
     }
@@ -300,7 +300,7 @@ impl Topology {
         Ok(wires)
     }
 
-    /// The one size of all queues, if the file says any.
+    /// The one size of all queues, if the file has one.
     fn queue(&self) -> Result<Option<ByteCount>, HtsimError> {
         let keys = ["Queue_Down", "Queue_Up"];
         let tiers = self.tiers.iter();

@@ -4,15 +4,15 @@
 //! - [`topology`]: a fabric as a plain graph. It comes from one line ([`shape`]), from
 //!   `fabric.toml` ([`mod@file`]) or from the files of other simulators ([`htsim`], [`hpcc`]), all
 //!   with the same [`settings`].
-//! - [`check`]: whether it holds together; [`paths`]: what follows from it without simulating;
-//!   [`routing`]: the ports that lead to each host.
+//! - [`check`]: whether it holds together; [`paths`]: round trips and ideal times without
+//!   simulating; [`routing`]: the ports that lead to each host.
 //! - [`policy`]: the one value that says which DSCP goes to which queue, when a queue marks, drops,
 //!   trims or pauses, and how packets are spread over equal paths. Switch configurations are
 //!   rendered from it, simulated switches execute it.
-//! - [`fitting`]: what a job is on a fabric, and what it asks of the switches there.
+//! - [`fitting`]: a job on a fabric, its defaults and the policy of the switches there.
 //!
-//! What is not here: configurations of platforms (`gradwire-switch-config`) and what ports do with
-//! packets (`gradwire-netsim`). No clock, file or socket.
+//! Not here: configurations of platforms (`gradwire-switch-config`) and simulated ports
+//! (`gradwire-netsim`). No clock, file or socket.
 
 pub mod check;
 pub mod file;

@@ -1,5 +1,5 @@
-//! What follows from a fabric without simulating it: shortest paths, round trips, and the time
-//! that a flow takes when it is alone.
+//! Properties of a fabric that need no simulation: shortest paths, round trips, and the time that a
+//! flow takes when it is alone.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ pub struct Packets {
     pub overhead: u32,
 }
 
-/// Shortest paths of a fabric. Keeps what it has found, as far as that stays small.
+/// Shortest paths of a fabric. Keeps the trees that it has found, up to a limit of memory.
 ///
 /// Works on fabrics that pass [`Fabric::check`]; its functions panic where there is no path.
 #[derive(Debug)]
 pub struct Paths<'f> {
     fabric: &'f Fabric,
     neighbours: Neighbours,
-    /// Link of each host and what it leads to.
+    /// Link of each host and the device at its other end.
     ports: Vec<(u32, Device)>,
     /// For a switch: over which switch and link each switch is reached from it.
     trees: BTreeMap<u32, Vec<Option<(u32, u32)>>>,
@@ -52,8 +52,8 @@ impl<'f> Paths<'f> {
         }
     }
 
-    /// The links of one shortest path from host `a` to host `b`, in order; none when they are the
-    /// same.
+    /// The links of one shortest path from host `a` to host `b`, in order; empty when they are
+    /// the same.
     pub fn between(&mut self, a: u32, b: u32) -> Vec<u32> {
         if a == b {
             return Vec::new();
@@ -89,8 +89,8 @@ impl<'f> Paths<'f> {
         })
     }
 
-    /// Time from the first bit of a flow of `bytes` at host `a` to its last bit at host `b`, when
-    /// nothing else is in the fabric, along the path of [`Paths::between`]; zero from a host to
+    /// Time from the first bit of a flow of `bytes` at host `a` to its last bit at host `b`, alone
+    /// in the fabric, along the path of [`Paths::between`]; zero from a host to
     /// itself. A flow of no bytes is one packet without payload.
     ///
     /// Switches store and forward. Of n packets all but the last are full and take `S_i` on link
@@ -163,9 +163,9 @@ impl Fabric {
     /// wire goes out and one of `ack` bytes comes back, stored and forwarded on every link. Zero
     /// when there is one host.
     ///
-    /// Looked for from host 0, and then from the host that is farthest from it. This finds the
-    /// longest of all in trees and in fabrics that look the same from every host; elsewhere
-    /// there may be a longer one.
+    /// Searches from host 0, then from the host that is farthest from it. This finds the longest
+    /// of all in trees and in fabrics that look the same from every host; in other fabrics there
+    /// may be a longer one.
     pub fn base_rtt(&self, data: ByteCount, ack: ByteCount) -> Span {
         let trip = |link: &Link| {
             let wire = link.rate.transmit_time(data) + link.rate.transmit_time(ack);

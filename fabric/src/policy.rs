@@ -1,16 +1,18 @@
 //! Queues, thresholds and load balancing of every switch port, from a job and a round trip.
 //!
-//! Each class of the job has a DSCP and a strict-priority queue of its own, control packets the
-//! highest. In every queue one depth decides, `marks_above`: deeper than that, a protected packet
-//! (ECT) is marked and a droppable one (not-ECT) is dropped. It is the depth that keeps a link busy
-//! while senders react, K = share x rate x RTT. DCTCP needs a share of 1/7 at least (Alizadeh et
-//! al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven queues of sprayed packets,
-//! which a smaller one would answer by sending less.
+//! - Each class of the job has a DSCP and a strict-priority queue of its own; control packets have
+//!   the highest.
+//! - A queue deeper than `marks_above` marks protected packets (ECT) and drops droppable ones
+//!   (not-ECT).
+//!
+//! The threshold keeps a link busy while senders react: K = share x rate x RTT. DCTCP needs a share
+//! of 1/7 at least (Alizadeh et al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven
+//! queues of sprayed packets, which a smaller one would answer by sending less.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 
-/// DSCPs there are: six bits.
+/// Number of DSCPs: six bits.
 pub const DSCPS: usize = 64;
 /// DSCPs that jobs keep off: 46 of voice (RFC 3246), 48 and 56 of routing (RFC 4594, 3.1).
 pub const RESERVED: [Dscp; 3] = [Dscp(46), Dscp(48), Dscp(56)];
@@ -18,8 +20,8 @@ pub const RESERVED: [Dscp; 3] = [Dscp(46), Dscp(48), Dscp(56)];
 /// How a switch chooses among equally short paths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Balance {
-    /// By a hash of addresses and ports: one entropy, one path. Sprays where senders change the
-    /// entropy from packet to packet.
+    /// By a hash of addresses and ports: one entropy, one path. Packets are sprayed where senders
+    /// change the entropy from packet to packet.
     Ecmp,
     /// Each packet takes a random path.
     Random,
@@ -28,7 +30,7 @@ pub enum Balance {
 }
 
 impl Balance {
-    /// How it is written.
+    /// Its name in files and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ecmp => "ecmp",
@@ -43,16 +45,16 @@ impl Balance {
 pub enum SwitchBuffer {
     /// Every port has this much of its own.
     PerPort(ByteCount),
-    /// Every port has this much of its own; of it a data queue may take at most `alpha` times what
-    /// is still free, so that a full low class leaves room for the higher ones.
+    /// Every port has this much of its own; of it a data queue may take at most `alpha` times the
+    /// free part, so that a full low class leaves room for the higher ones.
     Divided {
         /// Bytes of a port.
         bytes: ByteCount,
         /// Dynamic threshold factor.
         alpha: f64,
     },
-    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times what is still
-    /// free (Choudhury and Hahne, IEEE/ACM ToN 1998).
+    /// All ports of a switch share `bytes`; a queue may take at most `alpha` times the part
+    /// that is still free (Choudhury and Hahne, IEEE/ACM ToN 1998).
     Shared {
         /// Bytes of a switch.
         bytes: ByteCount,
@@ -62,8 +64,8 @@ pub enum SwitchBuffer {
 }
 
 impl SwitchBuffer {
-    /// What one port can hold: its own memory, or the share of a queue that is the only busy one
-    /// where queues have a dynamic threshold.
+    /// Bytes that one port can hold: its own memory, or the share of a queue that is the only busy
+    /// one where queues have a dynamic threshold.
     pub fn port_bytes(self) -> ByteCount {
         match self {
             Self::PerPort(bytes) => bytes,
@@ -82,7 +84,7 @@ impl SwitchBuffer {
     }
 }
 
-/// When a queue asks the port before it to stop (PFC, IEEE 802.1Qbb).
+/// Depths at which a queue stops the port before it, and lets it go on (PFC, IEEE 802.1Qbb).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pause {
     /// Bytes of one ingress port and class above which it pauses.
@@ -91,13 +93,14 @@ pub struct Pause {
     pub below: ByteCount,
 }
 
-/// Which packet of a queue is served first.
+/// The packet of a queue that is served first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServiceOrder {
     /// The one that came first.
     Arrival,
-    /// One of the flow with the least left to send, as its packets say; a full queue drops the one
-    /// with the most. No commodity switch does this; it is here for comparison.
+    /// A packet of the flow with the least left to send, by the urgency in its packets; a full
+    /// queue drops a packet of the flow with the most. No commodity switch does this; it is here
+    /// for comparison.
     Urgency,
 }
 
@@ -114,12 +117,12 @@ pub struct ClassQueue {
     pub marks_above: Option<Share>,
 }
 
-/// What every switch of a fabric does.
+/// The policy of every switch of a fabric.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
     pub queues: Vec<ClassQueue>,
-    /// DSCPs of others that go to the highest queue: of routing protocols, and what is as urgent.
+    /// DSCPs of others that go to the highest queue: of routing protocols, and others as urgent.
     pub reserved: Vec<Dscp>,
     /// The round trip that thresholds are meant for.
     pub rtt: Span,

@@ -121,7 +121,7 @@ impl Routes {
     }
 
     /// The ports of a switch that lead to a host on shortest paths, in ascending order; empty when
-    /// none does.
+    /// there is no path.
     #[inline]
     pub fn ports(&self, switch: u32, host: u32) -> &[PortId] {
         let edge = self.edge_of[host as usize];

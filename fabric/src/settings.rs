@@ -1,4 +1,4 @@
-//! What every switch and link of a fabric has unless something else is said, and how it is written.
+//! Settings of all switches and links of a fabric, their defaults, and how they are written.
 //!
 //! The same settings are options of the one-line forms ([`super::shape`]) and keys of
 //! `fabric.toml` ([`mod@super::file`]).
@@ -19,11 +19,11 @@ pub(crate) const FRAMING_RANGE: std::ops::RangeInclusive<u32> = 0..=1_000;
 pub(crate) const HOSTS_MAX: u64 = 65_536;
 /// Most links that a fabric can have.
 pub(crate) const LINKS_MAX: u64 = 1 << 22;
-/// What may be written as a rate.
+/// The allowed forms of a rate.
 pub const RATE_ALLOWED: &str = "1M to 10T bits per second, such as 100G, 2.5Gbps or 400Gb/s";
-/// What may be written as a latency.
+/// The allowed forms of a latency.
 pub(crate) const LATENCY_ALLOWED: &str = "0us to 1s, with a unit of s, ms, us, ns or ps";
-/// What may be written as a share of lost packets.
+/// The allowed forms of a share of lost packets.
 pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.000001";
 
 /// The settings of a fabric.
@@ -72,12 +72,12 @@ impl Settings {
     }
 }
 
-/// One setting: what it is for, what may be written, where the value goes.
+/// One setting: its purpose, the allowed values, and the field that takes the value.
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) allowed: &'static str,
-    /// Puts a value into its place; tells whether it is allowed.
+    /// Stores a value; returns whether it is allowed.
     pub(crate) set: fn(&mut Settings, &str) -> Option<()>,
 }
 
@@ -187,8 +187,8 @@ pub(crate) fn latency(text: &str) -> Option<Span> {
     notation::span(text).filter(|span| *span <= Span::from_millis(1_000))
 }
 
-/// Reads the share of packets that a link loses; none that is so small that it would count as
-/// nothing.
+/// Reads the share of packets that a link loses; refuses shares so small that they would round to
+/// zero.
 pub(crate) fn loss(text: &str) -> Option<Share> {
     let share = notation::share(text)?;
     let nothing = text

@@ -27,7 +27,7 @@ use crate::settings::{self, RATE_ALLOWED, SETTINGS, Settings};
 use crate::topology::{Device, Fabric};
 use crate::tree::{Tree, Wire};
 
-/// Why a one-line form is refused.
+/// The reason why a one-line form is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ShapeError {
     /// No such shape.
@@ -49,7 +49,7 @@ pub enum ShapeError {
         shape: &'static str,
         /// Its size as written.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// No rate.
@@ -57,17 +57,17 @@ pub enum ShapeError {
     NoRate {
         /// The shape.
         shape: &'static str,
-        /// What may be written.
+        /// The allowed values.
         allowed: String,
     },
-    /// A rate that is none.
+    /// A rate that is not one.
     #[error("rate `{given}` of {shape}: allowed behind the @ are {allowed}")]
     Rate {
         /// The shape.
         shape: &'static str,
         /// The rate as written.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: String,
     },
     /// No such option.
@@ -87,7 +87,7 @@ pub enum ShapeError {
         option: &'static str,
         /// Its value as written.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: String,
     },
 }
@@ -96,7 +96,7 @@ pub enum ShapeError {
 struct Form {
     name: &'static str,
     allowed: &'static str,
-    /// What its switches are called, from the hosts up.
+    /// Names of its switches, from the hosts up.
     kinds: [&'static str; 3],
     /// The tree of a size; `None` when the size is not allowed.
     tree: fn(&str) -> Option<Tree>,
@@ -148,18 +148,18 @@ const SINGLE: Form = Form {
     },
 };
 
-/// Numbers with an `x` between them, none of them zero.
+/// Numbers above zero with an `x` between them.
 fn counts(size: &str) -> Option<Vec<u32>> {
     let count = |text: &str| text.parse().ok().filter(|count| *count > 0);
     size.split('x').map(count).collect()
 }
 
-/// The shapes: name, and what may be written behind its colon.
+/// The shapes: each name, and the sizes allowed behind its colon.
 pub fn shapes() -> impl Iterator<Item = (&'static str, &'static str)> {
     FORMS.into_iter().map(|form| (form.name, form.allowed))
 }
 
-/// The options of shapes: name, what it is for, what may be written.
+/// The options of shapes: name, purpose, allowed values.
 pub fn options() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let settings = SETTINGS.iter();
     let settings = settings.map(|setting| (setting.name, setting.doc, setting.allowed));
@@ -184,7 +184,7 @@ pub(super) struct Shape {
     form: &'static Form,
     tree: Tree,
     rates: [Rate; 2],
-    /// How many times more bytes an edge switch of a fat-tree can get than pass on.
+    /// Oversubscription of a fat-tree's edge switches: rate from hosts over rate of uplinks.
     pub(super) over: u32,
     pub(super) settings: Settings,
 }
@@ -237,7 +237,7 @@ impl Shape {
         })
     }
 
-    /// Whether edge switches can be oversubscribed by a factor. In other shapes the counts say it.
+    /// Whether edge switches can be oversubscribed by a factor. In other shapes the counts decide.
     fn has_over(&self) -> bool {
         self.form.name == FAT_TREE.name
     }

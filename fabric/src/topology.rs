@@ -39,21 +39,21 @@ pub struct Link {
     pub loss: Share,
 }
 
-/// What happens to a link at a time.
+/// A link that fails or comes back at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinkChange {
     /// When.
     pub at: Instant,
     /// Index of the link in [`Fabric::links`].
     pub link: u32,
-    /// What becomes of it.
+    /// Its state from then on.
     pub state: LinkState,
 }
 
 /// Whether a link carries packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LinkState {
-    /// It does.
+    /// It carries packets.
     Up,
     /// It loses everything, and switches avoid it.
     Down,
@@ -62,7 +62,7 @@ pub enum LinkState {
 /// A network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
-    /// What it is called: the one-line form or a file's name.
+    /// Its name: the one-line form or the name in the file.
     pub name: String,
     /// How many hosts it has.
     pub hosts: u32,
@@ -70,7 +70,7 @@ pub struct Fabric {
     pub switches: Vec<Switch>,
     /// Its links. A link that has failed for the whole run is not in it.
     pub links: Vec<Link>,
-    /// What happens to links during the run, in order of time.
+    /// Links that fail and come back during the run, in order of time.
     pub changes: Vec<LinkChange>,
     /// Packet memory of every switch.
     pub buffer: SwitchBuffer,
@@ -79,22 +79,22 @@ pub struct Fabric {
     /// Bytes that every packet takes on a wire beyond [`Fabric::mtu`]: Ethernet with preamble and
     /// gap (38), IPv4 (20) and UDP (8) by default.
     pub framing: u32,
-    /// How switches choose among equal paths, when the command line does not say.
+    /// How switches choose among equal paths, unless the command line decides.
     pub balance: Option<Balance>,
     /// Depth, as a share of rate x round trip, above which data queues mark ECT and drop not-ECT
-    /// packets; `None`: never, they only drop what they have no room for.
+    /// packets; `None`: never, they only drop packets that find no room.
     pub marks_above: Option<Share>,
 }
 
 /// Bytes on the wire around a UDP payload: Ethernet 38 with preamble and gap, IPv4 20, UDP 8.
 pub const FRAMING: u32 = 66;
-/// Largest packet when nobody says otherwise.
+/// Largest packet by default.
 pub const MTU: u32 = 4096;
-/// Packet memory of a port when nobody says otherwise.
+/// Packet memory of a port by default.
 pub const PORT_BUFFER: ByteCount = ByteCount::kib(512);
 
 impl Fabric {
-    /// What a device is called: `host 7`, or the name of a switch.
+    /// The name of a device: `host 7`, or the name of a switch.
     pub fn device_name(&self, device: Device) -> String {
         match device {
             Device::Switch(switch) if (switch as usize) < self.switches.len() => {
@@ -104,7 +104,7 @@ impl Fabric {
         }
     }
 
-    /// What a link is called: `host 7 - edge 0.1`.
+    /// The name of a link: `host 7 - edge 0.1`.
     ///
     /// # Panics
     ///

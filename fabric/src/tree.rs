@@ -1,6 +1,6 @@
 //! Folded Clos trees: the graph behind the one-line forms and the files of htsim.
 //!
-//! Hosts hang on edge switches. The edge switches of a pod are all linked to the aggregation
+//! Hosts are linked to edge switches. The edge switches of a pod are all linked to the aggregation
 //! switches of that pod. Aggregation switch `a` of every pod is linked to the cores `a`,
 //! `a + aggs_per_pod`, `a + 2 aggs_per_pod`, ... A leaf-spine is a tree of one pod without cores,
 //! a single switch one without aggregation switches either.
@@ -11,7 +11,7 @@ use crate::graph::Graph;
 use crate::settings::{HOSTS_MAX, LINKS_MAX};
 use crate::topology::{Device, Link, Switch};
 
-/// How many there are of everything in a tree.
+/// The counts that make up a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree {
     /// Pods.
@@ -29,7 +29,7 @@ pub(crate) struct Tree {
     pub(crate) bundles: [u32; 2],
 }
 
-/// What a link is made of.
+/// Rate, latency and loss of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub(crate) rate: Rate,

@@ -1,8 +1,8 @@
 //! The loop of the simulator and its parts.
 //!
 //! - [`host`]: the seam between the fabric and the transport of a host.
-//! - [`region`]: the loop. [`calendar`] orders its events (`happening`), [`packets`] is the arena of
-//!   packets, [`port`] has the queues, [`wiring`] the read-only state, [`flows`] begins flows.
+//! - [`region`]: the loop. [`calendar`] orders its events (`happening`), [`packets`] is the arena
+//!   of packets, [`port`] has the queues, [`wiring`] the read-only state, [`flows`] begins flows.
 //! - [`parallel`]: several threads, the same bytes.
 
 pub mod calendar;

@@ -8,7 +8,8 @@
 //! - [`transports`]: gradwire's own `Endpoint` and `Communicator`, and the references beside it.
 //! - [`results`]: the outcome of a run, its percentiles and slowdowns, its training steps.
 //!
-//! Not here: fabrics (`gradwire-fabric`), workloads (`gradwire-workloads`), rules of the protocol. No clock, file or socket; a thread only where a run is asked to use several.
+//! Not here: fabrics (`gradwire-fabric`), workloads (`gradwire-workloads`), rules of the protocol.
+//! No clock, file or socket; a thread only where a run is asked to use several.
 
 pub mod engine;
 pub mod results;

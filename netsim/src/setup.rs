@@ -76,8 +76,8 @@ pub struct Setup {
     pub workload: Workload,
     /// The transport of every host.
     pub transport: Transport,
-    /// The job, fitted to the fabric. References only read `collectives.algorithm`, `chunk`, `order`
-    /// and `credit`, by which they carry out collectives.
+    /// The job, fitted to the fabric. References only read `collectives.algorithm`, `chunk`,
+    /// `order` and `credit`, by which they carry out collectives.
     pub job: Job,
     /// Seed of all draws.
     pub seed: u64,

@@ -1,11 +1,11 @@
-//! What carries flows: gradwire itself, and the transports that it is compared with.
+//! Transports that carry flows: gradwire itself, and those that it is compared with.
 //!
 //! - [`gradwire`]: the `Endpoint` and the `Communicator` that ship, as a host of the fabric;
-//!   [`program`] is what lets a rank run the tasks of a training job. When a task's turn comes is
-//!   decided in `tasks`, and what it is to `gradwire_collectives` in `operations`.
+//!   [`program`] lets a rank run the tasks of a training job. `tasks` decides when the turn of a
+//!   task comes, `operations` makes an operation of `gradwire_collectives` of it.
 //! - [`dctcp`], [`pfabric`], [`ndp`], [`roce`]: references, which exist in the simulator only, with
 //!   [`settings`] that all of them share.
-//! - [`open_loop`]: packets at fixed rates, whatever becomes of them.
+//! - [`open_loop`]: packets at fixed rates, without any reaction to loss.
 
 pub mod dctcp;
 pub mod gradwire;

@@ -266,7 +266,7 @@ fn ndp_uses_nine_tenths_of_a_fat_tree_under_a_permutation() {
     assert!((mean / 0.92 - 1.0).abs() < 0.05, "{mean} of the links");
 }
 
-/// What every ingress of a switch may hold before its pause works must have room.
+/// Enough memory for the bytes that every ingress of a switch may hold before its pause works.
 const LOSSLESS: &str = "buffer=4MiB";
 
 #[test]
@@ -314,7 +314,7 @@ fn dcqcn_brings_a_late_flow_to_its_share() {
     let share = second / (first + second);
     assert!(
         (share - 0.5).abs() < 0.05,
-        "the late flow has {share} of what is sent"
+        "the late flow has {share} of the bytes sent"
     );
     assert!(
         first + second > 0.8 * 30e-3 * 100e9 / 8.0,

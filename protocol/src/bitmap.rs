@@ -2,7 +2,7 @@
 //!
 //! On the wire a bitmap is one byte of encoding and then either whole 64-bit words (0), or the
 //! lengths of alternating runs of zeros and ones as LEB128 numbers (1), whichever is shorter. A
-//! bitmap too long for a packet is cut: what is sent covers a window that its report names.
+//! bitmap too long for a packet is cut: the packet covers a window that its report names.
 
 use std::ops::Range;
 

@@ -1,13 +1,16 @@
-//! How much of a training step may be missing, and how much is.
+//! The loss budget of a rank: how much of each training step may be missing, and how much is.
 //!
-//! A message's own tolerance bounds its holes; this ledger bounds their sum over a step and counts
-//! them. Bytes become available as messages are posted, so that a step's first message cannot
-//! spend what later ones would have brought. A hole is [reserved](Ledger::reserve) when its message
-//! decides to do without, and [lost](Ledger::lose) when the message is complete; what arrives in
-//! between is [released](Ledger::release).
+//! A message's own tolerance bounds its holes; this ledger bounds their sum over a step.
 //!
-//! What this host's own kernel dropped is no loss of the network: the ledger remembers when that
-//! was, and [tells](Ledger::blames_host) which messages' holes may come from it.
+//! 1. A lossy message that is posted [adds](Ledger::owe) to the budget of its step. So the first
+//!    message of a step cannot spend the budget of later ones.
+//! 2. A hole is [reserved](Ledger::reserve) when the receiver accepts it. If the step cannot bear
+//!    it, the ledger refuses.
+//! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
+//!    are [lost](Ledger::lose) when their message is complete.
+//! 4. Packets that this host's own kernel dropped were not lost by the network. The ledger
+//!    remembers when that was, and [tells](Ledger::blames_host) which messages may have holes from
+//!    it.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +18,8 @@ use crate::units::{Instant, Share, Span, Step};
 
 /// Steps that the ledger remembers one by one; older ones live on in the totals.
 const STEPS_KEPT: usize = 64;
-/// A message whose first packets this host dropped is known at latest so much later: its sender
-/// probes it again and again, waiting at most 20 ms each time.
+/// If this host dropped the first packets of a message, it hears of the message within this time:
+/// the sender keeps probing, every 20 ms at least.
 const KNOWN_AFTER: Span = Span::from_millis(200);
 
 /// The account of one step.
@@ -24,9 +27,9 @@ const KNOWN_AFTER: Span = Span::from_millis(200);
 pub struct LossAccount {
     /// Bytes of the lossy messages posted in the step.
     pub owed_bytes: u64,
-    /// Bytes of these that may be lost: each message's tolerance, capped by the step's.
+    /// How many of them may be lost: each message's tolerance, capped by the step's.
     pub allowed_bytes: u64,
-    /// Bytes that messages which are not complete do without.
+    /// Bytes of accepted holes in messages that are not complete.
     pub reserved_bytes: u64,
     /// Bytes accepted as lost.
     pub lost_bytes: u64,
@@ -64,8 +67,8 @@ impl Ledger {
         self.total.owed_bytes > 0
     }
 
-    /// Whether this host may have dropped packets of a message that began to arrive at `begun` and
-    /// is not complete.
+    /// Whether this host may have dropped packets of an incomplete message that began to arrive at
+    /// `begun`.
     pub fn blames_host(&self, begun: Instant) -> bool {
         self.host_drops_at
             .is_some_and(|at| begun <= at + KNOWN_AFTER)
@@ -83,7 +86,7 @@ impl Ledger {
         }
     }
 
-    /// Reserves a hole of a message in `step`, if the step can bear it; otherwise nothing.
+    /// Reserves a hole of a message in `step`, if the step can bear it.
     pub fn reserve(&mut self, step: Step, bytes: u64) -> BudgetVerdict {
         let Some(account) = self.steps.get_mut(&step) else {
             return BudgetVerdict::Refused;
@@ -103,7 +106,7 @@ impl Ledger {
         }
     }
 
-    /// So many reserved holes of together so many bytes are lost for good.
+    /// Reserved holes are lost for good: so many segments, of so many bytes together.
     pub fn lose(&mut self, step: Step, segments: u32, bytes: u64) {
         for account in self.accounts(step) {
             account.reserved_bytes -= bytes;
@@ -112,7 +115,7 @@ impl Ledger {
         }
     }
 
-    /// Of a step, if it is recent, and of all.
+    /// The account of the step, if it is recent, and the total.
     fn accounts(&mut self, step: Step) -> impl Iterator<Item = &mut LossAccount> {
         let account = self.steps.get_mut(&step);
         account.into_iter().chain([&mut self.total])
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_after_all_can_be_lost_elsewhere() {
+    fn released_bytes_can_be_lost_elsewhere() {
         let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
         ledger.owe(Step(1), 1000, Share::ALL);
         assert_eq!(ledger.reserve(Step(1), 100), BudgetVerdict::Accepted);
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_old_keeps_its_reservations_in_the_totals() {
+    fn an_old_step_keeps_its_reservations_in_the_totals() {
         let mut ledger = Ledger::new(Share::ALL);
         ledger.owe(Step(0), 100, Share::ALL);
         assert_eq!(ledger.reserve(Step(0), 30), BudgetVerdict::Accepted);
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_blamed_for_messages_that_had_begun_or_begin_soon() {
+    fn the_host_is_blamed_for_messages_around_its_drops() {
         let at = |millis| Instant::START + Span::from_millis(millis);
         let mut ledger = Ledger::new(Share::ALL);
         assert!(!ledger.blames_host(at(1)));

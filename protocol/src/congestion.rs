@@ -3,21 +3,21 @@
 //! A window in the manner of DCTCP (Alizadeh et al., SIGCOMM 2010, section 3.3): once a round trip
 //! it shrinks by half of the smoothed share of CE marks. Delay above a target shrinks it in
 //! proportion to the excess (Swift, Kumar et al., SIGCOMM 2020, section 3.1). Loss is no signal by
-//! itself: a job may tolerate it, and a bad link is not a queue. Only when more than
-//! [`LOSS_IGNORED`] of a round trip's segments is lost does the window shrink by half of that
-//! share, for switches that neither mark nor build measurable delay before they drop.
+//! itself: a job may tolerate it, and a bad link is not a queue. The window shrinks for loss only
+//! when more than [`LOSS_IGNORED`] of a round trip's segments are lost, then by half of that share:
+//! some switches neither mark nor build measurable delay before they drop.
 
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span};
 
 /// Weight of a round trip's CE share in the smoothed share: DCTCP's g.
 const MARK_WEIGHT: f64 = 1.0 / 16.0;
-/// Most that one round trip of delay may take from the window: Swift's max_mdf.
+/// The largest share that delay may take from the window in a round trip: Swift's max_mdf.
 const DELAY_CUT_MAX: f64 = 0.4;
-/// Loss share of a round trip that is no signal: ten times what a link within its specification
-/// loses, and what random loss by a bad link reaches.
+/// Share of a round trip's segments whose loss is no signal. Ten times as much as a link within its
+/// specification loses, and as much as random loss by a bad link reaches.
 pub const LOSS_IGNORED: f64 = 0.05;
-/// Growth per round trip once the first signal was heard.
+/// Growth per round trip in bytes, after the first signal.
 const GROWTH: u64 = 32 * 1024;
 /// The window never falls below this many packets.
 const PACKETS_MIN: u64 = 16;
@@ -25,17 +25,17 @@ const PACKETS_MIN: u64 = 16;
 /// Bounds of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
-    /// Where it starts.
+    /// Its size at the start.
     pub initial: ByteCount,
-    /// What it never exceeds.
+    /// Its largest size.
     pub most: ByteCount,
     /// Bytes of a full packet.
     pub packet: ByteCount,
-    /// Round-trip time above the least that is no signal.
+    /// How much the round trip may exceed the least one before that is a signal.
     pub delay_target: Span,
 }
 
-/// What one acknowledgement says.
+/// The news of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Feedback {
     /// Bytes newly acknowledged.
@@ -61,7 +61,7 @@ pub struct CongestionWindow {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Growing {
-    /// Until the first signal: by what is acknowledged, so it doubles in a round trip.
+    /// Until the first signal: by the bytes acknowledged, so it doubles in a round trip.
     Exponential,
     /// Afterwards: by [`GROWTH`] in a round trip.
     Linear,
@@ -90,7 +90,7 @@ impl CongestionWindow {
         ByteCount::new(self.bytes)
     }
 
-    /// Takes what an acknowledgement says.
+    /// Takes the news of an acknowledgement.
     pub fn on_feedback(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
         self.round.acked += feedback.acked;
         // A peer may report any number of marks.
@@ -104,7 +104,7 @@ impl CongestionWindow {
         }
     }
 
-    /// Nothing was heard for as long as a probe waits, again and again: start small.
+    /// Several probes in a row were not answered: the window starts again, at its least size.
     pub fn on_silence(&mut self) {
         self.bytes = self.least();
         self.growing = Growing::Exponential;
@@ -142,8 +142,8 @@ impl CongestionWindow {
         self.round = Feedback::default();
     }
 
-    /// The first marks of all end the exponential growth with their own share: the smoothed one
-    /// would hardly know them yet.
+    /// The first marks end the exponential growth with their own share, since the smoothed share
+    /// would hardly contain them yet.
     fn first_or(&self, marked: f64) -> f64 {
         if self.growing == Growing::Exponential {
             marked

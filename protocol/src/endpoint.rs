@@ -35,8 +35,8 @@ const GRANTS: u32 = u32::MAX;
 
 /// One rank's messages to and from all peers.
 ///
-/// A peer exists from its first message or packet on, and the endpoint looks only at peers that have
-/// work: a rank of a thousand pays for the peers that it talks with.
+/// A peer exists from its first message or packet on, and the endpoint looks only at peers that
+/// have work: a rank of a thousand pays for the peers that it talks with.
 #[derive(Debug)]
 pub struct Endpoint {
     common: RankState,
@@ -174,7 +174,8 @@ impl Endpoint {
         self.touch(now, at);
     }
 
-    /// Posts a message that `from` sends or will send; [`EndpointEvent::Received`] tells when it is there.
+    /// Posts a message that `from` sends or will send; [`EndpointEvent::Received`] tells when it is
+    /// there.
     ///
     /// # Panics
     /// When `from` is this rank or no rank of the job.

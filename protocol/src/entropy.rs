@@ -1,4 +1,4 @@
-//! Over which path the next run of packets goes.
+//! Chooses the path of the next run of packets.
 //!
 //! Paths are taken in turn. One that returned CE or lost a packet sits out some turns, so that
 //! good ones are recycled and bad ones tried again later (the idea of REPS, Bonato et al.,

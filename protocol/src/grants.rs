@@ -1,68 +1,80 @@
-//! How much all peers together may have on their way to this rank.
+//! How many segments all peers together may have on their way to this rank.
 //!
 //! Senders that do not know of each other overrun the last link to a rank that all of them send to
-//! (incast). So beyond the unscheduled start of a message its receiver grants: as long as what was
-//! granted and has not arrived is less than the grant window, the next message in turn is granted
-//! another quantum (receiver-driven, as in NDP, Handley et al., SIGCOMM 2017, and Homa, Montazeri
-//! et al., SIGCOMM 2018). What a sender has found lost is no longer on its way. What a peer was
-//! granted from which nothing has come for some gaps is in doubt: up to part of the window, others
-//! are granted as much instead, since one peer's losses must not hold them up.
+//! (incast). So the receiver grants all segments of a message beyond its unscheduled start
+//! (receiver-driven, as in NDP, Handley et al., SIGCOMM 2017, and Homa, Montazeri et al., SIGCOMM
+//! 2018).
 //!
-//! What is needed first is granted first, since what shares a link ends together, and late. Of what
-//! is needed as soon, peers are granted something in turn, and each peer's messages one after the
-//! other: to serve one peer before the others would leave the links of those idle. Messages whose
-//! urgency is not known come first, those of one peer in turn, too. No peer is granted more than
-//! its window lets it have in flight: what others have can come meanwhile.
+//! 1. A segment is *expected* from its grant (or unscheduled start) until it arrives, its sender
+//!    has found it lost, or its message is complete.
+//! 2. While fewer segments are expected than the grant window has, the next message in turn is
+//!    granted another *quantum* ([`Grants::take`]).
+//! 3. Turns: older steps first, then front layers ([`GrantTurn`]). Messages of unknown urgency come
+//!    before all others. The most urgent go first because messages that share a link end together,
+//!    and late.
+//! 4. Within a turn, peers are granted in rotation: serving one peer at a time would leave the
+//!    links of the others idle. The messages of one peer follow each other by number; those of
+//!    unknown urgency rotate, too.
+//! 5. No peer is granted more than its window lets it have in flight: segments of others can come
+//!    meanwhile.
+//! 6. Segments of a peer from which no packet has come for some gaps are *doubted* instead of
+//!    expected, up to half of the window ([`Grants::doubt`]): others are granted as much, since one
+//!    peer's losses must not hold them up. When doubted segments arrive late, they settle the
+//!    doubt.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::priority::Urgency;
 use crate::units::{Instant, MessageId, Span, Step};
 
-/// So many peers and turns are looked at for one that has room.
+/// How many places in the order of turns are searched for a peer that has room.
 const LOOKED_AT_MAX: usize = 64;
-/// A window is granted in this many parts: fewer control packets, a little more burst.
+/// Quanta of a grant window. Fewer would save control packets and make bursts longer.
 const QUANTA_PER_WINDOW: u64 = 6;
-/// No part is longer, in segments.
+/// The longest quantum, in segments.
 const QUANTUM_MAX: u64 = 8;
-/// What a peer was granted is in doubt after so many gaps without a packet of it.
+/// Gaps without a packet of a peer after which its segments are doubted.
 const GAPS_SILENT: u64 = 2;
-/// This part of the window may be in doubt and be granted to others: a silent peer's packets may be
-/// lost, or wait in a low class and come all at once.
+/// One part in so many of the window may be doubted. Not all of it: the packets of silent peers may
+/// be lost, but they may also wait in a low class and come all at once.
 const DOUBTED_PART: u64 = 2;
 
-/// When a message is granted something, compared with others; the least first. `None` when its
-/// urgency is not known.
+/// The order in which messages are granted segments, the least first. `None` when the urgency of a
+/// message is not known.
 pub type GrantTurn = Option<(Step, Urgency)>;
 
-/// The messages that wait for grants, and what is on its way.
+/// The messages that wait for grants, and the segments that are on their way.
 #[derive(Clone, Debug)]
 pub struct Grants {
+    /// Segments that may be expected from all peers together.
     window: u64,
+    /// Segments that are granted at a time.
     quantum: u64,
     /// Segments that one peer may have on their way.
     each: u64,
+    /// Segments that are expected from all peers together.
     expected: u64,
-    /// Segments of silent peers that are not counted as expected.
+    /// Segments of silent peers that are doubted instead of expected.
     doubted: u64,
     /// By the peer's place.
     expected_of: Vec<PeerGrants>,
-    /// The messages of each peer that wait, by turn; of one turn, by the number behind.
+    /// The messages of each peer that wait, by turn, and within a turn by the number here.
     queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageId)>>,
-    /// The peers that have messages of a turn, each once.
+    /// For each turn the peers that have messages of it, in rotation.
     rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
+    /// Counts the messages that have come to wait.
     arrivals: u64,
-    /// When it was looked for what does not come.
+    /// When silent peers were last looked for.
     looked: Instant,
 }
 
-/// What a peer was granted and has not arrived, in segments.
+/// The segments of one peer that are on their way.
 #[derive(Clone, Copy, Debug, Default)]
 struct PeerGrants {
     expected: u64,
-    /// Of what was expected until nothing came for long.
+    /// Expected until the peer became silent.
     doubted: u64,
-    /// When that became more or something arrived.
+    /// When one was granted or one arrived last.
     since: Instant,
 }
 
@@ -73,8 +85,8 @@ impl PeerGrants {
 }
 
 impl Grants {
-    /// Grants of a window of `window` segments, of which one peer has `each` at most; `None`:
-    /// everything is granted at once.
+    /// Grants with a window of `window` segments, of which one peer has `each` at most. `None`: all
+    /// messages are granted at once.
     pub fn new(window: Option<u64>, each: u64) -> Self {
         let (window, each) = (window.unwrap_or(u64::MAX), each.max(1));
         Self {
@@ -98,13 +110,13 @@ impl Grants {
         }
     }
 
-    /// When to look for what does not come, although messages wait.
+    /// When to look for silent peers, if messages wait.
     pub fn look_at(&self, gap: Span) -> Option<Instant> {
         let waits = self.expected > 0 && !self.rounds.is_empty();
         waits.then(|| self.looked + gap)
     }
 
-    /// Doubts what peers have on their way from which nothing has come for some of these gaps.
+    /// Doubts the segments of peers that have been silent for some of these gaps (rule 6).
     pub fn doubt(&mut self, now: Instant, gap: Span) {
         self.looked = now;
         for of_peer in &mut self.expected_of {
@@ -119,7 +131,7 @@ impl Grants {
         }
     }
 
-    /// Whether everything is granted at once.
+    /// Whether all messages are granted at once.
     pub fn is_unlimited(&self) -> bool {
         self.window == u64::MAX
     }
@@ -138,10 +150,10 @@ impl Grants {
         self.expected += u64::from(segments);
     }
 
-    /// So many segments are on their way no more.
+    /// So many segments have arrived, are lost, or are not needed any more.
     pub fn settle(&mut self, place: u32, segments: u32) {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
-            // What was in doubt comes late: the others have its room until then.
+            // Doubted segments settle first: others were granted as many in their place.
             let late = u64::from(segments).min(of_peer.doubted);
             let less = (u64::from(segments) - late).min(of_peer.expected);
             of_peer.expected -= less;
@@ -165,7 +177,7 @@ impl Grants {
         queue.insert((number, message));
     }
 
-    /// The message that is granted something next, and how many segments at most.
+    /// The next grant, if the window has room for a quantum.
     pub fn take(&mut self) -> Option<NextGrant> {
         let room = self.window.saturating_sub(self.expected);
         if room < self.quantum {
@@ -194,7 +206,8 @@ impl Grants {
 }
 
 impl Grants {
-    /// The first peer that may have more on its way: its turn, and where it is in the round.
+    /// The first turn with a peer that may have a quantum more on its way, and the peer's place in
+    /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
         let all = self.rounds.iter().flat_map(|(&turn, round)| {
             let numbered = round.iter().enumerate();
@@ -209,16 +222,16 @@ impl Grants {
     }
 }
 
-/// What is granted next.
+/// A grant: some segments of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NextGrant {
-    /// When it was its turn.
+    /// The message's turn.
     pub turn: GrantTurn,
     /// The peer that sends it.
     pub place: u32,
     /// The message.
     pub message: MessageId,
-    /// How many segments at most.
+    /// How many segments it is granted at most.
     pub most: u32,
 }
 
@@ -266,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_peers_are_granted_in_turn_and_the_messages_of_each_one_after_the_other() {
+    fn equal_peers_rotate_and_their_messages_follow_each_other() {
         let same = turn(0, 3);
         let waiting = [(same, 1, 1), (same, 1, 2), (same, 2, 1)];
         let expected = [(1, 1), (2, 1), (1, 1), (2, 1), (1, 2), (1, 2)];
@@ -274,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_has_its_window_on_its_way_leaves_the_rest_to_less_urgent_ones() {
+    fn a_peer_with_a_full_window_lets_others_go() {
         let mut grants = Grants::new(Some(60), 24);
         grants.wait(turn(0, 0), 1, MessageId(1));
         grants.wait(turn(0, 9), 2, MessageId(1));
@@ -290,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn half_the_window_may_be_in_doubt_and_is_granted_to_others() {
+    fn doubted_segments_are_granted_to_others_again() {
         let (gap, start) = (Span::from_micros(50), Instant::START);
         let mut grants = Grants::new(Some(12), 12);
         grants.expect(start, 1, 8);
@@ -322,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_window_is_less_than_a_part_is_granted_its_window() {
+    fn a_window_below_a_quantum_is_granted_whole() {
         let mut grants = Grants::new(Some(59), 7);
         grants.expect(Instant::START, 1, 1);
         grants.wait(turn(0, 0), 1, MessageId(1));
@@ -336,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_unknown_urgency_are_granted_in_turn_before_all_others() {
+    fn messages_of_unknown_urgency_are_granted_first() {
         let waiting = [(turn(0, 0), 3, 9), (None, 1, 1), (None, 1, 2), (None, 2, 1)];
         let expected = [
             (1, 1),

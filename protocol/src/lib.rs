@@ -1,21 +1,21 @@
-//! The protocol of gradwire, sans IO: it contains no sockets, clocks, threads or environment, and
-//! never looks at the bytes it carries.
+//! The protocol of gradwire, sans IO: it has no sockets, clocks, threads or environment, and never
+//! looks at the payload that it carries.
 //!
 //! Start here:
 //! - [`machine`]: the seam. Four verbs, driven by sockets (`gradwire-transport`) and by simulated
 //!   links (`gradwire-netsim`).
 //! - [`wire`]: the 64-byte header of every packet, drawn byte by byte.
-//! - [`priority`]: the class, DSCP and protection of a segment. The only place that decides.
-//! - [`endpoint`]: one rank's messages to and from all peers; it routes to
+//! - [`priority`]: the class, DSCP and protection of a segment. No other file decides about tags.
+//! - [`endpoint`]: one rank's messages to and from all peers; it routes packets to
 //!   [`sender`] (window, repair, probes) and [`receiver`] (holes, acknowledgements).
 //! - [`budget`]: how much of a step may be missing, and how much is.
 //! - [`congestion`], [`grants`], [`rtt`], [`entropy`]: how fast, how much from all peers together,
 //!   how long to wait, over which path.
 //! - [`job`]: every parameter that a job can set.
-//! - [`metrics`]: what is counted for those who watch.
+//! - [`metrics`]: counts and times of an endpoint.
 //!
-//! What is not here: collectives (`gradwire-collectives`), checksums, encryption and batching of
-//! system calls (`gradwire-transport`).
+//! Collectives are in `gradwire-collectives`; checksums, encryption and batches of system calls in
+//! `gradwire-transport`.
 
 pub mod bitmap;
 pub mod budget;

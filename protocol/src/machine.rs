@@ -1,9 +1,9 @@
-//! The seam: what a driver does with the protocol, and nothing else.
+//! The seam between the protocol and its drivers.
 //!
-//! A [`Machine`] has no socket, clock, thread or randomness of its own. A driver with sockets and
-//! a simulator with links call the same verbs. Implementors: [`crate::endpoint::Endpoint`],
-//! whose payloads are lengths, and the communicator of `gradwire-collectives`, whose payloads are
-//! ranges of tensors.
+//! A [`Machine`] has no socket, clock, thread or randomness of its own.
+//! A driver with sockets and a simulator with links call the same verbs. Implementors:
+//! [`crate::endpoint::Endpoint`], whose payloads are lengths, and the communicator of
+//! `gradwire-collectives`, whose payloads are ranges of tensors.
 
 use crate::priority::SegmentTags;
 use crate::units::{Class, Dscp, Entropy, Instant, Rank};
@@ -14,34 +14,34 @@ pub trait Machine {
     /// Takes a packet that has arrived. Its seal has been opened, or its checksum verified.
     fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>);
 
-    /// Lets everything happen whose time has come. Call it when [`Machine::poll_timeout`] has
-    /// passed, and only after every packet that had arrived by `now` was handed over: otherwise a
-    /// packet that waits in a socket would look lost.
+    /// Acts on all timeouts up to `now`. Call it when [`Machine::poll_timeout`] has passed, and
+    /// only after every packet that had arrived by `now` was handed over: otherwise a packet that
+    /// waits in a socket would look lost.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Takes that this host's own kernel has dropped packets that had arrived, before `now`. The
-    /// network did not lose them, so no hole that they may have made is accepted as lost. A driver
-    /// asks its sockets before each [`Machine::handle_timeout`] of a machine that
-    /// [tolerates](Machine::tolerates_loss) loss, since only there holes are accepted; a simulator,
-    /// whose hosts drop nothing, never calls this.
+    /// Tells the machine that this host's own kernel has dropped arrived packets before `now`. The
+    /// network did not lose them, so no hole that they may have made is accepted. A driver asks its
+    /// sockets before each [`Machine::handle_timeout`] of a machine that
+    /// [tolerates](Machine::tolerates_loss) loss, since only there holes are accepted. A simulator
+    /// never calls this, since its hosts drop no packets.
     fn handle_host_drops(&mut self, now: Instant);
 
-    /// Whether it may accept holes as lost. Otherwise everything is repaired, whoever dropped it.
+    /// Whether the machine may accept holes. Otherwise it has every lost segment repaired.
     fn tolerates_loss(&self) -> bool;
 
-    /// The next run of packets to send, or `None` when there is nothing to send now. Call it until
-    /// `None` after each of the other verbs.
+    /// The next run of packets to send; `None` when there is none now. Call it until `None` after
+    /// each of the other verbs.
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
 
-    /// When [`Machine::handle_timeout`] wants to be called next; `None`: only after a packet.
+    /// When to call [`Machine::handle_timeout`] next; `None`: not before another packet.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Takes that nothing can be sent or received any more, for a reason in words: the last call. A
-    /// machine that nobody waits for need not care.
+    /// The last call: no packet can be sent or received any more, for a reason in words. A machine
+    /// on which no caller waits can ignore it.
     fn handle_end(&mut self, _now: Instant, _reason: &str) {}
 }
 
-/// What follows the header: bytes on a socket, only their number in the simulator.
+/// The bytes after the header: themselves on a socket, only their number in the simulator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Payload<'a> {
     /// The bytes themselves.
@@ -59,7 +59,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,13 +115,13 @@ impl Ecn {
 pub struct Datagram<'a> {
     /// Its header.
     pub header: Header,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: Payload<'a>,
     /// The ECN bits it arrived with.
     pub ecn: Ecn,
 }
 
-/// The most segments of one [`Transmit`]: what one GSO send can carry.
+/// The most segments of one [`Transmit`], as many as one GSO send can carry.
 pub const RUN_SEGMENTS_MAX: usize = 64;
 
 /// Which segments of a message a [`Transmit`] carries: up to [`RUN_SEGMENTS_MAX`] indices.
@@ -141,7 +141,7 @@ impl Default for SegmentRun {
 }
 
 impl SegmentRun {
-    /// The run of segment 0 alone, which is what a control packet is.
+    /// The run of segment 0 alone. A control packet is sent as this run.
     pub const FIRST: Self = Self {
         indices: [0; RUN_SEGMENTS_MAX],
         len: 1,
@@ -181,7 +181,7 @@ pub struct Transmit<'a> {
     pub ecn: Ecn,
     /// Path of the packets.
     pub entropy: Entropy,
-    /// What the packets' headers have in common; per packet see [`Transmit::header`].
+    /// The fields that all headers have in common; for one packet see [`Transmit::header`].
     pub template: Header,
     /// The segments, one packet each.
     pub run: &'a SegmentRun,

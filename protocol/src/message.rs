@@ -1,4 +1,4 @@
-//! One message, as both of its ends are told of it: by their callers, and by every packet's header.
+//! One message as its ends are told of it: by their callers, and by the header of every packet.
 
 use crate::grants::GrantTurn;
 use crate::priority::{SegmentTags, Urgency};
@@ -9,15 +9,15 @@ use crate::wire::{Header, PacketKind};
 /// A message to send.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// Which receive it answers.
+    /// The receive that it answers.
     pub key: MessageKey,
-    /// Of which kind its operation is.
+    /// The kind of its operation.
     pub signature: Signature,
     /// The training step that it belongs to.
     pub step: Step,
     /// Its length in bytes; may be zero.
     pub bytes: u32,
-    /// The share that may be missing; [`Share::NONE`] for all that must arrive whole.
+    /// The share that may be missing; [`Share::NONE`] for messages that must arrive whole.
     pub tolerance: Share,
     /// How many ranks' values are summed in it.
     pub contributors: u16,
@@ -30,7 +30,7 @@ pub struct SendRequest {
 pub struct ReceiveRequest {
     /// The key that its sender gives it.
     pub key: MessageKey,
-    /// Of which kind its operation is.
+    /// The kind of its operation.
     pub signature: Signature,
     /// The training step that it belongs to.
     pub step: Step,
@@ -55,12 +55,12 @@ impl ReceiveRequest {
     }
 }
 
-/// What a message says of itself in every packet, and what both of its ends must agree on.
+/// The properties that every packet of a message carries, and that both of its ends must agree on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MessageOutline {
     /// Its length in bytes.
     pub bytes: u32,
-    /// Of which kind its operation is.
+    /// The kind of its operation.
     pub signature: Signature,
 }
 

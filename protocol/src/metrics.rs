@@ -1,10 +1,10 @@
-//! What is counted of a rank's traffic for those who watch it: plain sums per peer and traffic
-//! class, and how long things took.
+//! Counts of a rank's traffic, per peer and traffic class, and how long messages and round trips
+//! took.
 //!
 //! An endpoint keeps them only when it is told to ([`crate::endpoint::Endpoint::keep_metrics`]): a
 //! simulated host of a thousand has no room for histograms. Memory is taken once per peer, and once
-//! per class for [`TimeHistogram`]; a packet costs a few additions. Who asks for the counts, and how they
-//! are shown, is not decided here.
+//! per class for [`TimeHistogram`]; a packet costs a few additions. Who asks
+//! for the counts, and how they are shown, is decided elsewhere.
 
 use hdrhistogram::Histogram;
 
@@ -33,7 +33,7 @@ pub struct ClassCounters {
     pub sent_bytes: u64,
     /// Segments sent again.
     pub repaired_segments: u64,
-    /// Segments sent which the peer did without.
+    /// Segments sent that the peer accepted as holes.
     pub missed_segments: u64,
     /// Packets that came, duplicates with them.
     pub received_packets: u64,
@@ -105,7 +105,7 @@ impl PeerTraffic {
         numbered.filter(|(_, counters)| **counters != ClassCounters::default())
     }
 
-    /// A class that no job has comes from a stranger's packet, and counts as one that some have.
+    /// A class beyond those of any job comes from a stranger's packet; it counts as one of them.
     fn of(&mut self, class: Class) -> &mut ClassCounters {
         &mut self.classes[usize::from(class.0) % CLASSES_MAX]
     }
@@ -163,34 +163,34 @@ impl ClassTimes {
     }
 }
 
-/// How it stands with a peer.
+/// The state of a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PeerStanding {
     /// Well.
     Well,
     /// It was reported silent.
     Silent,
-    /// It was lost: nothing goes to it, nothing is taken from it.
+    /// It was lost: no packet goes to it, and none of its packets is taken.
     Failed,
 }
 
 /// Counts over all peers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EndpointCounters {
-    /// What the senders did.
+    /// Sums over the senders.
     pub sender: SenderCounters,
-    /// What the receivers saw.
+    /// Sums over the receivers.
     pub receiver: ReceiverCounters,
     /// Packets of other jobs, epochs or ranks, and packets that contradict themselves.
     pub foreign: u64,
 }
 
-/// What is known of one peer.
+/// The metrics of one peer.
 #[derive(Clone, Debug)]
 pub struct PeerMetrics {
     /// The peer.
     pub rank: Rank,
-    /// How it stands.
+    /// Its state.
     pub standing: PeerStanding,
     /// Bytes in flight to it, headers included.
     pub in_flight: ByteCount,
@@ -198,9 +198,9 @@ pub struct PeerMetrics {
     pub window: ByteCount,
     /// The smoothed round trip; `None` before the first.
     pub round_trip: Option<Span>,
-    /// What was sent to it.
+    /// Counts of the messages to it.
     pub sender: SenderCounters,
-    /// What came from it.
+    /// Counts of the messages from it.
     pub receiver: ReceiverCounters,
     /// The traffic by class; `None` when the endpoint does not keep it.
     pub traffic: Option<Box<PeerTraffic>>,
@@ -215,7 +215,7 @@ pub struct EndpointMetrics {
     pub messages: Vec<(Class, TimeHistogram)>,
     /// Sums over all peers.
     pub counters: EndpointCounters,
-    /// What lossy messages owed and lost.
+    /// The sum of the loss budget over all steps.
     pub ledger: LossAccount,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::units::Instant;
 
-/// What a sender or receiver wants next, apart from sending data.
+/// The next wishes of a sender or receiver, apart from sending data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ControlOutlook {
     /// Whether it may have a control packet to send now.

@@ -1,14 +1,14 @@
-//! Which class a segment rides in, whether it may be lost, and how much of its message. The only
-//! place that decides.
+//! Tags every segment: its class, its DSCP and ECN bits, and whether it may be lost. No other file
+//! decides about tags; [`Policy::lossy`] and [`Policy::lossless`] make those of a message.
 //!
-//! Front layers are needed first by the next forward pass: they get the higher class. Segments of
+//! The next forward pass needs the front layers first, so they get the higher classes. Segments of
 //! large magnitude and the layers at the back are protected: they ride ECT, so that a RED/ECN
 //! queue marks them, and they are repaired whatever the tolerance. The others ride not-ECT, and
 //! the same queue drops them (Wang et al., DLCP, arXiv 2008.08445; front layers tolerate more loss
 //! than back layers, small gradients more than large ones).
 //!
 //! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them. Only
-//! a PROBE rides where its message's data rides: what has not come by then is lost, and not late.
+//! a PROBE has the class of its message's data: data that has not come before it is lost, not late.
 
 use smallvec::SmallVec;
 use strum::{EnumString, IntoStaticStr, VariantNames};
@@ -20,8 +20,8 @@ use crate::units::{Class, Dscp, Layer, Magnitude, MessageId, Rank, Share};
 /// The class of control packets.
 pub const CONTROL: Class = Class(0);
 
-/// One part in so many of a lossy message, the last to be sent, is droppable by no queue although
-/// it may be missing: nothing is sent behind it that could tell early that it is lost.
+/// The last part of a lossy message, one in so many, is sent so that no queue drops it early,
+/// although it may be missing: no packet follows that could show soon that it is lost.
 const TAIL_PART: u32 = 8;
 
 /// The part of a job that decides class, DSCP and protection.
@@ -41,13 +41,13 @@ pub struct Policy {
     pub tolerance: Share,
     /// Tolerances of as many equal groups of the layers, front layers first; may be empty.
     pub layer_tolerances: Vec<Share>,
-    /// Which gradients leave first.
+    /// The order in which gradients leave.
     pub order: SendOrder,
-    /// Where packets ride that are of no layer.
+    /// The class of packets without a layer.
     pub untagged: UntaggedTraffic,
 }
 
-/// Where packets ride that are of no layer: those of other programs, which have no DSCP of the job.
+/// The class of packets without a layer: those of other programs, which have no DSCP of the job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum UntaggedTraffic {
@@ -58,13 +58,13 @@ pub enum UntaggedTraffic {
     Below,
 }
 
-/// Which gradients leave first.
+/// The order in which gradients leave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SendOrder {
-    /// Those of front layers, in higher classes, too.
+    /// Front layers first, and in higher classes.
     Layers,
-    /// Those that are there first, all in one class. What may be lost still depends on layers.
+    /// In order of arrival, all in one class. Tolerance and protection still depend on layers.
     Arrival,
 }
 
@@ -86,8 +86,8 @@ impl Policy {
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
 
-    /// How much of a message may be missing of which `most` may: no more than any of its `layers`
-    /// bears, where the job says how much layers bear.
+    /// How much of a message with these layers may be missing: at most `most`, and if the job has
+    /// tolerances of layers, no more than the strictest of its layers bears.
     pub fn tolerance(
         &self,
         most: Share,
@@ -115,7 +115,7 @@ impl Policy {
         droppable.copied().unwrap_or(self.dscps[class])
     }
 
-    /// How soon something is needed that holds these layers of so many: as soon as the first of
+    /// How soon a message with these layers, of `layer_count`, is needed: as soon as the first of
     /// them. `None` when layers are not known.
     pub fn urgency(
         &self,
@@ -142,7 +142,7 @@ impl Policy {
     /// Tags for a message whose segments may be lost.
     ///
     /// `spans` holds (first segment, layer) in ascending order of segments, `magnitudes` one value
-    /// per segment or nothing when they are not known.
+    /// per segment, or empty when they are not known.
     pub fn lossy(
         &self,
         shape: MessageShape,
@@ -195,17 +195,16 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
     usize::from(layer.0).min(layers - 1) * groups / layers
 }
 
-/// When a message's next segment is sent, compared with those of others to the same peer: the
-/// higher class first, in it the layer that is nearer to the front. Front layers are submitted
-/// last, by a backward pass, and needed first.
+/// The order in which segments of several messages to one peer leave, the least first: the higher
+/// class, and in it the layer nearer to the front. A backward pass submits the front layers last,
+/// and they are needed first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct SendTurn {
     class: Class,
     layer: Layer,
 }
 
-/// How soon a message is needed, compared with others of its training step; the least is needed
-/// first.
+/// How soon a message of a training step is needed, the least first.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Urgency(Layer);
 
@@ -216,7 +215,7 @@ impl Urgency {
     }
 }
 
-/// How large a message and its model are.
+/// The size of a message and of its model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MessageShape {
     /// Segments of the message.
@@ -225,15 +224,14 @@ pub struct MessageShape {
     pub layer_count: u16,
 }
 
-/// How much a missing segment is missed, compared with others of its message; the least can be done
-/// without first.
+/// How much a message needs a missing segment; the least needed stays missing first.
 ///
-/// The larger magnitude is missed more. Equal ones, and all of them at a receiver, which does not
-/// know those of what has not come, are told apart by a number drawn for each segment of each
-/// message. In any order of their own, the first or the last to be repaired would be the same
-/// parameters in every step and from every rank: with holes taken as zeros their gradients would
-/// shrink more than others, and rescaled they would be sums of fewer ranks. Drawn, every parameter
-/// has the same chance, in every step and contribution anew.
+/// Larger magnitudes are needed more. Equal ones are told apart by a number drawn for each segment
+/// of each message; so are all segments at a receiver, which does not know the magnitudes of
+/// missing ones. With a fixed order, the same parameters would stay missing in every step and from
+/// every rank: with holes taken as zeros their gradients would shrink more than others, and
+/// rescaled they would be sums of fewer ranks. With drawn numbers, every parameter has the same
+/// chance, anew in every step and contribution.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct RepairNeed {
     magnitude: Magnitude,
@@ -241,7 +239,7 @@ pub struct RepairNeed {
 }
 
 impl RepairNeed {
-    /// Of a segment of which nothing is known but its place.
+    /// Of a segment of unknown magnitude.
     pub fn unknown(lot: TieBreaker, segment: u32) -> Self {
         let magnitude = Magnitude::default();
         let drawn = lot.draw(segment);
@@ -249,13 +247,13 @@ impl RepairNeed {
     }
 }
 
-/// What a message's segments draw their numbers from. Both ends have the same, so that a receiver
-/// asks first for what its sender would repair first.
+/// The seed from which a message's segments draw their numbers. Both ends have the same, so that a
+/// receiver asks first for the segments that its sender would repair first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TieBreaker(u64);
 
 impl TieBreaker {
-    /// Of a rank's message.
+    /// The seed of a message of rank `source`.
     pub fn of(source: Rank, message: MessageId) -> Self {
         Self(u64::from(source.0) << 32 | u64::from(message.0))
     }
@@ -273,7 +271,7 @@ impl TieBreaker {
     }
 }
 
-/// A part of the sending order in which all segments have the same class and protection.
+/// A stretch of the sending order whose segments have the same class and protection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SendLane {
     /// Position in the sending order at which the lane ends.
@@ -312,7 +310,7 @@ impl SegmentTags {
             .unwrap_or_default()
     }
 
-    /// How much a segment is missed when it is lost.
+    /// How much the message needs a lost segment.
     pub fn need(&self, lot: TieBreaker, segment: u32) -> RepairNeed {
         RepairNeed {
             magnitude: self.magnitude(segment),
@@ -344,7 +342,7 @@ impl SegmentTags {
         &self.lanes
     }
 
-    /// When a segment is sent that rides in `class`.
+    /// The turn of a segment that has this class.
     pub fn turn(&self, policy: &Policy, class: Class, segment: u32) -> SendTurn {
         let layer = match policy.order {
             SendOrder::Layers => self.layer(segment),
@@ -363,8 +361,7 @@ impl SegmentTags {
         (policy.class_of(self.layer(segment), self.layer_count), ecn)
     }
 
-    /// The class and ECN bits of a segment that is sent again: it is needed, so no queue may drop
-    /// it early a second time.
+    /// The class and ECN bits of a repair: no queue may drop it early a second time.
     pub fn class_and_ecn_again(&self, policy: &Policy, segment: u32) -> (Class, Ecn) {
         (self.class_and_ecn(policy, segment).0, Ecn::Ect)
     }
@@ -440,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_bears_what_the_strictest_of_its_layers_bears_and_no_more_than_it_may() {
+    fn a_message_tolerates_as_much_as_its_strictest_layer() {
         let share = |value| Share::new(value).expect("a share");
         let mut policy = policy();
         let layers = |layers: &[u16]| layers.iter().map(|&layer| Layer(layer)).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! How peers are reached, and what all of them share.
+//! How peers are reached, and the state of a rank that they share.
 //!
-//! Ranks of other hosts are reached by packets over a network; ranks of this host may be reached
-//! through memory, where packets are larger and none is lost. Which ranks those are, the driver
-//! says; what carries the packets is the driver's.
+//! Ranks of other hosts are reached by packets over a network. Ranks of this host may be reached
+//! through memory, where packets are larger and never lost. The driver knows which ranks those are,
+//! and carries the packets.
 
 use crate::budget::Ledger;
 use crate::grants::Grants;
@@ -12,10 +12,10 @@ use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Instant, Rank, Span};
 
-/// Runs of a window: so many that one is read while the next is written.
+/// Runs in a window of memory, so that one is read while the next is written.
 const RUNS_PER_WINDOW: u64 = 8;
 
-/// What is different towards ranks that are reached through memory: no path, no MTU, no loss.
+/// Sizes towards ranks that are reached through memory, where there is no MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryPath {
     /// Payload bytes of a full packet, a multiple of
@@ -34,7 +34,7 @@ pub enum Reach {
     Host,
 }
 
-/// What is shared by all peers.
+/// The state of a rank that all its peers share.
 #[derive(Debug)]
 pub(crate) struct RankState {
     pub(crate) network: EndpointSettings,
@@ -123,8 +123,8 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
     }
 }
 
-/// How long nothing must have arrived before what is missing counts as lost: the job's gap, or
-/// longer where the round trip is known to vary by more.
+/// How long no segment must have arrived before holes are accepted: the job's gap, or longer when
+/// the round trip is known to vary by more.
 fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     match rtt.is_known() {
         true => settings.gap.max(rtt.answer_wait()),

@@ -4,8 +4,8 @@
 //! waits for the sender's CLOSE).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
-//!    and otherwise early. An early message is taken up to its unscheduled start; when it is posted,
-//!    the rest is granted in turn ([`crate::grants`]).
+//!    and otherwise early. An early message is taken up to its unscheduled start; when it is
+//!    posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once ([`Receiver::handle_data`]), in any order: no segment
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
@@ -13,12 +13,12 @@
 //!    packets overtake each other by. There is a gap only if the message is posted and tolerates
 //!    loss, and its sender has said ALL_SENT. The gap ends at once when the sender has named every
 //!    missing segment as lost.
-//! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the step's
-//!    ledger bears, protected segments not counted (`receiver/holes.rs`). If more is missing, it
-//!    requests the rest with BITMAP, whose repairs no queue drops early. With the last of them the
-//!    message is complete (rule 3).
-//! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is not
-//!    complete.
+//! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
+//!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
+//!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
+//!    of them the message is complete (rule 3).
+//! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is
+//!    not complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
 //!    ([`Ledger::blames_host`]): everything is requested.
 //! 8. A complete message says STOP, which names its holes, and says so again until CLOSE comes, a
@@ -26,11 +26,12 @@
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
 //!    otherwise a little later. A PROBE is answered with a report of the whole message.
 //!
-//! So a segment that is lost beyond the tolerance is requested with BITMAP and repaired by its sender
-//! (rule 5); one within the tolerance stays missing, and the collectives fill it as the job says
-//! (`collectives.holes`). Loss is accepted and never created: on a path that loses no packet, no
-//! segment is missing. `gradwire perf all-reduce --drop 20% --tolerance 10%` shows both: the column
-//! `lost` counts the segments that stayed missing, `repaired` those that were sent again.
+//! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
+//! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
+//! that it has more holes than tolerated (rule 6 of [`crate::sender`]), or BITMAP asks for it (rule
+//! 5). Loss is accepted and never created: on a path that loses no packet, no segment is missing.
+//! `gradwire perf all-reduce --drop 20% --tolerance 10%` shows both: the column `lost` counts the
+//! segments that stayed missing, `repaired` those that were sent again.
 
 mod holes;
 mod message;
@@ -51,14 +52,15 @@ use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, Rank, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
-/// Early messages of one peer; more are refused. A peer can only be ahead by the operations that
-/// it has not finished, far fewer than this.
+/// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
+/// operations that it has not finished, far fewer than this.
 const EARLY_MESSAGES_MAX: usize = 4096;
-/// Segments of one peer's early messages, so that invented headers cannot take all memory.
+/// Segments of one peer's early messages beyond which more are refused, so that invented headers
+/// cannot take all memory.
 const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
-/// How often STOP is said without being asked, until a message is closed without a CLOSE.
+/// How often the receiver says STOP unasked before it closes a message without CLOSE.
 const STOPS_MAX: u32 = 12;
-/// Complete messages of one peer that are kept until CLOSE comes.
+/// Complete messages of one peer that wait for CLOSE; the oldest one is closed without it.
 const COMPLETE_KEPT: usize = 1024;
 
 /// Where a new segment's payload belongs.
@@ -89,7 +91,7 @@ pub enum Posting {
     Early,
 }
 
-/// Counts of what a receiver saw.
+/// Counts of a receiver.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReceiverCounters {
     /// Distinct segments that arrived.
@@ -123,7 +125,7 @@ impl ReceiverCounters {
 pub struct Receiver {
     peer: Rank,
     messages: Vec<ReceiveMessage>,
-    /// Posted messages of which nothing has come, by key.
+    /// Posted messages of which no packet has come, by key.
     expected: VecDeque<ReceiveRequest>,
     closed_floor: u32,
     closed: BTreeSet<MessageId>,
@@ -184,17 +186,17 @@ impl Receiver {
         }
     }
 
-    /// What was counted so far.
+    /// Its counts so far.
     pub fn counters(&self) -> &ReceiverCounters {
         &self.counters
     }
 
-    /// Goes on from counts made before.
+    /// Adds the counts of the receiver that it replaces.
     pub(crate) fn add_counters(&mut self, before: &ReceiverCounters) {
         self.counters.add(before);
     }
 
-    /// What happened since the last call, oldest first.
+    /// The oldest event that was not taken yet.
     pub fn take_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
     }
@@ -255,14 +257,14 @@ impl Receiver {
         self.note(at);
     }
 
-    /// Something of a message may be due earlier than was known.
+    /// A message may have something due earlier than was known.
     fn note(&mut self, at: usize) {
         if let Some(receiving) = self.messages.get(at) {
             self.deadlines = self.deadlines.with(receiving);
         }
     }
 
-    /// Finds out what is due.
+    /// Finds the deadlines of all messages anew.
     fn look_again(&mut self) {
         self.deadlines = self
             .messages
@@ -536,9 +538,9 @@ impl Receiver {
 
     /// Writes the next report that is due into `body` and gives its header.
     ///
-    /// When one message has something to say, all do, and none echoes a packet that was sent after
-    /// one of which another one has yet to tell: a sender takes a segment for lost when later ones
-    /// are known to have arrived, and those may be another message's.
+    /// When the report of one message is due, those of all messages are sent that have any. None
+    /// echoes a packet that was sent after one that another message has yet to report: a sender
+    /// takes a segment for lost when it knows that a later one has arrived, of whatever message.
     pub fn poll_report(
         &mut self,
         now: Instant,

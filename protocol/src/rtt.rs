@@ -1,16 +1,15 @@
 //! How long a packet and its acknowledgement take, and the waits that follow from it.
 //!
 //! Smoothed mean and deviation as in RFC 6298 section 2, but for samples below the mean: these pull
-//! it half the way and add nothing to the deviation, since a queue that has emptied says nothing of
-//! how much later an answer may come. Every packet carries a time stamp that its acknowledgement
+//! it half the way and do not add to the deviation, since a queue that has emptied is no sign that
+//! an answer may come later. Every packet carries a time stamp that its acknowledgement
 //! echoes, so a repair's sample is as good as any other.
 
 use crate::units::Span;
 
-/// Nothing on a network or a host reacts faster than this to be worth a shorter wait.
+/// Networks and hosts do not react faster than this, so a shorter wait gains no time.
 const PROBE_WAIT_MIN: Span = Span::from_micros(300);
-/// Before the first sample a round trip is guessed to take this many of the job's gaps: 2 ms by
-/// default.
+/// Gaps of the job that a round trip is guessed to take before the first sample: 2 ms by default.
 const GAPS_GUESSED: u64 = 2;
 /// No packet overtakes another one of its class by this many of the job's gaps.
 const GAPS_REORDERED: u64 = 4;
@@ -74,7 +73,7 @@ impl Rtt {
         self.least.unwrap_or(self.guess)
     }
 
-    /// By then an answer should have come: smoothed plus four deviations.
+    /// The time by which an answer should have come: smoothed plus four deviations.
     pub fn answer_wait(&self) -> Span {
         self.smoothed() + self.deviation * 4
     }

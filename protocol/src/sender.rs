@@ -52,14 +52,14 @@ use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_lat
 /// Unanswered probes of one message after which the window starts over.
 const SILENT_PROBES: u32 = 3;
 
-/// What ended at a sender.
+/// A message that has ended at its sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SentMessage {
     /// Its key.
     pub key: MessageKey,
     /// Its number.
     pub message: MessageId,
-    /// The segments that the receiver did without, if any.
+    /// The segments that the receiver accepted as holes, if any.
     pub missing: Option<Bitmap>,
     /// Layers, magnitudes and protection of its segments.
     pub tags: SegmentTags,
@@ -78,7 +78,7 @@ impl SentMessage {
 /// A run of packets that the sender wants on the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// The header that the packets have in common.
+    /// The header fields that the packets have in common.
     pub template: Header,
     /// ECN bits.
     pub ecn: Ecn,
@@ -86,7 +86,7 @@ pub struct Burst {
     pub probe_at: Instant,
 }
 
-/// Counts of what a sender did.
+/// Counts of a sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SenderCounters {
     /// Segments sent for the first time.
@@ -206,12 +206,12 @@ impl Sender {
         !self.messages.is_empty()
     }
 
-    /// What was counted so far.
+    /// Its counts so far.
     pub fn counters(&self) -> &SenderCounters {
         &self.counters
     }
 
-    /// Goes on from counts made before.
+    /// Adds the counts of the sender that it replaces.
     pub(crate) fn add_counters(&mut self, before: &SenderCounters) {
         self.counters.add(before);
     }

@@ -1,4 +1,4 @@
-//! What a job says to one rank, in the units of its machine.
+//! A job's parameters for one rank, in the units of its machine.
 
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::priority::Policy;
@@ -7,12 +7,12 @@ use crate::units::{ByteCount, JobId, Rank, Span};
 
 /// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
-/// The IP packet size when nobody found out what the path carries.
+/// The IP packet size while the MTU of the path is not known.
 const MTU_DEFAULT: u32 = 1500;
 /// A window is acknowledged in this many parts.
 const ACKS_PER_WINDOW: u64 = 8;
 
-/// Who a rank is.
+/// A rank and its job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
     /// Its number.
@@ -25,10 +25,10 @@ pub struct Identity {
     pub epoch: u16,
 }
 
-/// What a job says, in the units of the machine.
+/// A job's parameters for one rank.
 #[derive(Clone, Debug)]
 pub struct EndpointSettings {
-    /// Who this rank is.
+    /// This rank and its job.
     pub identity: Identity,
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
@@ -46,9 +46,9 @@ pub struct EndpointSettings {
     pub entropies: u8,
     /// Least gap after which holes are accepted.
     pub gap: Span,
-    /// Round-trip time above the least that is no congestion.
+    /// How much the round trip may exceed the least one without congestion.
     pub delay_target: Span,
-    /// A peer that says nothing for this long, while it should, is silent.
+    /// A peer that owes an answer and sends no packet for this long is silent.
     pub peer_timeout: Span,
     /// Classes, DSCPs and protection.
     pub policy: Policy,
@@ -88,8 +88,8 @@ impl EndpointSettings {
         (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
     }
 
-    /// Whether an acknowledgement of so many segments waits for no more: they fill a part of the
-    /// window but for less than a segment.
+    /// Whether so many segments are acknowledged at once: they fill a part of the window, give or
+    /// take less than a segment.
     pub fn is_worth_an_ack(&self, segments: u32) -> bool {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
         filled * ACKS_PER_WINDOW > self.window.get()

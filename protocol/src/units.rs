@@ -1,7 +1,7 @@
 //! Quantities with their units, and the small numbers that name things.
 //!
 //! Time is picoseconds in a `u64` (213 days), so that one bit at 1 Tb/s is a whole number.
-//! Nothing here reads a clock: an [`Instant`] is a distance from whatever start the driver chose.
+//! No type here reads a clock: an [`Instant`] is a distance from a start that the driver chose.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -271,7 +271,7 @@ impl Share {
         f64::from(self.0) / 1e6
     }
 
-    /// Whether this is nothing.
+    /// Whether the share is zero.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -312,8 +312,8 @@ name!(
     Rank(u16)
 );
 name!(
-    /// Which receive a message answers: group in the top 16 bits, operation sequence in the next
-    /// 32, part of the operation in the last 16. Equal on both sides without talking.
+    /// The receive that a message answers: group in the top 16 bits, operation sequence in the next
+    /// 32, part of the operation in the last 16. Both sides count alike, without talking.
     MessageKey(u64)
 );
 name!(
@@ -330,7 +330,7 @@ name!(
 );
 
 impl Layer {
-    /// Of what belongs to no layer of any job: it rides in the last class.
+    /// Packets without a layer. They have the last class.
     pub const UNTAGGED: Self = Self(u16::MAX);
 }
 
@@ -367,13 +367,13 @@ impl MessageKey {
     }
 }
 
-/// What kind of operation a message belongs to: 24 bits that travel with it, mean nothing to the
-/// protocol, and must be those that the receiver posted.
+/// The kind of a message's operation: 24 bits that travel with the message. The protocol compares
+/// them with those that the receiver posted, and gives them no other meaning.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Signature(u32);
 
 impl Signature {
-    /// Of messages that say nothing about their operation.
+    /// Of messages that do not name their operation.
     pub const NONE: Self = Self(0);
     /// How many bits there are.
     pub const BITS: u32 = 24;

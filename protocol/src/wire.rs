@@ -1,8 +1,8 @@
-//! The wire: one fixed header for every packet, and what control packets carry after it.
+//! The wire: one fixed header for every packet.
 //!
 //! ```text
 //!  byte  0         1         2         3
-//!     0  version   kind      flags     class         1, see PacketKind, see Flags, 0..=7
+//!     0  version   kind      flags     class         1, see PacketKind, Flags, 0..=7
 //!     4  job                                         u32, drawn by rank 0 at start
 //!     8  epoch               source                  u16 membership epoch, u16 rank
 //!    12  step                                        u32
@@ -19,7 +19,7 @@
 //!    56  protected                     signature     u24, protected segments; bits 16 to 23
 //!    60  checksum                                    u32, see below
 //!    64  payload                                     `length` bytes
-//!        tag                                         16 bytes, sealed packets only
+//!        seal                                        16 bytes, sealed packets only
 //! ```
 //!
 //! The checksum is the CRC-32 of header (this field 0) and payload, or 0 when the job turns it off.
@@ -27,14 +27,15 @@
 //! directed pair of ranks; the payload is encrypted, and the tag (AES-128-GCM) covers the header,
 //! which travels in clear, and the payload.
 //!
-//! The signature says of which kind the message's operation is: 24 bits that the caller gives and
-//! the receiver compares with those that it posted, so that ranks which disagree find out from the
+//! The signature names the kind of the message's operation: 24 bits that the caller gives. The
+//! receiver compares them with those that it posted, so that ranks which disagree find out from the
 //! first packet.
 //!
 //! Little-endian, a header of 64 bytes. Every packet is self-describing: any order and any subset
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
-//! Which segments are acknowledged or missing is in [`crate::bitmap`]; when to send what is in
-//! [`crate::sender`] and [`crate::receiver`].
+//!
+//! Control packets carry a [`SegmentReport`] after the header, and a bitmap
+//! ([`crate::bitmap`]). [`crate::sender`] and [`crate::receiver`] decide when to send them.
 
 mod report;
 
@@ -49,16 +50,16 @@ pub use report::{REPORT_BYTES, SegmentReport};
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
 pub const VERSION: u8 = 3;
-/// Where the number of bytes after the header stands, 16 bits.
+/// Offset of the number of bytes after the header, 16 bits.
 pub const LENGTH_AT: usize = 44;
-/// Where the checksum stands in the header.
+/// Offset of the checksum in the header.
 pub const CHECKSUM_AT: usize = 60;
 /// The most segments that a message can have: counts and indices of segments have 24 bits.
 pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
-/// Bytes of the tag behind the payload of a sealed packet.
+/// Bytes of the AES-128-GCM tag behind the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum PacketKind {
@@ -120,7 +121,7 @@ impl Flags {
 /// The header of a packet, parsed. Drawn byte by byte at the top of this file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// What the packet is for.
+    /// Its purpose.
     pub kind: PacketKind,
     /// Its flag bits.
     pub flags: Flags,
@@ -134,11 +135,11 @@ pub struct Header {
     pub source: Rank,
     /// Training step of the message.
     pub step: Step,
-    /// Which receive the message answers.
+    /// The receive that the message answers.
     pub key: MessageKey,
     /// Number of the message between its sender and its receiver.
     pub message: MessageId,
-    /// Of which kind the message's operation is.
+    /// The kind of the message's operation.
     pub signature: Signature,
     /// Index of the segment in the message, less than [`SEGMENTS_MAX`]. On a PROBE: how many were
     /// sent, or the last one's index when all were.
@@ -183,9 +184,9 @@ pub enum DecodeError {
     /// The length field disagrees with the datagram.
     #[error("the header says {said} bytes follow, {present} do")]
     Length {
-        /// What the header says.
+        /// As the header says.
         said: usize,
-        /// What the datagram has.
+        /// As the datagram has.
         present: usize,
     },
     /// A DATA packet whose segment does not lie in its message.

@@ -1,4 +1,5 @@
-//! Probes over loopback: what a path without faults tells, and what a server says to strangers.
+//! Probes over loopback: measurements of a path without faults, and a server's replies to
+//! strangers.
 #![expect(
     clippy::disallowed_methods,
     reason = "strangers need sockets of their own"

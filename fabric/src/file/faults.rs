@@ -8,7 +8,7 @@ use super::explicit::Names;
 use crate::settings::{self, LOSS_ALLOWED, RATE_ALLOWED};
 use crate::topology::{Device, Fabric, LinkChange, LinkState};
 
-/// Does to the fabric what its faults say, in their order.
+/// Applies the faults of a file to the fabric, in their order.
 pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), TomlError> {
     let names = Names::of(&fabric.switches);
     let mut failed = vec![false; fabric.links.len()];
@@ -25,7 +25,8 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
             }
             "degraded" => {
                 table.only(&["link", "kind", "rate"])?;
-                let entry = table.required("rate", "write rate = \"10G\", what is left of it")?;
+                let entry =
+                    table.required("rate", "write rate = \"10G\", the rate that is left")?;
                 let rate = entry.read(RATE_ALLOWED, settings::rate)?;
                 for link in links {
                     fabric.links[link].rate = rate;
@@ -94,7 +95,7 @@ fn affected(
     Ok(found)
 }
 
-/// What a device is linked to, in words.
+/// The devices that a device is linked to, in words.
 fn around(fabric: &Fabric, device: Device) -> String {
     let ends = fabric.links.iter().filter_map(|link| match link.ends {
         [near, far] if near == device => Some(far),

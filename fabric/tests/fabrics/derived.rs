@@ -1,4 +1,4 @@
-//! What follows from a fabric: whether it holds together, paths, round trips, ideal times.
+//! Properties of a fabric: whether it holds together, paths, round trips, ideal times.
 
 use gradwire_fabric::check::FabricError;
 use gradwire_fabric::paths::{Packets, Paths};
@@ -8,7 +8,7 @@ use gradwire_protocol::units::{ByteCount, Rate, Span};
 use crate::file::TWO_RACKS;
 use crate::{counts, shape, toml};
 
-/// What this thread has run for, in seconds.
+/// CPU time of this thread, in seconds.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
     let nanos: f64 = stat

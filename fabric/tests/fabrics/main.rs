@@ -1,4 +1,4 @@
-//! Every way to describe a fabric: what it gives, what it refuses and with which words.
+//! Every way to describe a fabric: the result, the refusals and their words.
 
 mod derived;
 mod file;
@@ -84,7 +84,7 @@ fn all_examples_are_fabrics() {
     );
 }
 
-/// Words of all formats in any order, so that what is nearly right is tried too.
+/// Words of all formats in any order, which also makes texts that are nearly right.
 fn nearly_right() -> impl Strategy<Value = String> {
     let words = [
         "fat-tree:k=",

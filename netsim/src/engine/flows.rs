@@ -57,7 +57,7 @@ struct Foreground {
 }
 
 impl<'w> Flows<'w> {
-    /// Of a workload, none begun.
+    /// The flows of a workload, before any has begun.
     pub fn new(workload: &'w Workload) -> Self {
         let mut waiting = vec![TriggeredFlows::default(); workload.triggers.len()];
         for (index, flow) in workload.flows.iter().enumerate() {

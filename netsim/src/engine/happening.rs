@@ -64,7 +64,7 @@ impl Happening {
         }
     }
 
-    /// What an event stands for.
+    /// The happening that an event encodes.
     #[inline]
     pub(crate) const fn of(event: TimedEvent) -> Self {
         let number = event.key & ((1 << NUMBER_BITS) - 1);

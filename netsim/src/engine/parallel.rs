@@ -2,8 +2,8 @@
 //!
 //! Conservative windows (Chandy and Misra, 1979; Nicol, 1993): a packet needs at least the latency
 //! of its wire to reach another region, so all regions may work on a window of that length without
-//! hearing of each other. At its end they exchange the packets that crossed. Threads wait for each other by
-//! spinning for a moment, then give way: a shared machine deschedules them.
+//! hearing of each other. At its end they exchange the packets that crossed. Threads wait for each
+//! other by spinning for a moment, then give way: a shared machine deschedules them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,10 +1,9 @@
 //! A port of a switch or host: strict-priority queues in front of a wire.
 //!
-//! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its
-//! limit, and serves in order of arrival, or, where the policy says so, the least urgency first
-//! (pFabric, Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the
-//! [`QosPolicy`], limits from the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at
-//! each event.
+//! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its limit,
+//! and serves in order of arrival, or, where the policy says so, the least urgency first (pFabric,
+//! Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
+//! the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at each event.
 
 use gradwire_fabric::policy::{QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_protocol::machine::Ecn;
@@ -112,7 +111,7 @@ pub struct PortQueues {
     /// Whether its link is down.
     pub down: bool,
     fifos: [Fifo; QUEUES],
-    /// What it counted.
+    /// Its counters.
     pub record: PortRecord,
 }
 
@@ -168,7 +167,7 @@ impl PortQueues {
         self.free_at <= now && !self.ready_due && self.paused >> queue & 1 == 0
     }
 
-    /// Whether nothing is on the wire and nothing waits.
+    /// Whether the wire is free and all queues are empty.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
         self.free_at <= now && !self.ready_due && self.occupied == 0
@@ -240,7 +239,7 @@ impl PortQueues {
     /// Takes the packet that is served next.
     ///
     /// # Panics
-    /// When none can be served.
+    /// When no packet can be served.
     #[inline]
     pub fn leave<C: Default>(
         &mut self,
@@ -357,7 +356,7 @@ impl PortQueues {
 /// The order of a pause frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pausing {
-    /// Send nothing more of this queue.
+    /// Send no more packets of this queue.
     Stop,
     /// Send again.
     GoOn,

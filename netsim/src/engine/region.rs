@@ -485,7 +485,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     }
 
     /// Takes packets from a host as long as its port is idle: a host never sends ahead of its link,
-    /// so that a control packet waits for the packet on the wire and for nothing else.
+    /// so that a control packet waits for the packet on the wire only.
     #[inline]
     fn pump(&mut self, host: u32) {
         let port = self.wiring.host_port[host as usize];

@@ -1,13 +1,13 @@
-//! What a run brought: every flow, every task, every link, and what was counted.
+//! The outcome of a run: every flow, every task, every link, and all counters.
 //!
-//! All of it is exact and in an order that depends on nothing but the inputs. Percentiles and
-//! slowdowns are made from it in [`crate::results::statistics`].
+//! All values are exact, and their order depends on the inputs only.
+//! [`crate::results::statistics`] computes percentiles and slowdowns from them.
 
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 
 use gradwire_fabric::topology::Device;
 
-/// How a flow went.
+/// The outcome of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlowOutcome {
     /// Index in the workload.
@@ -16,38 +16,38 @@ pub struct FlowOutcome {
     pub source: u32,
     /// The host that received.
     pub destination: u32,
-    /// How much was to be carried.
+    /// Its length.
     pub bytes: ByteCount,
     /// When it began; `None` when its trigger never fired.
     pub started: Option<Instant>,
     /// When its receiver had all that it needs.
     pub received: Option<Instant>,
-    /// When its sender knew so.
+    /// When its sender knew that.
     pub acknowledged: Option<Instant>,
-    /// What its receiver did without, within the tolerance.
+    /// Bytes whose loss its receiver accepted, within the tolerance.
     pub lost_bytes: u64,
     /// How long it would have taken alone on an idle fabric, to its receiver.
     pub ideal: Span,
 }
 
-/// How a task of a program went.
+/// The outcome of a task of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskOutcome {
     /// The host.
     pub host: u32,
     /// Index in the host's program.
     pub task: u32,
-    /// When it started; `None` when what it waits for never completed.
+    /// When it started; `None` when a task before it never completed.
     pub started: Option<Instant>,
     /// When it was complete.
     pub ended: Option<Instant>,
     /// Of a collective, segments that others were to send to this host.
     pub expected_segments: u64,
-    /// Of these, segments that this host did without.
+    /// Of these, segments whose loss this host accepted.
     pub lost_segments: u64,
 }
 
-/// What a port dropped and marked, of one class.
+/// Packets of one class that a port queued, dropped and marked.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClassCounts {
     /// Packets that entered the queue.
@@ -62,7 +62,7 @@ pub struct ClassCounts {
     pub marked: u64,
 }
 
-/// How one direction of a link was used.
+/// The use of one direction of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkOutcome {
     /// Sending end.
@@ -85,7 +85,7 @@ pub struct LinkOutcome {
     pub lost: u64,
     /// Time for which its other end had paused it.
     pub paused: Span,
-    /// What the queue of each class did.
+    /// Counters of the queue of each class.
     pub classes: Vec<ClassCounts>,
 }
 
@@ -100,7 +100,7 @@ pub struct QueueSample {
     pub bytes: u64,
 }
 
-/// What the transports of all hosts counted.
+/// Counters of the transports of all hosts together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TransportCounts {
     /// Data packets sent for the first time.
@@ -109,13 +109,13 @@ pub struct TransportCounts {
     pub repaired: u64,
     /// Data packets that arrived more than once.
     pub duplicates: u64,
-    /// Data packets that receivers did without.
+    /// Data packets whose loss receivers accepted.
     pub lost_within_tolerance: u64,
     /// Marks that receivers saw.
     pub marks: u64,
 }
 
-/// Everything that a run brought.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Outcome {
     /// Flows, as in the workload.
@@ -126,7 +126,7 @@ pub struct Outcome {
     pub links: Vec<LinkOutcome>,
     /// Queues over time, in order of time.
     pub samples: Vec<QueueSample>,
-    /// What the transports counted.
+    /// Counters of the transports.
     pub transport: TransportCounts,
     /// Simulated time at the end.
     pub ended: Instant,

@@ -1,8 +1,8 @@
-//! What an outcome says: percentiles, slowdowns, goodput, utilisation, and how sure a mean is.
+//! Statistics of an outcome: percentiles, slowdowns, goodput, utilisation, intervals of means.
 //!
 //! Percentiles are exact, by nearest rank: the p-th percentile of n values is the smallest value
 //! that at least p of them do not exceed, so it is always one of the values. Flows and tasks that
-//! did not end are in no percentile; whoever shows percentiles shows how many those are.
+//! did not end are in no percentile; a report that shows percentiles must show their number, too.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`, in any order; `None` of nothing.
+    /// The spread of `values`, in any order; `None` when there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -62,7 +62,7 @@ pub fn acknowledged(flow: &FlowOutcome) -> Option<Span> {
     Some(flow.acknowledged?.since(flow.started?))
 }
 
-/// Completion time over what it would have been alone on an idle fabric.
+/// Completion time over the time that the flow would have taken alone on an idle fabric.
 pub fn slowdown(flow: &FlowOutcome) -> Option<f64> {
     let ideal = flow.ideal.as_picos();
     let ratio = completion(flow)?.as_picos() as f64 / ideal as f64;
@@ -74,10 +74,10 @@ pub fn micros(span: Span) -> f64 {
     span.as_picos() as f64 / 1e6
 }
 
-/// What flows delivered together.
+/// The bytes that flows delivered together, and the time that this took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Goodput {
-    /// Bytes that receivers have, without headers, and without what they did without.
+    /// Bytes that receivers have, without headers and without accepted losses.
     pub bytes: u64,
     /// From the first start to the last completion.
     pub over: Span,
@@ -105,7 +105,7 @@ impl Goodput {
         }
     }
 
-    /// All flows together, in Gb/s; zero when nothing was delivered.
+    /// All flows together, in Gb/s; zero when no byte was delivered.
     pub fn gbps(&self) -> f64 {
         match self.over.as_picos() {
             0 => 0.0,
@@ -120,7 +120,7 @@ impl Goodput {
     }
 }
 
-/// From the first start to the last end of flows and tasks: what a training step takes.
+/// From the first start to the last end of flows and tasks: the time of a training step.
 pub fn makespan(flows: &[FlowOutcome], tasks: &[TaskOutcome]) -> Span {
     let mut extent = Extent::default();
     for flow in flows {
@@ -158,11 +158,11 @@ impl Extent {
 /// The tasks of one name, over all hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedTasks {
-    /// Their name; what they do where they have none.
+    /// Their name, or their work where they have no name.
     pub name: String,
-    /// How many.
+    /// Their number.
     pub tasks: usize,
-    /// How many of these ended.
+    /// Number of tasks that ended.
     pub finished: usize,
     /// Mean time from start to end.
     pub mean: Span,
@@ -221,7 +221,7 @@ fn name_of(task: &Task) -> &str {
     }
 }
 
-/// What all ports together did with packets of each class, highest class first.
+/// Counters of each class, summed over all ports, highest class first.
 pub fn by_class(links: &[LinkOutcome]) -> Vec<ClassCounts> {
     let classes = links.iter().map(|link| link.classes.len()).max();
     let mut sums = vec![ClassCounts::default(); classes.unwrap_or(0)];
@@ -258,9 +258,9 @@ pub fn mean_queue(link: &LinkOutcome, over: Span) -> f64 {
     link.queue_integral as f64 / over.as_picos().max(1) as f64
 }
 
-/// What a device is called by its place: host, or the word that the names of all switches of its
-/// tier begin with, such as edge; where they have none, leaf and spine, or edge, agg and core, by
-/// the number of tiers.
+/// The place of a device: host, or the word that the names of all switches of its tier begin with,
+/// such as edge. Tiers without such a word are called leaf and spine, or edge, agg and core, by the
+/// number of tiers.
 pub fn place(fabric: &Fabric, device: Device) -> String {
     let Device::Switch(switch) = device else {
         return "host".to_owned();
@@ -293,7 +293,7 @@ fn word_of(name: &str) -> &str {
 pub struct PlacePair {
     /// Such as `edge->agg`.
     pub name: String,
-    /// How many links, each direction counted by itself.
+    /// Number of links, each direction counted by itself.
     pub links: usize,
     /// Mean share of the time for which they sent.
     pub utilisation_mean: f64,
@@ -391,8 +391,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The mean of independent samples, by Student's t with n - 1 degrees of freedom; `None` of
-    /// nothing. One sample says nothing about its spread: its interval is everything.
+    /// The mean of independent samples, by Student's t with n - 1 degrees of freedom; `None`
+    /// without samples. One sample does not show its spread, so its interval is unbounded.
     pub fn of_mean(samples: &[f64]) -> Option<Self> {
         let count = samples.len();
         let mean = samples.iter().sum::<f64>() / count as f64;
@@ -412,9 +412,9 @@ impl Estimate {
         })
     }
 
-    /// How many times `base` the samples are, pair by pair (same seed): the geometric mean of the
-    /// ratios, so that a to b is the reciprocal of b to a. All values must be positive; `None`
-    /// where they are not, where the lengths differ, or of nothing.
+    /// Ratio of the samples to `base`, pair by pair (same seed): the geometric mean of the ratios,
+    /// so that the ratio of a to b is the reciprocal of that of b to a. All values must be
+    /// positive; `None` where they are not, where the lengths differ, or without samples.
     pub fn of_ratio(samples: &[f64], base: &[f64]) -> Option<Self> {
         let usable = |values: &[f64]| values.iter().all(|value| *value > 0.0);
         if samples.len() != base.len() || !usable(samples) || !usable(base) {

@@ -1,5 +1,5 @@
-//! How training steps went: their times, what of them was communication that nothing hid, and
-//! which layers did without how much.
+//! The training steps of a run: their times, the part that communication exposed, and the accepted
+//! losses of each layer.
 
 use gradwire_protocol::units::{Instant, Span};
 
@@ -7,32 +7,32 @@ use crate::results::outcome::TaskOutcome;
 use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::{CollectiveKind, Task, Work, Workload};
 
-/// What the steps of a training job took.
+/// The times and losses of a training job's steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
-    /// What the job is called.
+    /// The name of the job.
     pub name: String,
     /// Of each step that ended on all workers, the time from the end of its forward pass to the
     /// end of the next one, each on the worker that is last.
     pub iterations: Vec<Span>,
-    /// How long the slowest worker computes in a step, forward and backward: what a step takes
-    /// where communication is hidden altogether.
+    /// How long the slowest worker computes in a step, forward and backward: the time of a step
+    /// whose communication is hidden completely.
     pub compute: Span,
-    /// Completion times of the job's communication tasks that ended, on the side that sends: of a
-    /// push on the worker, of a pull on the server, of what all take part in on every rank. From
-    /// the time at which the task could start, so what waits for its turn counts.
+    /// Completion times of the job's communication tasks that ended, on the side that sends: a push
+    /// on the worker, a pull on the server, a collective on every rank. They begin when the task
+    /// could start, so the wait for its turn counts.
     pub completions: Vec<Span>,
-    /// By layer, what all hosts did without.
+    /// By layer, the losses that all hosts accepted.
     pub losses: Vec<LayerLoss>,
 }
 
-/// What was accepted as lost of a layer's gradients, over all steps and hosts.
+/// Accepted losses of a layer's gradients, over all steps and hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerLoss {
     /// The layer.
     pub name: String,
-    /// Share of what others were to send to a host. What a message of several layers lost counts
-    /// for all of them alike, since nobody records which bytes of it are missing.
+    /// Share of the segments that others were to send to a host. A loss in a message of several
+    /// layers counts for all of them alike, since the run does not record which bytes are missing.
     pub share: f64,
 }
 
@@ -55,7 +55,7 @@ impl Steps {
         steps.collect()
     }
 
-    /// The time of each step in which nobody computed because of communication.
+    /// For each step, the time in which communication kept all workers from computing.
     pub fn exposed(&self) -> impl Iterator<Item = Span> {
         let iterations = self.iterations.iter();
         iterations.map(|iteration| iteration.beyond(self.compute))
@@ -82,10 +82,10 @@ fn find(outcomes: &[TaskOutcome], host: u32, task: u32) -> Option<&TaskOutcome> 
     found.ok().map(|at| &outcomes[at])
 }
 
-/// What is known of a job's communication tasks.
+/// Times and losses of a job's communication tasks.
 struct Exchanges {
     completions: Vec<Span>,
-    /// By layer, what was lost and what was expected.
+    /// By layer, the lost and the expected segments.
     sums: Vec<(f64, f64)>,
 }
 
@@ -118,7 +118,7 @@ impl Exchanges {
         exchanges
     }
 
-    /// Adds what a task lost and what it expected to the sums of its layers, by their bytes.
+    /// Adds the lost and the expected segments of a task to the sums of its layers, by their bytes.
     fn add_losses(&mut self, task: &Task, outcome: &TaskOutcome) {
         let Work::Collective { bytes, layers, .. } = &task.work else {
             return;

@@ -1,9 +1,9 @@
 //! DCTCP: a window that shrinks by as much as the share of marked packets asks for.
 //!
 //! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. Every packet is
-//! acknowledged at once, its mark repeated in the ACK; losses are found by what overtook them
-//! (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps one entropy, so that it takes
-//! one path where switches hash.
+//! acknowledged at once, its mark repeated in the ACK; losses are found by later packets that
+//! overtook them (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps one entropy, so
+//! that it takes one path where switches hash.
 //!
 //! Left out: the handshake, delayed ACKs, a receive window, and the byte stream: a flow is a fixed
 //! number of packets. Reordering by switches that spray is taken for loss, as TCP does. Nothing
@@ -48,7 +48,7 @@ pub struct DctcpFlow {
 
 impl Dctcp {
     /// A host without flows. Windows start with a bandwidth-delay product, as those of DCTCP do in
-    /// the evaluation of pFabric, and those of all transports here: what is compared is not how
+    /// the evaluation of pFabric, and those of all transports here: the comparison is not about how
     /// carefully they start.
     pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
         FlowHost::new(host, settings, Self::new(settings, LEAST))

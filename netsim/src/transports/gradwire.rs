@@ -163,8 +163,9 @@ impl Host for Gradwire {
             let transmit = self.flows.endpoint.poll_transmit(now)?;
             return Some(take(&transmit, &self.source, cargo, &mut self.rest));
         };
-        // The host's own queues know classes, too (`gradwire switch render linux:host`): flows beside
-        // a program ride in the last class and wait for it, but their control packets do not.
+        // The host's own queues know classes, too (`gradwire switch render linux:host`): flows
+        // beside a program ride in the last class and wait for it, but their control packets do
+        // not.
         if self.waiting.len() < WAITING_MAX
             && let Some(transmit) = self.flows.endpoint.poll_transmit(now)
         {
@@ -278,7 +279,7 @@ impl FlowMessages {
             let tags = if tolerance.is_none() {
                 self.policy.lossless(shape, &[(0, layer)])
             } else {
-                // No bytes, so no magnitudes: all are equal, and the first ones stand for the
+                // Without bytes all magnitudes are equal, and the first segments represent the
                 // share that the job protects.
                 let magnitudes = vec![Magnitude(1); shape.segments as usize];
                 self.policy.lossy(shape, &[(0, layer)], magnitudes)

@@ -1,4 +1,4 @@
-//! NDP: switches cut packets instead of dropping them, receivers ask for what is to come.
+//! NDP: switches cut packets instead of dropping them, receivers ask for each further packet.
 //!
 //! Handley et al., "Re-architecting datacenter networks and stacks for low latency and high
 //! performance", SIGCOMM 2017. A flow starts with a window at line rate, unasked. A packet that
@@ -8,8 +8,8 @@
 //! lost one before a new one; a PULL that is due as a packet comes rides on its answer. Paths are
 //! taken in a random order, all of them before any again (`paths`).
 //!
-//! The receiver owes no more PULLs than the flow has packets left, so that none is wasted on a
-//! sender that has nothing to send. A timeout answers what trimming cannot: packets and headers
+//! The receiver owes no more PULLs than the flow has packets left, so that each PULL finds a packet
+//! at its sender. A timeout answers what trimming cannot: packets and headers
 //! that vanish.
 //!
 //! Left out: returning headers to the sender when their queue is full, avoiding paths with many

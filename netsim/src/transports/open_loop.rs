@@ -1,9 +1,10 @@
-//! Packets at fixed mean rates, whatever becomes of them: no window, no repair, no answer.
+//! Packets at fixed mean rates: no window, no repair, no answer.
 //!
-//! What a fabric does with tagged packets is seen best by a sender that does not react. Each
-//! [`PacketStream`] is a Poisson process of its own, so that streams of equal rates do not fall into
-//! step; all of it comes from a seed. `gradwire switch probe` sends the same [`Departures`] through
-//! sockets, so that a real fabric and a simulated one carry the same packets at the same times.
+//! A sender that does not react shows best how a fabric treats tagged packets. Each
+//! [`PacketStream`] is a Poisson process of its own, so that streams of equal rates do not fall
+//! into step; all of it comes from a seed. `gradwire switch probe` sends the same [`Departures`]
+//! through sockets, so that a real fabric and a simulated one carry the same packets at the same
+//! times.
 
 use std::collections::VecDeque;
 
@@ -123,7 +124,7 @@ impl Iterator for Departures {
     }
 }
 
-/// What became of a stream.
+/// The fate of a stream's packets.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct StreamFate {
     /// Packets that left their host.
@@ -136,12 +137,12 @@ pub struct StreamFate {
     pub delays: Vec<Span>,
 }
 
-/// What became of some traffic.
+/// The fate of all packets of some traffic.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Fates {
     /// By stream.
     pub streams: Vec<StreamFate>,
-    /// What the queues of all switch ports counted together, highest first.
+    /// Counters of the queues, summed over all switch ports, highest queue first.
     pub queues: [ClassCounts; QUEUES],
 }
 
@@ -163,7 +164,7 @@ pub fn send(fabric: &Fabric, policy: &QosPolicy, traffic: &Traffic) -> Fates {
         Span::from_picos(1_000_000),
     );
     let ends = region.run(END_OF_TIME, u64::MAX);
-    assert!(ends, "no limit, so nothing is left");
+    assert!(ends, "without a limit no event is left");
     let (hosts, ports, _) = region.into_parts();
     let mut fates = Fates {
         streams: vec![StreamFate::default(); traffic.streams.len()],
@@ -203,14 +204,14 @@ impl Fates {
     }
 }
 
-/// What a packet carries: its stream, and when it was due.
+/// The content of a packet: its stream, and when it was due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parcel {
     stream: usize,
     due: Instant,
 }
 
-/// A host that sends its departures when they are due, and counts what arrives.
+/// A host that sends its departures when they are due, and counts the arrivals.
 #[derive(Debug)]
 pub struct OpenLoop {
     host: u32,
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(droppable.sent - droppable.received, counted.dropped_early);
         assert_eq!(protected.marked, counted.marked);
         assert_eq!(droppable.marked, 0);
-        // The wire carries 100 Mb/s less framing and control: what is left of 120 Mb/s is dropped.
+        // The wire carries 100 Mb/s less framing and control; the rest of the 120 Mb/s is dropped.
         let dropped = counted.dropped_early as f64 / droppable.sent as f64;
         let marked = counted.marked as f64 / protected.sent as f64;
         assert!((0.44..0.56).contains(&dropped), "{dropped}");

@@ -1,4 +1,4 @@
-//! What tasks are to `gradwire_collectives`: operations on lengths without bytes.
+//! Tasks as operations of `gradwire_collectives`, on lengths without bytes.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -19,7 +19,7 @@ pub(super) fn collective(kind: CollectiveKind, group: Group, bytes: ByteCount) -
     }
 }
 
-/// A send or a receive of so many bytes, without loss.
+/// A send or a receive of this many bytes, without loss.
 pub(super) fn message(group: Group, collective: Collective, bytes: ByteCount) -> Operation {
     let buffer = Buffer::Virtual(bytes.as_usize().next_multiple_of(ELEMENT));
     bare(group, collective, buffer)
@@ -43,7 +43,7 @@ fn bare(group: Group, collective: Collective, buffer: Buffer) -> Operation {
     }
 }
 
-/// What a collective works on: its name, the result and the separate input.
+/// The name of a collective, its result and its separate input.
 fn buffers(
     kind: CollectiveKind,
     ranks: &[Rank],

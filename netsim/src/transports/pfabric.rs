@@ -1,10 +1,10 @@
-//! pFabric: switches serve the flow with the least left to send, hosts do next to nothing.
+//! pFabric: switches serve the flow with the least left to send, hosts hardly react.
 //!
 //! Alizadeh et al., "pFabric: Minimal Near-Optimal Datacenter Transport", SIGCOMM 2013. A packet's
-//! urgency is what its flow has left; a switch that is full drops the least urgent. Flows start at
-//! line rate. Every packet is acknowledged by itself; the only sign of loss is a timeout of a few
-//! round trips, after which the window starts anew; after five in a row the flow only sends probes
-//! until one is answered (section 4.3). Entropies are random per packet.
+//! urgency is the number of packets that its flow has left; a switch that is full drops the least
+//! urgent. Flows start at line rate. Every packet is acknowledged by itself; the only sign of loss
+//! is a timeout of a few round trips, after which the window starts anew; after five in a row the
+//! flow only sends probes until one is answered (section 4.3). Entropies are random per packet.
 //!
 //! Left out: the handshake. Which packet of a flow is served first, and which is dropped, is the
 //! switch's matter ([`crate::engine::port`]).
@@ -48,7 +48,7 @@ pub struct PFabricFlow {
     /// Timeouts since something came back.
     timeouts: u32,
     last_timeout: Instant,
-    /// What it has left according to the set of flows that may send, if it is in there.
+    /// Its entry among the flows that may send: the packets that it had left then.
     listed: Option<u32>,
 }
 
@@ -66,8 +66,8 @@ impl PFabricFlow {
         Some(oldest.max(self.last_timeout) + timeout)
     }
 
-    /// Slow start, then one packet more per round trip; no further than a quarter above what keeps
-    /// the link busy (the authors' simulations: 15 packets where that is 12).
+    /// Slow start, then one packet more per round trip; no further than a quarter above the window
+    /// that keeps the link busy (the authors' simulations: 15 packets where that is 12).
     fn grow(&mut self, bandwidth_delay: u32) {
         let slow_start = self.window < self.slow_start_below;
         self.window += if slow_start { 1.0 } else { 1.0 / self.window };

@@ -1,6 +1,6 @@
 //! A rank that runs a program: tasks that wait for each other, on the `Communicator` that ships.
 //!
-//! When a task's turn comes is decided in `tasks`. Buffers are lengths without bytes.
+//! `tasks` decides when the turn of a task comes. Buffers are lengths without bytes.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl RankPlayer {
         self.tasks.outcomes()
     }
 
-    /// Lets everything happen that can happen now.
+    /// Starts and ends all tasks that can start or end now.
     fn go_on(&mut self, now: Instant) {
         loop {
             self.tasks.end_computations(now);
@@ -185,8 +185,8 @@ fn layers_of(count: u16, spans: &[(u64, Layer)]) -> Layers {
     }
 }
 
-/// Numbers the collectives of each group as they stand in the program, which is where a check
-/// compares them: ranks may start them in different orders.
+/// Numbers the collectives of each group in the order of the program, in which the check of
+/// workloads compares them: ranks may start them in different orders.
 fn sequences(tasks: &[Task]) -> Vec<u32> {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
     let numbers = tasks.iter().map(|task| match task.work {

@@ -1,8 +1,10 @@
-//! What the reference transports are made of.
+//! The parts that reference transports share.
 //!
-//! - [`cargo`]: what their packets carry.
-//! - `outbox`: answers on their way out, and what is reported to the simulator.
-//! - `scoreboard`: what became of every packet of a flow, at its sender.
+//! - [`flow_host`]: a host of a reference transport but for the rules of its paper.
+//! - [`cargo`]: the header fields of their packets.
+//! - `outbox`: answers on their way out, and progress that the simulator takes.
+//! - `scoreboard`: the fate of every packet of a flow, at its sender.
+//! - `acknowledger`: a receiver that acknowledges every packet by itself.
 //! - `incoming`: which packets of a flow have arrived, at its receiver.
 //! - `turns`: flows that may send, one packet each in turn.
 //! - `alarms`: one timer per flow, cheap to push back.

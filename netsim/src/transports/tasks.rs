@@ -1,8 +1,8 @@
-//! Tasks of a program that wait for each other: what is ready, what computes, what has ended.
+//! Tasks of a program that wait for each other: ready ones, computations, ended ones.
 //!
 //! Compute tasks of one unit run one at a time, in the order in which they become ready; all other
-//! tasks start as soon as what they wait for is there. What carries them is somebody else's matter:
-//! a `Communicator`, or flows of a reference transport.
+//! tasks start as soon as all their predecessors have ended or started. A `Communicator` or flows
+//! of a reference transport carry them; that is not decided here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,9 +15,9 @@ use gradwire_workloads::workload::{Program, Task, Work};
 /// Segments of a task that was carried.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Segments {
-    /// That others were to send to this host.
+    /// Segments that others were to send to this host.
     pub(super) expected: u64,
-    /// Of these, those that this host did without.
+    /// Of these, segments whose loss this host accepted.
     pub(super) lost: u64,
 }
 
@@ -55,12 +55,12 @@ pub(super) struct Tasks {
     units: BTreeMap<u16, Unit>,
     ready: VecDeque<u32>,
     begun: bool,
-    /// Tasks that have ended and were not told yet.
+    /// Ended tasks that were not reported yet.
     untold: u32,
 }
 
 impl Tasks {
-    /// The tasks of a program, none of them started.
+    /// The tasks of a program, before any has started.
     pub(super) fn new(program: &Program) -> Self {
         Self {
             host: program.host,
@@ -87,7 +87,7 @@ impl Tasks {
         busy.map(|busy| busy.until).min()
     }
 
-    /// What waits for nothing gets ready, the first time that this is called.
+    /// Makes all tasks ready that wait for no other, the first time that this is called.
     pub(super) fn begin(&mut self) {
         if self.begun {
             return;
@@ -117,7 +117,7 @@ impl Tasks {
         }
     }
 
-    /// Starts what is ready, until there is a task to be carried: which one.
+    /// Starts ready tasks up to one that a transport must carry, and returns that one.
     pub(super) fn next_carried(&mut self, now: Instant) -> Option<u32> {
         loop {
             let task = self.ready.pop_front()?;
@@ -137,13 +137,13 @@ impl Tasks {
         self.release(&then);
     }
 
-    /// That a task has ended which was not told yet.
+    /// Reports a task that has ended, once for each.
     pub(super) fn progress(&mut self) -> Option<HostProgress> {
         self.untold = self.untold.checked_sub(1)?;
         Some(HostProgress::Task)
     }
 
-    /// How all of them went.
+    /// The outcomes of all tasks.
     pub(super) fn outcomes(&self) -> Vec<TaskOutcome> {
         let states = self.states.iter().enumerate();
         let outcome = |(task, state): (usize, &State)| TaskOutcome {
@@ -186,7 +186,7 @@ impl Tasks {
     }
 }
 
-/// What a task that is ready needs.
+/// The resource that a ready task needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Started {
     /// A unit, which has it now or in its turn.

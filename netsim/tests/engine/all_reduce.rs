@@ -1,4 +1,4 @@
-//! All-reduces put on every link what their algorithm is known to need, and nothing more.
+//! All-reduces put exactly the bytes on every link that their algorithm needs.
 
 use gradwire_fabric::topology::Device;
 use gradwire_netsim::results::outcome::{LinkOutcome, Outcome};

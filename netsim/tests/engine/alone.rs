@@ -8,7 +8,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Span};
 use crate::world::{HEADER, fabric, flow, flows, run, setup, took, ungranted};
 
 /// When the last packet has arrived, by definition: packet p leaves link h when it has come over
-/// link h - 1 and packet p - 1 has left; nothing else in common with the formula under test.
+/// link h - 1 and packet p - 1 has left. It shares only this with the formula under test.
 fn stored_and_forwarded(fabric: &Fabric, ends: (u32, u32), sizes: &[u64]) -> Span {
     let links = fabric.path(ends.0, ends.1);
     let mut left = vec![Span::ZERO; links.len()];
@@ -42,7 +42,7 @@ fn sizes(fabric: &Fabric, bytes: u64) -> Vec<u64> {
 }
 
 /// Fabrics of equal and unequal rates, and how many hops their first host is from their last. Where
-/// a link in the middle is slower than the sender, it has memory for what waits.
+/// a link in the middle is slower than the sender, it has memory for the packets that wait.
 const SHAPES: [(&str, usize); 8] = [
     ("single:4@100G", 2),
     ("single:4@25G,framing=0,latency=300ns", 2),
@@ -89,11 +89,11 @@ fn a_sprayed_flow_of_2_mb_over_6_hops_takes_170_183_040_ps() {
 }
 
 /// The first packet takes H (S + d) to the receiver, whose grant of A bytes takes H (A + d) back;
-/// what was not allowed unasked begins then, instead of when the unasked packets had left:
+/// the rest of the flow begins then, instead of when the unscheduled packets had left:
 /// FCT = H (S + d) + H (A + d) + stored and forwarded time of the rest. The window is open from
-/// the beginning, so that nothing but the grant is waited for.
+/// the beginning, so the flow waits for the grant only.
 #[test]
-fn what_needs_a_grant_waits_one_round_trip_for_it() {
+fn a_flow_waits_one_round_trip_for_its_grant() {
     for (shape, hops) in SHAPES {
         let fabric = fabric(shape);
         let ends = (0, fabric.hosts - 1);
@@ -116,7 +116,7 @@ fn what_needs_a_grant_waits_one_round_trip_for_it() {
     }
 }
 
-/// Bytes on the wire of what the receiver says to the first packet, which comes after `there`.
+/// Bytes on the wire of the receiver's answer to the first packet, which arrives after `there`.
 fn first_answer(setup: &Setup, there: Span) -> u64 {
     let limit = Instant::START + there + Span::from_picos(1);
     let setup = Setup {

@@ -1,7 +1,7 @@
-//! The engine does what queueing theory, the switches' manuals and published runs say it must.
+//! The engine agrees with queueing theory, the switches' manuals and published runs.
 //!
 //! Every test runs whole fabrics. Facts of gradwire on a fabric are run through
-//! `simulation::run`; facts of switches alone are run with hosts that send just what they are told
+//! `simulation::run`; facts of switches alone are run with hosts that send given packets
 //! ([`world::Talker`]), so that no protocol stands between a formula and its queue.
 //! `GRADWIRE_SLOW=1` adds the runs that take long.
 

@@ -167,7 +167,7 @@ fn what_is_sent_over_a_link_that_is_down_is_lost_and_sent_again() {
     );
 }
 
-/// Down links carry nothing, are avoided by the switches they begin at, and used again when they
+/// Down links carry no packets, are avoided by the switches they begin at, and used again when they
 /// are back.
 #[test]
 fn links_that_are_down_are_avoided_and_used_again_when_they_are_back() {

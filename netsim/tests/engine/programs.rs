@@ -1,7 +1,7 @@
-//! Reference transports carry training steps as closed forms say, and what runs beside them.
+//! Reference transports carry training steps, and flows beside them, as closed forms say.
 //!
-//! One switch, links of 100 Gb/s, packets of 4,032 bytes with 64 + 66 around them. Nothing is
-//! computed unless said, so that a step is its exchange.
+//! One switch, links of 100 Gb/s, packets of 4,032 bytes with 64 + 66 around them. Without
+//! computing, a step is its exchange.
 
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
@@ -72,7 +72,7 @@ fn a_ring_takes_its_bytes_on_the_wire_on_every_reference() {
     }
 }
 
-/// One worker and one server, so that nobody meets anybody at a port: a push, then a pull.
+/// One worker and one server, so that flows never meet at a port: a push, then a pull.
 #[test]
 fn a_push_and_a_pull_take_their_bytes_on_the_wire_on_every_reference() {
     for transport in references() {
@@ -164,7 +164,7 @@ fn two_jobs_on_the_same_hosts_share_their_links() {
         let jobs = steps(&setup, &outcome);
         assert_eq!(jobs.len(), 2);
         let wire = on_wire(ALL_BYTES * 1.5);
-        // All that both send is on the same links, whoever is ahead.
+        // Both send all bytes over the same links, in whichever order.
         let sum = |job: &Steps| job.iterations.iter().copied().map(micros).sum::<f64>();
         let longest = jobs.iter().map(sum).fold(0.0, f64::max);
         let ratio = longest / (4.0 * wire);
@@ -183,7 +183,7 @@ fn two_algorithms_in_one_run_are_refused() {
     );
 }
 
-/// The front layer's ring is not hidden. What has waited for the straggler leaves it at once, so
+/// The front layer's ring is not hidden. Flows that waited for the straggler leave it at once, so
 /// that flows that share its link end late and the ring behind it starts late: with that, at most
 /// three times the ring's own time.
 #[test]
@@ -240,7 +240,8 @@ fn a_background_that_is_cut_off_runs_on_one_thread() {
         threads: 2,
         ..setup(fabric, workload)
     };
-    let error = simulation::run(&setup, &mut |_| ()).expect_err("nobody could say when it ends");
+    let error =
+        simulation::run(&setup, &mut |_| ()).expect_err("the end of the run would be unknown");
     assert_eq!(error, SetupError::Over { threads: 2 });
 }
 

@@ -1,6 +1,6 @@
-//! Runs that others have published, and what comes out here.
+//! Runs that others have published, and the same runs here.
 //!
-//! Theirs: htsim's UEC transport, packets of 4,086 + 64 bytes and nothing around them, k-ary
+//! Theirs: htsim's UEC transport, packets of 4,086 + 64 bytes without framing, k-ary
 //! fat-trees of 100 Gb/s and 1 us, a permutation of 2 MB flows, timed until the sender knows.
 //! Ours differs in this: segments are 4,032 + 64 bytes (1.3 % more packets), a flow waits a round
 //! trip for its receiver's first grant (13 us; UEC begins with a window of speculative packets),
@@ -54,7 +54,7 @@ fn a_permutation_of_128_hosts_takes_about_200_us_sprayed_and_3_5_times_as_long_o
     );
 }
 
-/// UEC with oblivious spraying, which is what a random path per packet is, takes 212.794 us.
+/// UEC with oblivious spraying, a random path per packet, takes 212.794 us.
 /// Unless long runs are asked for, flows are of 40 KB: alone they take 22 us and a round trip for
 /// their grants.
 #[test]

@@ -14,8 +14,8 @@ const BYTES: u32 = 4162;
 const RECEIVER: u32 = 63;
 const PACKETS: u32 = 60_000;
 
-/// The hosts' own links are a hundred times as fast, so that their queues do not smooth what
-/// arrives at the one that is looked at.
+/// The hosts' own links are a hundred times as fast, so that their queues do not smooth the
+/// arrivals at the measured queue.
 fn single() -> Fabric {
     let mut fabric = fabric("single:64@100G,mark=off,buffer=64MiB");
     let (_, senders) = fabric.links.split_last_mut().expect("there are 64 links");

@@ -18,7 +18,7 @@ const PATTERNS: [&str; 3] = [
     "all-to-all:6KB@hosts=0-3,16-19,32-35,112-115",
 ];
 
-/// What may happen in a fabric beside packets that pass.
+/// Events in a fabric that disturb packets.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Nothing,
@@ -85,7 +85,7 @@ fn with(trouble: Trouble, mut setup: Setup) -> Setup {
     setup
 }
 
-/// An outcome without what depends on the machine and on how the work was shared out.
+/// An outcome without the fields that depend on the machine and on the number of threads.
 fn essence(outcome: Outcome) -> Outcome {
     Outcome {
         events_per_thread: Vec::new(),
@@ -94,7 +94,7 @@ fn essence(outcome: Outcome) -> Outcome {
     }
 }
 
-/// What first differs, in words.
+/// The first difference, in words.
 fn difference(one: &Outcome, other: &Outcome) -> String {
     let flow = one.flows.iter().zip(&other.flows).find(|(a, b)| a != b);
     let links = one.links.iter().zip(&other.links).find(|(a, b)| a != b);

@@ -1,5 +1,5 @@
-//! Training steps with gradients scheduled and not: what the flow-level model of ByteScheduler
-//! says (Peng et al., SOSP 2019), and nothing sent twice on a fabric that loses nothing.
+//! Training steps with and without scheduled gradients agree with the flow-level model of
+//! ByteScheduler (Peng et al., SOSP 2019), and no packet is sent twice on a loss-free fabric.
 
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::steps::Steps;

@@ -35,8 +35,8 @@ fn wire_bound(setup: &Setup) -> f64 {
 }
 
 /// Bytes of the flows that meet / rate of the last link + one-way path. The bound of the 127
-/// senders is htsim's incast_128, in which its UEC and EQDS take 1.9 % and 1.5 % more. All that can
-/// be dropped is what is sent before the receiver has said anything: two packets of each.
+/// senders is htsim's incast_128, in which its UEC and EQDS take 1.9 % and 1.5 % more. Only
+/// packets sent before the receiver's first answer can be dropped: two of each sender.
 #[test]
 fn an_incast_ends_within_1_percent_of_its_wire_bound() {
     for (shape, text) in [

@@ -1,4 +1,4 @@
-//! What a tolerance of a tenth is worth where packets are lost.
+//! The gain of a tolerance of a tenth where packets are lost.
 
 use gradwire_fabric::topology::{Device, Fabric};
 
@@ -15,9 +15,9 @@ fn incast(seed: u64) -> f64 {
     tail(&outcome)
 }
 
-/// 64 tensors of 64,000 bytes meet on a link of 100 Gb/s whose switch drops what does not fit.
-/// Without any loss all of it takes 64 x 16 packets x 0.332 us = 340 us; with a tenth of it lost
-/// and a round trip of 14 us, 0.9 x 340 + 14 = 320 us.
+/// 64 tensors of 64,000 bytes meet on a link of 100 Gb/s whose switch drops the packets that do not
+/// fit. Without any loss all of it takes 64 x 16 packets x 0.332 us = 340 us; with a tenth of it
+/// lost and a round trip of 14 us, 0.9 x 340 + 14 = 320 us.
 #[test]
 fn a_small_tensor_incast_ends_within_10_percent_of_its_tolerant_ideal() {
     let ideal = 64.0 * 16.0 * 0.332;
@@ -76,9 +76,9 @@ fn a_link_that_loses_at_random_costs_less_than_3_and_10_percent() {
     }
 }
 
-/// What is lost and may stay lost must not keep a place among what is thought to be on its way: 7
-/// senders would share what a receiver still grants. What a tolerance may cost is one gap, at the
-/// end, until it is certain that nothing is only late.
+/// Lost packets that may stay lost must not count as in flight: otherwise 7 senders would share the
+/// rest of a receiver's grants. A tolerance may cost one gap at the end, until the receiver is sure
+/// that the missing packets are not just late.
 #[test]
 fn a_tolerance_costs_an_incast_over_lossy_links_no_more_than_a_gap() {
     let shape = "single:8@100G,mtu=9000,loss=1%";

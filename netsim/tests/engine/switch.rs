@@ -17,7 +17,7 @@ const CONTROL: Dscp = Dscp(40);
 const HIGH: Dscp = Dscp(34);
 const LOW: Dscp = Dscp(0);
 
-/// A switch with so much memory that nothing is dropped.
+/// A switch with enough memory for all packets.
 fn roomy(hosts: u32) -> Fabric {
     fabric(&format!("single:{hosts}@100G,buffer=64MiB"))
 }
@@ -120,7 +120,7 @@ fn a_low_class_starves_while_a_higher_one_fills_the_link_and_goes_on_after() {
     assert_eq!(low, after.collect::<Vec<_>>());
 }
 
-/// Marked, dropped early and heard of what two hosts send to a third at twice its rate.
+/// Two hosts send to a third at twice its rate: packets marked, dropped early and received.
 fn red(first: Ecn, second: Ecn) -> (Talked, [usize; 2]) {
     let say = |ecn| {
         burst(
@@ -147,7 +147,7 @@ fn red(first: Ecn, second: Ecn) -> (Talked, [usize; 2]) {
 }
 
 /// Floyd and Jacobson 1993; RFC 3168 section 5: where ECT packets are marked, not-ECT ones are
-/// dropped. Two full streams on one link leave half of what they send in the queue.
+/// dropped. Two full streams on one link leave half of their packets in the queue.
 #[test]
 fn above_the_threshold_ect_is_marked_and_not_dropped() {
     let (talked, heard) = red(Ecn::Ect, Ecn::Ect);
@@ -183,7 +183,7 @@ fn above_the_threshold_not_ect_is_dropped_so_that_the_queue_ends_there() {
     assert_eq!(counts.marked, 0);
     assert_eq!(heard[0] + heard[1] + counts.dropped_early as usize, 400);
     assert_eq!(record.peak, 11 * u64::from(BYTES));
-    // Half of what comes once the queue is full is dropped.
+    // Once the queue is full, half of the arriving packets are dropped.
     assert!(
         (185..=192).contains(&counts.dropped_early),
         "{} dropped",
@@ -248,8 +248,8 @@ fn contended(buffer: &str, packets: u32) -> Talked {
 }
 
 /// Choudhury and Hahne, IEEE/ACM ToN 1998, section III, for classes: the first takes
-/// alpha / (1 + alpha) of the memory B, and one above it, while the first stands still, as much of
-/// what is left: together B (1 - 1 / (1 + alpha)^2).
+/// alpha / (1 + alpha) of the memory B, and one above it, while the first stands still, the same
+/// share of the rest: together B (1 - 1 / (1 + alpha)^2).
 #[test]
 fn a_low_class_leaves_a_higher_one_its_share_of_a_ports_memory() {
     let memory = 1 << 20;
@@ -343,8 +343,8 @@ fn paused(talked: &Talked) -> Span {
 }
 
 /// IEEE 802.1Qbb; its head-of-line blocking as in Zhu et al., SIGCOMM 2015, section 2.2: the
-/// innocent sender stands behind the pause of the spine, and gets what an eighth of the incast
-/// gets.
+/// innocent sender stands behind the pause of the spine, and gets the rate of an eighth of the
+/// incast.
 #[test]
 fn pauses_save_an_incast_from_drops_and_slow_a_flow_that_has_no_part_in_it() {
     let bytes = |packets: u32| ByteCount::new(u64::from(packets * BYTES));

@@ -1,4 +1,4 @@
-//! Training steps take what they must: computing, and communication that nothing hides.
+//! Training steps take the time of computing and of communication that computing does not hide.
 //!
 //! One switch, links of 100 Gb/s, two workers unless said. A direct all-reduce of S bytes of two
 //! workers puts S bytes on each link, in either direction. So does a push to a server that has one
@@ -53,7 +53,7 @@ pub(crate) fn each_takes(steps: &Steps, count: usize, expected: f64, within: f64
     }
 }
 
-/// What an all-reduce of so many bytes takes alone.
+/// The time of an all-reduce of this many bytes alone.
 fn alone(bytes: u64, hosts: u32) -> f64 {
     let outcome = run(&lines(
         &format!("single:{hosts}@100G"),

@@ -1,4 +1,4 @@
-//! Setups of the tests, and hosts that send just what they are told.
+//! Setups of the tests, and hosts that send given packets only.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,7 +40,7 @@ pub(crate) fn pattern(text: &str, fabric: &Fabric, seed: u64) -> Workload {
     read.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// These flows and nothing else.
+/// These flows only.
 pub(crate) fn flows(flows: Vec<Flow>) -> Workload {
     Workload {
         flows,
@@ -83,7 +83,7 @@ pub(crate) fn lines(shape: &str, text: &str, seed: u64) -> Setup {
     }
 }
 
-/// The same with everything sent at once: nothing waits for grants.
+/// The same with everything sent at once, without grants.
 pub(crate) fn ungranted(mut setup: Setup) -> Setup {
     let all = ByteCount::mib(64);
     let transport = &mut setup.job.transport;
@@ -116,7 +116,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome {
     outcome
 }
 
-/// Runs seeds and gives what is measured in each.
+/// Measures a run of each seed.
 pub(crate) fn over_seeds<T>(
     seeds: std::ops::RangeInclusive<u64>,
     measure: impl Fn(u64) -> T,
@@ -180,13 +180,13 @@ pub(crate) fn packet(destination: u32, bytes: u32) -> Envelope {
     }
 }
 
-/// A host that sends what it is told when it is told, as fast as its link allows, and writes down
-/// what arrives.
+/// A host that sends given packets at given times, as fast as its link allows, and records all
+/// arrivals.
 #[derive(Debug, Default)]
 pub(crate) struct Talker {
     planned: VecDeque<(Instant, Envelope)>,
     ready: VecDeque<Envelope>,
-    /// What arrived, and when.
+    /// Packets that arrived, and when.
     pub(crate) heard: Vec<(Instant, Envelope)>,
 }
 
@@ -232,7 +232,7 @@ impl Host for Talker {
     }
 }
 
-/// What became of talkers and ports.
+/// Talkers and ports after a run.
 pub(crate) struct Talked {
     pub(crate) hosts: Vec<Talker>,
     pub(crate) ports: Vec<PortQueues>,
@@ -246,7 +246,7 @@ impl Talked {
     }
 }
 
-/// Lets the hosts of a fabric say what is planned for them: (when, packet), in order of time.
+/// Lets the hosts of a fabric send their plans: (when, packet), in order of time.
 pub(crate) fn talk(
     fabric: &Fabric,
     policy: &QosPolicy,

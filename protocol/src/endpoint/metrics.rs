@@ -40,8 +40,8 @@ impl Endpoint {
         times.map(|_| Box::default())
     }
 
-    /// Turns the news of a sender into events. This happens once per message; inlined, it would slow
-    /// down every packet.
+    /// Turns the news of a sender into events. This happens once per message; inlined, it would
+    /// slow down every packet.
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
         let to = self.peers[at].rank;

@@ -111,8 +111,8 @@ impl Endpoint {
         Some(transmit)
     }
 
-    /// The peer that data goes to next: the one whose next segment has the first turn, equal ones in
-    /// turn. All share this rank's link, and urgent segments must not wait for others there.
+    /// The peer that data goes to next: the one whose next segment has the first turn, equal ones
+    /// in turn. All share this rank's link, and urgent segments must not wait for others there.
     fn next_sender(&mut self) -> Option<usize> {
         if self.senders.len() < 2 {
             return self.senders.pop_front().map(|at| at as usize);

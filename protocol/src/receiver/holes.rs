@@ -4,7 +4,7 @@
 //!    and are surely not protected. Segments that the sender has found lost go before those that
 //!    may only be late, then the least needed ones. Each is reserved in the ledger.
 //! 2. An accepted segment that arrives after all is taken, and released in the ledger.
-//! 3. When the message ends, [`HoleState::take`] books what is still accepted as lost.
+//! 3. When the message ends, [`HoleState::take`] books the holes that are still accepted as lost.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::segment::Segmentation;
 use crate::units::{Share, Step};
 use crate::wire::{Flags, Header, SegmentReport};
 
-/// What is missing of a message, and what its sender has said of that.
+/// The missing segments of a message, and how much its sender has said about them.
 #[derive(Debug)]
 pub(super) struct HoleState {
     protected_missing: u32,
@@ -28,7 +28,7 @@ pub(super) struct HoleState {
 }
 
 impl HoleState {
-    /// Of a message of which nothing has come, and of which so many segments are protected.
+    /// Of a message before its first segment, with so many protected ones.
     pub(super) fn new(protected: u32) -> Self {
         Self {
             protected_missing: protected,
@@ -92,7 +92,7 @@ impl HoleState {
         news
     }
 
-    /// The sender repairs from now on what it is asked for, so nothing counts as lost for good.
+    /// The receiver asks for repairs, so segments that the sender has given up may come after all.
     pub(super) fn forget_lost(&mut self) {
         self.lost = None;
     }

@@ -144,7 +144,7 @@ impl ReceiveMessage {
         self.grants.expected = 0;
     }
 
-    /// Nothing more is on its way; gives how many segments were thought to be.
+    /// No segment is on its way any more; gives how many were thought to be.
     pub(super) fn settle(&mut self) -> u32 {
         std::mem::take(&mut self.grants.expected)
     }
@@ -162,7 +162,7 @@ impl ReceiveMessage {
         self.settle_some(news)
     }
 
-    /// What its sender says of it.
+    /// Its length and signature, as its sender says.
     pub(super) fn outline(&self) -> MessageOutline {
         MessageOutline {
             bytes: self.cut.bytes(),
@@ -256,7 +256,7 @@ impl ReceiveMessage {
         self.holes.take(self.step, self.cut, ledger)
     }
 
-    /// The message needs nothing more, or the sender asks again since it has not heard so.
+    /// The message needs no more segments, or the sender asks again since it has not heard STOP.
     pub(super) fn complete(&mut self, now: Instant, gap: Span) {
         self.stage = ReceiveStage::Complete;
         self.gap.rounds = 0;

@@ -55,7 +55,7 @@ impl EchoStamp {
     }
 }
 
-/// What the reports of one message have to tell.
+/// The content of the next report of one message.
 #[derive(Debug)]
 pub(super) struct ReportState {
     pub(super) due: ReportDue,
@@ -128,7 +128,7 @@ impl ReportState {
         }
     }
 
-    /// Whether something must be said now.
+    /// Whether a report is due now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.time().is_some_and(|due| due <= now)
     }

@@ -37,7 +37,7 @@ pub(super) struct TakenRun {
     pub(super) flags: Flags,
 }
 
-/// How much of a message may be sent before its receiver grants any; by default nothing.
+/// How much of a message may be sent before its receiver grants any; by default no segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UnscheduledStart {
     pub(super) segments: u32,
@@ -76,7 +76,7 @@ struct StopHeard {
 /// A message that has not ended.
 #[derive(Debug)]
 pub(super) struct SendMessage {
-    /// What the headers of its packets have in common, apart from the time stamp.
+    /// The header fields that its packets have in common, apart from the time stamp.
     header: Header,
     pub(super) tags: SegmentTags,
     cut: Segmentation,
@@ -90,8 +90,7 @@ pub(super) struct SendMessage {
 }
 
 impl SendMessage {
-    /// A message of which nothing was sent. If nothing may be sent unscheduled, a PROBE announces
-    /// it now.
+    /// A message before its first packet. If it has no unscheduled start, a PROBE announces it now.
     pub(super) fn new(
         id: MessageId,
         request: SendRequest,
@@ -176,7 +175,7 @@ impl SendMessage {
         std::mem::take(&mut self.progress.unscheduled)
     }
 
-    /// When to probe if no report comes before. A message that tolerates loss is probed at once
+    /// When to probe if no report comes earlier. A message that tolerates loss is probed at once
     /// when all of it was sent, since its receiver waits for that word, and when more of it is
     /// found lost: until its receiver knows, it grants less to everybody.
     pub(super) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
@@ -454,7 +453,7 @@ impl SendMessage {
         self.repair.queue(segment, &self.progress.acked);
     }
 
-    /// Takes a STOP; tells whether all of what it has to say was heard.
+    /// Takes a STOP; tells whether it has named all missing segments by now.
     pub(super) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
         let segments = self.segments();
         let StopHeard { missing, until } = &mut self.stop;
@@ -476,7 +475,7 @@ impl SendMessage {
         missing.filter(|missing| missing.ones() > 0)
     }
 
-    /// What the headers of packets that leave now have in common.
+    /// The header fields that packets which leave now have in common.
     pub(super) fn template(&self, now: Instant) -> Header {
         Header {
             sent_at: now.wire_micros().max(1),
@@ -485,7 +484,7 @@ impl SendMessage {
     }
 }
 
-/// What a report has told to have arrived.
+/// The segments that a report has newly shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NewlyAcked {
     /// Bytes that were in flight until then.

@@ -10,16 +10,15 @@ pub(super) const GAPS_UNANSWERED: u64 = 32;
 /// How far the receiver knows about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum SendStage {
-    /// The receiver knows nothing of it, and needs not to: segments may be sent unscheduled, and
-    /// wait for the window.
+    /// It has an unscheduled start, which waits for the window. The receiver need not know of it.
     Unsent,
-    /// Nothing may be sent unscheduled: the first PROBE has to announce the message.
+    /// It has no unscheduled start: its first PROBE has to announce it.
     Unannounced,
-    /// A PROBE has announced it, and nothing of it was sent yet: it waits for a grant.
+    /// A PROBE has announced it, and it waits for its first grant.
     Announced,
-    /// Some of it was sent.
+    /// Some of its segments were sent.
     Sending,
-    /// A PROBE has said that all of it was sent, and nothing was sent since.
+    /// A PROBE has said that all of it was sent, and no segment was sent since.
     SaidAllSent,
 }
 

@@ -16,11 +16,11 @@ use crate::priority::RepairNeed;
 enum HoleChooser {
     /// The sender, within the message's tolerance.
     Sender,
-    /// The receiver: it has sent a BITMAP, and needs whatever it did not accept there.
+    /// The receiver: it has sent a BITMAP, and needs every segment that it did not accept there.
     Receiver,
 }
 
-/// What is lost of a message.
+/// The lost segments of a message.
 #[derive(Debug)]
 pub(super) struct RepairState {
     /// To be sent again, in this order. Segments that arrive meanwhile are skipped.
@@ -35,7 +35,7 @@ pub(super) struct RepairState {
 }
 
 impl RepairState {
-    /// Nothing of a message of `segments` is lost yet.
+    /// Of a message of `segments`, none of them lost.
     pub(super) fn new(segments: u32) -> Self {
         Self {
             queue: VecDeque::new(),

@@ -1,10 +1,11 @@
-//! The body of ACK, BITMAP, STOP and PROBE: how a message stands, and a bitmap.
+//! The body of ACK, BITMAP, STOP and PROBE: the progress of a message, and a bitmap.
 
 use super::{get32, put32};
 use crate::bitmap::{self, Bitmap};
 use crate::units::Class;
 
-/// What an ACK, BITMAP or STOP says of a message, before its bitmap.
+/// The progress of a message, as an ACK, BITMAP or STOP reports it before its bitmap. A PROBE uses
+/// only `first`, `bits` and the bitmap, to name the holes.
 ///
 /// ```text
 ///     0  echo            u32, `sent at` of the newest DATA or PROBE, echoed

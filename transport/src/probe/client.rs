@@ -1,4 +1,4 @@
-//! A session with a server of probes: opened, and asked one question at a time.
+//! A session with a server of probes, which is asked one question at a time.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,15 +9,15 @@ use super::packet::{self, AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, Probe
 use super::socket::{self, PacketRefusal, ProbeSocket, SendOptions};
 use crate::udp::SLOT_BYTES;
 
-/// How often a server is greeted before it counts as unreachable.
+/// Greetings before a server counts as unreachable.
 const GREETINGS: u32 = 15;
 const GREETING_PATIENCE: Duration = Duration::from_millis(200);
-/// Bounds of the time to wait for one answer.
+/// The least and the most time to wait for one answer.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 const PATIENCE_MAX: Duration = Duration::from_millis(500);
-/// How often a question is asked before its silence means something.
+/// Tries of a question before silence counts as an answer.
 const TRIES: u32 = 3;
-/// Bytes of a question for a piece of a report: what any path takes.
+/// Bytes of a question for a piece of a report: any path carries them.
 const REPORT_BYTES: usize = 1_200;
 
 /// The side that asks.
@@ -29,7 +29,7 @@ pub struct ProbeClient {
     pub(super) ports: [u16; SOCKETS],
     pub(super) session: u64,
     pub(super) sequence: u32,
-    /// Questions for tallies so far.
+    /// Questions for tallies asked so far.
     pub(super) looks: u16,
     pub(super) slot: Vec<u8>,
     server_mtu: u32,
@@ -37,10 +37,10 @@ pub struct ProbeClient {
     refusals: Vec<PacketRefusal>,
 }
 
-/// Why no session came about.
+/// A session could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeConnectError {
-    /// No socket for it.
+    /// No socket could be opened.
     #[error("cannot open UDP sockets towards {server}: {source}")]
     Socket {
         /// The server.
@@ -48,15 +48,15 @@ pub enum ProbeConnectError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The host answers, and says that nobody listens or that it does not want this.
+    /// The host refuses: no process listens on the port, or a firewall rejects the packets.
     #[error("{server} refuses UDP probes (ICMP destination unreachable, code {code})")]
     Refused {
         /// The server.
         server: SocketAddr,
-        /// Code of the ICMP message: 3 of IPv4 and 4 of IPv6 mean that nobody listens.
+        /// Code of the ICMP message. 3 of IPv4 and 4 of IPv6 mean that no process listens.
         code: u8,
     },
-    /// Nothing came back at all.
+    /// No answer came.
     #[error("{server} does not answer UDP probes")]
     Silent {
         /// The server.
@@ -73,7 +73,7 @@ pub(super) struct ProbeQuestion {
     pub(super) class: u8,
     pub(super) answer_bytes: usize,
     pub(super) answer_class: u8,
-    /// Which socket asks which port.
+    /// The pair of ports: index of the own socket and of the server's port.
     pub(super) path: usize,
 }
 
@@ -89,7 +89,7 @@ impl ProbeQuestion {
     };
 }
 
-/// An answer and how it came.
+/// An answer, its traffic class and its time.
 #[derive(Clone, Debug)]
 pub(super) struct HeardAnswer {
     pub(super) answer: ProbeAnswer,
@@ -103,12 +103,12 @@ impl ProbeClient {
     /// kernel would choose.
     ///
     /// # Errors
-    /// [`ProbeConnectError`] when there is no answer after 3 s.
+    /// [`ProbeConnectError`] if there is no answer within 3 s.
     pub fn connect(server: SocketAddr, local: Option<IpAddr>) -> Result<Self, ProbeConnectError> {
         Self::connect_in(server, local, 0)
     }
 
-    /// The same, greeting in packets of a traffic class (DSCP and ECN).
+    /// As [`Self::connect`], with greetings in packets of a traffic class (DSCP and ECN).
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -150,12 +150,12 @@ impl ProbeClient {
         self.server
     }
 
-    /// MTU of the server's interface, where it knows.
+    /// MTU of the server's interface, if the server knows it.
     pub fn server_mtu(&self) -> Option<u32> {
         (self.server_mtu > 0).then_some(self.server_mtu)
     }
 
-    /// What the server's host has found about itself and others; `None` while there is nothing.
+    /// The findings of the server's host about itself and others; `None` while it has none.
     pub fn report(&mut self) -> Option<String> {
         let mut text = Vec::new();
         loop {
@@ -201,13 +201,13 @@ impl ProbeClient {
         Err(ProbeConnectError::Silent { server })
     }
 
-    /// Asks until there is an answer, a few times.
+    /// Asks up to [`TRIES`] times until there is an answer.
     pub(super) fn ask_often(&mut self, question: &ProbeQuestion) -> Option<HeardAnswer> {
         (0..TRIES).find_map(|_| self.ask(question))
     }
 
-    /// Asks once; `None` when nothing comes in time or the packet could not be sent. Answers to
-    /// earlier questions are thrown away.
+    /// Asks once. `None` if no answer comes in time, or if the packet could not be sent. Answers to
+    /// earlier questions are ignored.
     pub(super) fn ask(&mut self, question: &ProbeQuestion) -> Option<HeardAnswer> {
         if ![ProbeKind::Report, ProbeKind::Tally].contains(&question.kind) {
             self.sequence += 1;
@@ -240,12 +240,12 @@ impl ProbeClient {
         heard
     }
 
-    /// Where the packets of a path go.
+    /// The server's address on a path.
     pub(super) fn peer(&self, path: usize) -> SocketAddr {
         SocketAddr::new(self.server.ip(), self.ports[path])
     }
 
-    /// What was said about packets that were not carried, since the last time this was called.
+    /// The refusals of packets since the last call.
     pub(super) fn take_refusals(&mut self) -> Vec<PacketRefusal> {
         std::mem::take(&mut self.refusals)
     }

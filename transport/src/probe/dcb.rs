@@ -1,5 +1,5 @@
-//! Priority flow control of an interface, and which priority it gives to which DSCP: data centre
-//! bridging, as `dcb pfc show` and `dcb app show` ask the kernel for it (`linux/dcbnl.h`).
+//! Data centre bridging of an interface: priority flow control, and the priority of each DSCP. Asks
+//! the kernel as `dcb pfc show` and `dcb app show` do (`linux/dcbnl.h`).
 
 use std::io::{self, ErrorKind, Read};
 
@@ -11,35 +11,35 @@ const DCB_ATTR_IFNAME: u16 = 1;
 const DCB_ATTR_IEEE: u16 = 13;
 const DCB_ATTR_IEEE_PFC: u16 = 2;
 const DCB_ATTR_IEEE_APP_TABLE: u16 = 3;
-/// In `struct dcb_app`: selector, priority, and of 16 bits what is selected.
+/// `struct dcb_app` is a selector, a priority and the selected 16 bits; this selector means DSCPs.
 const SELECTS_DSCP: u8 = 5;
-/// Of a message: `struct nlmsghdr`. Behind it lies `struct dcbmsg`: family, command, padding.
+/// Bytes of `struct nlmsghdr`, and of the `struct dcbmsg` after it: family, command, padding.
 const HEADER_BYTES: usize = 16;
 const DCB_BYTES: usize = 4;
 /// Of an attribute: length and type.
 const ATTRIBUTE_BYTES: usize = 4;
-/// Bits of a type that say something else.
+/// Bits of a type that are flags.
 const FLAGS: u16 = 0xc000;
 const REPLY_BYTES: usize = 16 << 10;
 
-/// What an interface does with priorities.
+/// The settings of an interface for priorities.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DcbSettings {
-    /// Priorities whose sender is paused when there is no room (PFC).
+    /// Priorities whose sender is paused when buffers are full (PFC).
     pub paused: Vec<u8>,
-    /// Priorities by DSCP. Where there are none, DSCPs have no meaning for the NIC.
+    /// Pairs of DSCP and priority. If empty, the NIC ignores DSCPs.
     pub by_dscp: Vec<(u8, u8)>,
 }
 
-/// Asks an interface.
+/// Reads the settings of an interface.
 ///
 /// # Errors
-/// The system's: when there is no such interface, or its driver knows nothing of this.
+/// The system's error, if there is no such interface, or if its driver does not support this.
 pub fn bridging(interface: &str) -> io::Result<DcbSettings> {
     let mut socket = socket()?;
     socket.send(&question(interface))?;
     let mut reply = vec![0; REPLY_BYTES];
-    // The kernel has answered before it lets a question go.
+    // The kernel answers within the send, so the reply is already there.
     socket.set_nonblocking(true)?;
     let length = socket.read(&mut reply)?;
     read(&reply[..length])
@@ -69,7 +69,7 @@ fn message(kind: u16, body: &[u8]) -> Vec<u8> {
     let mut message = length.to_ne_bytes().to_vec();
     message.extend(kind.to_ne_bytes());
     message.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    // Sequence number and sender, of which the kernel makes nothing.
+    // Sequence number and sender, which the kernel ignores.
     message.extend([0; 8]);
     message.extend(body);
     message
@@ -123,7 +123,7 @@ fn by_dscp(table: &[u8]) -> Vec<(u8, u8)> {
     found
 }
 
-/// Attributes one behind the other, of type and value; ends where bytes are none.
+/// Attributes of type and value, one after the other. Ends at the first invalid one.
 struct NetlinkAttributes<'a>(&'a [u8]);
 
 impl<'a> Iterator for NetlinkAttributes<'a> {

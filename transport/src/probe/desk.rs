@@ -1,4 +1,4 @@
-//! What the server of probes answers, to whom, and with how many bytes. No socket and no clock.
+//! Decides the server's answers: to which probes, and with how many bytes. No socket and no clock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,12 +8,12 @@ use super::packet::{
 };
 use super::tally::{STREAMS_MAX, StreamTally, TaggedPacket, TaggedStream};
 
-/// Sessions that are kept; the oldest ends when there are more.
+/// The most sessions; a new one ends the oldest.
 const SESSIONS_MAX: usize = 4096;
-/// Sessions that have streams; the oldest loses its own when there are more.
+/// The most sessions with streams; a new one takes away the streams of the oldest.
 const COUNTING_SESSIONS_MAX: usize = 16;
 
-/// How a probe arrived.
+/// Circumstances of a probe's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeArrival {
     pub(super) from: IpAddr,
@@ -22,16 +22,16 @@ pub(super) struct ProbeArrival {
     /// Packets in its super-packet.
     pub(super) run: u16,
     pub(super) wall_ns: u64,
-    /// MTU of the interface that leads to the sender; 0 when that is unknown.
+    /// MTU of the interface that leads to the sender; 0 if unknown.
     pub(super) mtu: u32,
 }
 
-/// What is sent back.
+/// A reply to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeReply<'a> {
     pub(super) answer: ProbeAnswer,
     pub(super) text: &'a [u8],
-    /// Bytes of the datagram, never more than the probe had.
+    /// Bytes of the datagram, never more than those of the probe.
     pub(super) bytes: usize,
 }
 
@@ -41,11 +41,11 @@ struct ProbeSession {
     since: u64,
     counted: u32,
     told_mtu: u16,
-    /// Of TAGGED probes; empty where there were none.
+    /// Streams of TAGGED probes; empty if there were none.
     streams: Vec<TaggedStream>,
 }
 
-/// The sessions of a server and what it tells everybody.
+/// The sessions of a server, and the facts that it tells all clients.
 #[derive(Debug, Default)]
 pub(super) struct ProbeDesk {
     sessions: BTreeMap<u64, ProbeSession>,
@@ -64,12 +64,12 @@ impl ProbeDesk {
         }
     }
 
-    /// From now on REPORT is answered with this.
+    /// Sets the text with which REPORT is answered from now on.
     pub(super) fn publish(&mut self, report: Vec<u8>) {
         self.report = report;
     }
 
-    /// ICMP said that packets to a client are too large.
+    /// Notes an ICMP message: packets to a client are too large.
     pub(super) fn told_mtu(&mut self, client: Option<IpAddr>, mtu: u32) {
         for session in self.sessions.values_mut() {
             if client.is_none_or(|client| client == session.client) {
@@ -78,8 +78,8 @@ impl ProbeDesk {
         }
     }
 
-    /// The reply to a probe; `fresh` is a number that nobody can guess, and becomes the session
-    /// when there is a new one. A probe of a session that this address does not have is ignored.
+    /// The reply to a probe. `fresh` is a random number that becomes the identifier of a new
+    /// session. A probe is ignored if its address has no such session.
     pub(super) fn reply(
         &mut self,
         probe: &ProbePacket,
@@ -165,7 +165,7 @@ impl ProbeDesk {
         });
     }
 
-    /// Makes room where a session begins to have streams and too many others have some.
+    /// Makes room for the first stream of a session, if too many others have streams.
     fn forget_streams(&mut self, beginner: u64) {
         let begins = |session: &ProbeSession| session.streams.is_empty();
         if !self.sessions.get(&beginner).is_some_and(begins) {

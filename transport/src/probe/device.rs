@@ -1,5 +1,5 @@
-//! Which features of an interface are switched on, and whether it pauses the whole link, as
-//! `ethtool -k` and `ethtool -a` show them.
+//! The features of an interface, and whether it pauses the whole link, as `ethtool -k` and
+//! `ethtool -a` show them.
 #![expect(unsafe_code, reason = "ioctl takes raw pointers")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const GET_SET_SIZES: u32 = 0x37;
 const GET_STRINGS: u32 = 0x1b;
 const GET_FEATURES: u32 = 0x3a;
 const GET_PAUSE: u32 = 0x12;
-/// Features, among the sets of strings.
+/// The set of strings with the names of features.
 const SET_FEATURES: u32 = 4;
 const NAME_BYTES: usize = 32;
 /// Four words for every 32 features: available, requested, active, never changed.
@@ -31,7 +31,7 @@ struct EthtoolRequest {
 /// The features of the interface called `name`, and whether each is active.
 ///
 /// # Errors
-/// When there is no such interface, or it does not tell.
+/// If there is no such interface, or its driver does not answer.
 pub fn features(name: &str) -> io::Result<BTreeMap<String, bool>> {
     let socket = ProbeSocket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))?;
     let ask = |words: &mut [u32]| ethtool(socket.descriptor(), name, words);
@@ -57,19 +57,19 @@ pub fn features(name: &str) -> io::Result<BTreeMap<String, bool>> {
     Ok(all.map(|(index, name)| (name, is_active(index))).collect())
 }
 
-/// Which sides of a link an interface lets be paused as a whole, all priorities together.
+/// Pausing of a whole link, all priorities together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinkPause {
-    /// It stops sending when the other side says so.
+    /// The interface stops sending when the other side asks for it.
     pub receives: bool,
-    /// It stops the other side when it has no room.
+    /// The interface stops the other side when its buffers are full.
     pub sends: bool,
 }
 
 /// Whether the interface called `name` takes part in flow control of the whole link.
 ///
 /// # Errors
-/// When there is no such interface, or it does not tell.
+/// If there is no such interface, or its driver does not answer.
 pub fn pause(name: &str) -> io::Result<LinkPause> {
     let socket = ProbeSocket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))?;
     // struct ethtool_pauseparam: command, negotiated, received, sent.
@@ -100,8 +100,8 @@ fn ethtool(descriptor: RawFd, name: &str, words: &mut [u32]) -> io::Result<()> {
         )));
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: the request has the layout of struct ifreq. Its data points to words whose first
-    // ones say how many the kernel may write, which is as many as there are.
+    // SAFETY: the request has the layout of struct ifreq. Its data points to words; the first ones
+    // tell the kernel how many it may write, which is as many as there are.
     let failed = unsafe { libc::ioctl(descriptor, SIOCETHTOOL, &raw mut request) };
     match failed {
         0 => Ok(()),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_an_error() {
+    fn missing_interfaces_are_errors() {
         assert!(features("nowhere0").is_err());
         assert!(pause("nowhere0").is_err());
         assert!(features("a-name-that-is-too-long").is_err());

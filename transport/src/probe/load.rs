@@ -1,5 +1,5 @@
-//! What many packets tell about a path: whether runs stay runs, and how many of thousands are lost
-//! or overtaken.
+//! Measures a path with many packets: whether runs stay runs, and how many of thousands are lost or
+//! overtaken.
 
 use std::time::Duration;
 
@@ -11,34 +11,34 @@ use super::socket::{self, SendOptions};
 /// Fewer bytes and packets than any GSO send may have.
 pub(super) const RUN_BYTES_MAX: usize = 60_000;
 pub(super) const RUN_PACKETS_MAX: usize = 60;
-/// Packets of a run, and bytes of each where the path takes them.
+/// Packets of a run, and bytes of each if the path carries them.
 const RUN_PACKETS: usize = 16;
 const RUN_PACKET_BYTES: u32 = 1_024;
-/// Runs that are sent one behind the other: a NIC hands over what has come since it was last
-/// asked, which is little until packets follow each other closely.
+/// Runs sent one after the other. A NIC hands over the packets that came since the last poll: few,
+/// until packets follow each other closely.
 const BURST: usize = 4;
-/// How often they are sent; the best time counts, since a wake-up in the middle cuts any run.
+/// Repetitions. The best one counts, since a wake-up in the middle cuts a run.
 const BURSTS: u32 = 5;
-/// How often the question behind a series is asked.
+/// Tries of the question after a series.
 const LAST_QUESTIONS: u32 = 5;
 /// Probes a second of a series.
 const SERIES_RATE: u32 = 10_000;
 
-/// What became of runs: equal packets handed to the kernel as one (GSO), which the other kernel
-/// glues together again (GRO).
+/// The fate of runs: equal packets that are handed to the kernel as one (GSO), and glued together
+/// again by the other kernel (GRO).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GsoRuns {
     /// Packets of each run.
     pub packets: usize,
-    /// Whether this kernel and the server's took a run.
+    /// Whether this kernel, and the server's, accepted a run.
     pub taken: (bool, bool),
-    /// Most packets that the server received as one, those of several runs maybe; 0 when none came.
+    /// The most packets that the server received as one, perhaps of several runs; 0 if none came.
     pub glued_there: usize,
-    /// Most packets that were received here as one.
+    /// The most packets that were received here as one.
     pub glued_back: usize,
 }
 
-/// What became of a series of small packets, each of which is answered.
+/// The fate of a series of small packets, each of which is answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProbeSeries {
     /// Probes that were sent.
@@ -51,21 +51,21 @@ pub struct ProbeSeries {
     pub overtaken_there: u32,
     /// Answers that arrived after one that was sent later.
     pub overtaken_back: u32,
-    /// Packets that the kernels of both hosts dropped meanwhile for want of room: no loss of the
-    /// network.
+    /// Packets that the kernels of both hosts dropped meanwhile for lack of room. The network did
+    /// not lose these.
     pub kernel_drops: u32,
 }
 
 /// An answer to one probe of a series, in the order of arrival here.
 #[derive(Clone, Copy, Debug)]
 struct SeriesEcho {
-    /// Which probe.
+    /// The sequence number of the probe.
     sequence: u32,
-    /// How many the server had then counted, this one included.
+    /// Probes that the server had counted by then, this one included.
     counted: u32,
 }
 
-/// What has come back of a series.
+/// The answers to a series so far.
 #[derive(Debug, Default)]
 struct SeriesTally {
     /// The first sequence of the series.
@@ -73,12 +73,12 @@ struct SeriesTally {
     echoes: Vec<SeriesEcho>,
     /// Packets that this socket has dropped since it was opened.
     own_drops: u32,
-    /// The answer to the question behind the series.
+    /// The answer to the question after the series.
     last: Option<ProbeAnswer>,
 }
 
 impl ProbeClient {
-    /// Sends runs, and asks for answers as runs. `mtu` is what the path takes, in bytes.
+    /// Sends runs, and asks for answers as runs. `mtu` is the MTU of the path in bytes.
     pub fn runs(&mut self, mtu: u32) -> GsoRuns {
         let packet_bytes = RUN_PACKET_BYTES.min(mtu.saturating_sub(self.overhead())) as usize;
         let packet_bytes = packet_bytes.max(PROBE_BYTES);
@@ -97,7 +97,7 @@ impl ProbeClient {
         runs
     }
 
-    /// Sends `count` small probes at a moderate rate; `None` when the path fell silent altogether.
+    /// Sends `count` small probes at a moderate rate. `None` if the server no longer answers.
     pub fn series(&mut self, count: u32) -> Option<ProbeSeries> {
         let before = self.ask_often(&ProbeQuestion::PLAIN)?.answer;
         let mut tally = SeriesTally {
@@ -116,7 +116,7 @@ impl ProbeClient {
             socket::wait(self.sockets.iter().take(1), Duration::from_micros(500));
         }
         self.collect_until(&mut tally, |tally| tally.echoes.len() >= count as usize);
-        // A question behind the last probe is answered behind the last answer.
+        // The question follows the last probe, so its answer follows the last answer.
         for _ in 0..LAST_QUESTIONS {
             if tally.last.is_none() {
                 self.send_small(ProbeKind::Echo);
@@ -190,11 +190,11 @@ impl ProbeClient {
             class: 0,
             packet_bytes: None,
         };
-        // What cannot be sent is a lost probe.
+        // A probe that cannot be sent is lost.
         let _ = self.sockets[0].send(&bytes, sending);
     }
 
-    /// Takes what arrives until `enough`, or until nothing more is to be expected.
+    /// Reads answers until there are `enough`, or until no more can be expected.
     fn collect_until(&mut self, tally: &mut SeriesTally, enough: impl Fn(&SeriesTally) -> bool) {
         let end = now() + self.patience();
         while !enough(tally) && now() < end {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_comes_after_a_larger_number_was_overtaken() {
+    fn numbers_after_larger_ones_were_overtaken() {
         assert_eq!(overtaken([1, 2, 3, 5, 8].into_iter()), 0);
         assert_eq!(overtaken([1, 3, 2, 5, 4, 4].into_iter()), 3);
         assert_eq!(overtaken(std::iter::empty()), 0);

@@ -1,19 +1,21 @@
 //! Probes of this host and of the path to another one: what `gradwire doctor` and
-//! `gradwire switch probe` measure. Nothing here judges; a number that could not be had is an
-//! absent number.
+//! `gradwire switch probe` measure. This module only measures and does not judge. A number that
+//! could not be measured is absent.
 //!
 //! Start here:
-//! - [`ProbeServer`]: answers probes on the other host, never with more bytes than it was sent.
-//! - [`ProbeClient`]: reaches a server; `path`, `load` and `tagged` hold what it measures over the path.
+//! - [`ProbeServer`] answers probes on the other host, never with more bytes than it received.
+//! - [`ProbeClient`] reaches a server; `path`, `load` and `tagged` measure the path to it.
 //! - [`offload`]: whether runs of packets stay runs on this host.
-//! - [`device`]: an interface, and which features of it are switched on.
-//! - [`rdma`]: RDMA devices; [`dcb`]: which priorities their interface pauses, and tells by DSCP.
-//! - [`system`]: what the kernel allows this process: locked memory, buffers, time.
+//! - [`device`]: the features of an interface that are on.
+//! - [`rdma`]: RDMA devices. [`dcb`]: the priorities that their interface pauses, and gives to
+//!   DSCPs.
+//! - [`system`]: limits of the kernel for this process: locked memory, buffers, time.
 //!
-//! `packet` draws a probe byte by byte; `desk` decides what is answered and `tally` counts what is
-//! not, both without a socket; `socket` forbids that packets are cut and reads what ICMP says.
+//! `packet` draws a probe byte by byte. `desk` decides which probes are answered, and `tally`
+//! counts those that are not; both have no socket. `socket` forbids fragmentation and reads ICMP
+//! errors.
 //!
-//! What is not here: what a finding costs and how it is mended (the `doctor` command).
+//! Not here: the cost of a finding and its remedy (the `doctor` command).
 
 mod client;
 mod clock;

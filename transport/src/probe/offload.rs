@@ -1,6 +1,6 @@
-//! Whether runs of packets stay runs inside this host: one is sent from one of its sockets to
-//! another. A packet to an own address never reaches the NIC, so this tells about the kernel and
-//! what confines this process; the NIC's part is in [`super::device`].
+//! Tests whether runs of packets stay runs inside this host, by sending one from one of its sockets
+//! to another. Packets to an own address never reach the NIC, so this tests the kernel and the
+//! container. The NIC's part is in [`super::device`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,21 +13,21 @@ const RUN_PACKETS: usize = 16;
 const PACKET_BYTES: usize = 1_000;
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// What became of a run of equal packets.
+/// The fate of a run of equal packets.
 #[derive(Debug)]
 pub struct Offload {
     /// Packets of the run.
     pub packets: usize,
-    /// Why the kernel did not take it as one (GSO), if so.
+    /// The kernel's error, if it did not accept the run as one (GSO).
     pub refused: Option<io::Error>,
-    /// Most packets that were received as one (GRO); 0 when nothing arrived.
+    /// The most packets that were received as one (GRO); 0 if none arrived.
     pub glued: usize,
 }
 
 /// Sends a run from `address` to itself.
 ///
 /// # Errors
-/// When no socket can be opened on the address.
+/// If no socket can be opened on the address.
 pub fn offload(address: IpAddr) -> io::Result<Offload> {
     let open = || ProbeSocket::open(SocketAddr::new(address, 0));
     let (sender, receiver) = (open()?, open()?);

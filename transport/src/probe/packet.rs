@@ -23,7 +23,7 @@
 //!
 //! TAGGED has no answer.
 //!
-//! Every probe has at least [`PROBE_BYTES`], so that any answer fits in what was received.
+//! Every probe has at least [`PROBE_BYTES`], so that any answer fits into the bytes that were received.
 
 use super::tally::StreamTally;
 
@@ -37,25 +37,25 @@ const MAGIC: [u8; 4] = *b"GWDR";
 const VERSION: u8 = 1;
 const ANSWER: u8 = 128;
 
-/// What a probe wants.
+/// The kinds of probes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(super) enum ProbeKind {
-    /// A session, and where else the server listens.
+    /// Opens a session and asks for the other ports of the server.
     Hello = 0,
-    /// An answer.
+    /// Asks for an answer.
     Echo = 1,
-    /// An answer, and to be counted.
+    /// Asks for an answer, and is counted.
     Count = 2,
-    /// A piece of what the server's own host has found.
+    /// Asks for a piece of the findings of the server's own host.
     Report = 3,
-    /// No answer, but to be counted, with its tags and its time.
+    /// Gets no answer, but is counted with its tags and its time.
     Tagged = 4,
-    /// What was counted of a stream of TAGGED.
+    /// Asks for the counts of a stream of TAGGED.
     Tally = 5,
 }
 
-/// How answers to probes that arrive together are sent.
+/// The form of the answers to probes that arrive together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum AnswerForm {
     /// One by one.
@@ -73,15 +73,15 @@ pub(super) struct ProbePacket {
     pub(super) session: u64,
     pub(super) sequence: u32,
     pub(super) answer_bytes: u32,
-    /// Of TAGGED: when it was sent, by an estimate of the server's clock.
+    /// Of TAGGED: the time of sending, by an estimate of the server's clock.
     pub(super) stamp_ns: u64,
 }
 
-/// What an answer to HELLO adds.
+/// The additional fields of an answer to HELLO.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct ProbeWelcome {
     pub(super) session: u64,
-    /// MTU of the server's interface; 0 when it does not know.
+    /// MTU of the server's interface; 0 if unknown.
     pub(super) mtu: u32,
     /// Its ports; 0 for none.
     pub(super) ports: [u16; SOCKETS],
@@ -132,7 +132,7 @@ impl ProbePacket {
         out[32..40].copy_from_slice(&self.stamp_ns.to_le_bytes());
     }
 
-    /// The probe in a datagram; `None` when it is anything else.
+    /// The probe in a datagram; `None` if it is not a probe.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let kind = ProbeKind::of(opened(bytes)?)?;
         Some(Self {
@@ -191,7 +191,7 @@ impl ProbeAnswer {
         }
     }
 
-    /// The answer in a datagram; `None` when it is anything else.
+    /// The answer in a datagram; `None` if it is not an answer.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let kind = ProbeKind::of(opened(bytes)?.checked_sub(ANSWER)?)?;
         let mut ports = [0; SOCKETS];

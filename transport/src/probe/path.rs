@@ -1,5 +1,5 @@
-//! What single probes tell about a path: its round trip, how long a packet it takes, what becomes
-//! of DSCP and ECN on it, and which ports it lets through.
+//! Measures a path with single probes: its round trip and MTU, changes of DSCP and ECN, and the
+//! ports that it lets through.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use super::clock::wall_ns;
 use super::packet::{PROBE_BYTES, SOCKETS};
 use super::socket::{Fragmentation, PacketRefusal, RefusalOrigin};
 
-/// Bytes of the smallest packet that every host has to take (RFC 791), and of the smallest probe
-/// of the path's MTU.
+/// Bytes of a packet that every host must accept (RFC 791): the smallest probe of the path's MTU.
 const SMALLEST: u32 = 576;
 const UDP_HEADER_BYTES: u32 = 8;
 
@@ -20,52 +19,52 @@ pub struct RoundTrips {
     pub least: Duration,
     /// The median.
     pub median: Duration,
-    /// How far the server's wall clock is ahead, in nanoseconds, by the shortest round trip; its
-    /// error is at most half of that.
+    /// Nanoseconds by which the server's wall clock is ahead, measured with the shortest round
+    /// trip. The error is at most half of that round trip.
     pub clock_ahead_ns: i64,
 }
 
-/// How long a packet a direction of a path takes.
+/// The MTU of one direction of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PathReach {
     /// Bytes of the longest IP packet that arrived.
     pub bytes: u32,
-    /// What ICMP or a kernel said to the sender about longer ones; silence is a black hole.
+    /// The MTU that ICMP or a kernel told the sender; `None` if longer packets vanish silently (a
+    /// black hole).
     pub told: Option<u32>,
 }
 
-/// How long a packet a path takes both ways.
+/// The MTU of a path in both directions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PathMtu {
     /// The longest packet that was tried.
     pub tried: u32,
-    /// Towards the server; `None` when not even the smallest arrived.
+    /// Towards the server; `None` if not even the smallest packet arrived.
     pub there: Option<PathReach>,
-    /// Back from it. What does not arrive there cannot be sent back, so this is at most that.
+    /// Back from the server; at most that towards it, since only an arrived packet is answered.
     pub back: Option<PathReach>,
-    /// Where less than `tried` arrives: whether a packet of that length does that may be cut on
-    /// the way.
+    /// If packets of `tried` bytes do not arrive: whether they do if routers may fragment them.
     pub cut_arrives: bool,
 }
 
-/// What became of a traffic class (DSCP and ECN: the byte of the IP header) on a path.
+/// The fate of a traffic class (DSCP and ECN: the byte of the IP header) on a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TagFate {
     /// As it was sent.
     pub sent: u8,
-    /// As it arrived at the server; `None` when it never did.
+    /// As it arrived at the server; `None` if it did not arrive.
     pub there: Option<u8>,
     /// As the same class arrived here from the server.
     pub back: Option<u8>,
 }
 
 impl ProbeClient {
-    /// Measures `count` round trips; `None` when no probe was answered.
+    /// Measures `count` round trips. `None` if no probe was answered.
     pub fn round_trips(&mut self, count: u32) -> Option<RoundTrips> {
         self.round_trips_in(0, count)
     }
 
-    /// The same, of packets of this traffic class.
+    /// As [`Self::round_trips`], with packets of this traffic class.
     pub(super) fn round_trips_in(&mut self, class: u8, count: u32) -> Option<RoundTrips> {
         let question = ProbeQuestion {
             class,
@@ -94,7 +93,7 @@ impl ProbeClient {
         })
     }
 
-    /// Finds the longest IP packet up to `most` bytes that arrives, both ways.
+    /// Finds the longest IP packet, up to `most` bytes, that arrives in each direction.
     pub fn path_mtu(&mut self, most: u32) -> PathMtu {
         self.take_refusals();
         let mut told = None;
@@ -127,12 +126,12 @@ impl ProbeClient {
         }
     }
 
-    /// Sends each traffic class both ways and tells as what it arrived.
+    /// Sends each traffic class both ways, and returns the classes that arrived.
     pub fn tags(&mut self, classes: &[u8]) -> Vec<TagFate> {
         classes.iter().map(|class| self.tag(*class)).collect()
     }
 
-    /// Which of the ports of both sides, paired one to one, have a way to each other and back.
+    /// Which pairs of ports, one of each side, reach each other and back.
     pub fn open_ports(&mut self) -> [bool; SOCKETS] {
         let mut open = [false; SOCKETS];
         for (path, open) in open.iter_mut().enumerate() {
@@ -151,7 +150,7 @@ impl ProbeClient {
             .set_fragmentation(Fragmentation::Allowed)
             .is_ok();
         let arrives = allowed && self.ask_often(&question).is_some();
-        // What was set once can be set again.
+        // This option was set before, so it can be set again.
         let _ = self.sockets[0].set_fragmentation(Fragmentation::Forbidden);
         arrives
     }
@@ -189,8 +188,8 @@ impl ProbeClient {
     }
 }
 
-/// The largest number up to `most` that `arrives`, which also tells what it was told is the
-/// largest; `None` when not even [`SMALLEST`] does.
+/// The largest number up to `most` that `arrives`. `arrives` also returns the largest number that
+/// the network told, if any. `None` if not even [`SMALLEST`] arrives.
 fn longest(most: u32, mut arrives: impl FnMut(u32) -> (bool, Option<u32>)) -> Option<u32> {
     let (whole, mut told) = arrives(most);
     if whole {
@@ -201,7 +200,7 @@ fn longest(most: u32, mut arrives: impl FnMut(u32) -> (bool, Option<u32>)) -> Op
     }
     let (mut good, mut bad) = (SMALLEST, most);
     while bad - good > 1 {
-        // What was told is tried first, then the byte above it.
+        // The number that the network told is tried first, then the next one.
         let hint = told.take().filter(|told| (good + 1..bad).contains(told));
         let next = match hint {
             Some(told) => told,
@@ -241,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_packet_is_found_whatever_it_is() {
+    fn the_longest_packet_is_found() {
         for mtu in SMALLEST + 1..=1500 {
             let silent = longest(1500, |bytes| (bytes <= mtu, None));
             assert_eq!(silent, Some(mtu), "a black hole");
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_network_says_is_checked() {
+    fn wrong_hints_of_the_network_are_corrected() {
         for mtu in [576, 900, 1280, 1499, 1500] {
             let wrong = longest(1500, |bytes| (bytes <= mtu, Some(1000)));
             assert_eq!(wrong, Some(mtu));

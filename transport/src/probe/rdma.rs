@@ -1,8 +1,8 @@
 //! The RDMA devices of this host: ports, addresses and settings as the kernel shows them in its
-//! folders (`Documentation/ABI/stable/sysfs-class-infiniband`). It takes no library to look.
+//! folders (`Documentation/ABI/stable/sysfs-class-infiniband`). Reading them needs no library.
 //!
-//! What is not here: the devices opened and used, and priority flow control, which is a setting of
-//! the interface beneath (`dcb`).
+//! Not here: opening and using devices (`crate::rdma`), and priority flow control, which is a
+//! setting of the interface below (`dcb`).
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,9 +10,10 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 const DEVICES: &str = "sys/class/infiniband";
-/// The kernel's table of GIDs has no end that it tells; drivers give it up to 256 entries.
+/// The most GIDs that are read. The kernel does not tell the size of its table; drivers give it up
+/// to 256 entries.
 const GIDS_MAX: usize = 1_024;
-/// What RoCE v2 needs beside the payload, as the kernel reckons (`iboe_get_mtu`): GRH 40, UDP 8,
+/// Bytes of RoCE v2 besides the payload, as the kernel counts (`iboe_get_mtu`): GRH 40, UDP 8,
 /// BTH 12, XRC 4, AtomicETH 28, ICRC 4.
 const HEADER_BYTES: u32 = 96;
 
@@ -38,7 +39,7 @@ pub struct SysfsPort {
     pub link_layer: String,
     /// Its speed in the kernel's words.
     pub rate: String,
-    /// The network interface beneath, where there is one.
+    /// The network interface below, if there is one.
     pub interface: Option<String>,
     /// The addresses that packets can have as their source.
     pub gids: Vec<Gid>,
@@ -65,13 +66,13 @@ impl Gid {
     }
 }
 
-/// Priorities for which a NIC's own congestion control is on (NVIDIA's drivers, DCQCN); it slows
+/// Priorities for which the NIC's own congestion control is on (NVIDIA's drivers, DCQCN). It slows
 /// connected queue pairs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NicCongestionControl {
-    /// Those whose marked packets it answers.
+    /// Priorities whose marked packets the NIC answers with notifications.
     pub notifies: Vec<u8>,
-    /// Those that slow down on such an answer.
+    /// Priorities that slow down on such a notification.
     pub reacts: Vec<u8>,
 }
 
@@ -99,19 +100,19 @@ pub fn devices(root: &Path) -> Vec<SysfsDevice> {
 /// Whether this process may use the device behind this file.
 ///
 /// # Errors
-/// The system's, when it may not.
+/// The system's error, if it may not.
 pub fn access(file: &Path) -> io::Result<()> {
     let opened = OpenOptions::new().read(true).write(true).open(file);
     opened.map(|_| ())
 }
 
-/// Bytes of a packet's payload over an interface of this MTU; `None` when not even 256 fit.
+/// Bytes of a packet's payload over an interface of this MTU; `None` if not even 256 fit.
 pub fn payload(interface_mtu: u32) -> Option<u32> {
     let fits = |bytes: &u32| bytes + HEADER_BYTES <= interface_mtu;
     [4_096, 2_048, 1_024, 512, 256].into_iter().find(fits)
 }
 
-/// The NIC's own congestion control on an interface; `None` where its driver does not tell.
+/// The NIC's own congestion control on an interface; `None` if its driver does not show it.
 pub fn own_control(root: &Path, interface: &str) -> Option<NicCongestionControl> {
     let folder = root.join("sys/class/net").join(interface).join("ecn");
     let enabled = |side: &str| {
@@ -160,8 +161,8 @@ fn gids(folder: &Path, attributes: &Path) -> Vec<Gid> {
     .collect()
 }
 
-/// The interface that some address belongs to, or that the driver names: `device/net` of a NIC,
-/// `parent` of Soft-RoCE.
+/// The interface of a port: that of one of its GIDs, or the one that the driver names (`device/net`
+/// of a NIC, `parent` of Soft-RoCE).
 fn interface_of(device: &Path, attributes: &Path) -> Option<String> {
     let folder = attributes.join("ndevs");
     let of_gid = (0..GIDS_MAX)
@@ -176,7 +177,7 @@ fn interface_of(device: &Path, attributes: &Path) -> Option<String> {
     of_gid.or_else(of_nic).or_else(of_software)
 }
 
-/// `/dev/infiniband/uverbs0` or another one, by what the kernel says it is for.
+/// The device's file: the `/dev/infiniband/uverbs*` that the kernel lists for it.
 fn file_of(root: &Path, device: &str) -> Option<PathBuf> {
     let class = root.join("sys/class/infiniband_verbs");
     let found = entries(&class)
@@ -192,7 +193,7 @@ fn entries(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The text of a small file, or nothing.
+/// The text of a small file; empty if it cannot be read.
 fn word(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.trim().to_owned()
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn own_congestion_control_is_told_per_priority_or_not_at_all() {
+    fn own_congestion_control_is_read_per_priority() {
         let side = |side: &str| format!("sys/class/net/eth2/ecn/{side}/enable");
         let system = MadeSystem::new("ecn")
             .with(&format!("{}/3", side("roce_np")), "1\n")

@@ -1,4 +1,4 @@
-//! Answers probes: on several sockets, one thread, as long as it is asked to.
+//! The server of probes: several sockets, one thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use crate::interface;
 use crate::message::ReceivedMessage;
 use crate::udp::SLOT_BYTES;
 
-/// How long probes of one run may take to arrive, where they come one by one.
+/// Time to wait for the other probes of a run if they arrive one by one.
 const RUN_PATIENCE: Duration = Duration::from_millis(2);
-/// Super-packets that are read from one socket before others have their turn.
+/// The most super-packets read from one socket before the next one has its turn.
 const DRAINED_MAX: usize = 256;
 
 /// Answers probes.
@@ -28,7 +28,7 @@ pub struct ProbeServer {
     out: Vec<u8>,
 }
 
-/// Why a server of probes could not be opened.
+/// A server of probes could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen for probes on {address}: {source}; is the address this host's, and the port \
@@ -71,17 +71,17 @@ impl ProbeServer {
         })
     }
 
-    /// Where it listens; the first is the one to give to others.
+    /// The addresses on which it listens; clients connect to the first.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(ProbeSocket::address).collect()
     }
 
-    /// From now on this text is told to whoever asks for the report of this host.
+    /// Sets the report of this host, which clients may read from now on.
     pub fn publish(&mut self, report: &str) {
         self.desk.publish(report.as_bytes().to_vec());
     }
 
-    /// Answers for so long, then returns.
+    /// Answers for the given time, then returns.
     pub fn answer_for(&mut self, span: Duration) {
         let end = now() + span;
         loop {
@@ -158,7 +158,7 @@ impl ProbeServer {
                 }
                 run.push(sending, &self.out[..length]);
             } else {
-                // An answer that cannot be sent is a lost one; why, the error queue tells.
+                // An answer that cannot be sent is lost; the error queue has the reason.
                 let _ = self.sockets[index].send(&self.out[..length], sending);
             }
         }

@@ -1,4 +1,4 @@
-//! A UDP socket whose packets are not cut unless asked, and what ICMP says about its packets.
+//! A UDP socket that forbids fragmentation unless asked, and reads ICMP errors about its packets.
 #![expect(unsafe_code, reason = "a socket option is set by a raw system call")]
 
 use std::io::{self, IoSliceMut};
@@ -21,31 +21,31 @@ const CONTROL_BYTES: usize = 256;
 const ICMP_UNREACHABLE: u8 = 3;
 const ICMP6_UNREACHABLE: u8 = 1;
 
-/// What the network or this host's kernel said about a packet that it did not carry.
+/// A report of the network, or of this host's kernel, about a packet that it did not carry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PacketRefusal {
-    /// The packet is longer than the next link takes.
+    /// The packet is longer than the MTU of the next link.
     TooBig {
-        /// What the link takes, in bytes of an IP packet.
+        /// The MTU of the link: bytes of an IP packet.
         mtu: u32,
-        /// Whom the packet was for.
+        /// The destination of the packet.
         to: Option<IpAddr>,
-        /// Who said it: a router, or this host itself.
+        /// The author: a router, or this host itself.
         by: RefusalOrigin,
     },
-    /// Nothing listens there, or a firewall says no.
+    /// No process listens there, or a firewall rejects the packet.
     Unreachable {
         /// Code of ICMP's "destination unreachable".
         code: u8,
     },
 }
 
-/// Who refused a packet.
+/// The origin of a refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RefusalOrigin {
     /// This host's kernel.
     Host,
-    /// Somebody on the way, by ICMP.
+    /// A router or host on the path, by ICMP.
     Network,
 }
 
@@ -56,14 +56,14 @@ pub(super) struct ProbeSocket {
     address: SocketAddr,
 }
 
-/// Whether hosts and routers may cut a packet that is too long for a link.
+/// Whether hosts and routers may fragment a packet that is too long for a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fragmentation {
     Allowed,
     Forbidden,
 }
 
-/// Everything about a send apart from its bytes.
+/// Destination, class and segment size of a send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendOptions {
     pub(super) to: SocketAddr,
@@ -73,7 +73,7 @@ pub(super) struct SendOptions {
 }
 
 impl ProbeSocket {
-    /// Opens a socket whose packets are cut neither here nor on the way.
+    /// Opens a socket whose packets are never fragmented, neither here nor on the path.
     pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = socket(address)?;
         message::enlarge_buffers(&socket, BUFFER_BYTES);
@@ -86,7 +86,7 @@ impl ProbeSocket {
         Ok(Self { socket, address })
     }
 
-    /// Whether packets from now on may be cut.
+    /// Sets whether packets may be fragmented from now on.
     pub(super) fn set_fragmentation(&self, fragmentation: Fragmentation) -> io::Result<()> {
         set_fragmentation(&self.socket, self.address.ip(), fragmentation)
     }
@@ -99,7 +99,7 @@ impl ProbeSocket {
         self.socket.as_raw_fd()
     }
 
-    /// Sends one packet or one run. A report about an earlier packet is not taken for this one's.
+    /// Sends one packet or one run. If the error is a report about an earlier packet, sends again.
     pub(super) fn send(&self, bytes: &[u8], sending: SendOptions) -> io::Result<()> {
         let to = SockAddr::from(sending.to);
         let control = SendControl {
@@ -118,7 +118,7 @@ impl ProbeSocket {
         )
     }
 
-    /// What has arrived; `None` when there is nothing to read.
+    /// Receives a packet; `None` if there is none.
     pub(super) fn receive(&self, slot: &mut [u8]) -> Option<ReceivedMessage> {
         let first = message::receive(self.descriptor(), slot);
         match first {
@@ -129,7 +129,7 @@ impl ProbeSocket {
 
     /// The next report about packets that were not carried.
     pub(super) fn refusal(&self) -> Option<PacketRefusal> {
-        // Reports that mean neither are skipped; the queue is finite.
+        // Reports of other kinds are skipped; the queue is finite.
         loop {
             let refusal = next_report(&self.socket)?;
             if refusal.is_some() {
@@ -139,7 +139,7 @@ impl ProbeSocket {
     }
 }
 
-/// Waits until one of the sockets has something, or `most` has passed.
+/// Waits until a packet has arrived at one of the sockets, or `most` has passed.
 pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a ProbeSocket>, most: Duration) {
     let waits_on = |one: &'a ProbeSocket| PollFd::new(one.socket.as_fd(), PollFlags::POLLIN);
     let mut polled: Vec<PollFd<'_>> = sockets.map(waits_on).collect();
@@ -147,7 +147,7 @@ pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a ProbeSocket>, most: Dur
     let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(most)), None);
 }
 
-/// The address of this host that packets to `peer` leave by.
+/// The source address of packets from this host to `peer`.
 pub(super) fn address_towards(peer: SocketAddr) -> io::Result<IpAddr> {
     let socket = socket(peer)?;
     socket.connect(&SockAddr::from(peer))?;
@@ -166,9 +166,9 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
 }
 
-/// Sets whether packets may be cut. IP_PMTUDISC_PROBE sets DF and ignores what the kernel remembers
-/// about the path, so that each probe asks the path itself; IP_PMTUDISC_DONT lets hosts and routers
-/// cut a packet (ip(7)).
+/// Sets whether packets may be fragmented. IP_PMTUDISC_PROBE sets DF and ignores what the kernel
+/// remembers about the path, so that each probe asks the path itself. IP_PMTUDISC_DONT lets hosts
+/// and routers fragment a packet (ip(7)).
 fn set_fragmentation(socket: &Socket, ip: IpAddr, fragmentation: Fragmentation) -> io::Result<()> {
     let (level, option, allowed, forbidden) = match ip {
         IpAddr::V4(_) => (
@@ -205,7 +205,7 @@ fn ask_for_reports(socket: &Socket, address: IpAddr) -> io::Result<()> {
     }?)
 }
 
-/// Errors that ICMP has caused, about a packet sent before; they are reported once.
+/// Whether an error is a report of ICMP about an earlier packet; each is reported once.
 fn is_a_report(error: &io::Error) -> bool {
     let reports = [
         libc::ECONNREFUSED,

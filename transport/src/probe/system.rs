@@ -1,4 +1,4 @@
-//! What the kernel allows this process, and what its clock costs.
+//! Limits of the kernel for this process, and the cost of its clock.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +23,7 @@ pub fn locked_memory() -> io::Result<Option<u64>> {
     Ok((soft != RLIM_INFINITY).then_some(soft))
 }
 
-/// What one reading of the monotonic clock takes, by the batch that was interrupted least.
+/// The time of one reading of the monotonic clock, from the batch with the fewest interruptions.
 pub fn clock_cost() -> Duration {
     let batch = || {
         let start: Instant = now();
@@ -36,10 +36,10 @@ pub fn clock_cost() -> Duration {
     batches.min().unwrap_or_default()
 }
 
-/// Bytes of packets that the kernel keeps for a rank with so many sockets on `address`.
+/// Bytes of packets that the kernel buffers for a rank with this many sockets on `address`.
 ///
 /// # Errors
-/// When the sockets cannot be opened.
+/// If the sockets cannot be opened.
 pub fn receive_buffer(address: IpAddr, entropies: u8) -> io::Result<u64> {
     let sockets = Sockets::open(address, entropies).map_err(io::Error::other)?;
     Ok(sockets.receive_buffer())
@@ -48,7 +48,7 @@ pub fn receive_buffer(address: IpAddr, entropies: u8) -> io::Result<u64> {
 /// The addresses of "host:port".
 ///
 /// # Errors
-/// When the text is none, or the name has no address.
+/// If the text is not of this form, or the name has no address.
 pub fn resolve(text: &str) -> io::Result<SocketAddr> {
     use std::net::ToSocketAddrs;
     let mut addresses = text.to_socket_addrs()?;
@@ -56,10 +56,10 @@ pub fn resolve(text: &str) -> io::Result<SocketAddr> {
     addresses.next().ok_or_else(none)
 }
 
-/// The address of this host that packets to `peer` leave by.
+/// The source address of packets from this host to `peer`.
 ///
 /// # Errors
-/// When no route leads there.
+/// If there is no route.
 pub fn address_towards(peer: SocketAddr) -> io::Result<IpAddr> {
     socket::address_towards(peer)
 }

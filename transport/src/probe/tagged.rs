@@ -1,5 +1,5 @@
-//! Packets of many tags at given times, none of which is answered: what becomes of each kind on a
-//! path that may be too narrow for them.
+//! Sends packets of several tags at given times, without answers, and measures the fate of each
+//! tag on a path that may be too narrow for them.
 //!
 //! A stream is one traffic class byte: DSCP and ECN. Packets take all pairs of ports in turn, so
 //! that switches that hash spread them.
@@ -11,30 +11,30 @@ use super::clock::{now, wall_ns};
 use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket, SOCKETS};
 use super::socket::SendOptions;
 
-/// Round trips by which the other clock is known.
+/// Round trips from which the other clock is estimated.
 const ROUND_TRIPS: u32 = 50;
-/// How often a tally is asked for while packets may still come, and how often it must be the same.
+/// Time between questions for tallies while packets may still come, and the number of equal answers
+/// after which no more are expected.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SAME_LOOKS: u32 = 5;
-/// How long packets may wait on the way after the last was sent.
+/// The longest time that packets may be under way after the last was sent.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 
-/// What is sent.
+/// The packets to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagging<'a> {
-    /// Traffic class byte of each stream, 16 at most; the first one is the highest, in which
-    /// everything is asked.
+    /// Traffic class byte of each stream, 16 at most. The first is the highest: questions use it.
     pub classes: &'a [u8],
     /// UDP payload of each packet, at least 68 bytes and at most 65,000.
     pub payload: usize,
 }
 
-/// What came of a stream.
+/// The fate of a stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Passage {
-    /// Packets that this kernel took.
+    /// Packets that this kernel accepted.
     pub sent: u32,
-    /// Packets that this kernel refused, for want of room for instance.
+    /// Packets that this kernel refused, for example for lack of room.
     pub refused: u32,
     /// Packets that arrived.
     pub received: u32,
@@ -44,25 +44,25 @@ pub struct Passage {
     pub bleached: u32,
     /// Packets that arrived with another DSCP.
     pub rewritten: u32,
-    /// One-way delays above the least of all streams: median and 99 in 100; `None` when nothing
-    /// came. Delays come in steps of 1/32.
+    /// One-way delays above the least of all streams: median and 99th percentile, with a resolution
+    /// of 1/32. `None` if no packet came.
     pub delays: Option<(Duration, Duration)>,
 }
 
-/// What came of all streams.
+/// The fate of all streams.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Passages {
     /// By stream.
     pub streams: Vec<Passage>,
-    /// Packets that the server's kernel dropped for want of room: no loss of the network.
+    /// Packets that the server's kernel dropped for lack of room. The network did not lose these.
     pub kernel_drops: u32,
-    /// How late the latest packet left: this host was busy.
+    /// The largest delay of a departure, because this host was busy.
     pub latest: Duration,
 }
 
 impl ProbeClient {
-    /// Sends packets at the times given, each with the number of its stream, waits until nothing
-    /// comes any more, and asks what came. `None` when the server fell silent, or is too old to
+    /// Sends packets at the given times, each with the number of its stream. Waits until no more
+    /// arrive, and asks for the counts. `None` if the server no longer answers, or is too old to
     /// count.
     pub fn tagged(
         &mut self,
@@ -76,7 +76,7 @@ impl ProbeClient {
             streams: vec![Passage::default(); tagging.classes.len()],
             ..Passages::default()
         };
-        // Early by a round trip, so that no error of the clocks makes a delay negative.
+        // Stamps are early by a round trip, so that no error of the clocks makes a delay negative.
         let ahead = trips.clock_ahead_ns - trips.least.as_nanos() as i64;
         let mut bytes = vec![0; tagging.payload.max(PROBE_BYTES)];
         let start = now();
@@ -115,7 +115,7 @@ impl ProbeClient {
         Some(passages)
     }
 
-    /// The tallies once they no longer change.
+    /// The tallies, when they no longer change.
     fn settled(&mut self, tagging: Tagging<'_>) -> Option<Vec<ProbeAnswer>> {
         let end = now() + DRAIN_MAX;
         let (mut last, mut same) = (Vec::new(), 0);

@@ -1,14 +1,14 @@
-//! What a server of probes counts of packets that it does not answer, stream by stream. No socket
-//! and no clock.
+//! The counts of a server about packets that it does not answer, per stream. No socket and no
+//! clock.
 
-/// Streams of a session at most: two for each class of a job.
+/// The most streams of a session: two for each class of a job.
 pub(super) const STREAMS_MAX: usize = 16;
 /// Buckets of delays in each power of two: a percentile is at most 1/32 too low.
 const PARTS: u64 = 32;
 /// Delays from 2^36 ns, a minute, share the last bucket.
 const BUCKETS: usize = (36 - 5 + 1) * PARTS as usize;
 
-/// A packet of a stream, as it was sent and as it came.
+/// A packet of a stream, as sent and as received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct TaggedPacket {
     /// Traffic class (DSCP and ECN) as it was sent.
@@ -19,14 +19,14 @@ pub(super) struct TaggedPacket {
     pub(super) delay_ns: u64,
 }
 
-/// What came of a stream.
+/// The counts of a stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct StreamTally {
     /// Packets.
     pub(super) received: u32,
     /// Packets with CE.
     pub(super) marked: u32,
-    /// Packets that were sent as ECT and came as not-ECT.
+    /// Packets that were sent as ECT and arrived as not-ECT.
     pub(super) bleached: u32,
     /// Packets with another DSCP than they were sent with.
     pub(super) rewritten: u32,
@@ -69,7 +69,7 @@ impl TaggedStream {
         self.delays[bucket(passed.delay_ns)] += 1;
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(super) fn tally(&self) -> StreamTally {
         if self.tally.received == 0 {
             return self.tally;
@@ -83,7 +83,8 @@ impl TaggedStream {
         }
     }
 
-    /// By nearest rank; of a bucket its lower end, but no less than the shortest delay.
+    /// The percentile by nearest rank: the lower end of its bucket, but at least the shortest
+    /// delay.
     fn percentile(&self, percent: u64) -> u64 {
         let rank = (u64::from(self.tally.received) * percent).div_ceil(100);
         let mut seen = 0;
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_tags_and_time_is_counted() {
+    fn tags_and_delays_are_counted() {
         let (ect, not_ect) = (34 << 2 | 2, 34 << 2);
         let mut stream = TaggedStream::default();
         assert_eq!(stream.tally(), StreamTally::default());

@@ -1,4 +1,4 @@
-//! How much of a flow may be on its way: the window of DCTCP.
+//! The window of DCTCP: how many packets of a flow may be in flight.
 //!
 //! Slow start, then one packet more per round trip. A mark shrinks the window once per round trip
 //! by half of alpha, the running share of marked packets (Alizadeh et al., section 3.1; constants
@@ -7,7 +7,7 @@
 /// Weight of the newest round trip in alpha (g of the paper).
 const GAIN: f64 = 1.0 / 16.0;
 
-/// What an ACK says.
+/// The news that an ACK brings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckNews {
     /// Transmission that it is about.
@@ -37,7 +37,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window that starts with so many packets.
+    /// A window that starts with this many packets.
     pub(crate) fn new(packets: u32) -> Self {
         Self {
             size: f64::from(packets.max(1)),
@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// Takes note that nothing has come back for too long.
+    /// Takes note of a timeout: no answer has come back for too long.
     pub(crate) fn on_timeout(&mut self, next_number: u32) {
         self.shrink_to(self.size / 2.0, next_number);
         self.size = 1.0;

@@ -1,4 +1,4 @@
-//! The receiving side of NDP: what has arrived of each flow, and the PULLs that are owed for it.
+//! The receiving side of NDP: the packets of each flow that have arrived, and the PULLs owed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::transports::reference::turns::{Turn, Turns};
 #[derive(Debug)]
 pub(crate) struct Pulls {
     first_window: u32,
-    /// Time between PULLs: what a full packet takes on the host's link.
+    /// Time between PULLs: that of a full packet on the host's link.
     gap: Span,
     /// No PULL leaves before.
     earliest: Instant,
@@ -35,12 +35,12 @@ struct Receiving {
     turn: Turn,
 }
 
-/// What to answer to a data packet.
+/// The answer to a data packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PullAnswer {
     /// ACK or NACK.
     pub(crate) kind: CargoKind,
-    /// What the packet brought, if it came whole.
+    /// The news that the packet brought; `None` if it was trimmed.
     pub(crate) arrival: Option<Arrival>,
     /// Every packet before this one has arrived.
     pub(crate) before: u32,
@@ -51,14 +51,14 @@ pub(crate) struct PullAnswer {
 /// A PULL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pull {
-    /// Whom it goes to.
+    /// The sender that it goes to.
     pub(crate) sender: u32,
-    /// What it carries.
+    /// Its header fields.
     pub(crate) cargo: ReferenceCargo,
 }
 
 impl Pulls {
-    /// No flows; their senders start with so many packets.
+    /// No flows yet; senders start with `first_window` packets.
     pub(crate) fn new(first_window: u32, gap: Span) -> Self {
         Self {
             first_window,
@@ -69,7 +69,7 @@ impl Pulls {
         }
     }
 
-    /// Takes in a data packet, whole or trimmed, of a flow of so many packets.
+    /// Takes in a data packet, whole or trimmed, of a flow of `packets` packets.
     pub(crate) fn arrived(
         &mut self,
         now: Instant,

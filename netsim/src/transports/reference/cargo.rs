@@ -1,10 +1,10 @@
-//! What a packet of a reference transport carries.
+//! The header fields of packets of reference transports.
 
 use gradwire_protocol::units::{ByteCount, Instant};
 
 use super::scoreboard::Transmission;
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CargoKind {
     /// Bytes of a flow.
@@ -27,7 +27,7 @@ pub enum CargoKind {
 /// Header fields of all reference transports; each uses those that it needs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReferenceCargo {
-    /// What it is.
+    /// Its kind.
     pub kind: CargoKind,
     /// Whether the packet that it answers was marked.
     pub marked: bool,

@@ -2,12 +2,12 @@
 //!
 //! - A [`FlowHost`] keeps the flows that it sends and one timer per flow, gives its link answers
 //!   before data, and reports flows that are acknowledged.
-//! - [`FlowRules`] are what a paper says: who may send next, what an answer means, when a flow has
-//!   waited too long. [`crate::transports`] lists the implementors.
-//! - A [`FlowDesk`] is what rules may use of their host.
+//! - [`FlowRules`] are the rules of a paper: which flow sends next, how a sender takes an answer,
+//!   when a flow has waited too long. [`crate::transports`] lists the implementors.
+//! - A [`FlowDesk`] is the part of a host that its rules may use.
 //!
-//! After every event of a flow the host calls [`FlowRules::line_up`], so that a flow stands in line
-//! exactly when it may send.
+//! After every event of a flow the host calls [`FlowRules::line_up`], so a flow is in line exactly
+//! when it may send.
 
 use std::collections::BTreeMap;
 
@@ -32,11 +32,11 @@ pub struct FlowHost<R: FlowRules> {
     alarms: Alarms,
 }
 
-/// What rules may use of their host.
+/// The part of a host that its rules may use.
 #[derive(Debug)]
 pub struct FlowDesk {
     pub(crate) settings: ReferenceSettings,
-    /// The latest time that the host was told.
+    /// The time of the latest call of the host.
     pub(crate) now: Instant,
     pub(crate) outbox: ReferenceOutbox,
     pub(crate) random: ChaCha8Rng,
@@ -51,7 +51,7 @@ pub struct SendingFlow<F> {
     pub(crate) destination: u32,
     bytes: ByteCount,
     alarm: FlowAlarm,
-    /// What the rules know of it.
+    /// The state that the rules keep of it.
     pub(crate) state: F,
 }
 
@@ -67,9 +67,9 @@ pub struct DataDeparture {
     pub(crate) alarm: Option<Instant>,
 }
 
-/// What the paper of a transport says.
+/// The rules of a transport, from its paper.
 pub trait FlowRules {
-    /// What a sender knows of a flow.
+    /// The state of a flow at its sender.
     type Flow: std::fmt::Debug;
 
     /// A flow begins at this host.
@@ -81,10 +81,10 @@ pub trait FlowRules {
     /// An answer of a flow's receiver has arrived.
     fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &ReferenceCargo);
 
-    /// Whether the receiver has everything, as far as the sender knows.
+    /// Whether the sender knows that the receiver has everything.
     fn is_acknowledged(flow: &Self::Flow) -> bool;
 
-    /// Puts a flow in line when it may send, unless it stands there.
+    /// Puts a flow in line when it may send, unless it is in line already.
     fn line_up(&mut self, now: Instant, number: u32, flow: &mut Self::Flow);
 
     /// The flow whose turn it is.
@@ -218,7 +218,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        // What is due already waits for the link, not for the time.
+        // A packet that is due already waits for the link, not for the time.
         let own = self.rules.wakes_at().filter(|&at| at > self.desk.now);
         own.into_iter().chain(self.alarms.next()).min()
     }

@@ -1,17 +1,17 @@
 //! Which packets of a flow have arrived, at its receiver.
 
-/// What a packet brought.
+/// The news that a packet brings to its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Arrival {
     /// It is new.
     New,
-    /// It is new, and nothing is missing now.
+    /// It is new, and it was the last that was missing.
     Last,
     /// It was here before.
     Again,
 }
 
-/// A flow at its receiver. Its memory goes when nothing is missing.
+/// A flow at its receiver. It frees its memory when all packets are there.
 #[derive(Debug)]
 pub(crate) struct IncomingFlow {
     seen: Box<[u64]>,
@@ -21,7 +21,7 @@ pub(crate) struct IncomingFlow {
 }
 
 impl IncomingFlow {
-    /// A flow of which nothing has arrived.
+    /// A flow before its first packet.
     pub(crate) fn new(packets: u32) -> Self {
         let words = packets.div_ceil(u64::BITS) as usize;
         Self {

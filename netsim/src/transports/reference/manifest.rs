@@ -1,10 +1,11 @@
 //! Every message of all programs of a workload, numbered before the run: each is a flow.
 //!
 //! The tasks of several hosts that belong together are a meeting: the n-th collective of a group on
-//! all its members, or a send and its receive. A meeting has a shape, which says who sends what to
-//! whom (`gradwire_collectives::outline`), and which meetings of one kind, size and number of hosts
-//! share: steps, and groups of equal size, cost no memory of their own. Messages of a meeting have
-//! numbers in a row, seat by seat, so that a number alone says what it is, at both ends.
+//! all its members, or a send and its receive. A meeting has a shape, its list of senders,
+//! receivers and lengths (`gradwire_collectives::outline`). Meetings of one kind, size and number
+//! of hosts share a shape, so steps and groups of equal size cost no memory of their own. The
+//! messages of a meeting have consecutive numbers, seat by seat, so both ends know a message by its
+//! number alone.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(crate) struct Manifest {
     parties: Vec<Members>,
     /// The task of each seat of a meeting, one stretch for each meeting.
     tasks: Vec<u32>,
-    /// By host, then task: where it is.
+    /// The position of each task, by host, then task.
     places: BTreeMap<u32, Vec<Option<Place>>>,
 }
 
@@ -76,7 +77,7 @@ struct Seat {
 /// A task's messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Itinerary<'m> {
-    /// What they are and what they wait for.
+    /// The messages, and which of them wait for which.
     pub(crate) outline: &'m CollectiveOutline,
     /// Number of the first message out.
     pub(crate) first: u32,
@@ -95,14 +96,14 @@ pub(crate) struct ManifestEntry {
     pub(crate) index: u32,
 }
 
-/// Who meets: members of a group, or the two ends of messages with a tag.
+/// The parties of a meeting: members of a group, or the two ends of messages with a tag.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Party {
     Group(u32),
     Pair { from: u32, to: u32, tag: u32 },
 }
 
-/// What decides about a shape.
+/// The properties that determine a shape.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Key {
     /// `None` of a send and its receive.
@@ -115,7 +116,7 @@ impl Manifest {
     /// The messages of a checked workload, planned as a job asks for, numbered from `first` on.
     ///
     /// # Errors
-    /// [`TooMany`] when there are not as many numbers.
+    /// [`TooMany`] when the messages exceed the numbers.
     pub(crate) fn new(workload: &Workload, job: &Job, first: u32) -> Result<Self, TooMany> {
         let mut job = job.clone();
         if let Some(algorithm) = workload.algorithm {
@@ -230,7 +231,7 @@ impl Loading {
                 }
             }
             self.manifest.meetings.push(Meeting {
-                // Beyond the end of all numbers nothing is looked up: such a manifest is refused.
+                // Such a manifest is refused, so no number beyond the last is ever looked up.
                 first: self.next as u32,
                 shape,
                 party: number,
@@ -245,7 +246,7 @@ impl Loading {
         let (kind, bytes) = match *work {
             Work::Collective { kind, bytes, .. } => (Some(kind), bytes),
             Work::Send { bytes, .. } | Work::Receive { bytes, .. } => (None, bytes),
-            Work::Compute { .. } => unreachable!("nobody meets to compute"),
+            Work::Compute { .. } => unreachable!("a computation has no messages"),
         };
         let key = Key { kind, seats, bytes };
         if let Some(&known) = self.shapes.get(&key) {
@@ -280,7 +281,7 @@ impl Loading {
     }
 }
 
-/// The tasks of all parties, by seat, in the order in which they stand in their programs.
+/// The tasks of all parties, by seat, in the order of their programs.
 fn parties(workload: &Workload) -> BTreeMap<Party, Vec<Vec<u32>>> {
     let mut parties: BTreeMap<Party, Vec<Vec<u32>>> = BTreeMap::new();
     for program in &workload.programs {

@@ -1,7 +1,7 @@
-//! Answers on their way out, and what is reported to the simulator.
+//! Answers on their way out, and progress that the simulator takes.
 //!
-//! Answers leave before data, in the queue of control packets, and with the entropy of what they
-//! answer. Nothing that a reference transport sends is droppable by a threshold: all is ECT.
+//! Answers leave before data, in the queue of control packets, and with the entropy of the packets
+//! that they answer. All packets of reference transports are ECT, so no threshold drops one.
 
 use std::collections::VecDeque;
 
@@ -20,14 +20,14 @@ pub(crate) const CONTROL: Dscp = Dscp(40);
 /// DSCP of data packets: leads to the queue below it.
 pub(crate) const DATA: Dscp = Dscp(34);
 
-/// What waits to leave a host, and what it has to say.
+/// Answers that wait to leave a host, its progress and its counters.
 #[derive(Debug)]
 pub(crate) struct ReferenceOutbox {
     host: u32,
     settings: ReferenceSettings,
     answers: VecDeque<(u32, u16, ReferenceCargo)>,
     progress: VecDeque<HostProgress>,
-    /// What the host has counted.
+    /// The host's counters.
     pub(crate) counts: TransportCounts,
 }
 
@@ -53,7 +53,7 @@ impl ReferenceOutbox {
         }
     }
 
-    /// Sends an answer to whoever sent `to`, the way it came.
+    /// Sends an answer to the sender of `to`, along the path that `to` took.
     pub(crate) fn answer(&mut self, to: &Envelope, cargo: ReferenceCargo) {
         self.answers.push_back((to.source, to.entropy, cargo));
     }
@@ -83,7 +83,7 @@ impl ReferenceOutbox {
         }
     }
 
-    /// A packet of a flow of so many bytes.
+    /// A data packet of a flow of `flow_bytes` bytes.
     pub(crate) fn data(&self, route: Route, flow_bytes: ByteCount, packet: u32) -> Envelope {
         Envelope {
             bytes: self.settings.packet_bytes(flow_bytes, packet),
@@ -113,12 +113,12 @@ impl ReferenceOutbox {
         }
     }
 
-    /// Says what has happened to a flow.
+    /// Reports progress of a flow.
     pub(crate) fn report(&mut self, progress: HostProgress) {
         self.progress.push_back(progress);
     }
 
-    /// What has happened, oldest first.
+    /// The oldest progress that was not taken yet.
     pub(crate) fn progress(&mut self) -> Option<HostProgress> {
         self.progress.pop_front()
     }

@@ -22,7 +22,7 @@ use crate::transports::settings::ReferenceSettings;
 use crate::transports::tasks::{Segments, Tasks};
 use gradwire_workloads::workload::{Program, Work};
 
-/// A program and where it stands.
+/// A program and its progress.
 #[derive(Debug)]
 pub(crate) struct MessagePlayer {
     host: u32,
@@ -42,7 +42,7 @@ pub(crate) struct MessagePlayer {
 /// A task that is being carried.
 #[derive(Debug)]
 struct Active {
-    /// What each gate still waits for.
+    /// For each gate, how many messages it still waits for.
     waits: Vec<u32>,
     /// Messages in that are not received.
     to_come: usize,
@@ -63,7 +63,7 @@ impl Active {
 }
 
 impl MessagePlayer {
-    /// A program whose messages stand in a manifest.
+    /// A program whose messages a manifest numbers.
     pub(crate) fn new(
         program: &Program,
         manifest: &Arc<Manifest>,
@@ -83,12 +83,12 @@ impl MessagePlayer {
         }
     }
 
-    /// When it has something to do without a flow's progress.
+    /// When it has work to do without progress of a flow.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         self.tasks.wakes_at()
     }
 
-    /// Lets everything happen that can happen now.
+    /// Starts and ends all tasks that can start or end now.
     pub(crate) fn go_on(&mut self, now: Instant) {
         self.tasks.begin();
         self.tasks.end_computations(now);
@@ -98,7 +98,7 @@ impl MessagePlayer {
         }
     }
 
-    /// A message to this host is there.
+    /// A message to this host has arrived.
     pub(crate) fn received(&mut self, now: Instant, message: u32) {
         let entry = self.manifest.received(message);
         if self.active.contains_key(&entry.task) {
@@ -132,12 +132,12 @@ impl MessagePlayer {
         self.begins.pop_front()
     }
 
-    /// That a task has ended which was not told yet.
+    /// Reports a task that has ended, once for each.
     pub(crate) fn progress(&mut self) -> Option<HostProgress> {
         self.tasks.progress()
     }
 
-    /// How all tasks went.
+    /// The outcomes of all tasks.
     pub(crate) fn outcomes(&self) -> Vec<TaskOutcome> {
         self.tasks.outcomes()
     }
@@ -226,8 +226,8 @@ impl MessagePlayer {
             .extend(std::iter::from_fn(|| self.scheduler.next()));
     }
 
-    /// How soon a message is needed, by the layers that its bytes are of; where nobody knows which
-    /// of the model's they are, by the front one. `None` where no layers are known at all.
+    /// How soon a message is needed, by the layers that its bytes are of; by the front layer where
+    /// these are not known. `None` where no layers are known at all.
     fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &OutlineSend) -> Option<Urgency> {
         let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
             return None;
@@ -270,7 +270,7 @@ impl MessagePlayer {
 }
 
 impl Active {
-    /// One thing less that a gate waits for; whether it opens now.
+    /// A gate waits for one message less; returns whether it opens now.
     fn waits_no_more(&mut self, gate: u32) -> bool {
         let waits = &mut self.waits[gate as usize];
         *waits -= 1;
@@ -278,7 +278,7 @@ impl Active {
     }
 }
 
-/// A message that only says that a rank is there still is a flow, of one byte.
+/// A message without payload, as of a barrier, is a flow of one byte.
 fn length(send: &OutlineSend) -> ByteCount {
     ByteCount::new(u64::from(send.bytes.max(1)))
 }

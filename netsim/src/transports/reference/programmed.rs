@@ -1,7 +1,7 @@
 //! A host of a reference transport that carries the workload's flows, and those that its own
 //! program begins.
 //!
-//! The transport knows nothing of programs: a message is one more flow to it.
+//! The transport does not know programs: a message is one more flow to it.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl<H: Host> Programmed<H> {
         }
     }
 
-    /// Lets the program take what has become of its flows, and begin others.
+    /// Hands the progress of its flows to the program, and begins the flows that follow.
     fn settle(&mut self, now: Instant) {
         let Some(player) = &mut self.player else {
             return;

@@ -1,4 +1,4 @@
-//! What became of every packet of a flow, at its sender.
+//! The fate of every packet of a flow, at its sender.
 //!
 //! Transmissions are numbered, so that a packet that was sent again and lost again is noticed like
 //! any other: a transmission is lost when one that left [`REORDERING`] later has arrived (the
@@ -11,7 +11,7 @@ use gradwire_protocol::units::Instant;
 /// Later transmissions that must have arrived before one counts as lost (RFC 5681, RFC 9002).
 const REORDERING: u32 = 3;
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     /// Not sent yet, or to be sent again; how often it was sent before, up to 255.
@@ -70,7 +70,7 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// A flow of which nothing was sent.
+    /// A flow before its first transmission.
     pub(crate) fn new(packets: u32) -> Self {
         Self {
             fates: vec![Fate::Waiting(0); packets as usize].into(),
@@ -174,12 +174,12 @@ impl Scoreboard {
         }
     }
 
-    /// Notes that transmission `number` has arrived; how many others are lost by that.
+    /// Notes that transmission `number` has arrived; returns how many others are lost by that.
     pub(crate) fn overtaken(&mut self, number: u32) -> u32 {
         self.lose_while(|flight| flight.number + REORDERING <= number)
     }
 
-    /// Gives up what was sent at `limit` or before; how many packets that were.
+    /// Gives up all packets sent at `limit` or before; returns how many.
     pub(crate) fn lose_sent_until(&mut self, limit: Instant) -> u32 {
         self.lose_while(|flight| flight.sent <= limit)
     }

@@ -15,7 +15,7 @@ use crate::transports::settings::ReferenceSettings;
 const RATE: Rate = Rate::from_gbps(100);
 const LATENCY: Span = Span::from_micros(1);
 
-/// What the settings of a host of the star are.
+/// The settings of a host of the star.
 pub(crate) fn settings() -> ReferenceSettings {
     ReferenceSettings {
         payload: 4086,
@@ -39,7 +39,7 @@ pub(crate) fn alone(bytes: u64) -> Instant {
     Instant::START + settings.packet_time() * u64::from(packets) + last + (answer + LATENCY * 2) * 2
 }
 
-/// What the switch does with a packet.
+/// The switch's decision about a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StarVerdict {
     Pass,
@@ -73,7 +73,7 @@ struct Wire {
 pub(crate) struct Star<H> {
     pub(crate) hosts: Vec<H>,
     pub(crate) now: Instant,
-    /// What hosts reported, and when.
+    /// The progress that hosts reported, and when.
     pub(crate) log: Vec<(Instant, HostProgress)>,
     /// Most packets of data that waited for one port.
     pub(crate) deepest: usize,
@@ -115,7 +115,7 @@ impl<H: Host<Cargo = ReferenceCargo>> Star<H> {
         self.after(source);
     }
 
-    /// Runs until nothing happens any more or `limit` has come.
+    /// Runs until no event is left or `limit` has come.
     pub(crate) fn run(&mut self, limit: Instant) {
         while let Some(event) = self
             .events

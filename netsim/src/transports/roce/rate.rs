@@ -1,8 +1,8 @@
 //! The rate of a flow under DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
 //! Deployments", SIGCOMM 2015, section 3.1 (reaction point).
 //!
-//! Timers are looked at when the flow sends or is notified, not when they expire: between two
-//! packets nobody sees the rate.
+//! Timers are looked at when the flow sends or is notified, not when they expire: the rate has no
+//! effect between two packets.
 
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 
@@ -26,7 +26,7 @@ const LEAST: f64 = 1_000.0;
 #[derive(Clone, Debug)]
 pub(crate) struct FlowRate {
     link: Rate,
-    /// Bits per second now, and what it was before the last notification, plus what it grew.
+    /// Bits per second now, and the rate before the last notification plus its growth since.
     current: f64,
     target: f64,
     alpha: f64,
