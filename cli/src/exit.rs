@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gradwire_lab::error::LabError;
-use gradwire_protocol::job::JobError;
 use gradwire_runtime::metrics::PORTS;
 use gradwire_runtime::{EndError, OpenError, RankJoinError};
 
@@ -77,17 +76,6 @@ pub enum CommandError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The job is wrong.
-    #[error("{}: {source}", path.display())]
-    Job {
-        /// The file.
-        path: PathBuf,
-        /// The mistake.
-        source: Box<JobError>,
-    },
-    /// The options change the job into one that contradicts itself.
-    #[error("the job with these options: {0}")]
-    Options(Box<JobError>),
     /// A fabric or a workload is wrong.
     #[error("{given}: {message}")]
     Input {
@@ -151,8 +139,7 @@ impl CommandError {
     /// The exit code for this failure.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Read { .. } | Self::Job { .. } | Self::Options(_) => Exit::Usage,
-            Self::Input { .. } => Exit::Usage,
+            Self::Usage(_) | Self::Read { .. } | Self::Input { .. } => Exit::Usage,
             Self::Open(error) if error.is_usage() => Exit::Usage,
             Self::Open(_) | Self::System { .. } | Self::NoRank { .. } => Exit::Refused,
             Self::Join(_) => Exit::NotJoined,

@@ -15,7 +15,7 @@ use options::{JobCheck, JobOptions};
 /// `gradwire job check`: prints the resolved job.
 ///
 /// # Errors
-/// [`CommandError::Job`] and [`CommandError::Read`] name the mistake in the file.
+/// [`CommandError::Lab`] names the mistake in the file.
 pub fn check(arguments: &JobCheck) -> Result<(), CommandError> {
     let job = job_file::read(&arguments.path)?;
     if arguments.json {

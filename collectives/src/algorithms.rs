@@ -1,9 +1,8 @@
 //! One file per algorithm, each headed by its steps and its bytes on the wire; [`selection`]
 //! chooses between them.
 //!
-//! An algorithm is a function that writes the [`MessagePlan`](crate::plan::Plan) of one rank. Nothing here
-//! runs a plan: the `engine` does, on the bytes of tensors, and [`outline`] hands plans without
-//! bytes to simulated transports.
+//! An algorithm is a function that writes the `MessagePlan` of one rank. The `engine` runs plans on
+//! the bytes of tensors; [`outline`] hands plans without bytes to simulated transports.
 
 mod all_gather;
 mod all_to_all;

@@ -3,9 +3,10 @@
 //! - [`communicator`]: the machine itself. `running` is one operation on its way, `table` finds the
 //!   one that a packet belongs to.
 //! - `matching`: which send answers which receive. `agreement`: whether ranks call the same
-//!   operations. [`overdue`]: what ranks ask each other when one takes too long.
+//!   operations. [`overdue`]: the questions that ranks ask each other when one takes too long.
 //! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
-//! - `memory`, `stash`, `plan_cache`, `phases`: what is kept between packets, operations and steps.
+//! - `memory`, `stash`, `plan_cache`, `phases`: state kept between packets, operations and steps.
+//! - `failures`: lost ranks and aborts.
 
 mod agreement;
 pub mod communicator;

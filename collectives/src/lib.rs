@@ -3,9 +3,9 @@
 //! Start with [`communicator`]: it takes operations, drives an endpoint and returns completions.
 //! The rooms, each of which uses only those above it:
 //!
-//! - `numbers`: element types, the loops over elements, and what stands in for lost ones.
+//! - `numbers`: element types, the loops over elements, and the values that stand in for lost ones.
 //! - [`operation`]: an operation, how it is refused and how it can end.
-//! - `plan`: the form in which an algorithm is written: messages, and what each waits for.
+//! - `plan`: the form in which an algorithm is written: messages, and the gates they wait for.
 //! - `algorithms`: one file per algorithm; each header states steps and bytes on the wire.
 //! - `engine`: the machine that runs plans.
 //!

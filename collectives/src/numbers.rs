@@ -1,5 +1,5 @@
-//! Elements of tensors: their types, the loops over them, and what stands in for those that were
-//! lost. Nothing here knows ranks, messages or operations.
+//! Elements of tensors: their types, the loops over them, and the values that stand in for lost
+//! ones. This room does not know ranks, messages or operations.
 
 pub mod dtype;
 pub mod hadamard;

@@ -1,4 +1,4 @@
-//! What callers ask for and get back: an operation, how it is refused, and how it ends.
+//! Operations as callers see them: how one is submitted, how it is refused, and how it ends.
 
 pub mod buffer;
 pub mod call;

@@ -59,7 +59,7 @@ pub enum FabricError {
     /// More framing than any network has.
     #[error("framing = {0}: allowed are 0 to {max} bytes", max = FRAMING_RANGE.end())]
     Framing(u32),
-    /// A change of a link that is not there, or out of order.
+    /// A change of an unknown link, or one out of order.
     #[error("change {0} is of no link of the fabric, or earlier than the one before it")]
     Change(usize),
 }
@@ -72,9 +72,12 @@ fn listed(links: &[String]) -> String {
 }
 
 impl Fabric {
-    /// Tells whether the fabric can be simulated: every host has one link and a path to every
-    /// other host while all links are up, links join devices that there are and have a rate, and
-    /// sizes are within their ranges. Takes time in proportion to the number of links.
+    /// Checks that the fabric can be simulated:
+    /// - every host has one link, and a path to every other host while all links are up,
+    /// - links join devices of the fabric and have a rate,
+    /// - sizes are within their ranges.
+    ///
+    /// Takes time in proportion to the number of links.
     pub fn check(&self) -> Result<(), FabricError> {
         if self.hosts == 0 {
             return Err(FabricError::NoHosts);

@@ -57,7 +57,7 @@ pub enum FileError {
     /// A line is not TOML, or has a wrong key or value.
     #[error(transparent)]
     Toml(#[from] TomlError),
-    /// A shape that there is not.
+    /// An unknown shape, or a wrong size or option of it.
     #[error("line {line}: {cause}")]
     Shape {
         /// Line of the text, from 1.

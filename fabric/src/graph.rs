@@ -11,8 +11,8 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Puts every switch into the tier that its distance from the nearest host says: 0 for
-    /// switches that hosts are linked to. Those that no host can reach stay where they are.
+    /// Sets the tier of every switch to its distance from the nearest host: 0 for switches that
+    /// hosts are linked to. Switches that no host can reach keep theirs.
     pub(crate) fn find_tiers(&mut self) {
         let neighbours = Neighbours::of(self.switches.len(), &self.links);
         let mut near: Vec<u32> = Vec::new();
@@ -31,7 +31,7 @@ impl Graph {
     }
 }
 
-/// Which switches are linked to which.
+/// The links between switches, by switch.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     /// Switch `s` has the entries `starts[s]..starts[s + 1]`.

@@ -44,9 +44,9 @@ pub enum HpccError {
         line: usize,
         /// The number as written.
         given: String,
-        /// Switches that the first line says.
+        /// Number of switches in the first line.
         switches: u32,
-        /// Devices that the first line says.
+        /// Number of devices in the first line.
         devices: u32,
     },
     /// Part of a link.
@@ -61,14 +61,14 @@ pub enum HpccError {
         /// The allowed values.
         allowed: String,
     },
-    /// Fewer or more links than the first line says.
+    /// Fewer or more links than the first line promises.
     #[error("line {line}: {found} links, where the first line says {promised}; make them equal")]
     Links {
         /// Line of the text, from 1.
         line: usize,
-        /// Links that there are.
+        /// Number of links in the file.
         found: usize,
-        /// Links that the first line says.
+        /// Number of links in the first line.
         promised: usize,
     },
     /// The links make no fabric.
@@ -148,7 +148,7 @@ impl Header {
     }
 }
 
-/// Reads as many numbers of switches as the first line says, from one line or more.
+/// Reads the numbers of all switches that the first line promises, from one line or more.
 fn switch_numbers<'t>(
     header: &Header,
     rows: &mut impl Iterator<Item = (usize, &'t str)>,

@@ -69,14 +69,14 @@ pub enum HtsimError {
         /// Most that is allowed.
         most: u32,
     },
-    /// A key that stands twice at one place.
+    /// A key that occurs twice at one place.
     #[error("line {line}: {key} is given already in line {before}; once is allowed")]
     Twice {
         /// Line of the text, from 1.
         line: usize,
         /// The key.
         key: &'static str,
-        /// Where it stands first.
+        /// Line of its first occurrence.
         before: usize,
     },
     /// A key that is not there.
@@ -131,7 +131,7 @@ const LATENCY: &str = "Downlink_Latency_ns";
 const DOWN: &str = "Radix_Down";
 const UP: &str = "Radix_Up";
 
-/// A number and the line that it stands in.
+/// A number and its line.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     value: u32,
@@ -300,7 +300,7 @@ impl Topology {
         Ok(wires)
     }
 
-    /// The one size of all queues, if the file says any.
+    /// The one size of all queues, if the file has one.
     fn queue(&self) -> Result<Option<ByteCount>, HtsimError> {
         let keys = ["Queue_Down", "Queue_Up"];
         let tiers = self.tiers.iter();

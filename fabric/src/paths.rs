@@ -163,9 +163,9 @@ impl Fabric {
     /// wire goes out and one of `ack` bytes comes back, stored and forwarded on every link. Zero
     /// when there is one host.
     ///
-    /// Looked for from host 0, and then from the host that is farthest from it. This finds the
-    /// longest of all in trees and in fabrics that look the same from every host; elsewhere
-    /// there may be a longer one.
+    /// Searches from host 0, then from the host that is farthest from it. This finds the longest
+    /// of all in trees and in fabrics that look the same from every host; in other fabrics there
+    /// may be a longer one.
     pub fn base_rtt(&self, data: ByteCount, ack: ByteCount) -> Span {
         let trip = |link: &Link| {
             let wire = link.rate.transmit_time(data) + link.rate.transmit_time(ack);

@@ -1,16 +1,18 @@
 //! Queues, thresholds and load balancing of every switch port, from a job and a round trip.
 //!
-//! Each class of the job has a DSCP and a strict-priority queue of its own, control packets the
-//! highest. In every queue one depth decides, `marks_above`: deeper than that, a protected packet
-//! (ECT) is marked and a droppable one (not-ECT) is dropped. It is the depth that keeps a link busy
-//! while senders react, K = share x rate x RTT. DCTCP needs a share of 1/7 at least (Alizadeh et
-//! al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven queues of sprayed packets,
-//! which a smaller one would answer by sending less.
+//! - Each class of the job has a DSCP and a strict-priority queue of its own; control packets have
+//!   the highest.
+//! - A queue deeper than `marks_above` marks protected packets (ECT) and drops droppable ones
+//!   (not-ECT).
+//!
+//! The threshold keeps a link busy while senders react: K = share x rate x RTT. DCTCP needs a share
+//! of 1/7 at least (Alizadeh et al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven
+//! queues of sprayed packets, which a smaller one would answer by sending less.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 
-/// DSCPs there are: six bits.
+/// Number of DSCPs: six bits.
 pub const DSCPS: usize = 64;
 /// DSCPs that jobs keep off: 46 of voice (RFC 3246), 48 and 56 of routing (RFC 4594, 3.1).
 pub const RESERVED: [Dscp; 3] = [Dscp(46), Dscp(48), Dscp(56)];
@@ -18,8 +20,8 @@ pub const RESERVED: [Dscp; 3] = [Dscp(46), Dscp(48), Dscp(56)];
 /// How a switch chooses among equally short paths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Balance {
-    /// By a hash of addresses and ports: one entropy, one path. Sprays where senders change the
-    /// entropy from packet to packet.
+    /// By a hash of addresses and ports: one entropy, one path. Packets are sprayed where senders
+    /// change the entropy from packet to packet.
     Ecmp,
     /// Each packet takes a random path.
     Random,
@@ -82,7 +84,7 @@ impl SwitchBuffer {
     }
 }
 
-/// When a queue asks the port before it to stop (PFC, IEEE 802.1Qbb).
+/// Depths at which a queue stops the port before it, and lets it go on (PFC, IEEE 802.1Qbb).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pause {
     /// Bytes of one ingress port and class above which it pauses.

@@ -237,7 +237,7 @@ impl Shape {
         })
     }
 
-    /// Whether edge switches can be oversubscribed by a factor. In other shapes the counts say it.
+    /// Whether edge switches can be oversubscribed by a factor. In other shapes the counts decide.
     fn has_over(&self) -> bool {
         self.form.name == FAT_TREE.name
     }

@@ -79,7 +79,7 @@ pub struct Fabric {
     /// Bytes that every packet takes on a wire beyond [`Fabric::mtu`]: Ethernet with preamble and
     /// gap (38), IPv4 (20) and UDP (8) by default.
     pub framing: u32,
-    /// How switches choose among equal paths, when the command line does not say.
+    /// How switches choose among equal paths, unless the command line decides.
     pub balance: Option<Balance>,
     /// Depth, as a share of rate x round trip, above which data queues mark ECT and drop not-ECT
     /// packets; `None`: never, they only drop packets that find no room.

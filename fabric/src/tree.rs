@@ -1,6 +1,6 @@
 //! Folded Clos trees: the graph behind the one-line forms and the files of htsim.
 //!
-//! Hosts hang on edge switches. The edge switches of a pod are all linked to the aggregation
+//! Hosts are linked to edge switches. The edge switches of a pod are all linked to the aggregation
 //! switches of that pod. Aggregation switch `a` of every pod is linked to the cores `a`,
 //! `a + aggs_per_pod`, `a + 2 aggs_per_pod`, ... A leaf-spine is a tree of one pod without cores,
 //! a single switch one without aggregation switches either.

@@ -16,7 +16,7 @@ pub mod spanned;
 pub mod spelling;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::priority::{Policy, SendOrder, UntaggedTraffic};
@@ -264,9 +264,17 @@ impl Job {
     /// # Errors
     /// [`JobError`] names the first wrong line, and what would be right there.
     pub fn from_toml(text: &str) -> Result<Self, JobError> {
+        Self::with_written_keys(text).map(|(job, _)| job)
+    }
+
+    /// As [`Job::from_toml`], with the names of the keys that are written.
+    ///
+    /// # Errors
+    /// As [`Job::from_toml`].
+    pub fn with_written_keys(text: &str) -> Result<(Self, BTreeSet<String>), JobError> {
         let mut job = Self::default();
-        keys::read(&mut job, text)?;
-        job.checked()
+        let written = keys::read(&mut job, text)?;
+        Ok((job.checked()?, written))
     }
 
     /// Puts one value under a key, `transport.gap` for example: as TOML where `text` is TOML, else

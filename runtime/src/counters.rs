@@ -1,11 +1,11 @@
-//! Everything that a rank counts, in one place.
+//! The counters of a rank, from all layers.
 
 use std::ops::Sub;
 
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_transport::driver::DriverCounters;
 
-/// What a rank has counted since it was opened. Segments are payloads of one packet each.
+/// The counts of a rank since it was opened. Segments are payloads of one packet each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RankCounters {
     /// Segments sent for the first time.
@@ -65,7 +65,7 @@ impl RankCounters {
 
 impl Sub for RankCounters {
     type Output = Self;
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             sent_segments: self.sent_segments - earlier.sent_segments,

@@ -39,7 +39,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the caller asked for something that cannot be, as opposed to the system refusing.
+    /// Whether the caller made a mistake, as opposed to the system refusing.
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::NoSuchRank { .. } | Self::Certificates(_))
     }
@@ -53,7 +53,7 @@ pub enum RankJoinError {
     Rendezvous {
         /// As given.
         given: String,
-        /// What is wrong.
+        /// The mistake in it.
         reason: String,
     },
     /// The ranks do not form a job.
@@ -93,7 +93,7 @@ pub enum EndError {
     Failed {
         /// Why.
         error: OperationError,
-        /// The file with what this rank's flight recorder held then, if it was written.
+        /// The file with this rank's flight recorder of that moment, if it was written.
         trace: Option<PathBuf>,
     },
     /// The driver thread has ended.

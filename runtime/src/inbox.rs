@@ -11,7 +11,7 @@ use crate::rank_driver::RankDriver;
 /// How long a question to the driver thread may take.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The way to the driver for several threads, and what the control plane noticed before there was
+/// The way to the driver for several threads. Keeps the events of the control plane until there is
 /// a driver.
 #[derive(Debug, Default)]
 pub(crate) struct DriverInbox {

@@ -1,8 +1,8 @@
-//! What ranks ask each other when an operation takes too long, and the verdict that all of them
-//! then hear: who has not entered it, who is in another one, who does not answer.
+//! The inquiry about an operation that takes too long, and its verdict: which ranks have not
+//! entered the operation, which are in another one, and which do not answer.
 //!
-//! Questions and answers travel over the control plane, which has a thread of its own: a rank whose
-//! program computes, or waits for something else, answers all the same.
+//! Questions and answers travel over the control plane, which has a thread of its own. So a rank
+//! answers even while its program computes or waits for something else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 const ANSWER_TIME: Span = Span::from_millis(800);
 /// How long a rank waits for the verdict of another one that has asked about the same operation.
 pub(crate) const VERDICT_TIME: Span = Span::from_millis(1_000);
-/// Ranks of which a verdict tells details.
+/// How many ranks a verdict describes in detail.
 const DETAILED: usize = 8;
 
 /// A question as it travels.
@@ -33,7 +33,7 @@ struct WireQuestion {
 struct WireAnswer {
     group: u16,
     sequence: u32,
-    /// What was called there, in bits and in words.
+    /// The call under that number, as its signature and in words.
     there: Option<(u32, String)>,
     last: Option<(u32, String)>,
     pending: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) fn question(question: &OverdueQuestion) -> String {
     serde_json::to_string(&asked).expect("numbers are JSON")
 }
 
-/// The question that another rank asks; `None` where it makes no sense to this build.
+/// Reads the question of another rank; `None` if this build does not understand it.
 pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     let asked: WireQuestion = serde_json::from_str(text).ok()?;
     let side = match asked.side {
@@ -87,12 +87,12 @@ pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> S
     serde_json::to_string(&answer).expect("numbers and texts are JSON")
 }
 
-/// An overdue operation, of which the other ranks are asked.
+/// An overdue operation, about which the other ranks are asked.
 #[derive(Debug)]
 pub(crate) struct OverdueInquiry {
     pub(crate) id: OperationId,
     until: Instant,
-    /// Who asks, if not this rank.
+    /// The rank that asks, if it is another one.
     asker: Option<Rank>,
     label: OperationLabel,
     question: OverdueQuestion,
@@ -140,7 +140,7 @@ impl OverdueInquiry {
         self.others.iter().all(here)
     }
 
-    /// What is known now, in words.
+    /// The answers so far, in words.
     pub(crate) fn verdict(&self) -> String {
         if let Some(asker) = self.asker {
             return format!("rank {asker} has asked where the others are and tells nothing");
@@ -211,7 +211,7 @@ impl OverdueInquiry {
     }
 }
 
-/// What a rank does that is not where it is awaited.
+/// The state of a rank that has not entered the operation, in words.
 fn doing(answer: &WireAnswer) -> String {
     match (answer.pending.first(), &answer.last) {
         (Some(pending), _) => format!("is in {pending}"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_tells_of_every_rank_where_it_is() {
+    fn a_verdict_locates_every_rank() {
         let mut inquiry = inquiry();
         let asked = asked(&question(&OverdueQuestion {
             group: 0,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_about_something_else_and_no_answers_are_ignored() {
+    fn answers_to_other_questions_are_ignored() {
         let mut inquiry = inquiry();
         let other = OverdueQuestion {
             group: 1,

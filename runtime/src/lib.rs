@@ -7,19 +7,19 @@
 //! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
 //!   that wait for its operations. `inbox` is the way to it for other threads.
 //! - [`promise`]: operations on their way, and the duty to call back exactly once.
-//! - `inquiry`: what ranks ask each other when an operation takes too long.
-//! - `vigil`: who of this host has died.
-//! - `start`: the line that tells what a job uses.
+//! - `inquiry`: the questions that ranks ask each other when an operation takes too long.
+//! - `vigil`: notices dead processes of this host.
+//! - `start`: the log line with the settings of a job.
 //! - `vicinity`: the ranks of this host, and the memory shared with them.
 //! - [`pool`]: the threads on which callbacks run, and why they may block.
-//! - [`counters`]: everything that was counted, in one place.
-//! - [`metrics`]: the same by peer and class, for those who watch.
+//! - [`counters`]: the counters of all layers together.
+//! - [`metrics`]: the same by peer and class, for observers.
 //! - [`log`]: lines for people on standard error, and how many of them.
 //! - [`tuner`]: chunk and credit, found in a job's first steps.
-//! - [`trace`]: the flight recorder: the last operations, for whoever asks why one did not end.
+//! - [`trace`]: the flight recorder: the last operations, to find out why one did not end.
 //!
-//! What is not here: how operations work (`gradwire-collectives`), how packets travel
-//! (`gradwire-transport`), where options come from (the command and the Python package).
+//! Operations work in `gradwire-collectives`, packets travel in `gradwire-transport`, and options
+//! come from the command and the Python package.
 
 pub mod counters;
 pub mod error;

@@ -1,8 +1,8 @@
-//! Lines for people about what a rank does, on standard error, in the shape of NCCL's:
+//! Log lines of a rank for people, on standard error, in the form of NCCL's:
 //! `host:process:thread [rank] GRADWIRE INFO text`.
 //!
-//! Rooms of this package write by the macros of `log`. The edge decides what is seen, by
-//! [`start`]; without it nothing is. Other packages' lines are not shown.
+//! This package writes by the macros of `log`. The command and the Python package choose the level
+//! with [`start`]; without it no line is shown. Lines of other packages are not shown.
 
 use std::fmt;
 use std::io::Write;
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gradwire_protocol::units::Rank;
 use log::{LevelFilter, Metadata, Record};
 
-/// How much is told.
+/// How many lines are shown.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// What is probably not meant.
+    /// Settings that are probably not meant.
     Warn,
-    /// What is used, and what has failed.
+    /// The settings in use, and failures.
     Info,
-    /// How each step of start and end goes.
+    /// Each step of starting and ending.
     Debug,
     /// Every operation.
     Trace,
@@ -67,7 +67,7 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Shows lines up to a level from now on. Lines name the rank that was told last.
+/// Shows lines up to a level from now on. Lines name the rank given to [`rank_is`] last.
 pub fn start(level: LogLevel) {
     // Another log of this process keeps its place: lines of gradwire then go there.
     let _ = log::set_logger(&LINES);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read_in_any_letters_and_an_unknown_one_names_the_known() {
+    fn an_unknown_level_names_the_known_ones() {
         assert_eq!("INFO".parse(), Ok(LogLevel::Info));
         assert_eq!("trace".parse(), Ok(LogLevel::Trace));
         let error = "verbose".parse::<LogLevel>().expect_err("no level");

@@ -1,13 +1,13 @@
-//! What a rank tells those who watch it: its [`Snapshot`], as it is, as JSON and as text for
-//! Prometheus, and the port at which it tells.
+//! The metrics of a rank: its [`Snapshot`], also as JSON and as text for Prometheus, and the HTTP
+//! port that serves them.
 //!
 //! Start here:
 //! - [`snapshot`]: everything that a rank counts, as plain data.
 //! - [`prometheus`]: the same as text.
 //! - `operations`: how long operations took.
 //!
-//! What is not here: what is counted per packet (`protocol::metrics`), and who looks at it (the
-//! command's `top`). Nothing is written to disk: whoever wants to see a rank asks its port.
+//! `protocol::metrics` counts packets; the command's `top` shows snapshots. Metrics are not written
+//! to disk: an observer asks the port.
 
 pub(crate) mod operations;
 pub mod prometheus;
@@ -28,10 +28,9 @@ use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::rank_driver::RankDriver;
 use snapshot::RankSubject;
 
-/// So many ports are tried, or asked, from the job's own on: ranks of one host.
+/// How many ports are tried, or asked, from the job's own on: one for each rank of a host.
 pub const PORTS: u16 = 64;
-/// A snapshot is handed out again for this long, so that many guests cost the rank no more than
-/// one.
+/// A snapshot is served again for this long, so that many observers cost the rank no more than one.
 const SNAPSHOT_KEPT: Duration = Duration::from_millis(100);
 
 /// Takes snapshots of one rank.
@@ -52,12 +51,11 @@ impl SnapshotSource {
         })
     }
 
-    /// What the rank has counted, as it was between two rounds of the driver; `None` when the
-    /// driver has stopped.
+    /// The counts of the rank between two rounds of the driver; `None` if the driver has stopped.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
-            // Copies only: what is made of them is no business of whoever drives.
+            // Only copy here, since this runs on the driving thread; the rest happens below.
             let communicator = seat.communicator();
             let (counted, held) = (
                 communicator.endpoint().metrics(),
@@ -151,7 +149,7 @@ fn pages(watch: Arc<SnapshotSource>) -> impl FnMut(&str) -> Option<HttpPage> + S
 /// Why there is no snapshot of a rank.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Nobody is there, or is no rank that tells.
+    /// No process answers there, or it is not a rank.
     #[error(transparent)]
     Get(#[from] GetError),
     /// It is no snapshot of this release.
@@ -159,7 +157,7 @@ pub enum FetchError {
     NoSnapshot(#[from] serde_json::Error),
 }
 
-/// The snapshot of the rank that tells at `address`.
+/// The snapshot of the rank whose metrics are at `address`.
 ///
 /// # Errors
 /// [`FetchError`] when no rank answers within `patience`.

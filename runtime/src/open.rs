@@ -20,7 +20,7 @@ use crate::rank::LocalRank;
 /// does: a loss should not cost more than on a real network.
 pub const AUTO_MTU_MAX: u32 = 9_000;
 
-/// What is needed to open a rank.
+/// The arguments for opening a rank.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The job; equal on all ranks.
@@ -35,7 +35,7 @@ pub struct Opening {
     pub port: u16,
     /// The secret that the ranks share; may be empty where they have certificates.
     pub token: String,
-    /// Certificates that the ranks prove themselves by, besides the token; all have some, or none.
+    /// Certificates that prove a rank, besides the token. Either all ranks have one, or no rank.
     pub certificates: Option<CertificateFiles>,
 }
 
@@ -109,7 +109,7 @@ impl OpenRank {
     }
 
     /// The rank with a folder, into which its flight recorder is written when something fails;
-    /// without, it is only told to who asks.
+    /// without it, the recorder is only shown on request.
     #[must_use]
     pub fn with_trace_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.trace_folder = folder;

@@ -1,6 +1,6 @@
-//! Threads for callbacks. A callback may block, also on an operation that ends later: whenever no
-//! thread is idle a new one is started, up to [`THREADS_MAX`], so that the callback which it waits
-//! for can run.
+//! Threads for callbacks. A callback may block, even until a later operation ends. So the pool
+//! starts a new thread whenever none is idle, up to [`THREADS_MAX`]: the callback of the later
+//! operation can then run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,7 +69,8 @@ impl CallbackPool {
         self.shared.wake.notify_one();
     }
 
-    /// Runs what is queued, then ends all threads; but does not wait for the calling one.
+    /// Runs the queued callbacks, then ends all threads. Does not wait for the calling thread,
+    /// which may be one of them.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.wake.notify_all();
@@ -86,7 +87,7 @@ impl CallbackPool {
 }
 
 impl PoolShared {
-    /// A callback cannot poison what the lock guards: callbacks run outside of it.
+    /// Poison is ignored: callbacks, which may panic, run outside of the lock.
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

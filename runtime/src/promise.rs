@@ -1,4 +1,4 @@
-//! Operations on their way to the driver, and the duty to call back when one has ended.
+//! Operations on their way to the driver, and the promise to call back when one has ended.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,22 +17,23 @@ use crate::trace::{FlightRecorder, RecordedOperation};
 /// An operation and the longest that it may take.
 #[derive(Debug)]
 pub struct RankTask {
-    /// What to do; its deadline is set from `timeout`.
+    /// The operation; its deadline is set from `timeout`.
     pub operation: Operation,
     /// How long it may take from the moment it is submitted.
     pub timeout: Option<Span>,
 }
 
-/// What an operation leaves behind.
+/// The buffers and counts of an operation that has succeeded.
 #[derive(Debug)]
 pub struct EndedOperation {
     /// Its buffer with the result.
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
-    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    /// Bytes of the buffer that a receive with tolerance did not get, in ascending order. They are
+    /// as they were.
     pub holes: Vec<Hole>,
-    /// What it took.
+    /// Segments sent, received and lost.
     pub outcome: OperationOutcome,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Submission {
     pub(crate) recorded: RecordedOperation,
 }
 
-/// The duty to call back exactly once: kept with a result, or with [`EndError::Closed`] when it is
+/// The promise to call back exactly once: with a result, or with [`EndError::Closed`] if it is
 /// dropped, wherever that happens.
 pub(crate) struct CallbackPromise {
     done: Option<Done>,
@@ -61,7 +62,7 @@ pub(crate) struct CallbackPromise {
 pub(crate) enum CallbackPlace {
     /// On the thread that drives, at once: for callbacks that never block and are ours.
     Driver,
-    /// On a thread that may block: one of the pool, or whoever waits with the ticket.
+    /// On a thread that may block: one of the pool, or the one that waits with the ticket.
     CallbackPool(Arc<CallbackPool>, Ticket),
 }
 
@@ -69,11 +70,11 @@ pub(crate) enum CallbackPlace {
 #[derive(Clone, Debug, Default)]
 pub struct Ticket(Arc<TicketSlot>);
 
-/// What waits to be called, by whoever takes it first.
+/// A callback that waits to be called by the first thread that takes it.
 #[derive(Default)]
 struct TicketSlot {
     has_ended: AtomicBool,
-    /// Whether somebody drives until the end, and then calls.
+    /// Whether a thread drives until the end and then calls back.
     is_awaited: AtomicBool,
     call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -92,7 +93,7 @@ impl Ticket {
         self.0.has_ended.load(Ordering::SeqCst)
     }
 
-    /// The operation has ended: `call` is for whoever waits, or else for the pool.
+    /// The operation has ended. The waiting thread runs `call`, or the pool if no thread waits.
     fn end(self, call: Box<dyn FnOnce() + Send>, pool: &CallbackPool) {
         *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
         self.0.has_ended.store(true, Ordering::SeqCst);
@@ -101,8 +102,8 @@ impl Ticket {
         }
     }
 
-    /// Waits by `drive`, which may return early; then calls back here if the operation has ended
-    /// and nobody else has called. If it has not ended, the pool will call.
+    /// Waits by `drive`, which may return early. Then calls back here, if the operation has ended
+    /// and no other thread has called back. If it has not ended, the pool will call back.
     pub(crate) fn await_by(&self, drive: impl FnOnce()) {
         self.0.is_awaited.store(true, Ordering::SeqCst);
         if !self.has_ended() {
@@ -195,7 +196,7 @@ impl PendingCount {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
     }
 
-    /// Waits until there is none; tells whether that happened within `patience`.
+    /// Waits until the count is zero. Returns whether that happened within `patience`.
     pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

@@ -42,10 +42,10 @@ use crate::vigil::ProcessVigil;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
-/// No window shrinks below this, however many ranks share a receive buffer: what does not fit then
-/// is repaired.
+/// No window shrinks below this, however many ranks share a receive buffer. Packets that then do
+/// not fit are repaired.
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
-/// How long whoever asks for a trace waits for what only the driver knows.
+/// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A joined rank. Dropping it without [`LocalRank::close`] looks to the others as if it had died.
@@ -145,8 +145,8 @@ impl LocalRank {
         self.rank
     }
 
-    /// What carries packets to the other ranks: "udp", "uring", "rdma", "shm", or "shm+udp" where
-    /// some ranks share memory with this one.
+    /// The wire that carries packets to the other ranks: "udp", "uring", "rdma", "shm", or
+    /// "shm+udp" if some ranks share memory with this one.
     pub fn wire(&self) -> &'static str {
         self.wire
     }
@@ -183,8 +183,8 @@ impl LocalRank {
     }
 
     /// Drives this rank on the calling thread until the operation has ended, and then calls back
-    /// here: without a change of threads. May return early, when another thread drives already or
-    /// `patience` is over; the callback then runs as if nobody had waited.
+    /// here, without a change of threads. May return early, if another thread drives already or
+    /// `patience` is over; the pool then runs the callback.
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a caller waits is no matter of the protocol"
@@ -229,7 +229,7 @@ impl LocalRank {
         result.map_err(|error| error.traced(&self.recorder))
     }
 
-    /// What was counted so far; zeros when the rank has been closed.
+    /// The counts so far; zeros if the rank has been closed.
     pub fn counters(&self) -> RankCounters {
         let counted = self.ask(|seat| RankCounters::of(seat.communicator().endpoint()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
@@ -256,8 +256,8 @@ impl LocalRank {
         });
     }
 
-    /// What the job's tuning tries next, once a step with what it said last took `step` on
-    /// average. Nothing changes by asking: one rank asks, and tells the others.
+    /// The next advice of the job's tuning, after steps with the previous one took `step` on
+    /// average. This changes no setting: one rank asks, and tells the others.
     pub fn tune(&self, step: Duration) -> TuningAdvice {
         let tuner = self.tuner.lock();
         tuner
@@ -265,8 +265,8 @@ impl LocalRank {
             .advise(step.as_secs_f64())
     }
 
-    /// Gives away what error feedback keeps of a tensor: the next step no longer adds it. `None`
-    /// when nothing is kept.
+    /// Takes the lost values that error feedback keeps of a tensor: the next step no longer adds
+    /// them. `None` if there are none.
     ///
     /// # Errors
     /// [`EndError::Closed`] when the rank has been closed or does not answer.
@@ -275,13 +275,13 @@ impl LocalRank {
             .ok_or(EndError::Closed)
     }
 
-    /// What was counted so far, by peer and class; `None` when the rank has been closed.
+    /// The counts so far, by peer and class; `None` if the rank has been closed.
     pub fn metrics(&self) -> Option<Snapshot> {
         self.watch.snapshot()
     }
 
-    /// What the flight recorder holds now. A driver that does not answer within a second leaves out
-    /// what pending operations wait for.
+    /// A dump of the flight recorder. If the driver does not answer within a second, it lacks the
+    /// needs of pending operations.
     pub fn trace(&self) -> TraceDump {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
@@ -315,7 +315,7 @@ impl LocalRank {
         door.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks whoever drives; `None` when the rank has been closed or does not answer in time.
+    /// Asks the driver; `None` if the rank has been closed or does not answer in time.
     fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut RankDriver) -> T + Send + 'static,
@@ -346,7 +346,7 @@ impl LocalRank {
         self.pending.wait_for_none(patience);
         let control = self.control().take();
         if let Some(control) = control {
-            // The others may be lost or slow; there is nothing more to do for them.
+            // Even if the others are lost or slow, this rank can do no more for them.
             let _ = control.leave(LEAVE_PATIENCE);
             self.recorder.leave(|| self.watch.snapshot());
         }
@@ -404,8 +404,7 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
     addresses.collect()
 }
 
-/// What carries packets to the others, of whom some may share memory and the rest are reached by
-/// `wires`.
+/// The wire that carries packets to the others: memory to those that share it, `wires` to the rest.
 fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
     match terms.into_iter().flat_map(MemoryTerms::others).count() {
@@ -426,9 +425,11 @@ fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> En
     endpoint
 }
 
-/// The job as these ranks can do it: an MTU that it leaves open becomes what every interface takes,
-/// and the window shrinks so that all peers' windows together fill no more than half of a rank's
-/// receive buffers. A packet that the kernel drops there would be a loss that no network made.
+/// Fits the job to these ranks.
+///
+/// - An MTU that the job leaves open becomes the smallest of all interfaces.
+/// - The window shrinks so that all peers' windows together fill at most half of a rank's receive
+///   buffers. A packet that the kernel drops there would be a loss that no network made.
 fn fitted(job: Job, roster: &[RosterPeer]) -> Job {
     let mtus = roster.iter().map(|peer| peer.mtu);
     let mut job = match job.transport.mtu {
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn all_windows_together_fill_half_of_a_receive_buffer() {
+    fn windows_together_fill_half_a_receive_buffer() {
         let window = |ranks, buffer| {
             let transport = fitted(Job::default(), &roster(ranks, buffer)).transport;
             assert!(transport.initial_window <= transport.window);

@@ -1,4 +1,5 @@
-//! What the driver thread drives: the communicator, and who waits for which of its operations.
+//! The machine that the driver thread drives: the communicator, and the callers that wait for its
+//! operations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::promise::{CallbackPromise, EndedOperation, Submission};
 use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 
 /// How long operations with a peer that has left may still end. A peer leaves when all its own
-/// operations have ended, and goes on answering; what it still answers may be on its way.
+/// operations have ended, and goes on answering; its last answers may be on their way.
 const LEFT_GRACE: Span = Span::from_millis(2_000);
 
 /// The communicator of a rank with the callbacks of its operations.
@@ -29,21 +30,21 @@ pub(crate) struct RankDriver {
     waiting: BTreeMap<OperationId, WaitingCaller>,
     operations: OperationTally,
     left: Vec<(Instant, Rank)>,
-    /// Speaks to the other ranks, if there is a control plane.
+    /// Sends to the other ranks, if there is a control plane.
     voice: Option<ControlSender>,
-    /// Whether they know when everything has failed here.
+    /// Whether the other ranks know that everything has failed here.
     standing: FailureNews,
     /// The operation that is overdue.
     inquiry: Option<OverdueInquiry>,
-    /// What another rank has asked about, which one, and when.
+    /// The last question of another rank, which rank asked it, and when.
     asked: Option<(Instant, Rank, OverdueQuestion)>,
     recorder: Arc<FlightRecorder>,
     pool: Arc<CallbackPool>,
-    /// What has failed since the recorder was told.
+    /// The first failure that the recorder does not know yet.
     failure: Option<String>,
 }
 
-/// Who waits for an operation, and where it is noted.
+/// The caller that waits for an operation, and the operation's place in the records.
 #[derive(Debug)]
 struct WaitingCaller {
     promise: CallbackPromise,
@@ -72,8 +73,8 @@ impl RankDriver {
         }
     }
 
-    /// The seat, which speaks to the other ranks of failures, and asks them before an operation
-    /// fails for taking too long.
+    /// Lets this rank tell the others of failures, and ask them before an operation fails because
+    /// it takes too long.
     pub(crate) fn heard_by_others(mut self, voice: ControlSender) -> Self {
         self.communicator = self.communicator.with_inquiries();
         self.voice = Some(voice);
@@ -93,7 +94,7 @@ impl RankDriver {
         &self.operations
     }
 
-    /// Starts an operation; a refusal reaches whoever waits like any other end.
+    /// Starts an operation. A refusal reaches the caller like any other end.
     pub(crate) fn submit(&mut self, now: Instant, submission: Submission) {
         let Submission {
             task,
@@ -122,7 +123,7 @@ impl RankDriver {
         }
     }
 
-    /// What the recorder does not know by itself.
+    /// The state of operations that the recorder does not know by itself.
     pub(crate) fn situation(&self) -> DriverSituation {
         DriverSituation::new(&self.communicator, |id| {
             self.waiting.get(&id).map(|waiting| waiting.recorded)
@@ -136,10 +137,10 @@ impl RankDriver {
         self.communicator.abort(reason);
     }
 
-    /// Takes what the control plane noticed.
+    /// Handles an event of the control plane.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {
-            // Whose process ends after it has left is not missed.
+            // A rank that has left may end its process.
             ControlEvent::PeerLost { rank, .. } if self.has_left(rank) => {}
             ControlEvent::PeerLost { rank, reason } => {
                 self.fails(|| format!("rank {rank} was lost ({reason})"));
@@ -180,7 +181,7 @@ impl RankDriver {
         }
     }
 
-    /// Asks the other ranks about what is overdue, unless one of them asks already.
+    /// Asks the other ranks about an overdue operation, unless one of them asks already.
     fn inquire(&mut self, now: Instant) {
         let (Some(overdue), Some(voice)) = (self.communicator.poll_overdue(), &self.voice) else {
             return;
@@ -199,8 +200,8 @@ impl RankDriver {
         });
     }
 
-    /// What was due long ago was not done: this process was stopped, and silence of others in that
-    /// time means nothing. They have not waited.
+    /// Ends the job if a deadline has passed long ago: this process was stopped. Then the silence
+    /// of other ranks in that time is no evidence, and they have not waited for this one.
     fn look_at_the_clock(&mut self, now: Instant) {
         let limit = self.communicator.endpoint().settings().peer_timeout;
         let late = self.poll_timeout().filter(|due| *due < now);
@@ -229,9 +230,9 @@ impl RankDriver {
         }
     }
 
-    /// Gives completions to those who wait for them.
+    /// Gives completions to the callers that wait for them.
     pub(crate) fn hand_out(&mut self) {
-        // Before anybody hears of it here, who may then leave.
+        // Before any caller here learns of it, since the caller may then end the process.
         if self.standing == FailureNews::Unknown
             && let Some(reason) = self.communicator.aborted()
         {
@@ -287,8 +288,8 @@ impl RankDriver {
         }
     }
 
-    /// Has what is remembered written, where nothing had failed before. Not here: a file system
-    /// may take its time.
+    /// Has the recorder written at the first failure, by a thread of the pool: a file system may
+    /// take its time.
     fn dump(&self, reason: &str) {
         if self.recorder.note_failure(reason, || self.situation()) {
             let recorder = Arc::clone(&self.recorder);

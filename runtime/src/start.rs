@@ -1,4 +1,4 @@
-//! The line that rank 0 writes when its job starts: what is used.
+//! The line that rank 0 logs when its job starts: job, ranks, hosts, wire and metrics.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn hash(job: &Job) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// Tells once per job what it uses, and at level debug what each rank does.
+/// Logs one line per job, and at level debug one per rank.
 pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
     let (rank, wire) = own;
     if rank == Rank(0) {
@@ -44,8 +44,8 @@ pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank,
     log::debug!("joined over {wire}, data at {addresses:?}, mtu {mtu:?}");
 }
 
-/// What is said of ports of which some take larger packets than others, which an RDMA device would
-/// not say: it drops what is too large.
+/// A warning if some ranks' ports take larger packets than others. An RDMA device drops packets
+/// that are too large without a word.
 fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     let smallest = roster.iter().min_by_key(|peer| peer.mtu)?;
     let largest = roster.iter().max_by_key(|peer| peer.mtu)?;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_jobs_have_equal_hashes_and_others_have_not() {
+    fn only_equal_jobs_have_equal_hashes() {
         let mut other = Job::default();
         other.transport.spray_burst += 1;
         assert_eq!(JobName::of(&Job::default()), JobName::of(&Job::default()));

@@ -1,13 +1,12 @@
-//! The flight recorder of a rank: what its last operations were, how they ended, and what those
-//! that have not ended wait for.
+//! The flight recorder of a rank: its last operations, how they ended, and the ranks and bytes that
+//! unfinished ones wait for.
 //!
-//! [`dump`] is what it held at one moment, as plain data; `ring` where it is kept. When something
-//! fails that others depend on (an operation, a peer, the job), the recorder is dumped once, into
-//! the folder that the caller named, and the error names the file.
+//! - `ring` keeps the operations. [`dump`] is a copy of them at one moment, as plain data.
+//! - At the first failure of an operation, a peer or the job, the recorder is dumped once, into the
+//!   folder that the caller named. The error names the file.
+//! - When the rank leaves, its counts are written into that folder, too.
 //!
-//! When the rank leaves, what it has counted is written into that folder too.
-//!
-//! What is not here: how dumps of several ranks are compared (the command's `trace show`).
+//! The command's `trace show` compares dumps of several ranks.
 
 pub mod dump;
 mod ring;
@@ -19,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::operation::{Collective, Operation, OperationProgress};
+use gradwire_collectives::operation::{Collective, Operation, OperationId, OperationProgress};
 use gradwire_protocol::units::Rank;
 
 pub use dump::TraceDump;
@@ -29,10 +28,10 @@ use crate::metrics::snapshot::{RankSubject, Snapshot};
 use dump::{GroupMembers, LostRank, OperationNeeds, TraceEntry, TraceState, VERSION};
 use ring::{FailedEnd, OperationChange, TraceNumber, TraceRing, TraceSlot};
 
-/// How the names of files begin in which ranks leave what they have counted.
+/// Beginning of the names of files with the counts of a rank.
 pub const COUNTS: &str = "counts-";
 
-/// What is only known to whoever drives.
+/// The state of operations that only the driver knows.
 #[derive(Debug, Default)]
 pub(crate) struct DriverSituation {
     needs: BTreeMap<TraceNumber, OperationProgress>,
@@ -41,10 +40,10 @@ pub(crate) struct DriverSituation {
 }
 
 impl DriverSituation {
-    /// What the communicator knows; `pending` are the operations that it has, as recorded here.
+    /// The state that a communicator knows; `recorded` finds its operations in the recorder.
     pub(crate) fn new(
         communicator: &Communicator,
-        recorded: impl Fn(gradwire_collectives::operation::OperationId) -> Option<RecordedOperation>,
+        recorded: impl Fn(OperationId) -> Option<RecordedOperation>,
     ) -> Self {
         let needs = communicator
             .progress()
@@ -57,7 +56,7 @@ impl DriverSituation {
     }
 }
 
-/// An operation in the recorder; nothing where the recorder is off.
+/// An operation in the recorder; empty if the recorder is off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordedOperation(Option<TraceNumber>);
 
@@ -83,7 +82,7 @@ enum KeptTrace {
 }
 
 impl FlightRecorder {
-    /// A recorder of `entries` operations, 0 for none; a failure is dumped into `folder`.
+    /// A recorder of `entries` operations, which is off if 0. A failure is dumped into `folder`.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn new(subject: RankSubject, entries: u32, folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
@@ -144,8 +143,8 @@ impl FlightRecorder {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has failed that others depend on: what is remembered now will be written by
-    /// [`FlightRecorder::keep`], unless something had failed before. Tells whether it will.
+    /// Notes a failure that others depend on. [`FlightRecorder::keep`] writes the operations
+    /// recorded until now, unless there was an earlier failure. Returns whether it will.
     pub(crate) fn note_failure(
         &self,
         reason: &str,
@@ -187,7 +186,7 @@ impl FlightRecorder {
         }
     }
 
-    /// The rank has left its job: what it has counted is written beside where a failure would be.
+    /// Writes the counts of the rank, which has left its job, into the folder.
     pub(crate) fn leave(&self, counted: impl FnOnce() -> Option<Snapshot>) {
         let Some(folder) = &self.folder else {
             return;
@@ -204,14 +203,14 @@ impl FlightRecorder {
         }
     }
 
-    /// What is remembered now, without a driver that could tell more.
+    /// A dump without the state that only the driver knows.
     pub(crate) fn dump_alone(&self, why: &str) -> TraceDump {
         let mut dump = self.dump(DriverSituation::default());
         dump.incomplete = Some(why.to_owned());
         dump
     }
 
-    /// What is remembered now.
+    /// A dump of the operations recorded until now.
     #[expect(clippy::disallowed_methods, reason = "a dump has a time")]
     pub(crate) fn dump(&self, mut situation: DriverSituation) -> TraceDump {
         let (slots, total) = self

@@ -1,18 +1,21 @@
 //! Chunk and credit of a running job, found in its first steps.
 //!
-//! Whoever trains measures steps and asks what to try next; one rank decides for all. What the
-//! steps before the first question took is not looked at: allocations and the order of buckets
-//! settle in them, as ByteScheduler drops its first point. Then the job's own chunk and credit are
-//! the first trial, so that nothing worse stays, and `gradwire-tuning` chooses the others.
+//! The training program measures steps and asks for the next trial; one rank decides for all.
 //!
-//! Not here: when a step begins, and that all ranks change between the same two operations.
+//! 1. Times of the steps before the first question are ignored: allocations and the order of
+//!    buckets settle in them. ByteScheduler drops its first point, too.
+//! 2. The job's own chunk and credit are the first trial, so the result is never worse.
+//! 3. `gradwire-tuning` chooses the other trials.
+//!
+//! The caller decides when a step begins, and lets all ranks change between the same two
+//! operations.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::ByteCount;
 pub use gradwire_tuning::surface::SchedulePoint;
 use gradwire_tuning::surface::{Axes, ScheduleSearch, SizeAxis};
 
-/// What DDP's buckets of 25 MiB can be cut into, and a few of them on the way at once.
+/// Chunks that DDP's buckets of 25 MiB can be cut into, and credits for a few such buckets.
 const AXES: Axes = Axes {
     chunk: SizeAxis {
         smallest: ByteCount::kib(256),
@@ -26,7 +29,7 @@ const AXES: Axes = Axes {
 /// Seed of the search: the same job tries the same points first.
 const SEED: u64 = 1;
 
-/// What a job does next.
+/// The next chunk and credit of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TuningAdvice {
     /// Measure some steps with this.
@@ -39,7 +42,7 @@ pub enum TuningAdvice {
 pub(crate) struct JobTuner {
     own: SchedulePoint,
     trials: usize,
-    /// What is being measured; nothing before the first question.
+    /// The point that is being measured; `None` before the first question.
     trying: Option<SchedulePoint>,
     told: Vec<(SchedulePoint, f64)>,
     search: ScheduleSearch,
@@ -67,7 +70,7 @@ impl JobTuner {
         }
     }
 
-    /// What a job says itself.
+    /// The chunk and credit that a job names itself.
     pub(crate) fn own_point(job: &Job) -> SchedulePoint {
         SchedulePoint {
             chunk: job.collectives.chunk,
@@ -75,7 +78,7 @@ impl JobTuner {
         }
     }
 
-    /// What comes next, after steps of `seconds` each with what was advised last.
+    /// The next advice, after steps of `seconds` each with the previous advice.
     pub(crate) fn advise(&mut self, seconds: f64) -> TuningAdvice {
         if self.trials == 0 {
             return TuningAdvice::Keep(self.own);
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_point_is_the_first_trial_and_the_best_of_all_stays() {
+    fn the_own_point_is_tried_first() {
         let job = job(8);
         let mut tuner = JobTuner::new(&job);
         let mut tried = Vec::new();

@@ -1,4 +1,4 @@
-//! The ranks of this host: who they are, and the memory shared with them.
+//! The ranks of this host, and the memory shared with them.
 
 use std::time::Duration;
 
@@ -9,14 +9,13 @@ use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
 
 use crate::error::RankJoinError;
 
-/// Twice what waking a thread takes on a virtual machine.
+/// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
 
-/// Lets the ranks of each host share memory, if any do. `None` where this rank shares with nobody.
+/// Lets the ranks of each host share memory. `None` if this rank shares memory with no other.
 ///
 /// # Errors
-/// [`RankJoinError`] when the system refuses, or when the job wants memory for ranks that have none in
-/// common.
+/// [`RankJoinError`] if the system refuses, or if the job demands memory but some ranks share none.
 pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
@@ -38,7 +37,7 @@ pub(crate) fn enter(
         Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
-    // Every rank counts barriers alike, also those that share with nobody.
+    // All ranks must take part in the same number of barriers, also ranks without neighbours.
     if offers.iter().any(|(_, offer)| offer.is_some()) {
         control.barrier(timeout)?;
     }
@@ -48,15 +47,14 @@ pub(crate) fn enter(
     Ok(made)
 }
 
-/// What the ranks of this host leave each other of its cores.
+/// How the ranks of this host share its cores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct DrivePace {
-    /// What a rank does while it waits. Where ranks share cores, whoever looks for work keeps
-    /// another rank from doing what it looks for: then waiting means sleeping, unless the job wants
-    /// it otherwise.
+    /// How a rank waits. If ranks share cores, a rank that looks for packets keeps their sender
+    /// from running. So it sleeps at once, unless the job wants it otherwise.
     pub(crate) idle: IdleMode,
-    /// How long a caller may look for work before it sleeps: where every rank has a core, for
-    /// longer than it takes to be woken.
+    /// How long a caller may look for packets before it sleeps: if every rank has a core, for
+    /// longer than waking up takes.
     pub(crate) caller_spin: Span,
 }
 
@@ -109,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_that_share_cores_do_not_spin_unless_the_job_says_so() {
+    fn ranks_that_share_cores_sleep_by_default() {
         let idle = |cores, idle, ranks| DrivePace::on(cores, idle, ranks).idle;
         assert_eq!(idle(2, IdleMode::Adaptive, 2), IdleMode::Adaptive);
         assert_eq!(idle(2, IdleMode::Adaptive, 3), IdleMode::Block);

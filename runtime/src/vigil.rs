@@ -8,11 +8,11 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::shm::RankLife;
 
-/// Between two looks. What has ended at two of them has: a rank that leaves properly is heard of
-/// by then.
+/// Time between two checks. A process counts as ended if it was at two checks: a rank that leaves
+/// properly has said so by then.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A thread that looks after neighbours until it is dropped.
+/// A thread that watches the processes of neighbours until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ProcessVigil {
     stop: Option<Sender<()>>,
@@ -20,8 +20,8 @@ pub(crate) struct ProcessVigil {
 }
 
 impl ProcessVigil {
-    /// Calls `ended` once for every rank whose process has ended. Without a thread to do so, ranks
-    /// are missed when they are silent.
+    /// Calls `ended` once for every rank whose process has ended. If no thread can be started, a
+    /// dead rank is noticed by its silence.
     pub(crate) fn over(
         lives: Vec<(Rank, RankLife)>,
         ended: impl Fn(Rank) + Send + 'static,

@@ -72,7 +72,7 @@ fn orders_over(wire: WireChoice) -> Vec<Vec<u16>> {
 /// Callbacks run on several threads and ranks are not in step, so single buckets may change places:
 /// what must hold is that the front half is done before nearly all of the back half.
 #[test]
-fn of_64_buckets_submitted_back_to_front_the_front_half_is_done_first() {
+fn front_buckets_finish_before_back_buckets() {
     for wire in [WireChoice::Udp, WireChoice::Auto] {
         for order in orders_over(wire) {
             println!("{wire:?}: {order:?}");

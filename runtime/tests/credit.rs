@@ -89,7 +89,7 @@ fn with_credit(
 }
 
 #[test]
-fn with_any_credit_all_buckets_complete_and_have_the_bits_that_they_have_without() {
+fn credit_does_not_change_the_bits() {
     // In a ring the order of additions is fixed; of two ranks it does not matter.
     for (algorithm, world_size) in [(ReduceAlgorithm::Ring, 3), (ReduceAlgorithm::Direct, 2)] {
         let (unbounded, held) = with_credit(0, algorithm, world_size);

@@ -96,7 +96,7 @@ fn another_operation_is_named_on_every_rank() {
 }
 
 #[test]
-fn another_type_of_the_same_length_is_named_on_every_rank() {
+fn a_differing_type_is_named_on_every_rank() {
     let calls = |rank, world_size| {
         let mut operation = floats(world_size, 0, 100_000);
         if rank == 1 {
@@ -123,7 +123,7 @@ fn another_shape_is_named_on_every_rank() {
 }
 
 #[test]
-fn two_operations_in_the_other_order_are_named_on_every_rank() {
+fn swapped_operations_are_named_on_every_rank() {
     let calls = |rank, world_size| {
         let gather = |sequence| {
             let mut operation = floats(world_size, sequence, 100 * usize::from(world_size));
@@ -141,7 +141,7 @@ fn two_operations_in_the_other_order_are_named_on_every_rank() {
 }
 
 #[test]
-fn a_rank_that_does_not_come_is_named_on_every_rank_whomever_they_wait_for() {
+fn an_absent_rank_is_named_on_every_rank() {
     for algorithm in [ReduceAlgorithm::Ring, ReduceAlgorithm::Direct] {
         let mut job = Job::default();
         job.collectives.algorithm = algorithm;
@@ -175,7 +175,7 @@ fn a_rank_that_does_not_come_is_named_on_every_rank_whomever_they_wait_for() {
 }
 
 #[test]
-fn ranks_that_only_listen_to_each_other_are_told_apart_when_the_time_is_over() {
+fn ranks_that_only_receive_are_named_at_timeout() {
     on_ranks(2, &Job::default(), |rank| {
         let other = Rank(1 - rank.rank().0);
         let mut operation = floats(2, 3, 10);
@@ -192,7 +192,7 @@ fn ranks_that_only_listen_to_each_other_are_told_apart_when_the_time_is_over() {
 }
 
 #[test]
-fn a_receive_without_a_send_says_what_the_sender_does() {
+fn a_receive_without_a_send_locates_the_sender() {
     on_ranks(2, &Job::default(), |rank| {
         let mut operation = floats(2, 0, 10);
         let mut limit = Span::from_millis(60_000);
@@ -215,7 +215,7 @@ fn a_receive_without_a_send_says_what_the_sender_does() {
 }
 
 #[test]
-fn what_is_called_after_a_timeout_elsewhere_is_refused_with_its_reason() {
+fn calls_after_a_timeout_are_refused_with_reason() {
     let (tell, told) = channel::<()>();
     let ends = Mutex::new((Some(tell), Some(told)));
     on_ranks(2, &Job::default(), |rank| {

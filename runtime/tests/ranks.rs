@@ -73,7 +73,7 @@ fn pattern(elements: usize) -> impl Iterator<Item = f32> {
 }
 
 #[test]
-fn sums_are_exact_over_every_wire_however_a_rank_waits() {
+fn sums_are_exact_over_every_wire() {
     let job_of = |wire| {
         [IdleMode::Busy, IdleMode::Adaptive, IdleMode::Block].map(|idle| job_over(wire, idle))
     };
@@ -141,7 +141,7 @@ fn threads_that_wait_and_callbacks_share_one_driver() {
 }
 
 #[test]
-fn who_waits_with_a_ticket_is_called_back_once_on_some_thread() {
+fn a_ticket_is_called_back_exactly_once() {
     for wire in [WireChoice::Udp, WireChoice::Auto] {
         on_ranks(2, &job_over(wire, IdleMode::Adaptive), |rank| {
             let (tell, told) = channel();
@@ -221,7 +221,7 @@ fn a_refused_operation_ends_like_any_other() {
 }
 
 #[test]
-fn an_operation_with_a_rank_that_left_says_so() {
+fn operations_with_a_left_rank_fail_by_name() {
     on_ranks(2, &Job::default(), |rank| {
         if rank.rank() == Rank(1) {
             return rank.close(PATIENCE);
@@ -240,7 +240,7 @@ fn an_operation_with_a_rank_that_left_says_so() {
 }
 
 #[test]
-fn an_operation_with_a_rank_that_died_names_it() {
+fn operations_with_a_dead_rank_name_it() {
     let joined = Meeting::of(2);
     on_ranks(2, &Job::default(), |rank| {
         joined.wait();
@@ -274,7 +274,7 @@ fn an_abort_reaches_every_rank_with_its_reason() {
 }
 
 #[test]
-fn a_rank_that_waits_too_long_names_whom_it_waits_for() {
+fn a_timeout_names_the_awaited_ranks() {
     let (tell, told) = channel::<()>();
     let (tell, told) = (Mutex::new(Some(tell)), Mutex::new(told));
     on_ranks(2, &Job::default(), |rank| {
@@ -301,7 +301,7 @@ fn a_rank_that_waits_too_long_names_whom_it_waits_for() {
 }
 
 #[test]
-fn a_rank_outside_the_world_and_a_port_in_use_are_refused() {
+fn unknown_ranks_and_taken_ports_are_refused() {
     let job = Job::default();
     let leader = open(0, 2, &job);
     let port = leader.rendezvous().expect("rank 0 listens").port();

@@ -60,7 +60,7 @@ fn file_of(error: &EndError) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_running_rank_tells_its_last_operations_and_what_pending_ones_wait_for() {
+fn a_trace_lists_last_and_pending_operations() {
     let mut job = Job::default();
     job.trace.entries = 4;
     let told = Meeting::of(2);
@@ -105,7 +105,7 @@ fn a_running_rank_tells_its_last_operations_and_what_pending_ones_wait_for() {
 }
 
 #[test]
-fn the_first_failure_is_written_once_and_named_by_the_error() {
+fn the_error_names_the_trace_of_its_failure() {
     let folder = folder("first-failure");
     let over = Meeting::of(2);
     on_two_ranks(&Job::default(), &folder, |rank| {
@@ -144,7 +144,7 @@ fn the_first_failure_is_written_once_and_named_by_the_error() {
 }
 
 #[test]
-fn a_lost_peer_and_an_abort_leave_a_trace_without_any_operation() {
+fn lost_peers_and_aborts_leave_a_trace() {
     let folder = folder("without-operations");
     let joined = Meeting::of(2);
     on_two_ranks(&Job::default(), &folder, |rank| {
@@ -172,7 +172,7 @@ fn a_lost_peer_and_an_abort_leave_a_trace_without_any_operation() {
 }
 
 #[test]
-fn a_rank_that_leaves_writes_what_it_has_counted() {
+fn a_leaving_rank_writes_its_counts() {
     let folder = folder("leaving");
     on_two_ranks(&Job::default(), &folder, |rank| {
         rank.run(all_reduce(0, LONG)).expect("nothing fails");
@@ -206,7 +206,7 @@ fn a_recorder_that_is_off_remembers_nothing() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_does_not_hide_the_error() {
+fn an_unwritable_folder_does_not_hide_the_error() {
     let folder = folder("no-folder");
     std::fs::write(&folder, "a file").expect("the test's folder is writable");
     let over = Meeting::of(2);

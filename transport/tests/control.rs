@@ -62,7 +62,7 @@ fn start(role: JoinRole, membership: Membership, timeout: Duration) -> Joining {
     })
 }
 
-fn seated(joining: Joining) -> JoinedMember {
+fn joined(joining: Joining) -> JoinedMember {
     joining.join().expect("no panic").expect("joins")
 }
 
@@ -81,7 +81,7 @@ fn job(world_size: u16) -> Vec<JoinedMember> {
         .chain(members)
         .map(|(role, rank)| start(role, membership(rank, world_size.into()), PATIENCE))
         .collect();
-    joining.into_iter().map(seated).collect()
+    joining.into_iter().map(joined).collect()
 }
 
 /// Makes a blocking call on all ranks at once.
@@ -147,8 +147,8 @@ fn a_member_waits_for_rank_0() {
     sleep(Duration::from_millis(700));
     let listener = Listener::bind(address).expect("was free a moment ago");
     let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
-    seated(member);
-    seated(leader);
+    joined(member);
+    joined(leader);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_member_may_connect_before_rank_0_joins() {
     let member = start(JoinRole::Member(address), membership(1, 2), PATIENCE);
     sleep(Duration::from_millis(1200));
     let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
-    let ranks = [seated(leader), seated(member)];
+    let ranks = [joined(leader), joined(member)];
     let passed = on_all(&ranks, |control| control.barrier(PATIENCE));
     assert_eq!(passed, [Ok(()), Ok(())]);
 }
@@ -172,8 +172,8 @@ fn wrong_tokens_do_not_block_the_right_one() {
         let error = refused(start(JoinRole::Member(address), stranger, PATIENCE));
         assert!(matches!(error, JoinError::Refused(JoinRefusal::WrongToken)));
     }
-    seated(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
-    let leader = seated(leader);
+    joined(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
+    let leader = joined(leader);
     let wrong = |event| {
         let refusal = JoinRefusal::WrongToken;
         matches!(event, ControlEvent::Refused { refusal: given, .. } if given == refusal)
@@ -259,13 +259,13 @@ fn a_refused_rank_hears_the_reason() {
         error.to_string().contains("world size 4 but rank 0 with 3"),
         "{error}"
     );
-    let last = seated(start(JoinRole::Member(address), membership(2, 3), PATIENCE));
+    let last = joined(start(JoinRole::Member(address), membership(2, 3), PATIENCE));
     let error = refused(start(JoinRole::Member(address), membership(2, 3), PATIENCE));
     assert!(matches!(
         error,
         JoinError::Refused(JoinRefusal::AlreadyStarted { .. })
     ));
-    drop((seated(leader), seated(first), last));
+    drop((joined(leader), joined(first), last));
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn a_silent_rank_is_lost_within_five_seconds() {
     // A callback that does not return stops the whole control plane of its rank.
     let stall: OnEvent = Box::new(|_| sleep(Duration::from_millis(3500)));
     let silent = spawn(move || join(JoinRole::Member(address), membership(2, 3), PATIENCE, stall));
-    let (leader, other) = (seated(leader), seated(other));
+    let (leader, other) = (joined(leader), joined(other));
     let silent = silent.join().expect("no panic").expect("joins");
     leader.control.abort("to make rank 2 fall silent");
     assert!(matches!(next(&other), ControlEvent::Aborted { .. }));
@@ -426,8 +426,8 @@ fn random_bytes_to_the_port_do_no_harm() {
             .expect("loopback takes it");
     };
     (0..200).for_each(|_| noise());
-    let member = seated(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
-    let ranks = [seated(leader), member];
+    let member = joined(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
+    let ranks = [joined(leader), member];
     (0..200).for_each(|_| noise());
     assert_eq!(
         on_all(&ranks, |control| control.barrier(PATIENCE)),

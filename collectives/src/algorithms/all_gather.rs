@@ -3,9 +3,9 @@
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages per rank (more beyond 64 MiB a
 //! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself. Lossless.
 
-use crate::plan::region::{TensorMemory, TensorRegion};
 use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
+    pieces,
 };
 
 /// All-gather of `block` bytes per rank into the result buffer. The own block comes from `source`:
@@ -26,28 +26,28 @@ pub(crate) fn all_gather(seat: GroupSeat<'_>, block: usize, source: TensorMemory
     }
     let complete = plan.gate();
     for other in seat.others() {
-        for (part, offset, bytes) in pieces(block) {
-            plan.receive(PlannedReceive {
-                from: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::buffer(other * block + offset, bytes),
-                landing: SegmentLanding::Copy,
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: complete,
-            });
-            plan.send(PlannedSend {
-                to: seat.ranks[other],
+                TensorRegion::buffer(other * block + offset, bytes),
+                complete,
+            ));
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion {
+                TensorRegion {
                     place: source,
                     offset: source_at + offset,
                     bytes,
                 },
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: MessagePlan::START,
-            });
+                MessagePlan::START,
+            ));
         }
     }
     plan.sealed()
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_all_gather_takes_one_step_and_sends_the_block_to_each_other_rank() {
+    fn an_all_gather_takes_one_step() {
         let ranks = [Rank(0), Rank(1), Rank(2)];
         for source in [TensorMemory::Buffer, TensorMemory::Input] {
             let plan = all_gather(GroupSeat::new(&ranks, 2), 1000, source);

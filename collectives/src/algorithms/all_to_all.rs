@@ -4,13 +4,11 @@
 //! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself, so that no
 //! rank is everybody's first. Lossless.
 //!
-//! With splits, each rank sends what it splits off for others, in as many messages. Nothing is a
-//! message too: a rank that has nothing to exchange cannot know that others have, and ranks that do
-//! not agree about it find out.
+//! With splits, blocks have different lengths. An empty block is a message, too: a rank without
+//! bytes to exchange cannot know whether others have some, and ranks whose splits differ find out.
 
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
+    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion,
     pieces_or_nothing,
 };
 
@@ -25,26 +23,31 @@ pub(crate) fn all_to_all(seat: GroupSeat<'_>, input: &[usize], output: &[usize])
     let complete = plan.gate();
     for other in seat.others() {
         let start = (start(input, other), start(output, other));
-        for (part, offset, bytes) in pieces_or_nothing(output[other]) {
-            plan.receive(PlannedReceive {
-                from: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces_or_nothing(output[other])
+        {
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
-                landing: SegmentLanding::Copy,
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: complete,
-            });
+                TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
+                complete,
+            ));
         }
-        for (part, offset, bytes) in pieces_or_nothing(input[other]) {
-            plan.send(PlannedSend {
-                to: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces_or_nothing(input[other])
+        {
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::input(start.0 + offset, bytes).or_nothing(),
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: MessagePlan::START,
-            });
+                TensorRegion::input(start.0 + offset, bytes).or_nothing(),
+                MessagePlan::START,
+            ));
         }
     }
     plan.sealed()
@@ -56,7 +59,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn an_all_to_all_takes_one_step_and_sends_every_block_but_the_own() {
+    fn an_all_to_all_takes_one_step() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
             for plan in plans(world, |seat| {
@@ -75,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn block_i_of_rank_j_becomes_block_j_of_rank_i() {
+    fn blocks_are_transposed_between_ranks() {
         let elements = 20;
         for world in (2..=9).chain([16]) {
             let plans = plans(world, |seat| {
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn uneven_splits_take_a_message_per_pair_and_carry_what_is_split_off() {
+    fn uneven_splits_take_one_message_per_pair() {
         for world in (2..=9).chain([16]) {
             let bytes = |from, to| 8 * split(from, to);
             let plans = plans(world, |seat| {

@@ -1,15 +1,13 @@
 //! Dissemination barrier (Hensgen, Finkel and Manber, 1988).
 //!
 //! With n ranks: log2 n steps, rounded up; as many messages per rank; no bytes but headers. In step
-//! k rank r tells rank r + 2^k that it and all it has heard of are here, and waits to hear the same
-//! from rank r - 2^k. After the last step everybody has heard of everybody. A message of a late
-//! step may come first: no step begins before all earlier ones are over, or ranks would speak for
-//! others that they have not heard of.
+//! k rank r tells rank r + 2^k that it and all ranks it has heard of are here, and waits to hear
+//! the same from rank r - 2^k. After the last step each rank has heard of all others.
+//!
+//! A message of a late step may come first. But no step begins before all earlier ones are over, or
+//! a rank would speak for others that it has not heard of.
 
-use crate::plan::region::TensorRegion;
-use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
-};
+use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 
 /// The messages of a barrier.
 pub(crate) fn barrier(seat: GroupSeat<'_>) -> MessagePlan {
@@ -18,24 +16,19 @@ pub(crate) fn barrier(seat: GroupSeat<'_>) -> MessagePlan {
     let rounds = seat.world().next_power_of_two().ilog2();
     for round in 0..rounds {
         let (distance, part) = (1 << round, round as u16);
-        plan.send(PlannedSend {
-            to: seat.ranks[seat.after(distance)],
+        plan.send(PlannedSend::finished(
+            seat.ranks[seat.after(distance)],
             part,
-            region: TensorRegion::NOTHING,
-            reliability: Reliability::Lossless,
-            contributors: 1,
+            TensorRegion::NOTHING,
             gate,
-        });
+        ));
         gate = plan.gate_after(gate);
-        plan.receive(PlannedReceive {
-            from: seat.ranks[seat.before(distance)],
+        plan.receive(PlannedReceive::finished(
+            seat.ranks[seat.before(distance)],
             part,
-            region: TensorRegion::NOTHING,
-            landing: SegmentLanding::Copy,
-            reliability: Reliability::Lossless,
-            contributors: 1,
+            TensorRegion::NOTHING,
             gate,
-        });
+        ));
     }
     plan.sealed()
 }
@@ -47,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_barrier_of_n_ranks_takes_log2_n_steps_rounded_up() {
+    fn a_barrier_takes_log2_n_steps_rounded_up() {
         let ranks: Vec<Rank> = (0..9).map(Rank).collect();
         for (world, steps) in [(2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4)] {
             let plan = barrier(GroupSeat::new(&ranks[..world], world - 1));

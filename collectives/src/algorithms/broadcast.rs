@@ -7,18 +7,18 @@
 //! | direct | 1 | n - 1 from the root (more beyond 64 MiB) | S (n - 1) | 0 |
 //! | scattered | 2 | per chunk n - 1 from the root, n - 2 from others | S | S (n - 2) / (n - 1) |
 //!
-//! Direct: the root sends everything to everybody; its link is the bottleneck, which does not
-//! matter for small tensors. Scattered: each chunk is cut into one shard for every rank but the
-//! root. The root sends each rank its shard, the first to the rank after it; each sends its shard
-//! to the others but the root as soon as it has it. No rank sends or receives more than S, and
-//! chunks follow each other without waiting. Lossless.
+//! - Direct: the root sends the whole tensor to every rank. Its link is the bottleneck, which does
+//!   not matter for small tensors.
+//! - Scattered: each chunk is cut into one shard for every rank but the root. The root sends each
+//!   rank its shard, the first to the rank after it. Each rank sends its shard to the others but
+//!   the root as soon as it has it. No rank sends or receives more than S, and chunks follow each
+//!   other without waiting.
+//!
+//! Both are lossless.
 
-use gradwire_protocol::units::Rank;
-
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    SegmentLanding, TensorCut, pieces,
+    GroupSeat, MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
+    TensorRegion, pieces,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -29,16 +29,36 @@ pub(crate) fn direct(seat: GroupSeat<'_>, bytes: usize, root: usize) -> MessageP
     let mut plan = MessagePlan::new();
     if seat.me != root {
         let complete = plan.gate();
-        for (part, offset, bytes) in pieces(bytes) {
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(bytes)
+        {
             let region = TensorRegion::buffer(offset, bytes);
-            plan.receive(from(seat.ranks[root], part, region, complete));
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[root],
+                part,
+                region,
+                complete,
+            ));
         }
         return plan.sealed();
     }
     for other in seat.others() {
-        for (part, offset, bytes) in pieces(bytes) {
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(bytes)
+        {
             let region = TensorRegion::buffer(offset, bytes);
-            plan.send(to(seat.ranks[other], part, region, MessagePlan::START));
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
+                part,
+                region,
+                MessagePlan::START,
+            ));
         }
     }
     plan.sealed()
@@ -59,7 +79,7 @@ pub(crate) fn scattered(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Me
         };
         if seat.me == root {
             for other in seat.others() {
-                plan.send(to(
+                plan.send(PlannedSend::finished(
                     seat.ranks[other],
                     part,
                     region(other),
@@ -69,36 +89,28 @@ pub(crate) fn scattered(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Me
             continue;
         }
         let scattered = plan.gate();
-        plan.receive(from(seat.ranks[root], part, region(seat.me), scattered));
+        plan.receive(PlannedReceive::finished(
+            seat.ranks[root],
+            part,
+            region(seat.me),
+            scattered,
+        ));
         for other in seat.others().filter(|&other| other != root) {
-            plan.send(to(seat.ranks[other], part, region(seat.me), scattered));
-            plan.receive(from(seat.ranks[other], part, region(other), complete));
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
+                part,
+                region(seat.me),
+                scattered,
+            ));
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
+                part,
+                region(other),
+                complete,
+            ));
         }
     }
     plan.sealed()
-}
-
-fn from(from: Rank, part: u16, region: TensorRegion, gate: GateId) -> PlannedReceive {
-    PlannedReceive {
-        from,
-        part,
-        region,
-        landing: SegmentLanding::Copy,
-        reliability: Reliability::Lossless,
-        contributors: 1,
-        gate,
-    }
-}
-
-fn to(to: Rank, part: u16, region: TensorRegion, gate: GateId) -> PlannedSend {
-    PlannedSend {
-        to,
-        part,
-        region,
-        reliability: Reliability::Lossless,
-        contributors: 1,
-        gate,
-    }
 }
 
 #[cfg(test)]
@@ -113,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_direct_broadcast_the_root_sends_everything_to_each_other_rank() {
+    fn the_root_of_a_direct_broadcast_sends_everything() {
         let bytes = 65 << 20;
         for world in (2..=9).chain([16]) {
             for (me, plan) in (0..).zip(plans(world, |seat| direct(seat, bytes, 1))) {
@@ -125,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_scattered_broadcast_no_rank_sends_or_receives_more_than_the_tensor() {
+    fn scattered_broadcasts_send_at_most_the_tensor_per_rank() {
         for world in (2..=9).chain([16]) {
             let shards = world - 1;
             let (bytes, chunk) = (3 * shards * 512, ByteCount::new(shards as u64 * 512));
@@ -145,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_ends_with_the_roots_tensor_in_any_order_of_arrival() {
+    fn every_broadcast_is_right_in_any_order() {
         for world in (2..=9).chain([16]) {
             for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
                 let (root, cut) = (world / 2, cut(elements * 8));

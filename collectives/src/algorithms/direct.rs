@@ -1,4 +1,4 @@
-//! Direct reductions: every contribution goes straight to whoever sums it.
+//! Direct reductions: every contribution goes straight to the rank that sums it.
 //!
 //! With n ranks and a tensor of S bytes:
 //!
@@ -9,25 +9,24 @@
 //! | reduce, root | 1 | n - 1 | S (n - 1) / n |
 //! | reduce, others | 2 | n | S |
 //!
-//! Reduce-scatter: rank r sends shard j to rank j, starting with the rank after itself. Rank j adds
-//! up shard j in the order of arrival. All-reduce: then rank j sends its finished shard to all
-//! others. Reduce: it sends it to the root only, which so receives 2 S (n - 1) / n bytes. The
-//! tensor is worked on in chunks, so that the gather of one overlaps the reduction of the next.
+//! - Reduce-scatter: rank r sends shard j to rank j, starting with the rank after itself. Rank j
+//!   adds up shard j in the order of arrival.
+//! - All-reduce: then rank j sends its finished shard to all others.
+//! - Reduce: it sends it to the root only, which receives 2 S (n - 1) / n bytes in total.
+//!
+//! The tensor is cut into chunks, so that the gather of one overlaps the reduction of the next.
 //!
 //! A lost segment costs one rank's contribution to one shard and not, as in a ring, the partial sum
 //! of many: this is the algorithm for tolerated loss. Only the first half may lose; the gather is
 //! lossless, so all ranks end with the same bits. Because sums form in the order of arrival, more
 //! than two ranks may round differently from run to run.
 //!
-//! In place, the gathered shard j overwrites what was sent to rank j as its input. It can only come
-//! after rank j has completed that input, so nothing that is still needed is overwritten.
+//! In place, the gathered shard j overwrites the contribution that was sent to rank j. It can only
+//! come after rank j has received all of that contribution, which is not needed any more.
 
-use gradwire_protocol::units::Rank;
-
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    CHUNKS_ON_THE_WAY, ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive,
-    PlannedSend, Reliability, SegmentLanding, TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
+    TensorRegion, start_of,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -46,7 +45,7 @@ pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Messa
     reduce_for(seat, cut, |seat| seat == root)
 }
 
-/// The reduction of all buffers goes to the seats that get it.
+/// Reduces all buffers and sends the result to the seats of which `gets_it` is true.
 fn reduce_for(
     seat: GroupSeat<'_>,
     cut: &TensorCut,
@@ -80,7 +79,7 @@ pub(crate) struct DirectExchange<'a> {
 }
 
 impl DirectExchange<'_> {
-    /// Gives the gate behind which everything is there that this seat gets.
+    /// Adds the messages of this seat. Returns the gate behind which its result is there.
     pub(crate) fn add_to(&self, plan: &mut MessagePlan, gets_it: impl Fn(usize) -> bool) -> GateId {
         let seat = self.seat;
         let shard = |seat_of_shard| self.stretch.shard(seat.world(), seat_of_shard).region();
@@ -96,23 +95,21 @@ impl DirectExchange<'_> {
         let (reduce, gather) = (part(0), part(1));
         for other in seat.others() {
             let (peer, theirs) = (seat.ranks[other], shard(other));
-            plan.receive(PlannedReceive {
-                contributors: seat.brought_by(other),
-                ..contribution(peer, reduce, ours, reduced)
-            });
-            plan.send(PlannedSend {
-                contributors: seat.brought_by(seat.me),
-                ..own_contribution(peer, reduce, theirs, self.start)
-            });
+            plan.receive(
+                PlannedReceive::contribution(peer, reduce, ours, reduced)
+                    .of(seat.brought_by(other)),
+            );
+            plan.send(
+                PlannedSend::contribution(peer, reduce, theirs, self.start)
+                    .of(seat.brought_by(seat.me)),
+            );
             if gets_it(seat.me) {
-                plan.receive(finished_from(peer, gather, theirs, complete));
+                plan.receive(PlannedReceive::finished(peer, gather, theirs, complete));
             }
             if gets_it(other) {
-                plan.send(PlannedSend {
-                    contributors: seat.contributors(),
-                    reliability: Reliability::Lossless,
-                    ..own_contribution(peer, gather, ours, reduced)
-                });
+                plan.send(
+                    PlannedSend::finished(peer, gather, ours, reduced).of(seat.contributors()),
+                );
             }
         }
         complete
@@ -136,8 +133,13 @@ pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize)
         let start = start_of(chunk, &reduced);
         for other in seat.others() {
             let theirs = TensorRegion::input(other * block + offset, bytes);
-            plan.receive(contribution(seat.ranks[other], chunk as u16, ours, gate));
-            plan.send(own_contribution(
+            plan.receive(PlannedReceive::contribution(
+                seat.ranks[other],
+                chunk as u16,
+                ours,
+                gate,
+            ));
+            plan.send(PlannedSend::contribution(
                 seat.ranks[other],
                 chunk as u16,
                 theirs,
@@ -149,68 +151,12 @@ pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize)
     plan.sealed()
 }
 
-/// A chunk starts when the one that lies a few before it is complete.
-pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
-    chunk
-        .checked_sub(CHUNKS_ON_THE_WAY)
-        .map_or(MessagePlan::START, |before| complete[before])
-}
-
-/// A message in of what one rank brings to a sum.
-pub(crate) fn contribution(
-    from: Rank,
-    part: u16,
-    region: TensorRegion,
-    gate: GateId,
-) -> PlannedReceive {
-    let (landing, reliability) = (SegmentLanding::Reduce, Reliability::Tolerant);
-    PlannedReceive {
-        from,
-        part,
-        region,
-        landing,
-        reliability,
-        contributors: 1,
-        gate,
-    }
-}
-
-/// A message in of finished values.
-pub(crate) fn finished_from(
-    from: Rank,
-    part: u16,
-    region: TensorRegion,
-    gate: GateId,
-) -> PlannedReceive {
-    PlannedReceive {
-        landing: SegmentLanding::Copy,
-        reliability: Reliability::Lossless,
-        ..contribution(from, part, region, gate)
-    }
-}
-
-/// A message out of what this rank brings to a sum.
-pub(crate) fn own_contribution(
-    to: Rank,
-    part: u16,
-    region: TensorRegion,
-    gate: GateId,
-) -> PlannedSend {
-    PlannedSend {
-        to,
-        part,
-        region,
-        reliability: Reliability::Tolerant,
-        contributors: 1,
-        gate,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use gradwire_protocol::units::ByteCount;
+    use gradwire_protocol::units::{ByteCount, Rank};
 
     use super::*;
+    use crate::plan::CHUNKS_ON_THE_WAY;
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, plans};
 
     const RANKS: [Rank; 4] = [Rank(0), Rank(1), Rank(2), Rank(3)];
@@ -224,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_all_reduce_takes_two_steps_and_sends_each_shard_twice_but_to_oneself() {
+    fn an_all_reduce_takes_two_steps() {
         let bytes = 64 << 10;
         let cut = TensorCut::new(bytes, 4, ByteCount::kib(16), CHUNKS_MAX);
         let plan = all_reduce(GroupSeat::new(&RANKS, 1), &cut);
@@ -238,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduce_scatter_takes_one_step_and_sends_every_block_but_the_own() {
+    fn a_reduce_scatter_takes_one_step() {
         let block = 16 << 10;
         let cut = TensorCut::new(block, 4, ByteCount::kib(16), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {
@@ -254,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduce_sends_the_tensor_once_and_brings_the_root_twice_the_others_shards() {
+    fn a_reduce_sends_the_tensor_once() {
         for world in (2..=9).chain([16]) {
             let bytes = 3 * world * 512;
             let cut = TensorCut::new(bytes, 8, ByteCount::new(world as u64 * 512), CHUNKS_MAX);
@@ -274,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reduction_ends_with_the_sum_in_any_order_of_arrival() {
+    fn reductions_are_right_in_any_order_of_arrival() {
         for world in (2..=9).chain([16]) {
             for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
                 let cut = cut(elements * 8);
@@ -295,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_waits_for_the_one_that_lies_four_before_it() {
+    fn a_chunk_waits_for_the_fourth_before_it() {
         let cut = TensorCut::new(6 << 10, 4, ByteCount::kib(1), CHUNKS_MAX);
         let plan = all_reduce(GroupSeat::new(&RANKS[..2], 0), &cut);
         let at_start = plan.gates[0].opens.len();
@@ -303,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_of_fewer_elements_than_ranks_leaves_some_without_a_shard() {
+    fn short_tensors_leave_some_ranks_without_a_shard() {
         let cut = TensorCut::new(8, 4, ByteCount::kib(1), CHUNKS_MAX);
         let plan = all_reduce(GroupSeat::new(&RANKS, 3), &cut);
         assert_eq!(sent(&plan), (2, 8));

@@ -1,11 +1,11 @@
 //! Gather: every rank sends its block to the root.
 //!
 //! With n ranks and blocks of B bytes: 1 step; 1 message (more beyond 64 MiB) of B bytes from every
-//! rank but the root, which receives B (n - 1). No other way brings it less. Lossless.
+//! rank but the root, which receives B (n - 1), the least that is possible. Lossless.
 
-use crate::plan::region::{TensorMemory, TensorRegion};
 use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
+    pieces,
 };
 
 /// Gather of `block` bytes per rank into the result buffer of the rank at seat `root`. Others send
@@ -19,15 +19,18 @@ pub(crate) fn gather(
 ) -> MessagePlan {
     let mut plan = MessagePlan::new();
     if seat.me != root {
-        for (part, offset, bytes) in pieces(block) {
-            plan.send(PlannedSend {
-                to: seat.ranks[root],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.send(PlannedSend::finished(
+                seat.ranks[root],
                 part,
-                region: TensorRegion::buffer(offset, bytes),
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: MessagePlan::START,
-            });
+                TensorRegion::buffer(offset, bytes),
+                MessagePlan::START,
+            ));
         }
         return plan.sealed();
     }
@@ -37,16 +40,18 @@ pub(crate) fn gather(
     }
     let complete = plan.gate();
     for other in seat.others() {
-        for (part, offset, bytes) in pieces(block) {
-            plan.receive(PlannedReceive {
-                from: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::buffer(other * block + offset, bytes),
-                landing: SegmentLanding::Copy,
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: complete,
-            });
+                TensorRegion::buffer(other * block + offset, bytes),
+                complete,
+            ));
         }
     }
     plan.sealed()
@@ -58,7 +63,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn every_rank_sends_its_block_once_and_the_root_nothing() {
+    fn every_rank_but_the_root_sends_its_block() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
             let all = plans(world, |seat| gather(seat, block, 1, TensorMemory::Buffer));
@@ -71,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_ends_with_all_blocks_in_the_order_of_seats() {
+    fn the_root_gets_all_blocks_in_seat_order() {
         let elements = 50;
         for world in (2..=9).chain([16]) {
             for own in [TensorMemory::Buffer, TensorMemory::Input] {

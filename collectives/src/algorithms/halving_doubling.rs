@@ -10,28 +10,29 @@
 //! | n > p, ranks up to p | 2 log2 p + 2 | 2 log2 p | 2 S (p - 1) / p |
 //! | n > p, the other n - p | 2 log2 p + 2 | 1 | S |
 //!
-//! Fold: rank p + i, which is one too many, sends its tensor to rank i, which adds it to its own.
-//! Halving, distances d = p / 2, p / 4 .. 1: ranks r and r xor d have the same run of 2 d shards;
-//! each sends the half that the other keeps, and reduces what comes into the half that it keeps.
-//! After that rank r has the finished shard r. Doubling, distances 1, 2 .. p / 2: the same pairs
-//! swap the runs of d shards that they have finished. Unfold: rank i sends the result to rank
-//! p + i. Chunks are worked on a few at once, so that steps of one overlap those of others.
+//! 1. Fold: each rank p + i, beyond the power of two, sends its tensor to rank i, which adds it to
+//!    its own.
+//! 2. Halving, distances d = p / 2, p / 4 .. 1: ranks r and r xor d have the same run of 2 d
+//!    shards. Each sends the half that the other keeps, and reduces the received half into its own.
+//!    Then rank r has the finished shard r.
+//! 3. Doubling, distances 1, 2 .. p / 2: the same pairs swap the runs of d shards that they have
+//!    finished.
+//! 4. Unfold: rank i sends the result to rank p + i.
+//!
+//! A few chunks run at once, so that steps of one overlap those of others.
 //!
 //! Always lossless: a segment lost here would be a sum of many. A rank adds halves in the order of
 //! arrival, so more than two ranks may round differently from run to run; but each shard is
 //! finished by one rank, so all ranks end with the same bits.
 //!
-//! A half that was sent to a rank is overwritten by the finished values that come from that same
-//! rank, which has reduced all of it by then; a folded tensor is overwritten by what was made of
-//! it.
+//! A half that was sent to a rank is overwritten by the finished values from that same rank, which
+//! has reduced all of it by then. A folded tensor is overwritten by the result that it is part of.
 
 use std::ops::Range;
 
-use crate::algorithms::direct::start_of;
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    SegmentLanding, TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding,
+    TensorCut, TensorRegion, start_of,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -76,7 +77,8 @@ impl<'a> HalvingSwaps<'a> {
         }
     }
 
-    /// Behind `start` this seat's values are there; gives the last step's gate.
+    /// Adds the messages of this seat, whose values are there behind `start`. Returns the last
+    /// step's gate.
     pub(crate) fn add_to(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         if self.seat.me < self.paired {
             self.add_paired(plan, start)
@@ -142,14 +144,8 @@ impl<'a> HalvingSwaps<'a> {
 
     /// A message of finished values.
     fn send(&self, peer: usize, part: usize, region: TensorRegion, gate: GateId) -> PlannedSend {
-        PlannedSend {
-            to: self.seat.ranks[peer],
-            part: self.part(part),
-            region,
-            reliability: Reliability::Lossless,
-            contributors: self.seat.contributors(),
-            gate,
-        }
+        PlannedSend::finished(self.seat.ranks[peer], self.part(part), region, gate)
+            .of(self.seat.contributors())
     }
 
     /// A message of finished values.
@@ -160,15 +156,8 @@ impl<'a> HalvingSwaps<'a> {
         region: TensorRegion,
         gate: GateId,
     ) -> PlannedReceive {
-        PlannedReceive {
-            from: self.seat.ranks[peer],
-            part: self.part(part),
-            region,
-            landing: SegmentLanding::Copy,
-            reliability: Reliability::Lossless,
-            contributors: self.seat.contributors(),
-            gate,
-        }
+        PlannedReceive::finished(self.seat.ranks[peer], self.part(part), region, gate)
+            .of(self.seat.contributors())
     }
 
     fn part(&self, part: usize) -> u16 {
@@ -217,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_of_two_takes_twice_log2_n_steps_and_sends_all_but_the_own_shard_twice() {
+    fn a_power_of_two_takes_2_log2_n_steps() {
         let bytes = 16 << 10;
         for world in [2, 4, 8, 16] {
             let cut = cut(bytes, world);
@@ -231,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_beyond_a_power_of_two_send_their_tensor_once_and_get_the_result_once() {
+    fn folded_ranks_send_and_receive_the_tensor_once() {
         let bytes = 16 << 10;
         for (world, paired) in [(3, 2), (5, 4), (6, 4), (7, 4), (9, 8)] {
             let cut = cut(bytes, world);
@@ -249,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_world_ends_with_the_sum_everywhere_in_any_order_of_arrival() {
+    fn every_world_is_right_in_any_order() {
         for world in (2..=9).chain([16, 21]) {
             for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
                 let cut = cut(elements * 8, world);
@@ -264,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn contributors_are_those_whose_values_are_in_the_sum() {
+    fn messages_count_the_contributors_of_their_sum() {
         for world in [2, 3, 5, 6, 7, 8, 13] {
             let cut = cut(4096, world);
             for (seat, plan) in plans(world, |seat| all_reduce(seat, &cut))
@@ -291,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_ranks_have_room_for_a_thousand_chunks() {
+    fn a_thousand_ranks_may_cut_1000_chunks() {
         assert!(chunks_max(1024) > 1000);
         let ranks: Vec<Rank> = (0..1024).map(Rank).collect();
         let cut = TensorCut::new(1 << 30, 4, ByteCount::mib(4), chunks_max(1024));

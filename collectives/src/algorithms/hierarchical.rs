@@ -1,7 +1,7 @@
 //! Hierarchical all-reduce: within hosts, between hosts, within hosts again.
 //!
-//! For ranks of which several share a host. With H hosts, m ranks on this rank's host, s on the
-//! host that has the fewest, and a tensor of S bytes:
+//! For groups in which several ranks share a host. With H hosts, m ranks on this rank's host, s on
+//! the host that has the fewest, and a tensor of S bytes:
 //!
 //! | per rank and chunk | messages | bytes sent |
 //! |---|---|---|
@@ -9,33 +9,37 @@
 //! | first s of a host, between hosts | those of s-th parts among H ranks | 2 S (H - 1) / (s H) |
 //! | the other m - s, within the host | s | S |
 //!
-//! Each chunk is cut into s shards, and the rank of number j on its host owns shard j there.
-//! Reduce-scatter: every rank sends shard j to its host's owner of it. Between hosts: the H owners
-//! of shard j all-reduce it among themselves, `direct`, by `ring` or by `halving_doubling`, as a
-//! group of H ranks would. All-gather: each owner sends its shard to the others of its host. So a
-//! host sends 2 S (H - 1) / H bytes to the others however many ranks it has, where ranks that take
-//! no notice of hosts send up to m times as much. Steps: those between hosts and two within.
+//! Each chunk is cut into s shards, and rank number j of a host owns shard j there.
 //!
-//! With unequal numbers of ranks per host, ranks beyond the first s bring their tensors and take
+//! 1. Reduce-scatter: every rank sends shard j to its host's owner of it.
+//! 2. Between hosts: the H owners of shard j all-reduce it among themselves, `direct`, by `ring` or
+//!    by `halving_doubling`, as a group of H ranks would.
+//! 3. All-gather: each owner sends its shard to the others of its host.
+//!
+//! So a host sends 2 S (H - 1) / H bytes to the others, however many ranks it has. Ranks that
+//! ignore hosts send up to m times as much. Steps: those between hosts, and two within.
+//!
+//! If hosts have unequal numbers of ranks, ranks beyond the first s bring their tensors and take
 //! the result. No split could spare the ranks of the smallest host their S / s each; more shards
 //! would only relieve others. The three stages of one chunk overlap those of the next ones.
 //!
-//! What goes between hosts in the first half may lose, if that is done directly: a message then is
-//! the sum of one host's ranks, and counts as that many missing contributions. A lost segment costs
-//! m contributions and not one; but m times fewer segments cross the wire, so where holes are
-//! rescaled the mean squared error is nearly that of `direct`. Within hosts nothing may be missing.
+//! The first half between hosts may lose segments if it is done directly. A message there is the
+//! sum of one host's ranks, so a lost segment counts as m missing contributions and not one. But m
+//! times fewer segments cross the wire, so if holes are rescaled the mean squared error is nearly
+//! that of
+//! `direct`. Messages within hosts are lossless.
 //!
-//! A shard is overwritten by its host's owner only, which has received it by then; between hosts it
-//! is as the algorithm there says, since each rank's own part is complete before any of it leaves.
+//! Only its host's owner overwrites a shard, and has received it by then. Between hosts the rule of
+//! the algorithm there holds, because each rank's own part is complete before any of it leaves.
 
 use gradwire_protocol::units::Rank;
 
-use crate::algorithms::direct::{self, DirectExchange, finished_from, own_contribution, start_of};
+use crate::algorithms::direct::{self, DirectExchange};
 use crate::algorithms::halving_doubling::{self, HalvingSwaps};
 use crate::algorithms::ring::{self, RingLap};
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
+    start_of,
 };
 
 /// Messages within a host that a chunk numbers: one to reduce and one to gather.
@@ -86,7 +90,7 @@ impl HostGroups {
         Self { seats, smallest }
     }
 
-    /// How many hosts there are.
+    /// The number of hosts.
     pub(crate) fn count(&self) -> usize {
         self.seats.len()
     }
@@ -129,7 +133,7 @@ pub(crate) fn all_reduce(
     plan.sealed()
 }
 
-/// What is the same for all chunks of a seat.
+/// The surroundings of a seat, equal for all its chunks.
 struct HostFloor<'a> {
     between: BetweenHosts,
     /// The ranks of this host, in the group's order.
@@ -220,17 +224,16 @@ impl HostDescent<'_> {
         for other in inner.others() {
             let (peer, part) = (inner.ranks[other], self.part(0));
             if self.owns(other) {
-                plan.send(PlannedSend {
-                    reliability: Reliability::Lossless,
-                    ..own_contribution(peer, part, self.shard(other).region(), start)
-                });
+                plan.send(PlannedSend::finished(
+                    peer,
+                    part,
+                    self.shard(other).region(),
+                    start,
+                ));
             }
             if self.owns(inner.me) {
                 let ours = self.shard(inner.me).region();
-                plan.receive(PlannedReceive {
-                    reliability: Reliability::Lossless,
-                    ..direct::contribution(peer, part, ours, summed)
-                });
+                plan.receive(PlannedReceive::contribution(peer, part, ours, summed).lossless());
             }
         }
         summed
@@ -275,15 +278,13 @@ impl HostDescent<'_> {
         for other in inner.others() {
             let (peer, part) = (inner.ranks[other], self.part(1));
             if self.owns(inner.me) {
-                plan.send(PlannedSend {
-                    contributors: GroupSeat::new(self.floor.everybody, 0).contributors(),
-                    reliability: Reliability::Lossless,
-                    ..own_contribution(peer, part, self.shard(inner.me).region(), complete)
-                });
+                let ours = self.shard(inner.me).region();
+                let contributors = GroupSeat::new(self.floor.everybody, 0).contributors();
+                plan.send(PlannedSend::finished(peer, part, ours, complete).of(contributors));
             }
             if self.owns(other) {
                 let theirs = self.shard(other).region();
-                plan.receive(finished_from(peer, part, theirs, gathered));
+                plan.receive(PlannedReceive::finished(peer, part, theirs, gathered));
             }
         }
     }
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layout_ends_with_the_sum_everywhere_in_any_order_of_arrival() {
+    fn every_layout_is_right_in_any_order() {
         for layout in layouts() {
             let (hosts, world) = (hosts(&layout), layout.len());
             for (between, elements) in ALL.into_iter().flat_map(|way| [(way, 7), (way, 2500)]) {
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_within_a_host_and_between_hosts_are_those_of_the_table() {
+    fn bytes_within_and_between_hosts_match_the_table() {
         let (layout, bytes) = ([0, 0, 1, 1, 2, 2, 3, 3], 64 << 10);
         let (hosts, count, on_host) = (hosts(&layout), 4, 2);
         for between in ALL {
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_beyond_the_smallest_hosts_bring_their_tensor_and_take_the_result() {
+    fn surplus_ranks_only_bring_and_take_tensors() {
         let layout = [0, 0, 0, 1, 1, 0];
         let (hosts, bytes) = (hosts(&layout), 64 << 10);
         assert_eq!((hosts.count(), hosts.smallest()), (2, 2));
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_between_hosts_counts_the_ranks_whose_values_are_in_it() {
+    fn messages_between_hosts_count_their_contributors() {
         let layout = [0, 0, 0, 1, 1, 2, 2, 2, 2];
         let hosts = hosts(&layout);
         for between in ALL {
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_on_one_host_or_with_a_host_for_each_rank_have_one_level() {
+    fn flat_groups_have_one_level() {
         for layout in [vec![0, 0, 0], vec![0, 1, 2], vec![4]] {
             assert!(!hosts(&layout).have_two_levels(), "{layout:?}");
         }

@@ -4,13 +4,11 @@
 //! rank, S n bytes of memory while it runs. `direct` sends 2 S (n - 1) / n bytes in two steps, so
 //! this is for tensors that take less time to send than a step has to wait. Lossless.
 //!
-//! What comes is kept until all of it is there and then reduced in the group's order, so that all
-//! ranks end with the same bits, run after run. What is sent leaves from a copy of the own tensor:
-//! the result is there before the others have it.
+//! Received tensors are kept until all are there and then reduced in the group's order. So all
+//! ranks end with the same bits, run after run. The own tensor is sent from a copy, because the
+//! result may overwrite it before the others have received it.
 
-use crate::algorithms::direct::{finished_from, own_contribution};
-use crate::plan::region::TensorRegion;
-use crate::plan::{GroupSeat, MessagePlan, PlannedSend, Reliability, ScratchUse};
+use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, ScratchUse, TensorRegion};
 
 /// All-reduce of `bytes` in place in the result buffer.
 pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
@@ -22,11 +20,13 @@ pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
     let slot = |seat| TensorRegion::scratch(seat * bytes, bytes);
     for other in seat.others() {
         let peer = seat.ranks[other];
-        plan.receive(finished_from(peer, 0, slot(other), complete));
-        plan.send(PlannedSend {
-            reliability: Reliability::Lossless,
-            ..own_contribution(peer, 0, slot(own), MessagePlan::START)
-        });
+        plan.receive(PlannedReceive::finished(peer, 0, slot(other), complete));
+        plan.send(PlannedSend::finished(
+            peer,
+            0,
+            slot(own),
+            MessagePlan::START,
+        ));
     }
     plan.sealed()
 }
@@ -37,7 +37,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_sent, plans};
 
     #[test]
-    fn an_all_reduce_takes_one_step_and_sends_the_tensor_to_each_other_rank() {
+    fn an_all_reduce_takes_one_step() {
         for world in (2..=9).chain([16]) {
             for plan in plans(world, |seat| all_reduce(seat, 800)) {
                 assert_eq!(plan.outbounds.len(), world - 1);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn every_world_ends_with_the_sum_in_any_order_of_arrival() {
+    fn every_world_is_right_in_any_order() {
         for world in (2..=9).chain([16]) {
             for (seed, elements) in [1, 7, 100].into_iter().enumerate() {
                 let plans = plans(world, |seat| all_reduce(seat, elements * 8));

@@ -1,14 +1,15 @@
-//! What the ranks of a group send each other in a collective, and what each message waits for: the
-//! plan that a [`Communicator`](crate::engine::communicator::Communicator) executes, without a transport
-//! and without bytes. A simulator lets other transports carry the same messages by it.
+//! The messages of a collective without transport and bytes: the same plan that a
+//! [`Communicator`](crate::communicator::Communicator) runs. A simulator lets other transports
+//! carry the same messages.
 //!
 //! Ranks are known by their seat, their position in the group, so that groups of one size share
-//! their outlines. How to execute one: a gate opens when all that it waits for is there, messages
-//! in and gates before it; a gate that waits for nothing is open from the beginning. When it opens,
-//! its messages out start and one wait of each gate behind it is over. Messages in may come at any
-//! time. [`OutlineEnd`] says when it is over for a seat.
+//! their outlines. To execute one:
 //!
-//! What is not here: how algorithms are chosen (`selection`) and written (`plan`).
+//! 1. A gate opens when all messages in and gates that it waits for are there. A gate with zero
+//!    waits is open from the beginning.
+//! 2. When a gate opens, its messages out start, and each gate behind it waits for one thing less.
+//! 3. Messages in may come at any time.
+//! 4. [`OutlineEnd`] says when the collective is over for a seat.
 
 use std::ops::Range;
 
@@ -32,7 +33,7 @@ pub struct CollectiveOutline {
     pub sends: Vec<OutlineSend>,
     /// Messages in, sorted by seat and part.
     pub receives: Vec<OutlineReceive>,
-    /// What messages out wait for.
+    /// The points that messages out wait for.
     pub gates: Vec<OutlineGate>,
     /// Gates that come after others, one stretch for each gate.
     pub followers: Vec<u32>,
@@ -47,7 +48,7 @@ pub enum OutlineEnd {
     #[default]
     AllDone,
     /// When all messages in are received and all messages out have started: these are so short
-    /// that nobody waits to hear that they have arrived.
+    /// that no rank waits to hear that they have arrived.
     AllStarted,
 }
 
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_five_takes_eight_rounds_and_direct_two() {
+    fn a_ring_takes_eight_rounds_and_direct_two() {
         let operation = operation(Collective::AllReduce, &[9, 3, 5, 7, 1], 1 << 20);
         let ring = outlines(ReduceAlgorithm::Ring, &operation);
         assert_eq!(rounds(&ring), 8);
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sends_anything_alone_or_of_nothing() {
+    fn single_ranks_and_empty_tensors_send_no_message() {
         let alone = operation(Collective::AllReduce, &[4], 4_096);
         assert_eq!(
             outlines(ReduceAlgorithm::Auto, &alone),

@@ -1,29 +1,34 @@
 //! Send and receive: one tensor from one rank to another.
 //!
-//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. What an
-//! operation tolerates to be lost stays as it was in the receiver's buffer. Its parts lie above
-//! those of collectives, and its sequence numbers count per pair, direction and tag (`matching`),
-//! so that they may coincide with those of collectives in the same group.
+//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. Where
+//! segments are missing within the tolerance, the receiver's buffer keeps its old bytes.
+//!
+//! Sequence numbers count per pair, direction and tag (`matching`), so they may equal those of
+//! collectives in the same group. Part numbers tell them apart: they lie above those of
+//! collectives.
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces_or_nothing,
+    MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding, TensorRegion,
+    pieces_or_nothing,
 };
 
 /// The messages of a send of `bytes` to `to`.
 pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
-    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
-        plan.send(PlannedSend {
+    for MessagePiece {
+        part,
+        offset,
+        bytes,
+    } in pieces_or_nothing(bytes)
+    {
+        plan.send(PlannedSend::contribution(
             to,
-            part: PARTS | piece,
-            region: TensorRegion::buffer(offset, bytes).or_nothing(),
-            reliability: Reliability::Tolerant,
-            contributors: 1,
-            gate: MessagePlan::START,
-        });
+            PARTS | part,
+            TensorRegion::buffer(offset, bytes).or_nothing(),
+            MessagePlan::START,
+        ));
     }
     plan.sealed()
 }
@@ -32,15 +37,20 @@ pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
 pub(crate) fn receive(from: Rank, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
     let complete = plan.gate();
-    for (piece, offset, bytes) in pieces_or_nothing(bytes) {
+    for MessagePiece {
+        part,
+        offset,
+        bytes,
+    } in pieces_or_nothing(bytes)
+    {
         plan.receive(PlannedReceive {
-            from,
-            part: PARTS | piece,
-            region: TensorRegion::buffer(offset, bytes).or_nothing(),
             landing: SegmentLanding::Copy,
-            reliability: Reliability::Tolerant,
-            contributors: 1,
-            gate: complete,
+            ..PlannedReceive::contribution(
+                from,
+                PARTS | part,
+                TensorRegion::buffer(offset, bytes).or_nothing(),
+                complete,
+            )
         });
     }
     plan.sealed()
@@ -51,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_in_one_step_is_what_is_received() {
+    fn sent_and_received_messages_match() {
         let (sent, received) = (send(Rank(1), 65 << 20), receive(Rank(0), 65 << 20));
         assert_eq!((sent.outbounds.len(), received.inbounds.len()), (2, 2));
         for (out, inbound) in sent.outbounds.iter().zip(&received.inbounds) {
@@ -60,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_of_no_bytes_is_an_empty_message() {
+    fn an_empty_tensor_is_an_empty_message() {
         let (sent, received) = (send(Rank(1), 0), receive(Rank(0), 0));
         assert_eq!((sent.outbounds.len(), received.inbounds.len()), (1, 1));
         assert_eq!(sent.outbounds[0].region, received.inbounds[0].region);

@@ -8,8 +8,7 @@
 //! A lost segment costs one rank's contribution, so loss can be tolerated as in `direct`. The
 //! buffers of the other ranks stay as they are.
 
-use crate::algorithms::direct::{contribution, own_contribution};
-use crate::plan::{GroupSeat, MessagePlan, PARTS, TensorCut};
+use crate::plan::{GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut};
 
 /// The most chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
@@ -20,7 +19,7 @@ pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Messa
     for chunk in 0..cut.chunks {
         let (region, part) = (cut.chunk(chunk).region(), chunk as u16);
         if seat.me != root {
-            plan.send(own_contribution(
+            plan.send(PlannedSend::contribution(
                 seat.ranks[root],
                 part,
                 region,
@@ -31,7 +30,12 @@ pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> Messa
         let reduced = plan.gate();
         plan.finish_at(reduced, region);
         for other in seat.others() {
-            plan.receive(contribution(seat.ranks[other], part, region, reduced));
+            plan.receive(PlannedReceive::contribution(
+                seat.ranks[other],
+                part,
+                region,
+                reduced,
+            ));
         }
     }
     plan.sealed()
@@ -45,7 +49,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn a_reduce_takes_one_step_and_sends_the_tensor_to_the_root_only() {
+    fn a_reduce_takes_one_step() {
         let bytes = 8000;
         let cut = TensorCut::new(bytes, 8, ByteCount::new(3000), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {
@@ -63,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_the_sum_and_the_others_what_they_had() {
+    fn only_the_root_of_a_reduce_changes() {
         let elements = 1000;
         let cut = TensorCut::new(elements * 8, 8, ByteCount::new(3000), CHUNKS_MAX);
         for world in (2..=9).chain([16]) {

@@ -7,23 +7,23 @@
 //! | reduce-scatter | n - 1 | n - 1 | S (n - 1) / n |
 //! | all-reduce | 2 (n - 1) | 2 (n - 1) | 2 S (n - 1) / n |
 //!
-//! Reduce-scatter, steps t = 0 .. n - 2: rank r sends its partial sum of shard r - 1 - t to rank
-//! r + 1 and reduces what comes, shard r - 2 - t, into its own. After that rank r has the finished
-//! shard r. All-gather, as many steps: rank r sends shard r - t and takes shard r - 1 - t. Chunks
-//! are rings of their own, a few at once, so that no step waits for a round trip.
+//! 1. Reduce-scatter, steps t = 0 .. n - 2: rank r sends its partial sum of shard r - 1 - t to rank
+//!    r + 1, and reduces the received shard r - 2 - t into its own. Then rank r has the finished
+//!    shard r.
+//! 2. All-gather, as many steps: rank r sends shard r - t and receives shard r - 1 - t.
+//!
+//! Each chunk is a ring of its own, and a few run at once, so that no step waits for a round trip.
 //!
 //! Always lossless: a segment lost here would be a sum of many. Sums form in the order of the ring,
 //! so results do not depend on timing, and every rank talks to two peers only.
 //!
-//! Of an all-reduce, a partial sum is overwritten by the finished shard, which derives from it by
-//! way of the rank that it was sent to: that rank has all of it. A reduce-scatter by itself leaves
-//! its input alone: partial sums grow in a copy of it, S bytes of memory while it runs.
+//! In an all-reduce the finished shard overwrites the partial sum that was sent. It derives from
+//! that sum, so the next rank has received all of it. A reduce-scatter by itself leaves its input
+//! alone: partial sums grow in a copy of it, S bytes of memory while it runs.
 
-use crate::algorithms::direct::start_of;
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, Reliability,
-    ScratchUse, SegmentLanding, TensorCut,
+    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, ScratchUse,
+    SegmentLanding, TensorCut, TensorRegion, start_of,
 };
 
 /// The most chunks whose messages can be numbered; 0 when the ring is too long for one.
@@ -94,7 +94,7 @@ pub(crate) struct RingLap<'a> {
 }
 
 impl RingLap<'_> {
-    /// An all-reduce of a stretch; gives the last step's gate.
+    /// An all-reduce of a stretch. Returns the last step's gate.
     pub(crate) fn add_twice(mut self, plan: &mut MessagePlan, stretch: ElementRun) -> GateId {
         let world = self.seat.world();
         let shard = |shard| stretch.shard(world, shard).region();
@@ -131,25 +131,16 @@ impl RingLap<'_> {
     }
 
     fn send(&self, plan: &mut MessagePlan, region: TensorRegion, contributors: u16) {
-        plan.send(PlannedSend {
-            to: self.seat.ranks[self.seat.after(1)],
-            part: self.part(),
-            region,
-            reliability: Reliability::Lossless,
-            contributors,
-            gate: self.gate,
-        });
+        let to = self.seat.ranks[self.seat.after(1)];
+        plan.send(PlannedSend::finished(to, self.part(), region, self.gate).of(contributors));
     }
 
     fn receive(&mut self, plan: &mut MessagePlan, region: TensorRegion, landing: SegmentLanding) {
+        let from = self.seat.ranks[self.seat.before(1)];
+        let message = PlannedReceive::finished(from, self.part(), region, self.gate);
         plan.receive(PlannedReceive {
-            from: self.seat.ranks[self.seat.before(1)],
-            part: self.part(),
-            region,
             landing,
-            reliability: Reliability::Lossless,
-            contributors: self.seat.contributors(),
-            gate: self.gate,
+            ..message.of(self.seat.contributors())
         });
         self.first_part += 1;
     }
@@ -167,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_all_reduce_takes_two_laps_and_sends_to_the_next_rank_only() {
+    fn an_all_reduce_takes_two_laps() {
         for world in (2..=9).chain([16]) {
             let (bytes, chunk) = (3 * world * 512, ByteCount::new(world as u64 * 512));
             let cut = TensorCut::new(bytes, 8, chunk, chunks_max(world));
@@ -182,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduce_scatter_takes_one_lap_and_sends_every_block_but_one() {
+    fn a_reduce_scatter_takes_one_lap() {
         let block = 8 << 10;
         for world in (2..=9).chain([16]) {
             let cut = cut(block, world);
@@ -194,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ring_ends_with_the_sum_in_any_order_of_arrival() {
+    fn every_ring_is_right_in_any_order() {
         for world in (2..=9).chain([16]) {
             for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
                 let cut = cut(elements * 8, world);
@@ -209,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduce_scatter_ends_with_each_ranks_block_in_any_order_of_arrival() {
+    fn every_reduce_scatter_is_right_in_any_order() {
         for world in (2..=9).chain([16]) {
             let elements = 700;
             let cut = cut(elements * 8, world);
@@ -225,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_too_many_ranks_has_no_room_for_a_chunk() {
+    fn too_long_rings_have_no_room_for_chunks() {
         assert_eq!(chunks_max(2), 16384);
         assert_eq!(chunks_max(40_000), 0);
     }

@@ -1,11 +1,10 @@
 //! Scatter: the root sends every rank its block.
 //!
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages from the root (more beyond 64 MiB a
-//! block), B (n - 1) bytes, the first to the rank after it. No other way costs it less. Lossless.
+//! block), B (n - 1) bytes, the least that is possible, the first to the rank after it. Lossless.
 
-use crate::plan::region::TensorRegion;
 use crate::plan::{
-    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, Reliability, SegmentLanding, pieces,
+    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion, pieces,
 };
 
 /// Scatter of the input of the rank at seat `root`, `block` bytes per rank, into the result buffers
@@ -14,31 +13,36 @@ pub(crate) fn scatter(seat: GroupSeat<'_>, block: usize, root: usize) -> Message
     let mut plan = MessagePlan::new();
     if seat.me != root {
         let complete = plan.gate();
-        for (part, offset, bytes) in pieces(block) {
-            plan.receive(PlannedReceive {
-                from: seat.ranks[root],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.receive(PlannedReceive::finished(
+                seat.ranks[root],
                 part,
-                region: TensorRegion::buffer(offset, bytes),
-                landing: SegmentLanding::Copy,
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: complete,
-            });
+                TensorRegion::buffer(offset, bytes),
+                complete,
+            ));
         }
         return plan.sealed();
     }
     let own = TensorRegion::input(seat.me * block, block);
     plan.copy = Some((own, TensorRegion::buffer(0, block)));
     for other in seat.others() {
-        for (part, offset, bytes) in pieces(block) {
-            plan.send(PlannedSend {
-                to: seat.ranks[other],
+        for MessagePiece {
+            part,
+            offset,
+            bytes,
+        } in pieces(block)
+        {
+            plan.send(PlannedSend::finished(
+                seat.ranks[other],
                 part,
-                region: TensorRegion::input(other * block + offset, bytes),
-                reliability: Reliability::Lossless,
-                contributors: 1,
-                gate: MessagePlan::START,
-            });
+                TensorRegion::input(other * block + offset, bytes),
+                MessagePlan::START,
+            ));
         }
     }
     plan.sealed()
@@ -50,7 +54,7 @@ mod tests {
     use crate::plan::rehearsal::{Rehearsal, bytes_received, bytes_sent, contribution, plans};
 
     #[test]
-    fn the_root_sends_each_other_rank_its_block_and_the_others_send_nothing() {
+    fn only_the_root_of_a_scatter_sends() {
         let block = 65 << 20;
         for world in (2..=9).chain([16]) {
             for (me, plan) in (0..).zip(plans(world, |seat| scatter(seat, block, 1))) {
@@ -63,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_ends_with_the_block_of_its_seat() {
+    fn every_rank_gets_the_block_of_its_seat() {
         let elements = 50;
         for world in (2..=9).chain([16]) {
             let plans = plans(world, |seat| scatter(seat, elements * 8, 1));

@@ -1,16 +1,16 @@
-//! Which algorithm an operation takes. Every rank decides alike: from the job, the group, the hosts
-//! and the operation, which are equal everywhere.
+//! Chooses the algorithm of an operation. Every rank chooses the same one: from the job, the group,
+//! the hosts and the operation, which are equal on all ranks.
 //!
-//! An algorithm that the job names is taken where it exists. Else, where no loss is tolerated, the
-//! job's table is asked, which somebody measured; else the rule is, for an all-reduce:
+//! 1. An algorithm that the job names is taken if it exists for the operation.
+//! 2. Otherwise, if no loss is tolerated, the job's measured table decides.
+//! 3. Otherwise an all-reduce follows these rules:
 //!
-//! - All ranks on one host: direct, at any size. Memory is the wire then, and direct moves each
-//!   byte once, with one wait; a ring moves as many bytes and waits n - 1 times.
-//! - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`], with
-//!   the rule for flat groups between the hosts.
-//! - Flat: direct where contributions may be lost or little is sent (in one step, if it is very
-//!   little), else the ring where its
-//!   messages are long enough, and halving-doubling where they are not.
+//!    - All ranks on one host: direct, at any size. Memory is the wire then, and direct moves each
+//!      byte once, with one wait; a ring moves as many bytes and waits n - 1 times.
+//!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
+//!      with the rule for flat groups between the hosts.
+//!    - Flat: direct if contributions may be lost or few bytes are sent (in one step, if very few).
+//!      Otherwise the ring if its messages are long enough, and else halving-doubling.
 
 use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
 use gradwire_protocol::units::ByteCount;
@@ -39,21 +39,21 @@ const DIRECT_WORLD_MAX: usize = 64;
 const RING_SHARD_MIN: usize = 32 << 10;
 
 /// Direct takes one step instead of two where a rank sends no more than this in it: 64 KiB are 20
-/// microseconds at 25 Gb/s, about what a step waits for.
+/// microseconds at 25 Gb/s, about as long as a step waits.
 const ONE_STEP_BYTES_MAX: usize = 64 << 10;
 
 /// A hierarchical all-reduce is cut into this many chunks at least, since its three stages overlap
 /// between chunks only, as long as chunks are not shorter than [`DIRECT_BYTES_MAX`].
 const STAGED_CHUNKS: usize = 4;
 
-/// What of a job and its hosts decides about algorithms.
+/// The settings of a job, and its hosts, that decide about algorithms.
 #[derive(Clone, Debug)]
 pub(crate) struct Preference {
     algorithm: ReduceAlgorithm,
     table: Vec<AlgorithmChoice>,
     chunk: ByteCount,
     min_lossy: ByteCount,
-    /// The host of every rank; nothing when each has one of its own.
+    /// The host of every rank; empty if each has one of its own.
     hosts: Vec<u16>,
 }
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn where_loss_is_tolerated_shards_are_long_enough_to_be_lossy_in_groups_of_any_size() {
+    fn tolerant_shards_are_long_enough_to_be_lossy() {
         let preference = Preference::of(&Job::default());
         let shortest = preference.min_lossy_bytes();
         let collectives = [
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_names_is_taken_where_it_exists() {
+    fn named_algorithms_are_taken_if_they_exist() {
         let world = 4;
         let whole = operation(Collective::AllReduce, world, 64);
         let scattered = operation(Collective::ReduceScatter, world, 64);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_one_host_are_direct_and_those_of_several_hosts_hierarchical_when_large() {
+    fn hosts_decide_between_direct_and_hierarchical() {
         let job = Job::default();
         for bytes in [4 << 10, 64 << 20] {
             assert_eq!(on_hosts(&job, &[7; 4], bytes), ReductionWay::Direct);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn between_hosts_it_goes_by_their_number_and_by_what_each_rank_owns() {
+    fn between_hosts_their_number_and_shards_decide() {
         let layout: Vec<u16> = (0..16).map(|rank| rank / 2).collect();
         let preference = Preference::of(&Job::default()).with_hosts(layout);
         let (mib, tolerance) = (1 << 20, Share::new(0.1).expect("a share"));
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_asked_first_where_no_loss_is_tolerated() {
+    fn the_table_decides_for_lossless_operations() {
         let mut job = Job::default();
         let entries = [
             "4 64KiB ring",
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_ranks_take_no_more_than_a_few_messages_per_chunk_and_peer() {
+    fn large_groups_take_few_messages_per_chunk() {
         let (world, bytes) = (1024, 16 << 20);
         let root = Rank(7);
         let collectives = [

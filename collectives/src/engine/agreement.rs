@@ -1,7 +1,7 @@
 //! Finds out whether the ranks of a group call the same operations.
 //!
-//! Every message carries the signature of its operation and the operation's number in its group. The
-//! endpoint compares messages that were posted. All others are compared here:
+//! Every message carries the signature of its operation and the operation's number in its group.
+//! The endpoint compares messages that were posted. All others are compared here:
 //!
 //! - with the operation that runs under that number and expects no such message;
 //! - with the operation that has completed under that number;
@@ -47,7 +47,7 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// The agreement of a rank that has called nothing yet.
+    /// The agreement of a rank before its first call.
     pub(crate) fn new(me: Rank) -> Self {
         Self {
             me,

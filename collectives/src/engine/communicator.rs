@@ -3,8 +3,7 @@
 //! It has four kinds of method: commands ([`Communicator::submit`], [`Communicator::fail_peer`],
 //! [`Communicator::abort`]), the verbs of [`Machine`], [`Communicator::poll_completion`], and
 //! getters. This file submits and starts operations. `events` hands each packet and event to its
-//! operation, `failing` decides which operations fail and what their end leaves behind. The bytes
-//! of one operation are `running`'s.
+//! operation, and `failing` ends operations. `running` works on the bytes of one operation.
 
 mod events;
 mod failing;

@@ -1,8 +1,8 @@
-//! Gradient messages of a rank on their way out: which of them wait, and which were let go.
+//! Gradient messages of a rank on their way out: those that wait, and those that were let go.
 //!
-//! A message that stands still, because its receiver has not posted it, gives its credit back: it
-//! may wait for this very rank to send what it holds back. So ranks that submit in different orders
-//! do not wait for each other for ever.
+//! A message that stands still, because its receiver has not posted it, gives its credit back: the
+//! receiver may itself wait for a message that this rank holds back. So ranks that submit in
+//! different orders do not wait for each other for ever.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use gradwire_protocol::units::{ByteCount, MessageKey, Rank};
 
 use crate::engine::scheduler::{ReadyMessage, Scheduler};
 
-/// The scheduler of a rank, and what it has let go.
+/// The scheduler of a rank, and the messages that it has let go.
 #[derive(Debug)]
 pub(crate) struct DepartureQueue {
     scheduler: Scheduler<(Rank, MessageKey, ByteCount)>,
@@ -19,7 +19,7 @@ pub(crate) struct DepartureQueue {
 }
 
 impl DepartureQueue {
-    /// Of a rank that has sent nothing yet.
+    /// The queue of a rank that has not sent any message yet.
     pub(crate) fn new(credit: ByteCount) -> Self {
         Self {
             scheduler: Scheduler::new(credit),
@@ -27,7 +27,7 @@ impl DepartureQueue {
         }
     }
 
-    /// Another credit for what is let go from now on.
+    /// Changes the credit for messages that are let go from now on.
     pub(crate) fn set_credit(&mut self, credit: ByteCount) {
         self.scheduler.set_credit(credit);
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_rank_gives_back_the_credit_of_what_was_on_its_way_there() {
+    fn a_lost_rank_gives_its_credit_back() {
         let mut departures = DepartureQueue::new(ByteCount::new(10));
         for (to, sequence) in [(1, 0), (1, 1), (2, 2)] {
             post(&mut departures, to, sequence);

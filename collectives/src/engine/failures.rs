@@ -11,7 +11,7 @@ use crate::operation::{Operation, SubmitError};
 pub(crate) struct FailureRecord {
     /// Lost ranks, and why each was lost.
     pub(crate) lost: BTreeMap<Rank, String>,
-    /// Why nothing works any more.
+    /// Why every operation fails from now on, after an abort.
     pub(crate) aborted: Option<String>,
 }
 

@@ -1,10 +1,13 @@
-//! Which send answers which receive: messages of a pair of ranks, a group and a tag are counted on
-//! both sides, and the count is part of what a message is called on the wire.
+//! Matches sends with receives.
 //!
-//! A receive from a rank claims that rank's next message when it is submitted, come or not. A
-//! receive from any rank claims nothing until there is a message that no receive has claimed: then
-//! the next one of the rank whose message was announced first. So the messages of one rank and tag
-//! are received in the order of sending, whoever takes them.
+//! - Both sides count the messages of a pair of ranks, a group and a tag. The count is part of a
+//!   message's key on the wire.
+//! - A receive from a rank claims that rank's next message when it is submitted, whether that has
+//!   come or not.
+//! - A receive from any rank waits for an announced message that is unclaimed. Then it claims the
+//!   next message of the rank that was announced first.
+//!
+//! So the messages of one rank and tag are received in the order of sending.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -128,7 +131,7 @@ impl Matching {
         self.waiting.extract_if(.., failing).collect()
     }
 
-    /// Forgets what a lost rank sent.
+    /// Forgets the messages of a lost rank.
     pub(crate) fn forget(&mut self, from: Rank) {
         self.announced.retain(|message| message.queue.peer != from);
     }

@@ -1,5 +1,5 @@
-//! What a communicator keeps between operations: of tensors from step to step, and room that the
-//! next operations can use again.
+//! State that a communicator keeps between operations: of tensors from step to step, and memory
+//! that later operations can use again.
 
 use gradwire_protocol::job::Job;
 
@@ -8,7 +8,7 @@ use crate::numbers::holes::{PreviousResults, Residuals};
 use crate::numbers::magnitude::RunningMeans;
 use crate::operation::buffer::Buffer;
 
-/// What is kept of tensors between steps.
+/// The state of tensors that is kept between steps.
 #[derive(Debug, Default)]
 pub(crate) struct StepMemory {
     pub(crate) residuals: Residuals,

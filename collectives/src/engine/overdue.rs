@@ -1,8 +1,11 @@
-//! What ranks ask each other about an operation that has missed its deadline.
+//! Deadlines, and the questions that ranks ask each other when one is missed.
 //!
-//! A rank sees only whom it waits for itself, which in a ring is its neighbour, whoever is absent.
-//! So who drives a communicator may let it wait for a verdict: the communicator tells what is
-//! overdue, all ranks are asked where they are, and the operation fails with what they say.
+//! A rank sees only the ranks that it waits for itself. In a ring that is its neighbour, whichever
+//! rank is absent. So the driver of a communicator may ask before the operation fails:
+//!
+//! 1. The communicator reports the overdue operation instead of failing it.
+//! 2. The driver asks all ranks where they are.
+//! 3. The operation fails with a verdict made of their answers.
 
 use std::sync::Arc;
 
@@ -13,24 +16,24 @@ use crate::operation::{Collective, Operation, OperationId, OperationLabel};
 /// An operation that has missed its deadline and waits for a verdict.
 #[derive(Clone, Debug)]
 pub struct OverdueOperation {
-    /// Which one.
+    /// Its number on this rank.
     pub id: OperationId,
     /// Its name.
     pub label: OperationLabel,
-    /// Whom it needs, this rank among them.
+    /// The ranks that take part, this rank among them.
     pub ranks: Arc<[Rank]>,
-    /// What to ask the others.
+    /// The question to the other ranks.
     pub question: OverdueQuestion,
 }
 
-/// Which operation a rank asks about.
+/// A question about an operation, from a rank for which it is overdue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OverdueQuestion {
     /// Its group.
     pub group: u16,
     /// Its number.
     pub sequence: u32,
-    /// What the rank that asks does in it.
+    /// The part that the asking rank has in it.
     pub side: QuestionSide,
 }
 
@@ -48,18 +51,18 @@ pub enum QuestionSide {
 /// Where a rank is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Whereabouts {
-    /// What it has called under the number that it was asked about.
+    /// Its call under the number in the question.
     pub there: Option<OperationLabel>,
-    /// The last that it has called in the group.
+    /// Its last call in the group.
     pub last: Option<OperationLabel>,
-    /// What it has called and not completed, at most [`PENDING_TOLD`].
+    /// Calls that it has not completed, at most [`PENDING_TOLD`].
     pub pending: Vec<OperationLabel>,
 }
 
-/// Pending operations that a rank tells of.
+/// How many pending operations an answer lists.
 pub const PENDING_TOLD: usize = 3;
 
-/// What a communicator does about a missed deadline.
+/// The rule for a missed deadline.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum DeadlineRule {
     /// It fails everything.

@@ -30,8 +30,8 @@ impl EngineParts {
         Segmentation::new(region.message_bytes(), self.endpoint.segment_bytes_to(peer))
     }
 
-    /// The limits of an operation that is submitted now; messages shorter than `min_lossy` bytes are
-    /// lossless.
+    /// The limits of an operation that is submitted now; messages shorter than `min_lossy` bytes
+    /// are lossless.
     pub(crate) fn loss_limits(&mut self, operation: &Operation, min_lossy: usize) -> LossLimits {
         LossLimits {
             min_lossy,
@@ -42,7 +42,8 @@ impl EngineParts {
     }
 
     /// How contributions of an operation are transformed. Not at all if all ranks share a host,
-    /// where nothing is lost, or if a layer of the tensor tolerates no loss: then its bits are kept.
+    /// where nothing is lost, or if a layer of the tensor tolerates no loss: then its bits are
+    /// kept.
     fn transform_of(&self, operation: &Operation) -> GradientTransform {
         let (me, layers) = (self.me(), &operation.layers);
         let within = layers.within(0..operation.tensor_bytes());

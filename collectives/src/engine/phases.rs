@@ -1,5 +1,5 @@
-//! Which phase training is in, told by the norm of its gradients: where that moves much from step
-//! to step, what is lost now costs accuracy that later steps do not bring back.
+//! The phase of training, read from the norm of its gradients. While the norm moves much from step
+//! to step, a loss costs accuracy that later steps do not bring back.
 //!
 //! A job's `loss.tight_tolerance` caps the tolerance of every message in the first step, and in a
 //! step after one whose norm differs from that of the step before by `loss.tight_change` of it or
@@ -21,7 +21,7 @@ use gradwire_protocol::units::{Share, Step};
 use crate::numbers::kernels::sum_squares;
 use crate::operation::{Collective, Operation};
 
-/// What a job says about phases, and the norms of the last steps.
+/// The job's limits for phases, and the norms of the last steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrainingPhases {
     limits: Option<PhaseLimits>,
@@ -50,7 +50,7 @@ impl TrainingPhases {
         }
     }
 
-    /// What caps the tolerance of an operation that is submitted now.
+    /// The cap on the tolerance of an operation that is submitted now.
     pub(crate) fn cap(&mut self, operation: &Operation) -> Share {
         let Some(limits) = self.limits else {
             return Share::ALL;
@@ -67,7 +67,7 @@ impl TrainingPhases {
         }
     }
 
-    /// Ends the step, if anything is known of it.
+    /// Ends the step, if it has results.
     fn close(&mut self, change: Share) {
         if self.squares.is_empty() {
             return;
@@ -96,7 +96,7 @@ impl TrainingPhases {
     }
 }
 
-/// Whether a norm moved by a share of what it was, or is no number.
+/// Whether a norm moved by a share of its value before, or is infinite or NaN.
 fn moves(before: f64, now: f64, share: Share) -> bool {
     let change = (before - now).abs();
     !change.is_finite() || change > 0.0 && change >= share.get() * before
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_step_is_strict_and_each_after_one_whose_norm_moved_by_half() {
+    fn steps_after_a_moved_norm_are_strict() {
         let norms = [8.0, 8.0, 4.0, 4.0, 2.1, 3.1, 3.1, 3.1];
         assert_eq!(strict_steps(&norms), [1, 4], "2.1 is not half of 4");
         let norms = [1.0, 1.5, 1.5, 0.8, 0.4, 0.4, 0.4];
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn norms_that_are_no_numbers_are_a_change_and_gradients_that_stay_zero_are_none() {
+    fn infinite_norms_count_as_moved_and_zero_ones_not() {
         let norms = [1.0, f32::INFINITY, f32::INFINITY, 1.0, 1.0, 1.0];
         assert_eq!(strict_steps(&norms), [1, 3, 4, 5]);
         assert_eq!(strict_steps(&[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]), [1, 5]);
     }
 
     #[test]
-    fn a_norm_is_the_same_in_whatever_order_results_come() {
+    fn the_norm_does_not_depend_on_arrival_order() {
         let values = [1e8_f32, 3.0, 1e-3, 7e7];
         let norms = [[0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]].map(|order| {
             let mut phases = phases();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_results_of_the_step_with_known_layers_count_and_only_where_a_job_asks() {
+    fn only_results_with_known_layers_count() {
         let mut phases = phases();
         let stray = Operation {
             layers: Layers::default(),

@@ -1,7 +1,7 @@
-//! Plans that were made before: training repeats the same operations step after step.
+//! Plans that were made before, because training repeats the same operations step after step.
 //!
-//! A plan depends on the group, the collective and the lengths, not on the bytes, and is never
-//! changed by running it. What was planned for a group has been checked for it too.
+//! A plan depends on the group, the collective and the lengths, not on the bytes, and running it
+//! does not change it. The group of a kept plan has been checked, too.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const KEPT_MAX: usize = 256;
 /// Messages of a plan that is kept; larger ones take long to run and are made anew.
 const MESSAGES_MAX: usize = 512;
 
-/// All that a plan depends on, but for this rank and its job.
+/// Everything that a plan depends on, except this rank and its job.
 #[derive(Debug, Eq, PartialEq)]
 struct PlanKey {
     group: Group,
@@ -57,7 +57,7 @@ impl PlanKey {
 #[derive(Debug, Default)]
 pub(crate) struct PlanCache {
     kept: Vec<(PlanKey, Arc<MessagePlan>)>,
-    /// Where the plan is that was made after the one that was found last.
+    /// Index of the plan that was made after the one found last. Steps repeat, so look there first.
     next: usize,
 }
 

@@ -1,8 +1,8 @@
 //! One operation on its way: runs its plan on its bytes.
 //!
 //! - `progress` knows which gates are open and which messages are done.
-//! - `tensor_bytes` holds the bytes: where segments land, and what messages out carry.
-//! - `loss_rules` says what may be lost, `loss_record` what was.
+//! - `tensor_bytes` holds the bytes that segments land in and messages out carry.
+//! - `loss_rules` says how much may be lost; `loss_record` counts the losses.
 //!
 //! This file drives them: it posts messages, opens gates, and sends.
 
@@ -121,7 +121,7 @@ impl RunningOperation {
         }
     }
 
-    /// What the endpoint needs to know of a message in.
+    /// The request to the endpoint to receive a message.
     fn post(&mut self, inbound: &PlannedReceive, parts: &EngineParts) -> ReceiveRequest {
         let cut = parts.cut(inbound.region, inbound.from);
         self.losses.expect(cut);

@@ -1,16 +1,19 @@
-//! Which message leaves next, and how many are on their way at once (Peng et al., ByteScheduler,
-//! SOSP 2019): of an older step before a newer one, then what is more urgent, then what came
-//! first; and none as long as the credit is spent.
+//! Decides which message leaves next, and how many bytes are on their way at once (Peng et al.,
+//! ByteScheduler, SOSP 2019).
 //!
-//! What waits here can still be overtaken by what becomes ready later; what was let go cannot. A
-//! small credit so lets front layers through soon, and one too small leaves the link idle while it
-//! waits for word that a message has arrived.
+//! 1. Messages of older steps leave before those of newer ones.
+//! 2. In a step, more urgent messages leave first, then earlier ones.
+//! 3. While the credit is spent, no message leaves.
 //!
-//! Older steps go first, since a rank may be a step ahead of another one: were its front layers to
-//! overtake what the other one needs to get there, the two would wait for each other for ever. So
-//! nothing starves, either: only messages of the own step or of older ones overtake a message.
+//! A waiting message can still be overtaken by a more urgent one; a message that was let go cannot.
+//! So a small credit lets front layers through soon. A credit that is too small leaves the link
+//! idle until word comes back that a message has arrived.
 //!
-//! What is not here: what is urgent ([`gradwire_protocol::priority`]), and what a message is.
+//! Why older steps first: a rank may be a step ahead of another one. If its front layers overtook
+//! the messages that the other rank needs to get there, both would wait for each other for ever.
+//! For the same reason no message starves: only messages of its own or an older step overtake it.
+//!
+//! Urgency itself is decided by [`gradwire_protocol::priority`].
 
 use std::collections::BTreeMap;
 
@@ -57,7 +60,7 @@ impl<Ticket> Scheduler<Ticket> {
         }
     }
 
-    /// Another credit, zero for unbounded, for what is let go from now on.
+    /// Changes the credit for messages that are let go from now on; zero is unbounded.
     pub fn set_credit(&mut self, credit: ByteCount) {
         self.credit = credit;
     }
@@ -69,8 +72,9 @@ impl<Ticket> Scheduler<Ticket> {
         self.waiting.insert(turn, (ticket, post.bytes));
     }
 
-    /// The message that leaves now; `None` when none waits or the credit is spent. To be asked
-    /// until then after each [`Scheduler::post`] and [`Scheduler::finished`].
+    /// The message that leaves now; `None` if no message waits or the credit is spent. Call it
+    /// until
+    /// `None` after each [`Scheduler::post`] and [`Scheduler::finished`].
     #[expect(
         clippy::should_implement_trait,
         reason = "no iterator: what is next depends on what happens between two calls"
@@ -87,7 +91,7 @@ impl<Ticket> Scheduler<Ticket> {
         Some(ticket)
     }
 
-    /// So many bytes that were let go are no longer on their way.
+    /// These bytes, which were let go, are no longer on their way.
     pub fn finished(&mut self, bytes: ByteCount) {
         let left = self.on_their_way.get().saturating_sub(bytes.get());
         self.on_their_way = ByteCount::new(left);
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn older_steps_leave_first_then_front_layers_then_what_came_first() {
+    fn older_steps_then_front_layers_leave_first() {
         let mut scheduler = Scheduler::new(ByteCount::new(0));
         let posts = [(1, 0), (0, 7), (0, 2), (1, 3), (0, 2), (0, 7)];
         for (ticket, (step, layer)) in posts.into_iter().enumerate() {
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_leaves_while_any_credit_is_left_and_none_after() {
+    fn a_message_leaves_while_any_credit_is_left() {
         let mut scheduler = Scheduler::new(ByteCount::new(100));
         for ticket in 0..4 {
             scheduler.post(post(0, 0, 70), ticket);
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn another_credit_counts_for_what_waits() {
+    fn a_changed_credit_applies_to_waiting_messages() {
         let mut scheduler = Scheduler::new(ByteCount::new(10));
         for ticket in 0..6 {
             scheduler.post(post(0, 0, 10), ticket);
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_does_not_leave() {
+    fn forgotten_messages_do_not_leave() {
         let mut scheduler = Scheduler::new(ByteCount::new(0));
         for ticket in 0..6 {
             scheduler.post(post(0, 0, 1), ticket);
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_messages_of_later_steps_do_not_starve_the_last_of_an_older_one() {
+    fn urgent_later_steps_do_not_starve_an_older_one() {
         let mut scheduler = Scheduler::new(ByteCount::new(10));
         scheduler.post(post(0, 0, 10), 0);
         assert_eq!(all(&mut scheduler), [0]);
@@ -210,7 +214,7 @@ mod tests {
     /// How a worker of ByteScheduler's example sends.
     #[derive(Clone, Copy)]
     struct RoundRule {
-        /// Units in which a tensor is sent; `None` whole.
+        /// Units in which a tensor is sent; `None` sends it whole.
         part: Option<u64>,
         urgencies: [u16; 3],
         credit: u64,
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example_takes_26_units_in_order_of_arrival_and_18_scheduled() {
+    fn the_published_example_takes_18_units_scheduled() {
         let arrival = RoundRule {
             part: None,
             urgencies: [0; 3],
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credit_without_bound_is_order_of_arrival_whatever_is_urgent() {
+    fn unbounded_credit_sends_in_order_of_arrival() {
         let let_go_at_once = RoundRule {
             part: None,
             urgencies: [0, 1, 2],

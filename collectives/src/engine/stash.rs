@@ -12,7 +12,7 @@ use gradwire_protocol::units::{MessageKey, Rank};
 #[derive(Debug, Default)]
 pub(crate) struct EarlySegments {
     placements: Vec<Placement>,
-    /// Their payloads, one behind the other; nothing where payloads are lengths.
+    /// Their payloads, one behind the other; empty if payloads are only lengths.
     bytes: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl EarlyStash {
         self.messages.remove(&(from, key))
     }
 
-    /// Forgets what a lost rank sent.
+    /// Forgets the segments of a lost rank.
     pub(crate) fn forget(&mut self, from: Rank) {
         self.messages.retain(|&(rank, _), _| rank != from);
     }

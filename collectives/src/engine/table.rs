@@ -10,7 +10,7 @@ use crate::engine::running::RunningOperation;
 use crate::operation::{Collective, Operation};
 use crate::plan::PARTS;
 
-/// What an operation's messages have in common, seen from this rank.
+/// The part of a message's key that all messages of an operation share on this rank.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct OperationKey {
     group: u16,

@@ -1,4 +1,4 @@
-//! What a tensor's elements are, and what a reduction does to them.
+//! Element types of tensors, and the reductions that are defined for them.
 //!
 //! The numbers are those of the C interface. Which pairs of type and reduction exist is decided
 //! here; the loops that compute them are in [`crate::kernels`].
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_no_bit_operations_and_integers_no_average() {
+    fn bit_operations_and_averages_need_their_types() {
         for dtype in DType::ALL {
             assert_ne!(ReduceOp::BitAnd.is_defined_for(dtype), dtype.is_float());
             assert_eq!(ReduceOp::Avg.is_defined_for(dtype), dtype.is_float());

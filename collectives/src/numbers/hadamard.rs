@@ -1,12 +1,13 @@
 //! A randomised Hadamard transform that spreads the loss of a segment over the segments around it.
 //!
-//! A lost segment is a hole of a thousand neighbouring values or so. Transformed, it is one of up
-//! to [`ROWS_MAX`] coefficients of each of many more values: all of them are a little off, none is
-//! gone (as in OptiReduce, NSDI 2025, and before it in DRIVE and EDEN, NeurIPS 2021 and ICML 2022).
+//! A lost segment is a hole of about a thousand neighbouring values. If the message was
+//! transformed, it is one of up to [`ROWS_MAX`] coefficients of each of many more values: each of
+//! these is a little off, and no value is gone (as in OptiReduce, NSDI 2025, and before it in DRIVE
+//! and EDEN, NeurIPS 2021 and ICML 2022).
 //!
 //! # Layout
-//! The message is a matrix with a segment in each row, so that what is lost together, a row, must
-//! be mixed with other rows: the transform runs down the columns.
+//! The message is a matrix with a segment in each row. A row is lost as a whole, so it must be
+//! mixed with other rows: the transform runs down the columns.
 //!
 //! ```text
 //!              column 0        1        2   ...
@@ -17,13 +18,16 @@
 //!  segment n       xn.0     xn.1                 one row more than the others
 //! ```
 //!
-//! The rows of a column are cut into as few groups as have [`ROWS_MAX`] rows or less, each with
-//! every so many-th row, so that a burst of losses meets a group once. Each value gets a random
-//! sign; then the first 2^k rows of a group are transformed, as many as there are, and if some are
-//! left over, the last 2^k rows once more with other signs: the product of two orthogonal
-//! transforms is one, whatever the number of rows. A message of one segment stays as it is.
+//! 1. The rows are dealt out in turn to as few groups as have at most [`ROWS_MAX`] rows each, so
+//!    that a burst of losses hits each group about once.
+//! 2. The values of the first 2^k rows of a group get random signs and are transformed, with the
+//!    largest k that fits.
+//! 3. If rows are left over, the last 2^k rows get other signs and are transformed once more. The
+//!    product of two orthogonal transforms is orthogonal, so any number of rows works.
 //!
-//! # What it costs
+//! A message of one segment stays as it is.
+//!
+//! # Cost
 //! Factors are powers of two, so only the additions round: values come back to within a few units
 //! in the last place of the largest of their group, and not exactly. Half-precision types are
 //! computed in f32 and rounded once per direction, to the precision of a typical value of the
@@ -31,9 +35,9 @@
 //! largest value of its group, which f16 must have room for. One NaN or infinity becomes NaNs in
 //! its whole group.
 //!
-//! The transform is linear: contributions are transformed, summed, settled where some are missing,
-//! and the sum is transformed back. Who does that, and when, is `running`'s to say; what is missing
-//! is counted by coefficient, which is by segment as ever.
+//! The transform is linear: contributions are transformed and summed, holes are settled, and the
+//! sum is transformed back. Missing contributions are counted per segment, as without the
+//! transform.
 
 use std::array::from_fn;
 use std::ops::Mul;
@@ -55,7 +59,7 @@ pub struct Mixing {
     pub dtype: DType,
     /// Bytes of every segment but the last; whole elements.
     pub segment_bytes: usize,
-    /// What the signs are drawn from.
+    /// Seed of the signs.
     pub seed: u64,
 }
 
@@ -207,7 +211,7 @@ impl ColumnStrip {
 }
 
 impl ColumnTile {
-    /// What values of a row are multiplied by when they are read.
+    /// Factor and signs of a row's values when they are read.
     #[inline(always)]
     fn before<T: RealNumber>(&self, direction: TransformDirection, row: usize) -> Signs<T> {
         let stages = self.rows.ilog2();
@@ -219,7 +223,7 @@ impl ColumnTile {
         }
     }
 
-    /// What values of a row are multiplied by when they are put back.
+    /// Factor and signs of a row's values when they are written back.
     #[inline(always)]
     fn after<T: RealNumber>(&self, direction: TransformDirection, row: usize) -> Signs<T> {
         let stages = self.rows.ilog2();
@@ -257,7 +261,7 @@ impl ColumnTile {
         }
     }
 
-    /// Puts values back, each times its factor and sign.
+    /// Writes values back, each times its factor and sign.
     #[inline(always)]
     fn write<T: RealNumber, const BYTES: usize>(
         &self,
@@ -285,7 +289,7 @@ impl ColumnTile {
         }
     }
 }
-/// What the values of one row are multiplied by: a factor, and random signs.
+/// The multiplier of a row's values: a factor, and random signs.
 #[derive(Clone, Copy)]
 struct Signs<T> {
     factor: T,
@@ -293,7 +297,7 @@ struct Signs<T> {
 }
 
 impl<T: RealNumber> Signs<T> {
-    /// Nothing is changed.
+    /// Leaves values as they are.
     #[inline(always)]
     fn plain() -> Self {
         Self {
@@ -302,7 +306,7 @@ impl<T: RealNumber> Signs<T> {
         }
     }
 
-    /// Before a transform of 2^stages rows; so scaled that nothing grows.
+    /// Before a transform of 2^stages rows, scaled so that the values do not grow.
     #[inline(always)]
     fn forward(seed: u64, row: usize, stages: u32) -> Self {
         Self::drawn(seed, row, stages.div_ceil(2))
@@ -329,8 +333,8 @@ impl<T: RealNumber> Signs<T> {
     }
 }
 
-/// Transforms the columns of some rows, two or more, or transforms them back; but for the signs of
-/// the first 2^k of them, which [`ColumnTile`] sees to.
+/// Transforms the columns of two or more rows, or transforms them back. [`ColumnTile`] applies the
+/// signs of the first 2^k rows.
 #[inline(always)]
 fn turn<T: RealNumber, S: Simd>(
     level: S,
@@ -388,7 +392,7 @@ fn walsh_hadamard<T: RealNumber, S: Simd>(level: S, rows: &mut [[T; LANES]]) {
     }
 }
 
-/// Transforms every `ROWS` values that are so far apart; returns how many these are.
+/// Transforms every `ROWS` values that are `apart` from each other; returns `ROWS`.
 #[inline(always)]
 fn stages<T: RealNumber, S: Simd, const ROWS: usize>(
     level: S,
@@ -424,7 +428,7 @@ fn butterflies<T: RealNumber, S: Simd, const ROWS: usize>(
     }
 }
 
-/// A random number: splitmix64 (Steele, Lea and Flood, 2014) at a place of its sequence.
+/// A random number: splitmix64 (Steele, Lea and Flood, 2014) at one place of its sequence.
 #[inline(always)]
 pub(crate) fn drawn(seed: u64, place: u64) -> u64 {
     let state = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -433,9 +437,9 @@ pub(crate) fn drawn(seed: u64, place: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A number that is computed with.
+/// A number type that the transform computes with.
 trait RealNumber: Copy + Default + Mul<Output = Self> {
-    /// As many of them as the processor computes with at once; a row is a multiple.
+    /// The processor's vector of them; a row is a multiple.
     type Vector<S: Simd>: Copy;
     /// All values of some rows, row by row.
     fn vectors<S: Simd>(rows: &mut [[Self; LANES]]) -> &mut [Self::Vector<S>];
@@ -573,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mixed_comes_back_within_rounding() {
+    fn mixed_values_come_back_within_rounding() {
         for (elements, segment_bytes, seed) in shapes() {
             for (dtype, unit, units) in PRECISIONS {
                 let values = values_of(dtype, &bytes_of(dtype, &gradient(elements, seed)));
@@ -608,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_becomes_a_little_of_every_segment_of_its_group() {
+    fn one_value_spreads_over_all_segments() {
         let (rows, columns) = (64, 4);
         for place in [0, 7, 255] {
             let mut values = vec![0.0; rows * columns];
@@ -628,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_segments_spreads_each_value_over_a_quarter_of_its_group_at_least() {
+    fn values_spread_over_a_quarter_of_their_group() {
         for rows in 2..=200_usize {
             for place in [0, rows / 2, rows - 1] {
                 let mut values = vec![0.0; rows * 4];
@@ -647,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_one_segment_stays_as_it_is() {
+    fn messages_of_one_segment_are_not_mixed() {
         let bytes = bytes_of(DType::F32, &gradient(31, 1));
         let mut mixed = bytes.clone();
         mixing(DType::F32, 128, 1).mix(&mut mixed);
@@ -655,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_differ_by_seed_and_every_level_of_the_processor_gives_the_same_bits() {
+    fn every_vector_level_gives_the_same_bits() {
         for (dtype, ..) in PRECISIONS {
             let bytes = bytes_of(dtype, &gradient(7001, 5));
             let mixed = |level: Arch, seed| {

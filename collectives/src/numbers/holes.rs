@@ -1,21 +1,21 @@
-//! What stands in for a segment that was lost within the tolerance.
+//! Fills the holes that lost segments leave in a sum, and keeps the state that this needs.
 //!
-//! A contribution to a sum can be missing at the rank that sums; n ranks contribute, c of them
-//! arrived for a given segment, m = n - c are missing. The rules, for a sum and an average:
+//! A contribution to a sum can be missing at the rank that sums. Of n contributions to a segment, c
+//! arrived and m = n - c are missing. The rules, for a sum and an average:
 //!
 //! | rule | sum | average | memory kept between steps |
 //! |---|---|---|---|
-//! | rescale | sum of c, times n / c | sum of c, divided by c | none |
-//! | zero | sum of c | sum of c, divided by n | none |
+//! | rescale | sum of c, times n / c | sum of c, divided by c | - |
+//! | zero | sum of c | sum of c, divided by n | - |
 //! | previous | sum of c, plus m / n of the previous sum | the same, divided by n | own shard |
-//! | error-feedback | as zero | as zero | what was lost, at its sender |
+//! | error-feedback | as zero | as zero | the lost values, at their sender |
 //!
 //! *Previous* takes the segment's previous result of the same tensor, spread evenly over the ranks:
-//! keeping each peer's last contribution instead would cost n times the memory. In a tensor's first
-//! step there is none, and *rescale* applies. With *error-feedback* a contribution is late and not
-//! lost: its sender learns what was missing and adds it to the same tensor of the next step, so
-//! counting it as zero now keeps the sum over steps exact. Tensors are told apart by the
-//! operation's `tensor_key`.
+//! keeping each peer's last contribution instead would cost n times the memory. A tensor's first
+//! step has no previous result, so *rescale* applies. With *error-feedback* a contribution is late
+//! and not lost: its sender learns which segments were missing and adds them to the same tensor in
+//! the next step. So counting them as zero now keeps the sum over steps exact. The operation's
+//! `tensor_key` tells tensors apart.
 
 use std::collections::BTreeMap;
 
@@ -43,14 +43,14 @@ pub(crate) struct Settlement<'a> {
     pub(crate) contributors: u16,
     /// Bytes of every segment but the last.
     pub(crate) segment_bytes: usize,
-    /// Missing contributions per segment; `None` when none is missing.
+    /// Missing contributions per segment; `None` if all arrived.
     pub(crate) missing: Option<&'a [u16]>,
     /// The same region's previous result, if it is kept.
     pub(crate) previous: Option<&'a [u8]>,
 }
 
 impl Settlement<'_> {
-    /// Turns the sum of what arrived into the result.
+    /// Turns the sum of the contributions that arrived into the result.
     pub(crate) fn settle(&self, sum: &mut [u8]) {
         let Some(missing) = self.missing else {
             return self.scale(sum, self.divisor_of(self.contributors));
@@ -97,7 +97,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// An average is a sum that is divided in the end.
+    /// An average is a sum that is divided at the end.
     fn divisor_of(&self, contributors: u16) -> ScaleRatio {
         let divide = if self.op == ReduceOp::Avg {
             contributors
@@ -117,7 +117,7 @@ impl Settlement<'_> {
     }
 }
 
-/// A tensor as far as it matters to what is kept of it.
+/// Type and length of a tensor. Values that were kept for another shape are dropped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TensorShape {
     /// The type of its elements.
@@ -126,7 +126,7 @@ pub struct TensorShape {
     pub bytes: usize,
 }
 
-/// What of one tensor was lost on the way and waits for the next step.
+/// The values of one tensor that were lost on the way and wait for the next step.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Residual {
     /// The tensor that it belongs to.
@@ -135,8 +135,8 @@ pub struct Residual {
     pub pieces: BTreeMap<usize, Vec<u8>>,
 }
 
-/// What senders keep for error feedback, by tensor. Part of a training job's state: a checkpoint
-/// that leaves it out forgets what was lost in the last step.
+/// The lost values that a sender keeps for error feedback, by tensor. They are part of a training
+/// job's state: a checkpoint without them loses the losses of the last step for good.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Residuals {
     tensors: BTreeMap<u64, Residual>,
@@ -148,7 +148,7 @@ impl Residuals {
         self.tensors.iter().map(|(&key, residual)| (key, residual))
     }
 
-    /// Gives what is kept of one tensor away: nothing is kept of it any more.
+    /// Takes the residual of one tensor, which is not kept any more.
     pub fn take(&mut self, key: u64) -> Option<Residual> {
         self.tensors.remove(&key)
     }
@@ -175,7 +175,8 @@ impl Residuals {
         residual.pieces.insert(offset, values.to_vec());
     }
 
-    /// Adds what is kept for the range of `values` at `offset` of a tensor to them, and forgets it.
+    /// Adds the values kept for a range of a tensor, which begins at `offset`, to `values`, and
+    /// forgets them.
     pub(crate) fn add_to(
         &mut self,
         key: u64,
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_error_feedback_add_nothing_for_a_hole() {
+    fn zero_and_error_feedback_leave_holes_empty() {
         for rule in [HoleFilling::Zero, HoleFilling::ErrorFeedback] {
             let sums = floats(&[8.0, 16.0, 6.0, 12.0, 4.0, 8.0]);
             assert_eq!(settled(ReduceOp::Sum, rule, None), sums);
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_result_stands_in_for_each_missing_rank_by_its_share() {
+    fn the_previous_result_fills_holes_by_share() {
         let sums = floats(&[4.0; 6]);
         let expected = floats(&[8.0, 16.0, 7.0, 13.0, 6.0, 10.0]);
         assert_eq!(
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_residual_that_is_taken_is_written_where_it_belongs() {
+    fn taken_residuals_are_written_at_their_offsets() {
         let shape = TensorShape {
             dtype: DType::F32,
             bytes: 16,
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_residual_of_a_tensor_that_changed_its_shape_is_dropped() {
+    fn residuals_of_another_shape_are_dropped() {
         let shape = TensorShape {
             dtype: DType::F32,
             bytes: 8,

@@ -5,7 +5,7 @@
 //! code without alignment; `pulp` compiles it for each level of the processor's vector units and
 //! takes the best one that is there. All levels give the same bits, but for the payloads of NaNs.
 //! Half-precision types are computed in f32 and rounded once per reduction; their conversions are
-//! in `halves`. What is reduced with what, and when, is [`crate::operation`]'s to say.
+//! in `halves`.
 
 pub(crate) mod halves;
 
@@ -48,14 +48,14 @@ fn assert_whole(dtype: DType, bytes: &[u8]) {
 /// A factor that is a fraction, so that a division stays one: `value * multiply / divide`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ScaleRatio {
-    /// What values are multiplied by first.
+    /// Values are multiplied by this first.
     pub multiply: u16,
-    /// What they are divided by then; not zero.
+    /// Then they are divided by this; not zero.
     pub divide: u16,
 }
 
 impl ScaleRatio {
-    /// Whether the ratio changes nothing.
+    /// Whether the ratio is 1.
     pub const fn is_one(self) -> bool {
         self.multiply == self.divide
     }
@@ -80,7 +80,7 @@ pub fn scale(dtype: DType, target: &mut [u8], ratio: ScaleRatio) {
     }
 }
 
-/// The mean of |x| over the elements; 0 when there are none.
+/// The mean of |x| over the elements; 0 without elements.
 ///
 /// # Panics
 /// When `dtype` is not a float type or `bytes` is not whole elements.
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reduction_of_every_type_equals_the_naive_one_at_any_length_and_alignment() {
+    fn every_reduction_equals_the_naive_one() {
         for (dtype, op) in pairs() {
             for (len, shift) in [
                 (0, 0),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_bit_is_a_sign_in_signed_types_only() {
+    fn only_signed_types_have_a_sign_bit() {
         for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_float()) {
             let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
             for (op, wants_ones) in [(ReduceOp::Min, is_signed), (ReduceOp::Max, !is_signed)] {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_survives_minimum_and_maximum_from_either_side() {
+    fn nan_survives_minimum_and_maximum() {
         for op in [ReduceOp::Min, ReduceOp::Max] {
             for (a, b) in [(f32::NAN, 1.0_f32), (1.0, f32::NAN)] {
                 let mut target = a.to_le_bytes();
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_by_a_ratio_is_one_multiplication_and_one_division() {
+    fn scaling_multiplies_once_and_divides_once() {
         for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
             let mut target = tensor(dtype, (0..301).map(|index| 6 * small(index)));
             scale(
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_gives_the_bits_that_one_element_at_a_time_gives() {
+    fn every_level_reduces_to_the_same_bits() {
         let lengths = (0..70).chain([255, 1000]);
         for (seed, count) in lengths.enumerate() {
             for (dtype, op) in pairs() {
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_scales_and_measures_to_the_same_bits() {
+    fn every_level_measures_the_same_bits() {
         let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float());
         for (dtype, count) in floats.flat_map(|dtype| (0..70).map(move |count| (dtype, count))) {
             let values = tensor(dtype, (0..count).map(|index| small(index) - 6));
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_of_squares_is_exact_where_squares_are_whole() {
+    fn sums_of_whole_squares_are_exact() {
         for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
             for len in [0, 1, 15, 16, 33, 600] {
                 let values = (0..len).map(|index| small(index) * [1, -1][index % 2]);

@@ -2,7 +2,7 @@
 //!
 //! Per tensor key and message, `mean = 0.3 * now + 0.7 * before` (an exponential average, after
 //! DGT). Quantised to a byte on a logarithmic scale, it tells `gradwire_protocol::priority` which
-//! segments to protect. What is protected is decided there, not here.
+//! segments to protect.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ const STEPS_PER_OCTAVE: f32 = 4.0;
 /// log2 of the mean that is magnitude 1; smaller ones are too. 255 is then 2^15.5 and above.
 const LOG2_LOWEST: f32 = -48.0;
 
-/// The byte for a mean of |g|: 1 for nothing at all, four more per power of two, 255 for what is
-/// too large or no number.
+/// The byte for a mean of |g|: 1 for zero, four more per power of two, 255 for means that are too
+/// large, infinite or NaN.
 ///
 /// ```
 /// use gradwire_collectives::magnitude::quantised;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn magnitudes_rise_with_the_mean_and_know_no_zero() {
+    fn magnitudes_rise_with_the_mean_from_1() {
         let means = [0.0, 1e-30, 1e-8, 1e-4, 0.1, 1.0, 100.0, 1e9, f32::INFINITY];
         let bytes = means.map(|mean| quantised(mean).0);
         assert!(bytes.is_sorted(), "{bytes:?}");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_keeps_its_magnitude_through_one_quiet_step() {
+    fn one_quiet_step_keeps_a_segments_magnitude() {
         let mut means = RunningMeans::default();
         let values = |large: f32| [[0.01_f32; 4], [large; 4]].concat();
         let bytes = |large| {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn one_overflowing_step_does_not_spoil_the_mean_forever() {
+    fn one_overflow_does_not_spoil_the_mean() {
         let mut means = RunningMeans::default();
         means.update((1, 0), DType::F32, &f32::INFINITY.to_le_bytes(), 16);
         let after = means.update((1, 0), DType::F32, &1.0_f32.to_le_bytes(), 16);

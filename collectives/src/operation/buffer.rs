@@ -7,9 +7,9 @@ use gradwire_protocol::machine::Payload;
 pub enum Buffer {
     /// The operation owns the bytes; its completion gives them back.
     Owned(Vec<u8>),
-    /// The bytes belong to someone who leaves them alone until the completion.
+    /// The bytes belong to a caller who leaves them alone until the completion.
     Borrowed(&'static mut [u8]),
-    /// A number of bytes without contents, for simulations: nothing is copied or computed.
+    /// A number of bytes without contents, for simulations, which neither copy nor compute.
     Virtual(usize),
 }
 
@@ -23,7 +23,7 @@ impl Buffer {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

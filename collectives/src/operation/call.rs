@@ -1,4 +1,5 @@
-//! What a call of an operation has to be on every rank: its signature in packets, and in words.
+//! The call of an operation, which must be equal on all ranks: its signature in packets, and its
+//! words in errors.
 //!
 //! ```text
 //!  bit  0   kind        4 bits, 1.. in the order of `Call::signature`; 0: not a collective;
@@ -22,23 +23,23 @@ use crate::operation::collective::Collective;
 const ROOT_BITS: u32 = 11;
 const ROOT_MASK: u32 = (1 << ROOT_BITS) - 1;
 
-/// A call as one rank made it, or as its packets tell of it.
+/// A call as one rank made it, or as its packets describe it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
-    /// What.
+    /// The collective or point-to-point operation.
     pub collective: Collective,
-    /// How elements are reduced, where they are.
+    /// How elements are reduced, if they are.
     pub op: Option<ReduceOp>,
-    /// The type of the elements, where there are any.
+    /// The type of the elements, if there are any.
     pub dtype: Option<DType>,
-    /// How many elements this rank gives; `None` when packets told, which do not say.
+    /// How many elements this rank gives; `None` for a call read from packets, which do not say.
     pub elements: Option<usize>,
-    /// What contributions go through on their way.
+    /// How contributions are transformed on their way.
     pub transform: GradientTransform,
 }
 
 impl Call {
-    /// What the other end of a point-to-point operation of `rank` calls.
+    /// The call at the other end of a point-to-point operation of `rank`.
     pub(crate) fn opposite(self, rank: Rank) -> Self {
         let collective = match self.collective {
             Collective::Send { tag, .. } => Collective::Receive { from: rank, tag },
@@ -54,7 +55,7 @@ impl Call {
         }
     }
 
-    /// What its packets say.
+    /// The signature that its packets carry.
     pub fn signature(&self) -> Signature {
         let is_mixed = self.transform == GradientTransform::Hadamard;
         let (kind, root) = match self.collective {
@@ -81,8 +82,8 @@ impl Call {
             .expect("16 kinds, 16 reductions, 32 types and a masked root")
     }
 
-    /// The call that a signature tells of, by a rank of a group with these `ranks`; `None` when
-    /// this build knows no such operation.
+    /// The call that a signature describes, by a rank of a group with these `ranks`; `None` if this
+    /// build does not know the operation.
     pub fn read(signature: Signature, ranks: &[Rank]) -> Option<Self> {
         let bits = signature.bits();
         let low = bits >> 13;
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_read_as_it_was_signed() {
+    fn every_call_survives_its_signature() {
         for call in calls() {
             assert_eq!(Call::read(call.signature(), &[]), Some(call));
         }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_beyond_2047_is_found_in_its_group() {
+    fn a_large_root_is_found_in_its_group() {
         let call = Call {
             collective: Collective::Broadcast { root: Rank(5000) },
             op: None,
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_of_a_later_build_tells_nothing() {
+    fn an_unknown_signature_is_no_call() {
         let strange = Signature::new(0x00FF_FFFF).expect("24 bits");
         assert_eq!(Call::read(strange, &[]), None);
     }

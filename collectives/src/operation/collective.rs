@@ -4,7 +4,7 @@ use std::fmt;
 
 use gradwire_protocol::units::Rank;
 
-/// What the ranks of a group do together, or two of them.
+/// An operation of all ranks of a group, or of two of them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Collective {
     /// Every rank gets the reduction of all buffers, in place.
@@ -14,14 +14,14 @@ pub enum Collective {
         /// The rank that has it.
         root: Rank,
     },
-    /// Every rank gets the inputs of all ranks, in the group's order: the buffer is as long as all
+    /// Every rank gets the inputs of all ranks, in the group's order. The buffer is as long as all
     /// inputs. Without an input the own block is taken from its place in the buffer.
     AllGather,
     /// Rank number i of the group gets the reduction of block i of all inputs: the input is as long
     /// as all buffers.
     ReduceScatter,
     /// The root gets the reduction of all buffers, in place. The other buffers hold undefined
-    /// values afterwards: their own, and of large tensors some of the result.
+    /// values afterwards.
     Reduce {
         /// The rank that gets it.
         root: Rank,
@@ -42,7 +42,7 @@ pub enum Collective {
     /// Rank number i of the group gets block i of all inputs, in the group's order: input and
     /// buffer have one block per rank, all of one length, or of the lengths that [`Splits`] say.
     AllToAll,
-    /// Nobody goes on before everybody is here. The buffer is not used.
+    /// No rank goes on before all ranks are here. The buffer is not used.
     Barrier,
     /// The buffer goes to one rank.
     Send {
@@ -59,10 +59,10 @@ pub enum Collective {
         /// The tag that it gives.
         tag: u16,
     },
-    /// The buffer comes from any other rank of the group: the first message to be announced that no
-    /// [`Collective::Receive`] has claimed, whether before or after this was submitted. It waits
-    /// while one other rank is there that may send; from the first packet on it needs the rank
-    /// whose message it takes.
+    /// The buffer comes from any other rank of the group. It takes the first announced message that
+    /// no [`Collective::Receive`] has claimed, whether it came before or after the submission.
+    /// Until then it fails only if all other ranks are lost; afterwards it needs the rank whose
+    /// message it takes.
     ReceiveAny {
         /// The tag that the sender gives.
         tag: u16,
@@ -96,7 +96,7 @@ impl Collective {
         )
     }
 
-    /// The rank that a receive has its buffer from.
+    /// The sender of a receive.
     pub(crate) const fn source(self) -> Option<Rank> {
         match self {
             Self::Receive { from, .. } => Some(from),
@@ -112,7 +112,7 @@ impl Collective {
         }
     }
 
-    /// Whether elements are computed with.
+    /// Whether it computes with elements.
     pub const fn reduces(self) -> bool {
         matches!(
             self,
@@ -122,7 +122,7 @@ impl Collective {
 }
 
 impl Collective {
-    /// What it is called.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -139,7 +139,7 @@ impl Collective {
         }
     }
 
-    /// Writes from or to which rank it is, where one is named: " from rank 1".
+    /// Writes the rank that it goes to or comes from, if it names one: " from rank 1".
     pub(crate) fn write_direction(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broadcast { root } | Self::Scatter { root } => write!(f, " from rank {root}"),

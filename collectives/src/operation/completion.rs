@@ -44,7 +44,7 @@ pub enum OperationError {
 }
 
 impl OperationError {
-    /// That a receive from any rank ran out of time before there was a message.
+    /// The error of a receive from any rank whose deadline passed before a message came.
     pub(crate) fn never_sent(operation: &Operation, me: Rank) -> Self {
         let others = operation.group.ranks.iter().filter(|&&rank| rank != me);
         Self::TimedOut(Box::new(TimedOut {
@@ -65,10 +65,10 @@ impl OperationError {
 pub struct TimedOut {
     /// The operation.
     pub label: OperationLabel,
-    /// How long it took until now, and how long it might take; `None` where it has not started,
-    /// since nobody has sent what it receives.
+    /// How long it took until now, and how long it might take; `None` for a receive from any rank
+    /// that has not started because no message came.
     pub took: Option<(Span, Span)>,
-    /// What it still needed.
+    /// The ranks and bytes that it still needed.
     pub progress: OperationProgress,
     /// Where the other ranks say that they are, if they were asked.
     pub verdict: Option<String>,
@@ -102,7 +102,7 @@ impl fmt::Display for TimedOut {
     }
 }
 
-/// What a completed operation did on this rank.
+/// Counts of a completed operation on this rank.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OperationOutcome {
     /// Segments that others were to send to this rank.
@@ -119,7 +119,7 @@ pub struct OperationOutcome {
     pub source: Option<Rank>,
 }
 
-/// What an operation that has not completed still needs.
+/// The ranks and bytes that an unfinished operation still needs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OperationProgress {
     /// Ranks that have not sent or not received everything, in ascending order.
@@ -139,10 +139,11 @@ pub struct Completion {
     pub buffer: Buffer,
     /// Its input, unchanged.
     pub input: Option<Buffer>,
-    /// Of a receive that may lose: what of the buffer is as it was, in ascending order.
+    /// Bytes of the buffer that a receive with tolerance did not get, in ascending order. They are
+    /// as they were.
     pub holes: Vec<Hole>,
     /// How it ended.
     pub result: Result<OperationOutcome, OperationError>,
-    /// What it still needed when it failed.
+    /// The ranks and bytes that it still needed when it failed.
     pub unfinished: Option<OperationProgress>,
 }

@@ -7,11 +7,11 @@ use crate::operation::call::Call;
 /// An operation's name in messages: "all_reduce(sum) of 1000 f32, group 0, sequence 7".
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OperationLabel {
-    /// What.
+    /// Its call.
     pub call: Call,
-    /// In which group.
+    /// The number of its group.
     pub group: u16,
-    /// Which one of it.
+    /// Its number in the group.
     pub sequence: u32,
 }
 
@@ -29,8 +29,8 @@ impl fmt::Display for OperationLabel {
 /// Bits of a point-to-point sequence number that count; the bits above are the tag.
 const COUNT_BITS: u32 = 16;
 
-/// Number `count` of the messages with this tag, as a sequence number. Those of collectives are no
-/// danger: parts tell them apart.
+/// The sequence number of the message number `count` with this tag. It may equal one of a
+/// collective, because part numbers tell both apart.
 pub(crate) fn sequence(tag: u16, count: u16) -> u32 {
     u32::from(tag) << COUNT_BITS | u32::from(count)
 }

@@ -1,4 +1,4 @@
-//! Two ranks that are not in the same operation, and how that is said.
+//! Two ranks that call different operations, and the error text for that.
 
 use std::fmt;
 
@@ -13,22 +13,22 @@ use crate::operation::label::OperationLabel;
 pub struct CallMismatch {
     /// This rank.
     pub rank: Rank,
-    /// What it called.
+    /// Its call.
     pub ours: OperationLabel,
     /// The other rank.
     pub peer: Rank,
-    /// What that one called; `None` when this build knows no such operation.
+    /// The call of the other rank; `None` if this build does not know the operation.
     pub theirs: Option<Call>,
-    /// Lengths of the message that told, where calls are alike but for the shape.
+    /// Lengths of the message that showed it, if the calls differ only in shape.
     pub lengths: Option<MessageLengths>,
 }
 
 /// Lengths of one message, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MessageLengths {
-    /// As it came.
+    /// The length that arrived.
     pub came: u32,
-    /// As it was expected; `None` when there was to be no such message.
+    /// The expected length; `None` if no such message was expected.
     pub expected: Option<u32>,
 }
 

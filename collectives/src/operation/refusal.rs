@@ -14,7 +14,7 @@ pub enum SubmitError {
     /// An earlier failure left the ranks in different states.
     #[error("the communicator was aborted ({reason}); start the job again to go on")]
     Aborted {
-        /// What happened.
+        /// The earlier failure.
         reason: String,
     },
     /// A rank of the group is gone.
@@ -45,7 +45,7 @@ pub enum SubmitError {
         /// The group.
         group: u16,
     },
-    /// A send to or a receive from the own rank, or from any other where there is none.
+    /// A send to or a receive from the own rank, or a receive from any rank in a group of one.
     #[error("{label} on rank {rank} itself; point-to-point operations need another rank")]
     ToItself {
         /// The operation.
@@ -76,29 +76,29 @@ pub enum SubmitError {
         /// The type.
         dtype: DType,
     },
-    /// Buffer and input do not fit each other.
+    /// Buffer and input have lengths that do not fit each other.
     #[error("{label}: an input of {input} bytes and a buffer of {buffer} bytes; {rule}")]
     InputSize {
         /// The operation.
         label: OperationLabel,
-        /// Length of the input; 0 when there is none.
+        /// Length of the input; 0 without one.
         input: usize,
         /// Length of the buffer.
         buffer: usize,
-        /// What is allowed.
+        /// The rule that they break.
         rule: &'static str,
     },
-    /// The splits of an all-to-all contradict themselves, or something else has some.
+    /// The splits of an all-to-all contradict each other, or another operation has splits.
     #[error("{label}: {given}; {rule}")]
     Splits {
         /// The operation.
         label: OperationLabel,
-        /// What was given.
+        /// The splits, in words.
         given: String,
-        /// What is allowed.
+        /// The rule that they break.
         rule: &'static str,
     },
-    /// The same sequence number is on its way.
+    /// An operation with this sequence number is on its way.
     #[error("{label} is on its way already; each operation of a group has a number of its own")]
     SequenceInUse {
         /// The operation.
@@ -117,7 +117,7 @@ pub enum SubmitError {
 }
 
 impl Operation {
-    /// Checks of the tensor what one rank can check alone, once the group is known to be right.
+    /// Checks the tensor as far as one rank can alone. The group must have been checked before.
     pub(crate) fn check_tensor(&self, me: Rank) -> Result<(), SubmitError> {
         self.check_sizes(me)?;
         let descending = self
@@ -203,7 +203,7 @@ impl Operation {
         })
     }
 
-    /// Checks splits in a group that is known to be right.
+    /// Checks splits. The group must have been checked before.
     fn check_splits(&self, splits: &Splits, me: Rank) -> Result<(), SubmitError> {
         let fault = |given, rule| {
             let label = self.label();

@@ -22,42 +22,43 @@ pub struct Group {
     pub ranks: Arc<[Rank]>,
 }
 
-/// How much may be missing, and what stands in for it. Equal on all ranks.
+/// How much may be missing, and how holes are filled. Must be equal on all ranks.
 ///
-/// Only sums and averages of floats can miss contributions, and only where each contribution goes
-/// straight to the rank that sums it (direct algorithms, reduce). Messages of floats from rank to
-/// rank can miss segments: where one is missing, the receiver's buffer keeps the bytes that it had,
-/// and the completion says which these are; of the rules for holes, only error feedback matters to
-/// them, since it is the sender's. Everything else is lossless whatever is said here.
+/// - Sums and averages of floats can miss contributions, but only if each contribution goes
+///   straight to the rank that sums it (direct algorithms, reduce).
+/// - Point-to-point messages of floats can miss segments. The receiver's buffer keeps its old bytes
+///   there, and the completion lists them. Of the rules for holes only error feedback applies,
+///   since it is the sender's.
+/// - All other operations are lossless, whatever stands here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossTerms {
-    /// The most of each contribution that may be missing; less where the job says how much layers
-    /// bear, or is strict in a step.
+    /// Largest share of each contribution that may be missing. It is smaller if the job limits the
+    /// layer's tolerance or is strict in the step.
     pub tolerance: Share,
-    /// What stands in for it.
+    /// How holes are filled.
     pub holes: HoleFilling,
 }
 
 impl LossTerms {
-    /// Nothing may be missing.
+    /// A lossless operation.
     pub const NONE: Self = Self {
         tolerance: Share::NONE,
         holes: HoleFilling::Rescale,
     };
 }
 
-/// Which layers of the model the tensor's bytes belong to.
+/// The layers of the model that the tensor's bytes belong to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Layers {
-    /// Layers of the model; 0 when they are not known.
+    /// Number of layers of the model; 0 if they are not known.
     pub count: u16,
-    /// From which byte on which layer, in ascending order of bytes. Of a reduce-scatter, bytes of
-    /// its input.
+    /// The byte where each layer begins, in ascending order. For a reduce-scatter these are bytes
+    /// of its input.
     pub spans: Vec<(usize, Layer)>,
 }
 
 impl Layers {
-    /// The layers of some bytes: of the first byte, and each that begins among them.
+    /// The layers of a range of bytes: that of the first byte, and each that begins in the range.
     pub(crate) fn within(&self, bytes: Range<usize>) -> impl Iterator<Item = (usize, Layer)> {
         let after = self
             .spans
@@ -68,7 +69,7 @@ impl Layers {
     }
 }
 
-/// How many bytes of an all-to-all go from whom to whom.
+/// How many bytes of an all-to-all go to and come from each rank.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Splits {
     /// Bytes for each rank of the group, in its order; together they are the input.
@@ -77,19 +78,19 @@ pub struct Splits {
     pub output: Arc<[usize]>,
 }
 
-/// Something that the ranks of a group do together.
+/// An operation that the ranks of a group do together.
 #[derive(Debug)]
 pub struct Operation {
-    /// Who.
+    /// The ranks that take part.
     pub group: Group,
     /// Number of a collective in its group, equal on all its ranks and not in use. Point-to-point
     /// operations are counted by the communicator, per group, pair, direction and tag.
     pub sequence: u32,
-    /// What.
+    /// The collective or point-to-point operation.
     pub collective: Collective,
     /// The type of the elements.
     pub dtype: DType,
-    /// How they are reduced, where they are.
+    /// How elements are reduced, if they are.
     pub op: ReduceOp,
     /// The result, in and out.
     pub buffer: Buffer,
@@ -98,15 +99,15 @@ pub struct Operation {
     pub input: Option<Buffer>,
     /// How an all-to-all is cut, unless evenly.
     pub splits: Option<Splits>,
-    /// What may be missing.
+    /// How much may be missing.
     pub loss: LossTerms,
     /// Training step whose loss budget holds.
     pub step: Step,
     /// Layers of the tensor.
     pub layers: Layers,
-    /// Names the tensor through the steps, for what is kept between them.
+    /// Identifies the tensor from step to step, for state that is kept between steps.
     pub tensor_key: u64,
-    /// When the operation fails if it is not complete.
+    /// The operation fails if it is not complete by then.
     pub deadline: Option<Instant>,
 }
 
@@ -120,8 +121,7 @@ impl Operation {
         }
     }
 
-    /// Length of what this rank gives: its input, where that is shorter or all there is, or its
-    /// buffer.
+    /// How many bytes this rank contributes: its input, its block of the buffer, or its buffer.
     pub(crate) fn given_bytes(&self) -> usize {
         let input = self.input.as_ref().map(Buffer::len);
         match (self.collective, input) {
@@ -131,7 +131,7 @@ impl Operation {
         }
     }
 
-    /// Its call, as the other ranks of the group must make it.
+    /// Its call, which the other ranks of the group must make, too.
     pub fn call(&self) -> Call {
         let (collective, dtype) = (self.collective, self.dtype);
         let has_elements = collective != Collective::Barrier;
@@ -144,7 +144,7 @@ impl Operation {
         }
     }
 
-    /// How many like it came before: in the group, or with the same peer, direction and tag.
+    /// Its number in the group, or among messages with the same peer, direction and tag.
     fn number(&self) -> u32 {
         if self.collective.is_point_to_point() {
             u32::from(tag_and_count(self.sequence).1)
@@ -153,7 +153,7 @@ impl Operation {
         }
     }
 
-    /// Whether contributions may be missing at all.
+    /// Whether anything may be missing at all.
     pub fn may_lose(&self) -> bool {
         let sums = self.collective.reduces() && self.op.can_miss_contributions();
         (sums || self.collective.is_point_to_point())
@@ -168,8 +168,8 @@ impl Operation {
             .max(self.input.as_ref().map_or(0, Buffer::len))
     }
 
-    /// The rank whose loss keeps it from completing, if any: one that it needs, or the first of all
-    /// that may send. `me` is not lost.
+    /// The lost rank that keeps it from completing, if any. A receive from any rank is stopped only
+    /// if all other ranks are lost; then this is the first of them. `me` is not lost.
     pub(crate) fn stopped_by(&self, me: Rank, is_lost: impl Fn(Rank) -> bool) -> Option<Rank> {
         let mut others = self
             .participants()
@@ -183,7 +183,8 @@ impl Operation {
         (is_lost(first) && others.all(is_lost)).then_some(first)
     }
 
-    /// Whether it has no bytes, and means nothing without them.
+    /// Whether it has no bytes and needs no other rank. A barrier, an all-to-all and point-to-point
+    /// operations tell their peers something even without bytes.
     pub(crate) fn needs_nobody(&self) -> bool {
         let waits = matches!(self.collective, Collective::Barrier | Collective::AllToAll)
             || self.collective.is_point_to_point();
@@ -200,7 +201,7 @@ impl Operation {
         at.map_or(&self.group.ranks, |at| &self.group.ranks[at..=at])
     }
 
-    /// Length of one rank's block in the buffer; of the whole buffer where it is no row of blocks.
+    /// Length of one rank's block in the buffer, or of the buffer if it does not consist of blocks.
     pub(crate) fn block_bytes(&self, me: Rank) -> usize {
         let (buffer, world) = (self.buffer.len(), self.group.ranks.len());
         match self.collective {

@@ -1,4 +1,4 @@
-//! Ranges of an operation's memory: what a message carries, and where it lands.
+//! Ranges of an operation's memory: a message carries one, and lands in one.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ pub(crate) enum TensorMemory {
     Buffer,
     /// The separate input that some collectives have. It is never written.
     Input,
-    /// Where partial sums grow or contributions wait, where the result buffer has no room for them.
+    /// Memory for partial sums or contributions for which the result buffer has no room.
     Scratch,
-    /// None: the message is empty and only its arrival counts.
+    /// No memory: the message is empty, and only its arrival counts.
     Nothing,
 }
 
@@ -58,7 +58,7 @@ impl TensorRegion {
         }
     }
 
-    /// The region, or the empty message if nothing is in it.
+    /// The region, or the empty message if it has no bytes.
     pub(crate) fn or_nothing(self) -> Self {
         if self.bytes == 0 { Self::NOTHING } else { self }
     }

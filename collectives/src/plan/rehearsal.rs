@@ -1,10 +1,10 @@
 //! Plans of all ranks run against each other, without packets: for tests of algorithms.
 //!
 //! Messages are delivered element by element, in any order, among all that have started, the newest
-//! more often than others, so that late steps overtake early ones. An element
-//! is read from its sender's memory when it is delivered and not when its message starts, because
-//! that is when an endpoint may read it to repeat it: what was overwritten too early comes out
-//! wrong. Elements are 64-bit words; a finished sum is told from an unfinished one by a factor.
+//! more often than others, so that late steps overtake early ones. An element is read from its
+//! sender's memory when it is delivered, not when its message starts, because an endpoint may read
+//! it as late as that to repeat it. So an element that was overwritten too early comes out wrong.
+//! Elements are 64-bit words; a factor tells a finished sum from an unfinished one.
 
 use gradwire_protocol::units::Rank;
 
@@ -12,7 +12,7 @@ use crate::plan::region::{TensorMemory, TensorRegion};
 use crate::plan::{GateId, GroupSeat, MessagePlan, ScratchUse, SegmentLanding};
 
 const ELEMENT_BYTES: usize = 8;
-/// What finishing multiplies by.
+/// Finishing a sum multiplies it by this.
 const FINISHED: u64 = 3;
 
 /// The plans of ranks 0 to `world`.
@@ -34,7 +34,7 @@ pub(crate) fn bytes_received(plan: &MessagePlan) -> usize {
     inbounds.map(|inbound| inbound.region.bytes).sum()
 }
 
-/// A message on its way: what of it is not delivered.
+/// A message on its way, with the elements that are not delivered yet.
 #[derive(Debug)]
 struct RehearsedMessage {
     sender: usize,
@@ -77,14 +77,14 @@ impl Rehearsal {
         self.buffers = worlds.map(|rank| contribution(rank, elements)).collect();
     }
 
-    /// Gives every rank an input, and a buffer of nothing.
+    /// Gives every rank an input, and a buffer of zeros.
     pub(crate) fn fill_inputs(&mut self, elements: usize, buffer_elements: usize) {
         let worlds = 0..self.plans.len();
         self.inputs = worlds.map(|rank| contribution(rank, elements)).collect();
         self.buffers = vec![vec![0; buffer_elements]; self.plans.len()];
     }
 
-    /// What the reduction of all ranks' contributions is.
+    /// The finished reduction of all ranks' contributions.
     pub(crate) fn finished_sum(&self, elements: usize) -> Vec<u64> {
         let ranks = 0..self.plans.len();
         let all: Vec<Vec<u64>> = ranks.map(|rank| contribution(rank, elements)).collect();
@@ -223,7 +223,7 @@ impl Rehearsal {
     }
 }
 
-/// What a rank brings: no two sets of ranks and elements have the same sum, by all likelihood.
+/// The values of a rank. Different sets of ranks and elements almost surely have different sums.
 pub(crate) fn contribution(rank: usize, elements: usize) -> Vec<u64> {
     let value =
         |at: usize| (rank as u64 + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ (at as u64) << 7;

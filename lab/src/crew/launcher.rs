@@ -311,7 +311,8 @@ fn keep_last_lines(errors: ChildStderr, kept: &Mutex<VecDeque<String>>) {
     }
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+/// How a process ended, in words that follow its name.
+pub fn how_it_ended(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("was ended by signal {signal}"),
         (None, Some(code)) => format!("ended with exit code {code}"),

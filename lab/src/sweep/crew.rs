@@ -4,7 +4,6 @@
 //! are measured per cell.
 
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -12,6 +11,7 @@ use std::sync::Mutex;
 use super::cells::SweepCell;
 use super::record::CellRecord;
 use super::worker::CellOrder;
+use crate::crew::launcher::how_it_ended;
 use crate::error::LabError;
 use gradwire_report::json;
 
@@ -81,11 +81,7 @@ fn output_of(program: &Path, cell: &SweepCell) -> std::io::Result<Output> {
 
 /// Describes how a process without a record ended.
 fn death(output: &Output) -> String {
-    let how = match (output.status.code(), output.status.signal()) {
-        (Some(code), _) => format!("its process ended with exit code {code}"),
-        (None, Some(signal)) => format!("its process was ended by signal {signal}"),
-        (None, None) => "its process ended".to_owned(),
-    };
+    let how = format!("its process {}", how_it_ended(output.status));
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said
         .lines()

@@ -26,7 +26,7 @@ pub struct Envelope {
     pub dscp: Dscp,
     /// Whether a full queue marks it or drops it.
     pub ecn: Ecn,
-    /// Path: stands for the ports of the five-tuple. Packets of a pair with equal entropy take the
+    /// Path, in place of the ports of the five-tuple. Packets of a pair with equal entropy take the
     /// same path where switches hash.
     pub entropy: u16,
     /// Data or control, for counters and for switches that trim.

@@ -62,7 +62,7 @@ pub struct ClassCounts {
     pub marked: u64,
 }
 
-/// How one direction of a link was used.
+/// The use of one direction of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkOutcome {
     /// Sending end.

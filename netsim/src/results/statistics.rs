@@ -160,9 +160,9 @@ impl Extent {
 pub struct NamedTasks {
     /// Their name, or their work where they have no name.
     pub name: String,
-    /// How many.
+    /// Their number.
     pub tasks: usize,
-    /// How many of these ended.
+    /// Number of tasks that ended.
     pub finished: usize,
     /// Mean time from start to end.
     pub mean: Span,
@@ -293,7 +293,7 @@ fn word_of(name: &str) -> &str {
 pub struct PlacePair {
     /// Such as `edge->agg`.
     pub name: String,
-    /// How many links, each direction counted by itself.
+    /// Number of links, each direction counted by itself.
     pub links: usize,
     /// Mean share of the time for which they sent.
     pub utilisation_mean: f64,
@@ -412,9 +412,9 @@ impl Estimate {
         })
     }
 
-    /// How many times `base` the samples are, pair by pair (same seed): the geometric mean of the
-    /// ratios, so that a to b is the reciprocal of b to a. All values must be positive; `None`
-    /// where they are not, where the lengths differ, or without samples.
+    /// Ratio of the samples to `base`, pair by pair (same seed): the geometric mean of the ratios,
+    /// so that the ratio of a to b is the reciprocal of that of b to a. All values must be
+    /// positive; `None` where they are not, where the lengths differ, or without samples.
     pub fn of_ratio(samples: &[f64], base: &[f64]) -> Option<Self> {
         let usable = |values: &[f64]| values.iter().all(|value| *value > 0.0);
         if samples.len() != base.len() || !usable(samples) || !usable(base) {

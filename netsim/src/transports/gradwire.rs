@@ -279,7 +279,7 @@ impl FlowMessages {
             let tags = if tolerance.is_none() {
                 self.policy.lossless(shape, &[(0, layer)])
             } else {
-                // No bytes, so no magnitudes: all are equal, and the first ones stand for the
+                // Without bytes all magnitudes are equal, and the first segments represent the
                 // share that the job protects.
                 let magnitudes = vec![Magnitude(1); shape.segments as usize];
                 self.policy.lossy(shape, &[(0, layer)], magnitudes)

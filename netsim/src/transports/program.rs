@@ -185,8 +185,8 @@ fn layers_of(count: u16, spans: &[(u64, Layer)]) -> Layers {
     }
 }
 
-/// Numbers the collectives of each group as they stand in the program, which is where a check
-/// compares them: ranks may start them in different orders.
+/// Numbers the collectives of each group in the order of the program, in which the check of
+/// workloads compares them: ranks may start them in different orders.
 fn sequences(tasks: &[Task]) -> Vec<u32> {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
     let numbers = tasks.iter().map(|task| match task.work {

@@ -6,8 +6,8 @@
 //! notification (CNP), at most one in 50 us and flow. Each flow is a queue pair with one entropy
 //! and a rate of its own, and packets are paced at that rate.
 //!
-//! Loss is meant to be prevented by PFC, which is the switches' matter: a host that is paused is
-//! not asked for packets. Without PFC a lost retransmission or a lost end waits for the timeout.
+//! Switches prevent loss by PFC: the simulator does not ask a paused host for packets. Without PFC
+//! a lost retransmission or a lost end waits for the timeout.
 //!
 //! Left out: a window, verbs, and coalesced ACKs: every packet is acknowledged. Switches here mark
 //! above one depth where DCQCN's mark with a probability that grows with it, so notifications come
@@ -72,7 +72,7 @@ struct RoceReceiver {
     last_notification: Option<Instant>,
 }
 
-/// Whether the sender was told that a packet is out of order.
+/// Whether the receiver has reported a packet out of order to the sender.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Gap {
     Untold,

@@ -5,7 +5,7 @@ use gradwire_protocol::units::{ByteCount, Rate, Span};
 /// Bytes of the header of a reference transport, and of its control packets.
 pub(crate) const REFERENCE_HEADER: u32 = 64;
 
-/// Sizes and times that a reference transport goes by.
+/// Sizes and times that all reference transports share.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReferenceSettings {
     /// Bytes of a flow in a full packet; at least 1.

@@ -75,7 +75,7 @@ impl KeyFormat for Size {
         self.0.contains(&size).then_some(size)
     }
     fn show(&self, value: &ByteCount) -> String {
-        quoted(&notation::show_size(*value))
+        quoted(&value.to_string())
     }
     fn allowed(&self) -> String {
         let (least, most) = (self.0.start(), self.0.end());
@@ -95,8 +95,8 @@ impl KeyFormat for Time {
         quoted(&notation::show_span(*value))
     }
     fn allowed(&self) -> String {
-        let (least, most) = (&self.0.start(), &self.0.end());
-        let (least, most) = (notation::show_span(**least), notation::show_span(**most));
+        let (least, most) = (self.0.start(), self.0.end());
+        let (least, most) = (notation::show_span(*least), notation::show_span(*most));
         format!("\"{least}\" to \"{most}\", with a unit of s, ms, us or ns")
     }
 }

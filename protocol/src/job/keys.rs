@@ -3,6 +3,7 @@
 //! [`job_keys`] turns that table into the types of a job, their default, and one [`JobKey`] per
 //! key. A row `/// Sentence.  key: Type = default, format;` is all there is to say about a key.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use toml::de::DeValue;
@@ -122,11 +123,12 @@ fn names_in(table: &str) -> Vec<&'static str> {
     names
 }
 
-/// Puts all values of a `job.toml` into `job`.
-pub(super) fn read(job: &mut Job, text: &str) -> Result<(), TomlError> {
+/// Puts all values of a `job.toml` into `job`; returns the names of their keys.
+pub(super) fn read(job: &mut Job, text: &str) -> Result<BTreeSet<String>, TomlError> {
     let document = spanned::parse(text)?;
     let root = TomlTable::root(text, &document);
     root.only(&names_in(""))?;
+    let mut written = BTreeSet::new();
     let mut current = ("", Some(root.clone()));
     for key in KEYS {
         let (table, name) = key.split();
@@ -139,9 +141,10 @@ pub(super) fn read(job: &mut Job, text: &str) -> Result<(), TomlError> {
         if let Some(entry) = current.1.as_ref().and_then(|table| table.get(name)) {
             let done = (key.set)(job, entry.value);
             done.ok_or_else(|| entry.refused(&(key.allowed)()))?;
+            written.insert(key.name.to_owned());
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Puts one value under a dotted key: as TOML where `text` is TOML, else as a string.

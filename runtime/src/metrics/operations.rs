@@ -94,7 +94,7 @@ impl OperationTally {
         }
     }
 
-    /// What was counted of each collective that was used.
+    /// The counts of each collective that was used.
     pub(crate) fn collected(&self) -> Vec<OperationTimes> {
         let named = NAMES.iter().zip(&self.ended);
         let used = named.filter_map(|(name, ended)| Some((name, ended.as_ref()?)));

@@ -253,7 +253,7 @@ fn histogram<'a>(
     for (labels, spread) in rows {
         let mut before = 0;
         let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(spread.buckets.len() + 1);
-        // The encoder wants what each bucket has beyond the one before.
+        // The encoder wants the count of each bucket alone, not the sum up to it.
         for &(bound_us, count) in &spread.buckets {
             buckets.push((bound_us as f64 / 1e6, count - before));
             before = count;

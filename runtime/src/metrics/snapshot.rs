@@ -46,29 +46,29 @@ pub struct Snapshot {
     pub world_size: u16,
     /// The host that it runs on.
     pub host: String,
-    /// What carries its packets: "udp", "shm", or "shm+udp".
+    /// The wire that carries its packets: "udp", "shm", or "shm+udp".
     pub wire: String,
     /// Seconds since it joined the job.
     pub uptime_s: f64,
     /// The job's tolerance, a share.
     pub tolerance: f64,
-    /// What lossy messages owed and lost.
+    /// Segments and losses of lossy messages.
     pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
-    /// What the driver counted, by name.
+    /// Counters of the driver, by name.
     pub driver: BTreeMap<String, u64>,
-    /// Packets that were not taken, by why.
+    /// Refused packets, by reason.
     pub refused_packets: BTreeMap<String, u64>,
     /// The peers that there was traffic with, by rank.
     pub peers: Vec<PeerSnapshot>,
-    /// How long messages took until their receiver had what it needs, by class.
+    /// How long messages took until their receiver had all of them that it needs, by class.
     pub messages: Vec<MessageTimes>,
     /// How long operations took, by collective.
     pub operations: Vec<OperationTimes>,
 }
 
-/// What lossy messages owed and lost: the ledger of all steps.
+/// Segments and losses of lossy messages: the ledger of all steps.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LossTotals {
     /// Bytes of messages that might lose some.
@@ -178,7 +178,7 @@ pub struct TimeSpread {
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What a snapshot says that does not change while a rank runs.
+/// The part of a snapshot that does not change while a rank runs.
 #[derive(Clone, Debug)]
 pub(crate) struct RankSubject {
     pub(crate) job: String,
@@ -243,7 +243,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds what the driver counted. Names that say nothing else are why it refused packets.
+    /// Adds the driver's counters. Names that are not known here are reasons for refused packets.
     pub(crate) fn add_driver(&mut self, named: &[(&'static str, u64)]) {
         for &(name, count) in named {
             let group = match DRIVER_COUNTS.contains(&name) {

@@ -1,5 +1,4 @@
-//! What the flight recorder of a rank held at one moment: plain data, read back from the JSON that
-//! it is written to.
+//! A dump of a rank's flight recorder at one moment: plain data, written as JSON and read back.
 //!
 //! Times in microseconds count from the moment at which the rank had joined its job and never jump;
 //! times in Unix seconds are of the host's clock, which may differ from that of other hosts.
@@ -26,9 +25,9 @@ pub struct TraceDump {
     pub host: String,
     /// Its process.
     pub process: u32,
-    /// What carries its packets: "udp", "uring", "shm", or "shm+udp".
+    /// The wire that carries its packets: "udp", "uring", "shm", or "shm+udp".
     pub wire: String,
-    /// What made the rank write this; nothing when it was asked.
+    /// The failure that made the rank write this; empty if a caller asked for it.
     pub reason: Option<String>,
     /// When, in Unix seconds.
     pub at_unix_s: f64,
@@ -42,7 +41,7 @@ pub struct TraceDump {
     pub lost: Vec<LostRank>,
     /// Why no operation is taken any more, if so.
     pub aborted: Option<String>,
-    /// Why it is not known what pending operations wait for, if so.
+    /// Why the needs of pending operations are unknown, if they are.
     pub incomplete: Option<String>,
     /// The groups of the operations.
     pub groups: Vec<GroupMembers>,
@@ -72,7 +71,7 @@ pub struct GroupMembers {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceState {
-    /// The caller has given it up; whoever drives has not taken it yet.
+    /// The caller has submitted it; the driver has not taken it yet.
     Submitted,
     /// Its packets may be on their way.
     Started,
@@ -98,11 +97,11 @@ pub struct TraceEntry {
     pub group: u16,
     /// Its number in the group; of no meaning for messages between two ranks.
     pub sequence: u32,
-    /// What: "all_reduce", "send", ...
+    /// Name of the collective: "all_reduce", "send", ...
     pub kind: String,
     /// The root of a collective that has one.
     pub root: Option<u16>,
-    /// The other rank of a message between two ranks; nothing where it may be from any.
+    /// The other rank of a message between two ranks; `None` if it may come from any.
     pub peer: Option<u16>,
     /// The tag of a message between two ranks.
     pub tag: Option<u16>,
@@ -124,11 +123,11 @@ pub struct TraceEntry {
     pub ended_us: Option<u64>,
     /// Why it failed.
     pub error: Option<String>,
-    /// What it waits for, or waited for when it failed.
+    /// The ranks and bytes that it waits for, or waited for when it failed.
     pub needs: Option<OperationNeeds>,
 }
 
-/// What an operation that has not completed waits for.
+/// The ranks and bytes that an unfinished operation waits for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OperationNeeds {
     /// Ranks that have not sent or not received everything.
@@ -173,7 +172,7 @@ impl TraceDump {
     /// Reads a dump back.
     ///
     /// # Errors
-    /// [`ParseError`] tells what the text is instead.
+    /// [`ParseError`] if the text is no dump of this version.
     pub fn from_json(text: &str) -> Result<Self, ParseError> {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ParseError::Json)?;
         let version = value.get("gradwire_trace").ok_or(ParseError::Foreign)?;

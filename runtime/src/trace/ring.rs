@@ -26,7 +26,7 @@ pub(super) enum OperationChange {
     Failed(Instant, Box<FailedEnd>),
 }
 
-/// What is remembered of an operation.
+/// The record of an operation.
 #[derive(Clone, Debug)]
 pub(super) struct TraceSlot {
     pub(super) number: TraceNumber,
@@ -126,7 +126,7 @@ impl TraceRing {
         }
     }
 
-    /// A copy of what is remembered, in the order of submission.
+    /// A copy of all records, in the order of submission.
     pub(super) fn slots(&self) -> Vec<TraceSlot> {
         let all = self.overdue.iter().chain(&self.slots);
         let mut slots: Vec<TraceSlot> = all.cloned().collect();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_operations_are_kept_and_older_ones_that_have_not_ended() {
+    fn the_last_and_all_unfinished_operations_are_kept() {
         let mut ring = TraceRing::new(3);
         let pending = ring.push(&operation(0), now());
         for sequence in 1..8 {

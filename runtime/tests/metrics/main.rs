@@ -115,7 +115,7 @@ fn check_totals(rank: &LocalRank, snapshot: &Snapshot) {
 }
 
 #[test]
-fn parts_add_up_to_what_the_rank_counts_and_to_what_its_peers_count() {
+fn parts_add_up_to_totals_and_peers() {
     let all = snapshots(3, &job(""), |rank| all_reduce(rank, 3, 5, 100_000));
     for snapshot in &all {
         assert_eq!((snapshot.job.as_str(), snapshot.world_size), ("watched", 3));
@@ -149,7 +149,7 @@ fn parts_add_up_to_what_the_rank_counts_and_to_what_its_peers_count() {
 }
 
 #[test]
-fn with_drops_every_loss_and_repair_stands_under_its_peer() {
+fn losses_and_repairs_are_counted_per_peer() {
     let lossy = "tolerance = \"10%\"\n[faults]\ndrop = \"1%\"\nseed = 7\n[loss]\nmin_message = 0";
     let all = snapshots(3, &job(lossy), |rank| all_reduce(rank, 3, 20, 400_000));
     let (mut lost, mut repaired) = (0, 0);
@@ -177,7 +177,7 @@ fn value(samples: &Samples, key: &str) -> f64 {
 }
 
 #[test]
-fn the_text_for_prometheus_says_what_the_snapshot_says() {
+fn the_prometheus_text_equals_the_snapshot() {
     let lossy = "tolerance = \"10%\"\n[faults]\ndrop = \"1%\"\n[loss]\nmin_message = 0";
     let all = snapshots(2, &job(lossy), |rank| all_reduce(rank, 2, 10, 400_000));
     for snapshot in &all {
@@ -225,7 +225,7 @@ fn the_text_for_prometheus_says_what_the_snapshot_says() {
 }
 
 #[test]
-fn a_text_with_a_fault_is_no_text_for_prometheus() {
+fn faulty_prometheus_texts_are_refused() {
     let good = "# HELP a_b c\n# TYPE a_b counter\na_b_total{x=\"1\"} 2\n# EOF\n";
     assert_eq!(parse(good).map(|samples| samples.len()), Ok(1));
     for (from, to) in [
@@ -242,7 +242,7 @@ fn a_text_with_a_fault_is_no_text_for_prometheus() {
 
 #[test]
 #[should_panic(expected = "1 of 2 ranks did not come within 10ms")]
-fn a_meeting_that_a_rank_misses_says_so_instead_of_standing_still() {
+fn a_missed_meeting_fails_at_once() {
     let meeting = Meeting::of(2);
     thread::scope(|scope| {
         scope.spawn(|| meeting.wait());
@@ -270,7 +270,7 @@ fn ask(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn every_rank_tells_at_a_port_of_its_own() {
+fn every_rank_has_a_metrics_port() {
     let done = Meeting::of(2);
     let ports = Mutex::new(Vec::new());
     on_ranks(2, &watched_job(), |rank| {
@@ -301,7 +301,7 @@ fn every_rank_tells_at_a_port_of_its_own() {
 }
 
 #[test]
-fn garbage_at_the_port_is_refused_and_disturbs_no_sum() {
+fn garbage_at_the_port_is_refused() {
     let done = Meeting::of(2);
     on_ranks(2, &watched_job(), |rank| {
         let address = rank.metrics_address().expect("the job asks for it");
@@ -329,7 +329,7 @@ fn garbage_at_the_port_is_refused_and_disturbs_no_sum() {
 }
 
 #[test]
-fn a_taken_port_costs_the_metrics_of_a_rank_and_nothing_else() {
+fn a_taken_port_costs_only_the_metrics() {
     let taken = TcpListener::bind((LOOPBACK, 0)).expect("loopback has ports");
     let mut job = job("");
     job.metrics.port = taken.local_addr().expect("it has an address").port();

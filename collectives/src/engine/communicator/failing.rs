@@ -1,4 +1,4 @@
-//! Which operations fail, and what the end of one leaves behind.
+//! Fails operations, and keeps the messages that a failed one leaves behind.
 //!
 //! - A lost rank fails every operation that needs it. Operations of other ranks go on.
 //! - A missed deadline, or a call that contradicts another rank's, leaves the ranks in states that

@@ -1,12 +1,12 @@
-//! Bytes of a running operation: where segments land, and what messages out carry.
+//! Bytes of a running operation: those that segments land in, and those that messages out carry.
 //!
 //! 1. Segments land straight in the result buffer or the scratch, copied or reduced.
 //! 2. A message out is read from there when a packet is made, so nothing is copied, except:
 //!    - Under error feedback a contribution is copied first, because the receiver tells only later
 //!      which of its segments were lost.
 //!    - A contribution that is mixed is mixed in a copy if its values are still needed.
-//! 3. Where contributions are mixed, those of other ranks are summed apart, as coefficients: the own
-//!    contribution may not be there yet when the first of them comes.
+//! 3. Where contributions are mixed, those of other ranks are summed apart, as coefficients: the
+//!    own contribution may not be there yet when the first of them comes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

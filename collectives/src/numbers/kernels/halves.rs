@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_half_precision_number_is_widened_as_the_half_crate_does() {
+    fn halves_are_widened_as_in_the_half_crate() {
         for bits in 0..=u16::MAX {
             let bytes = bits.to_le_bytes();
             let pairs = [

@@ -132,7 +132,7 @@ fn axis(sizes: impl Iterator<Item = ByteCount>) -> Option<SizeAxis> {
 }
 
 fn shown((chunk, credit): (ByteCount, ByteCount)) -> String {
-    let [chunk, credit] = [chunk, credit].map(notation::show_size);
+    let [chunk, credit] = [chunk, credit].map(|size| size.to_string());
     format!("{chunk}, {credit}")
 }
 

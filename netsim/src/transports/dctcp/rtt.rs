@@ -1,4 +1,4 @@
-//! How long to wait for an ACK: the retransmission timeout of TCP (RFC 6298).
+//! The retransmission timeout of TCP (RFC 6298): how long a sender waits for an ACK.
 
 use gradwire_protocol::units::Span;
 
@@ -7,9 +7,9 @@ use gradwire_protocol::units::Span;
 /// much dearer; a much shorter one takes the full queues of an incast for losses.
 pub(crate) const LEAST: Span = Span::from_micros(200);
 /// That of the paper on DCTCP (Alizadeh et al., SIGCOMM 2010), whose kernel had no finer timer.
-/// Linux has 200 ms unless it is told otherwise.
+/// Linux has 200 ms by default.
 pub(crate) const LEAST_OF_PAPER: Span = Span::from_millis(10);
-/// The timeout doubles at most this often.
+/// Most doublings of the timeout.
 const DOUBLINGS: u32 = 6;
 
 /// Running estimate of a flow's round trip.
@@ -50,7 +50,7 @@ impl RoundTrip {
         self.timeouts = (self.timeouts + 1).min(DOUBLINGS);
     }
 
-    /// How long to wait.
+    /// The timeout for the next ACK.
     pub(crate) fn timeout(&self) -> Span {
         let estimate = Span::from_picos(self.smoothed + 4 * self.deviation);
         estimate.max(self.least) * (1 << self.timeouts)

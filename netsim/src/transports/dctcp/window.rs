@@ -1,4 +1,4 @@
-//! How much of a flow may be on its way: the window of DCTCP.
+//! The window of DCTCP: how many packets of a flow may be in flight.
 //!
 //! Slow start, then one packet more per round trip. A mark shrinks the window once per round trip
 //! by half of alpha, the running share of marked packets (Alizadeh et al., section 3.1; constants

@@ -1,4 +1,4 @@
-//! One timer per flow, made to be pushed back with every ACK at no cost.
+//! One timer per flow, which every ACK can push back at no cost.
 //!
 //! A flow remembers its true deadline itself. The entry here may be earlier, never later: when it
 //! comes due, the flow either acts or is entered again for its true deadline.

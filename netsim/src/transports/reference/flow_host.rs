@@ -6,8 +6,8 @@
 //!   when a flow has waited too long. [`crate::transports`] lists the implementors.
 //! - A [`FlowDesk`] is the part of a host that its rules may use.
 //!
-//! After every event of a flow the host calls [`FlowRules::line_up`], so that a flow stands in line
-//! exactly when it may send.
+//! After every event of a flow the host calls [`FlowRules::line_up`], so a flow is in line exactly
+//! when it may send.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct FlowHost<R: FlowRules> {
 #[derive(Debug)]
 pub struct FlowDesk {
     pub(crate) settings: ReferenceSettings,
-    /// The latest time that the host was told.
+    /// The time of the latest call of the host.
     pub(crate) now: Instant,
     pub(crate) outbox: ReferenceOutbox,
     pub(crate) random: ChaCha8Rng,
@@ -84,7 +84,7 @@ pub trait FlowRules {
     /// Whether the sender knows that the receiver has everything.
     fn is_acknowledged(flow: &Self::Flow) -> bool;
 
-    /// Puts a flow in line when it may send, unless it stands there.
+    /// Puts a flow in line when it may send, unless it is in line already.
     fn line_up(&mut self, now: Instant, number: u32, flow: &mut Self::Flow);
 
     /// The flow whose turn it is.

@@ -116,7 +116,7 @@ impl Manifest {
     /// The messages of a checked workload, planned as a job asks for, numbered from `first` on.
     ///
     /// # Errors
-    /// [`TooMany`] when there are not as many numbers.
+    /// [`TooMany`] when the messages exceed the numbers.
     pub(crate) fn new(workload: &Workload, job: &Job, first: u32) -> Result<Self, TooMany> {
         let mut job = job.clone();
         if let Some(algorithm) = workload.algorithm {
@@ -281,7 +281,7 @@ impl Loading {
     }
 }
 
-/// The tasks of all parties, by seat, in the order in which they stand in their programs.
+/// The tasks of all parties, by seat, in the order of their programs.
 fn parties(workload: &Workload) -> BTreeMap<Party, Vec<Vec<u32>>> {
     let mut parties: BTreeMap<Party, Vec<Vec<u32>>> = BTreeMap::new();
     for program in &workload.programs {

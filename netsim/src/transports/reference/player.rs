@@ -63,7 +63,7 @@ impl Active {
 }
 
 impl MessagePlayer {
-    /// A program whose messages stand in a manifest.
+    /// A program whose messages a manifest numbers.
     pub(crate) fn new(
         program: &Program,
         manifest: &Arc<Manifest>,
@@ -98,7 +98,7 @@ impl MessagePlayer {
         }
     }
 
-    /// A message to this host is there.
+    /// A message to this host has arrived.
     pub(crate) fn received(&mut self, now: Instant, message: u32) {
         let entry = self.manifest.received(message);
         if self.active.contains_key(&entry.task) {
@@ -278,7 +278,7 @@ impl Active {
     }
 }
 
-/// A message that only says that a rank is there still is a flow, of one byte.
+/// A message without payload, as of a barrier, is a flow of one byte.
 fn length(send: &OutlineSend) -> ByteCount {
     ByteCount::new(u64::from(send.bytes.max(1)))
 }

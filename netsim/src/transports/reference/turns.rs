@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Whether a flow stands in the row; kept by the flow.
+/// Whether a flow is in the row; the flow keeps it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Turn {
     /// It does not.
@@ -19,7 +19,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Puts a flow at the end of the row, unless it stands in it.
+    /// Puts a flow at the end of the row, unless it is in it already.
     pub(crate) fn line_up(&mut self, flow: u32, turn: &mut Turn) {
         if *turn == Turn::Waits {
             *turn = Turn::Comes;

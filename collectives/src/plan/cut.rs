@@ -1,0 +1,170 @@
+//! Cuts tensors: into chunks and shards, or into messages.
+
+use std::ops::Range;
+
+use gradwire_protocol::units::ByteCount;
+
+use crate::plan::message::PARTS;
+use crate::plan::region::TensorRegion;
+
+/// Messages of algorithms without chunks are cut to at most this.
+const PIECE_BYTES: usize = 64 << 20;
+/// Chunks are at most this long, whatever the job says, because messages have 32-bit lengths.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
+
+/// How a tensor is cut: into chunks that are worked on one after the other, each chunk into one
+/// shard per rank. All cuts are between elements and as even as they can be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TensorCut {
+    elements: usize,
+    element_bytes: usize,
+    pub(crate) chunks: usize,
+}
+
+impl TensorCut {
+    /// Cuts `bytes` into chunks of about `chunk`, but into no more than `chunks_max`.
+    pub(crate) fn new(
+        bytes: usize,
+        element_bytes: usize,
+        chunk: ByteCount,
+        chunks_max: usize,
+    ) -> Self {
+        let chunk = chunk.as_usize().clamp(1, CHUNK_BYTES_MAX);
+        let chunks = bytes.div_ceil(chunk).clamp(1, chunks_max.max(1));
+        Self {
+            elements: bytes / element_bytes,
+            element_bytes,
+            chunks,
+        }
+    }
+
+    /// One of the chunks.
+    pub(crate) fn chunk(&self, chunk: usize) -> ElementRun {
+        let element_bytes = self.element_bytes;
+        let whole = ElementRun {
+            first: 0,
+            count: self.elements,
+            element_bytes,
+        };
+        whole.shard(self.chunks, chunk)
+    }
+}
+
+/// A run of a tensor's elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ElementRun {
+    first: usize,
+    count: usize,
+    element_bytes: usize,
+}
+
+impl ElementRun {
+    /// One of `shards` parts of it.
+    pub(crate) fn shard(self, shards: usize, shard: usize) -> Self {
+        let (first, count) = even_part(self.count, shards, shard);
+        Self {
+            first: self.first + first,
+            count,
+            ..self
+        }
+    }
+
+    /// A run, which is not empty, of `shards` parts of it.
+    pub(crate) fn run_of_shards(self, shards: usize, run: Range<usize>) -> Self {
+        let (start, last) = (
+            self.shard(shards, run.start),
+            self.shard(shards, run.end - 1),
+        );
+        Self {
+            count: last.first + last.count - start.first,
+            ..start
+        }
+    }
+
+    /// Byte offset and length.
+    pub(crate) fn range(self) -> (usize, usize) {
+        (
+            self.first * self.element_bytes,
+            self.count * self.element_bytes,
+        )
+    }
+
+    /// Its bytes in the result buffer.
+    pub(crate) fn region(self) -> TensorRegion {
+        let (offset, bytes) = self.range();
+        TensorRegion::buffer(offset, bytes)
+    }
+}
+
+/// First element and number of elements of part `index`, when `whole` elements are cut into
+/// `parts` whose sizes differ by at most one, larger ones first.
+fn even_part(whole: usize, parts: usize, index: usize) -> (usize, usize) {
+    let (size, larger) = (whole / parts, whole % parts);
+    (
+        index * size + index.min(larger),
+        size + usize::from(index < larger),
+    )
+}
+
+/// A part of a tensor that goes as one message, if the algorithm has no chunks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessagePiece {
+    pub(crate) part: u16,
+    /// Byte where it begins in the tensor or block.
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The messages that carry `bytes` without chunks.
+pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = MessagePiece> {
+    let starts = (0..bytes).step_by(PIECE_BYTES).enumerate();
+    starts.map(move |(index, offset)| {
+        let part = u16::try_from(index).expect("32,768 pieces are 2 TiB");
+        assert!(part < PARTS, "32,768 pieces are 2 TiB");
+        MessagePiece {
+            part,
+            offset,
+            bytes: PIECE_BYTES.min(bytes - offset),
+        }
+    })
+}
+
+/// As [`pieces`], but one empty message if there are no bytes, so that both sides learn that they
+/// agree.
+pub(crate) fn pieces_or_nothing(bytes: usize) -> impl Iterator<Item = MessagePiece> {
+    let nothing = MessagePiece {
+        part: 0,
+        offset: 0,
+        bytes: 0,
+    };
+    pieces(bytes).chain((bytes == 0).then_some(nothing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_and_shards_cover_the_tensor_without_overlap() {
+        for (bytes, element_bytes) in [(0, 4), (4, 4), (52, 4), (1000, 8), (4096, 2)] {
+            let cut = TensorCut::new(bytes, element_bytes, ByteCount::new(100), 7);
+            for shards in 1..=5 {
+                let mut next = 0;
+                for chunk in 0..cut.chunks {
+                    for shard in 0..shards {
+                        let (offset, length) = cut.chunk(chunk).shard(shards, shard).range();
+                        assert_eq!(offset, next);
+                        assert_eq!(offset % element_bytes, 0);
+                        next = offset + length;
+                    }
+                }
+                assert_eq!(next, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_chunks_become_fewer_larger_ones() {
+        assert_eq!(TensorCut::new(1 << 20, 4, ByteCount::new(1), 16).chunks, 16);
+    }
+}

@@ -1,0 +1,128 @@
+//! The messages of a plan, in and out, and the gates that they wait for.
+
+use gradwire_protocol::units::Rank;
+
+use crate::plan::region::TensorRegion;
+
+/// Part numbers of collectives lie below this, those of point-to-point messages from here on.
+pub(crate) const PARTS: u16 = 0x8000;
+
+/// The effect of an arriving segment on the bytes that are there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SegmentLanding {
+    /// It replaces them.
+    Copy,
+    /// It is reduced into them.
+    Reduce,
+}
+
+/// Whether the operation's loss tolerance applies to a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reliability {
+    /// It must arrive whole.
+    Lossless,
+    /// It goes straight to the rank that finishes the sum, or is no part of a sum: segments may be
+    /// missing within the tolerance.
+    Tolerant,
+}
+
+/// Number of a gate in its plan.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct GateId(pub(crate) usize);
+
+/// A message in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlannedReceive {
+    pub(crate) from: Rank,
+    pub(crate) part: u16,
+    /// A region of the result buffer or of the scratch.
+    pub(crate) region: TensorRegion,
+    pub(crate) landing: SegmentLanding,
+    pub(crate) reliability: Reliability,
+    /// How many ranks' values are summed in it.
+    pub(crate) contributors: u16,
+    /// The gate that waits for it.
+    pub(crate) gate: GateId,
+}
+
+impl PlannedReceive {
+    /// The values of one rank, to be added to a sum.
+    pub(crate) fn contribution(from: Rank, part: u16, region: TensorRegion, gate: GateId) -> Self {
+        Self {
+            from,
+            part,
+            region,
+            landing: SegmentLanding::Reduce,
+            reliability: Reliability::Tolerant,
+            contributors: 1,
+            gate,
+        }
+    }
+
+    /// Finished values, which replace those in the region.
+    pub(crate) fn finished(from: Rank, part: u16, region: TensorRegion, gate: GateId) -> Self {
+        Self {
+            landing: SegmentLanding::Copy,
+            ..Self::contribution(from, part, region, gate).lossless()
+        }
+    }
+
+    /// The same message without tolerance.
+    pub(crate) fn lossless(self) -> Self {
+        Self {
+            reliability: Reliability::Lossless,
+            ..self
+        }
+    }
+
+    /// The same message with the sum of so many ranks' values.
+    pub(crate) fn of(self, contributors: u16) -> Self {
+        Self {
+            contributors,
+            ..self
+        }
+    }
+}
+
+/// A message out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlannedSend {
+    pub(crate) to: Rank,
+    pub(crate) part: u16,
+    pub(crate) region: TensorRegion,
+    pub(crate) reliability: Reliability,
+    /// How many ranks' values are summed in it.
+    pub(crate) contributors: u16,
+    /// The gate that it waits for.
+    pub(crate) gate: GateId,
+}
+
+impl PlannedSend {
+    /// The values of this rank, to be added to a sum.
+    pub(crate) fn contribution(to: Rank, part: u16, region: TensorRegion, gate: GateId) -> Self {
+        Self {
+            to,
+            part,
+            region,
+            reliability: Reliability::Tolerant,
+            contributors: 1,
+            gate,
+        }
+    }
+
+    /// Values that must arrive whole, such as finished ones.
+    pub(crate) fn finished(to: Rank, part: u16, region: TensorRegion, gate: GateId) -> Self {
+        Self {
+            reliability: Reliability::Lossless,
+            ..Self::contribution(to, part, region, gate)
+        }
+    }
+
+    /// The same message with the sum of so many ranks' values.
+    pub(crate) fn of(self, contributors: u16) -> Self {
+        Self {
+            contributors,
+            ..self
+        }
+    }
+}
