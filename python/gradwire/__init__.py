@@ -27,7 +27,7 @@ def register(name: str = "gradwire") -> None:
     """Make ``name`` known to ``torch.distributed``; PyTorch calls it by itself for ``gradwire``.
 
     A name that PyTorch knows already, such as ``"gloo"``, means gradwire from then on. GPU tensors
-    are accepted only to be refused with an error that says what to do.
+    are accepted only to be refused with an error that names a remedy.
     """
     from torch.distributed import Backend
 
@@ -38,7 +38,7 @@ def register(name: str = "gradwire") -> None:
 
 
 def autoload() -> None:
-    """Register at the import of PyTorch, where this PyTorch can be distributed at all."""
+    """Register when PyTorch is imported, if this PyTorch has ``torch.distributed``."""
     import torch
 
     if torch.distributed.is_available():
@@ -46,10 +46,10 @@ def autoload() -> None:
 
 
 def trace() -> list[dict[str, Any]]:
-    """Return what the flight recorder of each job that this process is in holds: usually one.
+    """Return the contents of the flight recorder of each job of this process: usually one.
 
-    Works while operations are on their way, from any thread. Written to a file by ``json.dump``,
-    an entry can be compared with those of other ranks: ``gradwire trace show FILE...``.
+    You may call this from any thread while operations are in flight. Write an entry to a file with
+    ``json.dump`` to compare it with those of other ranks: ``gradwire trace show FILE...``.
     """
     import json
 

@@ -30,11 +30,11 @@ _LIBRARY = "libgradwire_c"
 
 
 class BindingError(RuntimeError):
-    """The PyTorch binding cannot be built or loaded; the message says what to do."""
+    """The PyTorch binding cannot be built or loaded; the message names a remedy."""
 
 
 def load() -> ModuleType:
-    """Return the module ``gradwire._binding``, compiling it first where that was not done."""
+    """Return the module ``gradwire._binding``; compile it first if necessary."""
     if _MODULE in sys.modules:
         return sys.modules[_MODULE]
     environment = Environment.read()
@@ -60,7 +60,7 @@ def load() -> ModuleType:
 
 
 def compiles(environment: Environment) -> bool:
-    """Tell whether the binding is compiled here; else the backend runs in Python."""
+    """Return whether the binding is compiled here; otherwise the backend runs in Python."""
     known = ("auto", "compiled", "python")
     if environment.binding not in known:
         raise BindingError(
@@ -72,7 +72,7 @@ def compiles(environment: Environment) -> bool:
 
 
 def _fallback(library: Path, environment: Environment) -> ModuleType:
-    """Load the backend that needs no compiler, and say what it lacks."""
+    """Load the backend that needs no compiler, and report the features that it lacks."""
     from gradwire import fallback
 
     try:
@@ -141,7 +141,7 @@ def _name_of_build(torch_version: str, library: Path) -> str:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one of many ranks compile. The lock goes away with its process, however that ends."""
+    """Let one of many ranks compile. The lock ends with its process, even if that is killed."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock-of-gradwire").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

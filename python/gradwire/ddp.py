@@ -1,12 +1,16 @@
 """Tolerant all-reduce of gradients under ``DistributedDataParallel``.
 
-The hook tells the core what it cannot see in a flat bucket: which bytes belong to which layer, in
-the order of the forward pass, so that front layers travel first; which training step it is, for the
-loss budget; and which share of a message may be missing. It hands over nothing but gradients:
-parameters and buffers, which DDP sends itself, are never lossy.
+The hook tells the core facts that a flat bucket does not show:
 
-A bucket is one message where its gradients have one tolerance. Else it is cut where the tolerance
-changes, so that each gradient has exactly its own.
+- which bytes belong to which layer, in the order of the forward pass, so that front layers travel
+  first;
+- the training step, for the loss budget;
+- the share of a message that may be missing.
+
+Only gradients pass through the hook. DDP itself sends parameters and buffers, never lossily.
+
+If all gradients of a bucket have one tolerance, the bucket is one message. Otherwise it is cut
+where the tolerance changes, so that each gradient has exactly its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,11 +51,11 @@ def register(
     Args:
         model: the wrapped model, before its first backward pass. Its process group must be
             gradwire's.
-        tolerance: share of a gradient message that may be missing, 0 for lossless; by default what
-            the job says. Every rank must give the same, here and below.
+        tolerance: share of a gradient message that may be missing, 0 for lossless; by default
+            the job's. Every rank must give the same, here and below.
         groups: other tolerances for parts of the model: ``{"embed": 0.0, "*.norm": 0.0}`` by names
             of modules or parameters as in ``model.module.named_parameters()``, with everything
-            below them; the strictest counts where several match. Or a function of a parameter's
+            below them; if several match, the strictest counts. Or a function of a parameter's
             name and the parameter that returns its tolerance, ``None`` for the default.
         priority: names of modules whose gradients go before all others, the most urgent first, for
             example ``["head"]``. The rest follows in the order in which the forward pass runs it,
@@ -78,7 +82,7 @@ class _Piece:
 
 
 class GradientHook:
-    """What the hook remembers between buckets: layers, step, tolerances, what is owed."""
+    """The hook's state between buckets: layers, step, tolerances, and gradients that are owed."""
 
     def __init__(
         self,
@@ -115,7 +119,7 @@ class GradientHook:
         pieces = self._pieces_of(bucket)
         flat = bucket.buffer()
         op = dist.ReduceOp.AVG
-        if flat.dtype == torch.float16:  # whose sum may be out of range where its average is not
+        if flat.dtype == torch.float16:  # whose sum may be out of range while its average is not
             flat.div_(self._group.size())
             op = dist.ReduceOp.SUM
         works = [self._start(flat, piece, op) for piece in pieces]
@@ -128,15 +132,15 @@ class GradientHook:
         return futures.then(lambda ended: _whole(flat, ended))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what this rank's hook remembers, between two steps; every rank has its own.
+        """Return the state of this rank's hook, between two steps; every rank has its own.
 
-        Apart from ``step`` that is what error feedback still owes: lost in the last step, to be
-        added to the next.
+        Apart from ``step`` it holds the gradients that error feedback still owes: they were lost in
+        the last step, and are added to the next.
         """
         return state_of(self._group, self.step, self._residuals)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` returned on the same rank of the same world size."""
+        """Continue from a state that :meth:`state_dict` returned on this rank and world size."""
         check_state(state, self._group, self._sizes)
         self._residuals.load(state["residuals"])
         self.step = state["step"]
@@ -157,14 +161,14 @@ class GradientHook:
 
     def _begin_step(self) -> None:
         self._wire_step = next_step()
-        if self._tuning.begin_step():  # other chunks, other parts of a tensor that are one's own
+        if self._tuning.begin_step():  # other chunks move this rank's own part of a tensor
             self._cut_anew = True
-        if self._cut_anew:  # what is owed to messages of before, none of which is on its way
+        if self._cut_anew:  # gradients owed to messages of the old buckets; none is in flight
             self._residuals.collect()
             self._cut_anew = False
 
     def _pieces_of(self, bucket: dist.GradBucket) -> list[_Piece]:
-        """Cut a bucket. DDP composes its buckets anew after the first step, and then keeps them."""
+        """Cut a bucket. DDP changes its buckets once, after the first step."""
         parameters = bucket.parameters()
         identity = (self._order.settled, bucket.buffer().dtype, *map(id, parameters))
         if identity not in self._cuts:
@@ -201,12 +205,12 @@ class GradientHook:
 
 
 def all_reduce_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
-    """Pass one bucket to ``state``: the form in which DDP wants a communication hook."""
+    """Pass one bucket to ``state``: the signature of DDP's communication hooks."""
     return state.all_reduce(bucket)
 
 
 def _by_parameter(model: DistributedDataParallel, by_name: dict[str, float]) -> dict[int, float]:
-    """Tolerances by parameter: the strictest where it has several names."""
+    """Tolerances by parameter: the strictest if it has several names."""
     shares: dict[int, float] = {}
     for name, parameter in model.module.named_parameters(remove_duplicate=False):
         shares[id(parameter)] = min(by_name[name], shares.get(id(parameter), 1.0))

@@ -1,7 +1,7 @@
 """The environment of this process, read in this one place.
 
-Launch variables are those of ``torchrun``; the rest are gradwire's own. Everything below this
-module receives values, never names of variables.
+Launch variables are those of ``torchrun``; the rest are gradwire's own. All other modules receive
+values, never names of variables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INTERFACES = ("GRADWIRE_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 @dataclass(frozen=True)
 class Environment:
-    """What the environment says about this launch."""
+    """The launch, as the environment describes it."""
 
     job: str
     """``GRADWIRE_JOB``: path of the job file; empty for the default job."""
@@ -94,22 +94,22 @@ class Environment:
 
 
 def without_stacks() -> None:
-    """Let PyTorch's own flight recorder leave stacks out, unless somebody has decided that.
+    """Make PyTorch's own flight recorder leave out stacks, unless the user has set this.
 
-    When an operation fails it looks for the source lines of all stacks before the error is raised:
-    ten seconds and more, in which a rank that could report seems to hang.
+    When an operation fails, the recorder looks up the source lines of all stacks before the error
+    is raised. That takes ten seconds and more, in which a rank that could report seems to hang.
     """
     os.environ.setdefault("TORCH_INCLUDE_STACK_TRACE", "0")
 
 
 def as_if_alone(port: int) -> None:
-    """Say what ``torchrun`` would of a launch of one process, unless a launcher has spoken."""
+    """Set the variables of a launch of one process, unless a launcher has set them."""
     if not os.environ.get("RANK") and not os.environ.get("WORLD_SIZE"):
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
 
 
 def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
-    """Return the first variable that is not empty, with its value; else the first, empty."""
+    """Return the first variable that is not empty, with its value; otherwise the first, empty."""
     found = ((name, variables[name]) for name in names if variables.get(name))
     return next(found, (names[0], ""))

@@ -1,7 +1,7 @@
 """The backend without a compiler: PyTorch's ``Backend`` in Python over the core's C interface.
 
-It computes what the compiled binding computes, bit for bit, with the same wire, security and loss
-rules. What it lacks is listed in :data:`LACKS`, and told when it is loaded. ``build.load`` chooses.
+Its results equal those of the compiled binding, bit for bit, with the same wire, security and loss
+rules. :data:`LACKS` lists the missing features; loading reports them. ``build.load`` chooses.
 Not here: the C interface (``native.py``).
 """
 
@@ -154,7 +154,7 @@ class Rank:
             _core[0].gw_close(handle)
 
     def trace(self) -> str:
-        """Return what the flight recorder holds, as JSON."""
+        """Return the contents of the flight recorder as JSON."""
         text = _core[0].gw_trace_json(self._open_handle())
         if not text:
             return ""
@@ -164,7 +164,7 @@ class Rank:
             _core[0].gw_text_free(text)
 
     def take_residual(self, tensor_key: int, values: torch.Tensor) -> bool:
-        """Take what error feedback keeps of a tensor into ``values``; whether there was any."""
+        """Take a tensor's residual of error feedback into ``values``; return whether it had one."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         place = (values.data_ptr(), values.nbytes)
         kind = _DTYPES[values.dtype]
@@ -181,7 +181,7 @@ class Rank:
             _core[0].gw_abort(self._handle, reason.encode())
 
     def submit(self, operation: native.Operation, number: int) -> int:
-        """Hand an operation over; its ticket."""
+        """Submit an operation; return its ticket."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         handle = self._open_handle()
         with self._idle:
@@ -206,7 +206,7 @@ class Rank:
             _core[0].gw_wait(self._handle, ticket, seconds)
 
     def counters(self) -> dict[str, int]:
-        """Read what the core has counted."""
+        """Read the counters of the core."""
         counters = native.Counters()
         _core[0].gw_counters_read(self._open_handle(), ctypes.byref(counters))
         return {name: getattr(counters, name) for name, _ in native.Counters._fields_}
@@ -220,7 +220,7 @@ class Rank:
         return _core[0].gw_job_tolerance(self._open_handle())
 
     def tune(self, step_seconds: float) -> tuple[bool, int, int]:
-        """Ask what to measure next, or to keep; whether there is more to try, chunk, credit."""
+        """Return chunk and credit to measure next, or to keep, and whether there is more to try."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         out = native.Schedule()
         trying = _core[0].gw_tune(
@@ -231,7 +231,7 @@ class Rank:
         return trying > 0, out.chunk, out.credit
 
     def reschedule(self, chunk: int, credit: int) -> None:
-        """Change chunk and credit of what is submitted from now on."""
+        """Change chunk and credit of operations that are submitted from now on."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         schedule = native.Schedule(chunk, credit)
         changed = _core[0].gw_reschedule(
@@ -256,7 +256,7 @@ class Rank:
 
 @dataclass
 class _Call:
-    """One operation in the making: what the core gets, and where its result goes."""
+    """An operation before its submission: arguments for the core, and the place of its result."""
 
     kind: str
     outputs: list[torch.Tensor]
@@ -371,7 +371,7 @@ class Backend(_Backend):
         for work in list(_pending.values()):
             work.get_future().wait()
 
-    # What gradwire adds to PyTorch's interface.
+    # Additions of gradwire to PyTorch's interface.
 
     def allreduce_tagged(self, tensor: torch.Tensor, **tags: object) -> Work:
         """Reduce a gradient bucket in place; see the stub of the compiled binding."""
@@ -390,12 +390,12 @@ class Backend(_Backend):
     def take_residual(
         self, tensor_key: int, elements: int, dtype: torch.dtype
     ) -> torch.Tensor | None:
-        """Take what error feedback keeps of a tensor; see the stub of the compiled binding."""
+        """Take a tensor's residual; see the stub of the compiled binding."""
         values = torch.zeros(elements, dtype=dtype)
         return values if self._core.take_residual(tensor_key, values) else None
 
     def counters(self) -> dict[str, int]:
-        """Read what this rank has counted."""
+        """Read the counters of this rank."""
         return self._core.counters()
 
     def job(self) -> dict[str, str]:
@@ -407,14 +407,14 @@ class Backend(_Backend):
         return self._core.job_tolerance()
 
     def tune(self, step_seconds: float) -> tuple[bool, int, int]:
-        """Ask the job's tuning what comes next; see the stub of the compiled binding."""
+        """Ask the job's tuning for the next step; see the stub of the compiled binding."""
         return self._core.tune(step_seconds)
 
     def reschedule(self, chunk: int, credit: int) -> None:
         """Change chunk and credit; see the stub of the compiled binding."""
         self._core.reschedule(chunk, credit)
 
-    # What PyTorch calls.
+    # Methods that PyTorch calls.
 
     def allreduce(self, tensors: list[torch.Tensor], options: object) -> Work:
         call = _Call("all_reduce", tensors, timeout=options.timeout)
@@ -538,7 +538,7 @@ class Backend(_Backend):
         return self._in_place(call, tensor)
 
     def _in_place(self, call: _Call, tensor: torch.Tensor) -> Work:
-        """Run on the tensor itself where it is contiguous, else on a copy that is copied back."""
+        """Run on the tensor itself if it is contiguous, otherwise on a copy that is copied back."""
         dense = tensor.contiguous()
         if dense is not tensor and dense.data_ptr() != tensor.data_ptr():
             call.land = lambda: tensor.copy_(dense)

@@ -2,7 +2,7 @@
 
 FSDP2 reduces the gradients of each sharded module at once, in one reduce-scatter, so each has one
 layer and one tolerance: the most urgent layer in it, and the strictest tolerance. Parameters
-travel in all-gathers, which are not touched here and are lossless always.
+travel in all-gathers, which this module does not touch and which are always lossless.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def register(
         priority: names of modules whose gradients go before all others, the most urgent first.
 
     Returns:
-        What was registered, with ``step``, ``state_dict()`` and ``load_state_dict()`` as the hook
-        of :func:`gradwire.ddp.register` has them.
+        The state of these gradients, with ``step``, ``state_dict()`` and ``load_state_dict()`` as
+        on the hook of :func:`gradwire.ddp.register`.
     """
     gradients = ShardedGradients(model, tolerance, groups=groups, priority=priority)
     for unit in gradients.units:
@@ -74,7 +74,7 @@ class Unit:
 
 
 class ShardedGradients:
-    """What is remembered of a sharded model between reduce-scatters."""
+    """The state of a sharded model's gradients between reduce-scatters."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ShardedGradients:
         self._residuals = Residuals(self._backend)
 
     def tags_of(self, unit: Unit, gradients: torch.Tensor) -> dict[str, Any]:
-        """Return what the core is told of the gradients of ``unit``, and add what they are owed."""
+        """Return the tags of the gradients of ``unit``, and add their residuals."""
         message = self._message_of(unit, gradients)
         self._residuals.pay(message, gradients)
         return {
@@ -115,11 +115,11 @@ class ShardedGradients:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what this rank remembers, between two steps; every rank has its own."""
+        """Return the state of this rank, between two steps; every rank has its own."""
         return state_of(self._group, self.step, self._residuals)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` returned on the same rank of the same world size."""
+        """Continue from a state that :meth:`state_dict` returned on this rank and world size."""
         units = {unit.name for unit in self.units}
         owed = state.get("residuals", {})
         check_state(state, self._group, {key: None for key in owed if _unit_of(key) in units})
@@ -127,7 +127,7 @@ class ShardedGradients:
         self.step = state["step"]
 
     def _message_of(self, unit: Unit, gradients: torch.Tensor) -> Message:
-        """Find the message. Its length is another one where parameters had no gradient."""
+        """Find the message. Its length differs if parameters had no gradient."""
         length = gradients.numel()
         name = f"{unit.name}:{length}:{gradients.dtype}"
         if not self._reduced or name in self._reduced:
@@ -148,10 +148,10 @@ class ShardedGradients:
 
 
 class TaggedReduceScatter(ReduceScatter):
-    """The reduce-scatter of one unit, as FSDP2 wants it."""
+    """The reduce-scatter of one unit, with the interface that FSDP2 expects."""
 
     def __init__(self, gradients: ShardedGradients, unit: Unit) -> None:
-        """Reduce what is of ``unit``."""
+        """Reduce the gradients of ``unit``."""
         self._gradients = gradients
         self._unit = unit
 
@@ -170,7 +170,7 @@ class TaggedReduceScatter(ReduceScatter):
         async_op: bool = False,
     ) -> dist.Work | None:
         """Reduce ``input_tensor``, which holds one ``output_tensor`` per rank of ``group``."""
-        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):  # a factor of the user's: lossless
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):  # the user set a factor: lossless
             return dist.reduce_scatter_single(
                 output_tensor, input_tensor, op=op, group=group, async_op=async_op
             )
@@ -183,7 +183,7 @@ class TaggedReduceScatter(ReduceScatter):
 
 
 def _units_of(model: nn.Module, by_name: Mapping[str, float]) -> Iterator[Unit]:
-    """Find what was sharded together: ``fully_shard`` takes one module or several."""
+    """Find modules that were sharded together: ``fully_shard`` takes one module or several."""
     together: dict[int, list[tuple[str, FSDPModule]]] = {}
     for name, module in model.named_modules():
         if isinstance(module, FSDPModule):
@@ -202,7 +202,7 @@ def _units_of(model: nn.Module, by_name: Mapping[str, float]) -> Iterator[Unit]:
 
 
 def _parts_of(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Give the modules with parameters of their own in a sharded module, not in a nested one."""
+    """Return modules with own parameters in a sharded module, but not in nested ones."""
     if next(module.parameters(recurse=False), None) is not None:
         yield name, module
     for child_name, child in module.named_children():

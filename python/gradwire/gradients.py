@@ -1,8 +1,8 @@
-"""What the hooks for gradients know of a model: its layers, its tolerances, what it is still owed.
+"""The knowledge of the gradient hooks about a model: layers, tolerances, and residuals.
 
-Decided here: which layer a gradient belongs to, how many of its packets may be missing, and what
-error feedback keeps between steps and checkpoints. Not here: how DDP (ddp.py) and FSDP2 (fsdp.py)
-cut gradients into messages.
+This module decides the layer of each gradient, the share of its packets that may be missing, and
+the residuals that error feedback keeps between steps and checkpoints. Not here: how DDP (ddp.py)
+and FSDP2 (fsdp.py) cut gradients into messages.
 """
 
 from __future__ import annotations
@@ -205,27 +205,27 @@ class Message:
 
 
 class Residuals:
-    """What error feedback owes to a model's gradients: lost in one step, added to the next.
+    """Residuals of error feedback: gradients that were lost in one step and are added to the next.
 
-    The core keeps it by message, and adds it to the same message of the next step. Checkpoints keep
-    it by name, since DDP cuts its messages anew: it waits here from the time it is taken from the
-    core until gradients of that name are sent again.
+    The core keeps them by message, and adds them to the same message of the next step. Checkpoints
+    keep them by name, since DDP cuts its messages anew. They wait here from the time they are taken
+    from the core until gradients of that name are sent again.
     """
 
     def __init__(self, backend: _binding.Backend) -> None:
-        """Start with nothing owed."""
+        """Start without residuals."""
         self._backend = backend
         self._owed: dict[str, torch.Tensor] = {}
         self._messages: list[Message] = []
         self._exist = backend.job()["holes"] == '"error-feedback"'  # as in a job file
 
     def watch(self, message: Message) -> None:
-        """Remember a message that was not sent before."""
+        """Note a message that was not sent before."""
         if self._exist and message.tolerance > 0.0:
             self._messages.append(message)
 
     def collect(self) -> None:
-        """Take what the core keeps."""
+        """Take the residuals that the core keeps."""
         for message in self._messages:
             values = self._backend.take_residual(message.key, message.elements, message.dtype)
             if values is None:
@@ -237,10 +237,10 @@ class Residuals:
                     self._owed[name] = part.clone() if before is None else before + part
 
     def pay(self, message: Message, gradients: torch.Tensor) -> None:
-        """Add to ``gradients``, the elements of ``message``, what they are owed.
+        """Add the residuals of ``message`` to its elements, ``gradients``.
 
-        Here and not in the core, which adds only to what it sends: a part of a message that was
-        sent before may be this rank's own part of another one.
+        The core adds residuals only to parts that it sends. A part that was sent before may be this
+        rank's own part of another message, which is not sent, so they are added here.
         """
         for name, start, length in message.members if self._owed else ():
             part = self._owed.get(name)
@@ -255,12 +255,12 @@ class Residuals:
             del self._owed[name]
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return what is owed, by name: as many elements as the gradient, zero where nothing is."""
+        """Return the residuals by name: as many elements as the gradient, zero if none is owed."""
         self.collect()
         return {name: values.clone() for name, values in self._owed.items()}
 
     def load(self, owed: Mapping[str, torch.Tensor]) -> None:
-        """Owe what ``owed`` says, and nothing else."""
+        """Replace all residuals by ``owed``."""
         self.collect()
         self._owed = {name: values.detach().clone() for name, values in owed.items()}
 

@@ -1,4 +1,4 @@
-"""Which address of this machine a rank binds its sockets to."""
+"""Chooses the address of this machine to which a rank binds its sockets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EXACT_ONLY = "GLOO_SOCKET_IFNAME"
 def bind_address(interface: tuple[str, str], master: str) -> str:
     """Choose the local address: a named interface's, or the one that reaches ``master``.
 
-    ``interface`` is a variable and its value, in NCCL's notation: names with commas between them,
-    of which each is the beginning of an interface's name; ``=`` before all: whole names; ``^``
-    before all: any interface but these. Of several, the one that reaches ``master`` is taken, else
-    the first. A loopback master means that every rank is on this machine. Nothing is sent.
+    ``interface`` is a variable and its value, in NCCL's notation: comma-separated beginnings of
+    interface names. A leading ``=`` means whole names; a leading ``^`` means any interface but
+    these. Of several interfaces, the one that reaches ``master`` is taken, otherwise the first. A
+    loopback master means that every rank is on this machine. No packet is sent.
     """
     variable, value = interface
     if value:
@@ -56,7 +56,7 @@ def _source_towards(host: str) -> str:
         try:
             probe.connect((target, 9))
         except OSError:
-            if target == _ELSEWHERE:  # no default route: this machine is on its own
+            if target == _ELSEWHERE:  # no default route: this machine has no network
                 return "127.0.0.1"
             raise
         return probe.getsockname()[0]

@@ -1,8 +1,8 @@
-"""How a process takes its place in a job when PyTorch creates a process group.
+"""Lets a process join a job when PyTorch creates a process group.
 
 All groups of a process share one rank of the core: its sockets, its driver thread, its counters.
-The first group opens it, with addresses and the job token handed around through PyTorch's store;
-a later group whose members it holds only needs a number of its own.
+The first group opens the rank and exchanges addresses and the job token through PyTorch's store. A
+later group whose members are in that job only needs a number of its own.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _opened: list[_Opened] = []
 
 @atexit.register
 def close_all() -> None:
-    """Close every rank that is still open; runs before the interpreter goes down."""
+    """Close every rank that is still open; runs before the interpreter shuts down."""
     while _opened:
         _opened.pop().core.close()
 
 
 def traces() -> list[str]:
-    """Return what the flight recorders of this process hold, as JSON, one per open rank."""
+    """Return the flight recorders of this process as JSON, one per open rank."""
     return [opened.core.trace() for opened in _opened if opened.core.is_open]
 
 
@@ -111,7 +111,7 @@ def _open(store: Store, members: tuple[int, ...], position: int, timeout: float)
 
 
 def _local_rank(environment: Environment) -> int:
-    """Read the number of this rank on its host; -1 where no launcher tells one."""
+    """Read the number of this rank on its host; -1 if no launcher has set one."""
     text = environment.local_rank or "-1"
     try:
         return int(text)

@@ -1,7 +1,7 @@
-"""The C interface of the core (``gradwire.h``) by ctypes: what runs where nothing can be compiled.
+"""The C interface of the core (``gradwire.h``) by ctypes, for machines without a compiler.
 
 Structures have the header's names and order of fields; a size that differs is refused at loading.
-Not here: what PyTorch calls (``fallback.py``).
+Not here: the methods that PyTorch calls (``fallback.py``).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 /// Two texts that a platform can load.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConfigChange {
-    /// Loaded to apply a plan; empty when nothing is to be changed.
+    /// Loaded to apply a plan; empty when no change is needed.
     pub forward: String,
-    /// Loaded to get back what was there; empty when nothing is to be changed.
+    /// Loaded to get back what was there; empty when no change is needed.
     pub inverse: String,
 }

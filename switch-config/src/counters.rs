@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::plan::{Plan, Purpose, Selection};
 
-/// What one queue of one port has counted.
+/// The counters of one queue of one port.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueCount {
     /// Name of the port.
@@ -28,7 +28,7 @@ pub struct QueueCount {
 pub enum CounterVerdict {
     /// As the plan says.
     Right,
-    /// Nothing was seen that could tell.
+    /// There was no traffic to judge by.
     Unseen,
     /// Not as the plan says, though a switch may do so.
     Odd,
@@ -54,7 +54,7 @@ pub struct Judgement {
     pub verdict: CounterVerdict,
     /// Where: `Ethernet0, queue 3 (class-3)`.
     pub place: String,
-    /// What was counted, and what it means.
+    /// The counts, and their meaning.
     pub text: String,
 }
 
@@ -80,7 +80,7 @@ pub fn since(before: &[QueueCount], after: &[QueueCount]) -> Vec<QueueCount> {
     after.iter().map(one).collect()
 }
 
-/// What the counters of the plan's ports tell, port by port, first queue first.
+/// Judges the counters of the plan's ports, port by port, first queue first.
 pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
     let mut judgements = Vec::new();
     for port in &plan.site.ports {

@@ -1,5 +1,5 @@
-//! The platforms: how each writes a plan, and reads what is there. One module per platform implements
-//! [`Dialect`].
+//! The platforms: how each writes a plan, and reads what is there. One module per platform
+//! implements [`Dialect`].
 
 pub mod contract;
 pub mod eos;

@@ -1,21 +1,24 @@
-//! What a job asks of the switches between its hosts, and how each platform is told.
+//! Switch configuration: the requirements of a job on the switches between its hosts, rendered for
+//! each platform.
 //!
 //! Start here:
 //! - `gradwire_fabric::policy`: which DSCP goes to which queue, when a queue marks, drops,
 //!   trims or pauses, and how packets are spread over equal paths. The simulated switches of
 //!   `gradwire-netsim` execute this very value.
-//! - [`target`] and [`limits`]: the platforms, and what each can and cannot do, with sources.
+//! - [`target`] and [`limits`]: the platforms and their abilities, with sources.
 //! - [`plan`]: the policy on the ports of one switch of one platform. Everything is decided here:
 //!   rounded, refused or realised in another way, and told in notes.
-//! - [`dialect`]: what every platform does with a plan: write it, read it back, change a running
-//!   configuration and undo that, read counters. One module per platform implements it.
+//! - [`dialect`]: one module per platform. Each has the same files: `limits` (its abilities),
+//!   `render` (a plan as text), `read` (the meaning of a text), `change` (order and ownership in a
+//!   running configuration) and `counters` (commands for people, and the counters that they print).
+//!   `yang`, where a platform publishes models, is the document that validators read.
 //! - [`tree`]: a configuration as a tree: its difference to a wanted one, and loading a change.
 //! - [`notation`]: how texts become trees: commands, `set` lines, YAML, and JSON with its patches.
-//! - [`reading`] and [`lint`]: what a configuration says, whatever the platform, and what is wrong
-//!   with it.
+//! - [`reading`] and [`lint`]: the meaning of a configuration, whatever the platform, and its
+//!   mistakes.
 //! - [`counters`]: whether marks and drops happened where they should.
 //!
-//! What is not here: which segment rides in which class (`gradwire_protocol::priority`), and files,
+//! Not here: which segment rides in which class (`gradwire_protocol::priority`), and files,
 //! processes and namespaces (`gradwire switch` in `gradwire-cli`).
 
 pub mod change;

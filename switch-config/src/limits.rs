@@ -1,16 +1,16 @@
-//! What a platform can and cannot do, and where that is known from.
+//! The abilities of a platform, and the source of each fact.
 //!
-//! A [`PlatformLimits`] is a table of data: each dialect has one per version, [`crate::plan`] decides by
-//! it, and `gradwire switch platforms` prints it. Each fact names its source.
+//! A [`PlatformLimits`] is a table of data: each dialect has one per version, [`crate::plan`]
+//! decides by it, and `gradwire switch platforms` prints it. Each fact names its source.
 
 use gradwire_fabric::policy::Balance;
 
 /// A fact and where it is known from: a document, a schema, or a measurement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fact<T> {
-    /// What is so.
+    /// The value.
     pub value: T,
-    /// Who says so; says so itself when nobody could be asked.
+    /// The document, schema or measurement that says so; where there is none, it admits that.
     pub source: &'static str,
 }
 
@@ -21,22 +21,22 @@ impl<T> Fact<T> {
     }
 }
 
-/// What a queue above its threshold does with packets that are not ECT.
+/// The fate of not-ECT packets in a queue above its threshold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NotEct {
-    /// Drops them, and marks those that are ECT: what gradwire's tags are made for.
+    /// Drops them, and marks ECT packets. Gradwire's tags are made for this.
     DropsEarly,
     /// Keeps them until the queue is full: a second DSCP must tell them apart.
     DropsWhenFull,
-    /// Keeps them, and marks nothing either: a sending host, which has no thresholds.
+    /// Keeps them and does not mark others either: a sending host, which has no thresholds.
     Kept,
-    /// As [`Self::DropsEarly`], by all signs, but nobody who knows says so.
+    /// As [`Self::DropsEarly`] by all signs, but no document says so.
     ProbablyDropsEarly,
-    /// Nobody could be asked; taken as [`Self::DropsWhenFull`].
+    /// No source was found; treated as [`Self::DropsWhenFull`].
     Unknown,
 }
 
-/// In what a threshold is written.
+/// The unit of a threshold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Multiples of so many bytes.
@@ -76,19 +76,19 @@ pub struct Trims {
     pub most: u64,
 }
 
-/// What one version of a platform can do.
+/// The abilities of one version of a platform.
 #[derive(Clone, Copy, Debug)]
 pub struct PlatformLimits {
     /// Unicast queues of a port.
     pub queues: Fact<u8>,
     /// How thresholds are written.
     pub thresholds: Fact<Thresholds>,
-    /// What becomes of droppable packets that share a queue with protected ones.
+    /// The fate of droppable packets that share a queue with protected ones.
     pub not_ect: Fact<NotEct>,
     /// Whether packets of one queue can be dropped by the drop precedence of their DSCP.
     pub drop_precedence: Fact<bool>,
     /// Whether a queue can mark ECT packets while another drop precedence of it drops; of these
-    /// platforms none can, so no plan asks for both.
+    /// platforms cannot do both, so no plan asks for it.
     pub marks_beside_precedence: Fact<bool>,
     /// Dynamic thresholds of shared memory, where they can be written.
     pub alphas: Fact<Option<Alphas>>,
@@ -96,6 +96,6 @@ pub struct PlatformLimits {
     pub trims: Fact<Option<Trims>>,
     /// How packets can be spread over equal paths.
     pub balances: Fact<&'static [Balance]>,
-    /// What is to be known besides, for people: one sentence each.
+    /// Remarks for people: one sentence each.
     pub remarks: &'static [Fact<&'static str>],
 }

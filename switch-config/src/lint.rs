@@ -1,7 +1,7 @@
-//! What is wrong with a configuration: what schemas let through and a plan does not.
+//! Mistakes in a configuration that schemas let through and a plan does not.
 //!
-//! Dialects find what lies in one platform's tables while they read; what all platforms have in
-//! common is compared with the plan here, once.
+//! Dialects find the mistakes of their own tables while they read. Everything that platforms have
+//! in common is compared with the plan here, once.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Rule {
     Schema,
     /// A name that is defined nowhere.
     Dangling,
-    /// A port of the plan of which nothing is said.
+    /// A port of the plan that the configuration does not have.
     PortUnsaid,
     /// A DSCP map that is empty, or has an empty key.
     DscpMapEmpty,
@@ -103,7 +103,7 @@ pub struct Finding {
     pub rule: Rule,
     /// Where: `QUEUE|Ethernet0|42`, or `Ethernet0, queue 3`.
     pub place: String,
-    /// What is there, and what is right.
+    /// The value that is there, and the right one.
     pub text: String,
 }
 
@@ -124,8 +124,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is wrong with a configuration that should do what the plan says, in order of
-/// ports; empty when nothing is.
+/// All mistakes of a configuration that should realise the plan, in order of ports.
 pub fn findings(plan: &Plan, reading: &Reading) -> Vec<Finding> {
     let mut findings = reading.findings.clone();
     for port in &plan.site.ports {

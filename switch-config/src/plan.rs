@@ -1,8 +1,9 @@
-//! A policy on the ports of one switch of one platform: what dialects write down.
+//! A policy on the ports of one switch of one platform, ready for a dialect to write.
 //!
-//! Everything is decided here, once for all platforms, by their [`PlatformLimits`]: which queue has which
-//! number, how a threshold is rounded, whether droppable packets are told apart by ECN or by a DSCP
-//! of their own, and what is refused. What was decided is told in [`Plan::notes`].
+//! Everything is decided here, once for all platforms, by their [`PlatformLimits`]: which queue has
+//! which number, how a threshold is rounded, whether droppable packets are told apart by ECN or by
+//! a DSCP of their own, and which policies are refused. The notes say what was decided: see
+//! [`Plan::notes`].
 
 mod error;
 mod queues;
@@ -37,10 +38,10 @@ pub struct ThresholdProfile {
     pub threshold: Threshold,
 }
 
-/// What a person is told about a plan.
+/// A note to people about a plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Note {
-    /// Of what kind.
+    /// Its kind.
     pub kind: NoteKind,
     /// One sentence.
     pub text: String,
@@ -53,9 +54,9 @@ pub enum NoteKind {
     Formula,
     /// A number that the platform cannot write as it is.
     Rounded,
-    /// What the platform cannot do, done in another way.
+    /// The platform cannot do it, so the plan does it in another way.
     Realised,
-    /// What may surprise.
+    /// A warning.
     Warning,
 }
 
@@ -89,7 +90,7 @@ pub struct Plan {
     pub alpha: Option<i8>,
     /// Bytes to which packets are trimmed that a full data queue would drop.
     pub trims_to: Option<ByteCount>,
-    /// What people are told.
+    /// Notes to people.
     pub notes: Vec<Note>,
 }
 
@@ -97,7 +98,7 @@ impl Plan {
     /// The plan of a policy for a target.
     ///
     /// # Errors
-    /// [`PlanError`] names what the target cannot do, or what contradicts itself, and what to do.
+    /// [`PlanError`] names the contradiction or the missing ability, and how to mend it.
     pub fn new(
         target: SwitchTarget,
         limits: &PlatformLimits,
@@ -124,7 +125,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The thresholds of a queue on a port; `None` where it only drops what it has no room for.
+    /// The thresholds of a queue on a port; `None` where it drops only when it is full.
     pub fn profile(&self, queue: &PlanQueue, port: &SwitchPort) -> Option<&ThresholdProfile> {
         let share = queue.marks_above?;
         let mut profiles = self.profiles.iter();

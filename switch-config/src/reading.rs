@@ -1,36 +1,36 @@
-//! What a configuration says, platform apart: what a dialect reads out of its text.
+//! The meaning of a configuration, the same for every platform: a dialect reads it from its text.
 //!
-//! [`crate::lint`] compares it with the plan. What a platform's own schema would refuse, or what
-//! leads nowhere, is found while reading and stands in [`Reading::findings`].
+//! [`crate::lint`] compares it with the plan. Values that the platform's own schema would refuse,
+//! and names that lead nowhere, are found while reading and stand in [`Reading::findings`].
 
 use std::collections::BTreeMap;
 
 use crate::lint::Finding;
 use gradwire_fabric::policy::DSCPS;
 
-/// A text that is not what the platform exports.
+/// A text that the platform did not export.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{what}{}: {message}", .line.map_or_else(String::new, |line| format!(", line {line}")))]
 pub struct ReadError {
-    /// What should have been read: `CONFIG_DB in JSON`.
+    /// The expected text: `CONFIG_DB in JSON`.
     pub what: &'static str,
     /// Line of the text, from 1, where there is one.
     pub line: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// The mistake, and how to mend it.
     pub message: String,
 }
 
-/// What a configuration says of the ports that the plan is for.
+/// The configuration of the plan's ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// By name of the port.
     pub ports: BTreeMap<String, PortReading>,
-    /// What the schema forbids, what leads nowhere, what contradicts itself.
+    /// Values that the schema forbids, names that lead nowhere, and contradictions.
     pub findings: Vec<Finding>,
 }
 
 impl Reading {
-    /// What is said of ports, by name, and what was found while reading, each mistake once.
+    /// A reading of ports, by name, and of the mistakes found while reading, each once.
     pub fn new(ports: BTreeMap<String, PortReading>, found: Vec<Finding>) -> Self {
         let mut findings: Vec<Finding> = Vec::new();
         for finding in found {
@@ -42,12 +42,12 @@ impl Reading {
     }
 }
 
-/// What a configuration says of one port.
+/// The configuration of one port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortReading {
-    /// By DSCP: where its packets go; `None` where nothing is said.
+    /// By DSCP: where its packets go; `None` where the configuration does not say.
     pub landings: [Option<Landing>; DSCPS],
-    /// By number of the queue: what it does.
+    /// By number of the queue: its service and thresholds.
     pub queues: BTreeMap<u8, QueueReading>,
     /// Classes of PFC that are on.
     pub pauses: Vec<u8>,
@@ -72,7 +72,7 @@ pub struct Landing {
     pub drops_first: bool,
 }
 
-/// What a queue does.
+/// The service and the thresholds of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueReading {
     /// How it is served.
@@ -86,7 +86,7 @@ pub struct QueueReading {
 /// How a queue is served.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Service {
-    /// Nothing is said.
+    /// The configuration does not say.
     #[default]
     Unsaid,
     /// Before all queues of a lower rank.

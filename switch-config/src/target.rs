@@ -47,7 +47,7 @@ pub enum TargetError {
     /// No such platform.
     #[error("unknown platform `{given}`; known ones are {known}")]
     Platform {
-        /// What was given.
+        /// The given name.
         given: String,
         /// All names.
         known: String,
@@ -57,7 +57,7 @@ pub enum TargetError {
     Version {
         /// The platform.
         platform: &'static str,
-        /// What was given.
+        /// The given name.
         given: String,
         /// All its versions.
         known: String,
@@ -68,7 +68,7 @@ impl SwitchTarget {
     /// Reads `sonic` or `nvue:5.14`; without a version the newest one is taken.
     ///
     /// # Errors
-    /// [`TargetError`] names what was given and what there is.
+    /// [`TargetError`] names the given text and the known names.
     pub fn read(text: &str) -> Result<Self, TargetError> {
         let (name, version) = match text.split_once(':') {
             Some((name, version)) => (name, Some(version)),

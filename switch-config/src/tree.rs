@@ -1,12 +1,13 @@
-//! A configuration as a tree, whatever its notation: what the switch has, and what a plan wants.
+//! A configuration as a tree, whatever its notation: the running one, and the one that a plan
+//! wants.
 //!
-//! A node has a name that tells it from its siblings, perhaps a value, and nodes below it. The
-//! notations of [`crate::notation`] say what that is in their text: a command and its first words, a
-//! word of a `set` line, a key. A node also keeps the line that it was read from, so that writing
-//! the tree gives the text back byte for byte, except where something changed it.
+//! An entry has a name that tells it from its siblings, perhaps a value, and entries below it. The
+//! notations of [`crate::notation`] say how their text spells that: a command and its first words,
+//! a word of a `set` line, a key. An entry also keeps the line that it was read from, so that
+//! writing the tree gives the text back byte for byte, except where something changed it.
 //!
 //! - [`diff`] compares a running tree with a wanted one, and lists the steps between them.
-//! - [`load`] does to a running tree what a switch does when a change is loaded.
+//! - [`load`] changes a running tree as a switch does when it loads a change.
 //! - [`rules`] is all that a platform says about its tree: order, ownership, indentation.
 //! - [`order`] sorts names that have numbers in them.
 
@@ -15,7 +16,7 @@ pub mod load;
 pub mod order;
 pub mod rules;
 
-/// Whether a node is put into a tree, or taken out of it.
+/// Whether an entry is put into a tree, or taken out of it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sign {
     /// It is there, or is put there.
@@ -25,9 +26,9 @@ pub enum Sign {
     Take,
 }
 
-/// A node of a configuration.
+/// An entry of a configuration.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ConfigNode {
+pub struct ConfigEntry {
     /// Tells it from its siblings. Empty for comments and blank lines.
     pub name: String,
     /// Another value takes the place of this one.
@@ -36,18 +37,19 @@ pub struct ConfigNode {
     pub sign: Sign,
     /// Its line, without white space around; `None`: it is part of the lines below it.
     pub line: Option<String>,
-    /// Number of its line in the text, from 1, in notations that can scatter what belongs together.
+    /// Number of its line in the text, from 1, in notations whose lines of one entry may stand
+    /// apart.
     pub number: usize,
     /// White space before the line.
     pub head: String,
     /// White space behind the line, without the line feed.
     pub tail: String,
-    /// Nodes that belong to it.
+    /// Entries that belong to it.
     pub below: Vec<Self>,
 }
 
-impl ConfigNode {
-    /// A node with a line and others below it, not indented yet. Its name is its line until a
+impl ConfigEntry {
+    /// An entry with a line and others below it, not indented yet. Its name is its line until a
     /// notation says otherwise.
     pub fn new(line: impl Into<String>, below: Vec<Self>) -> Self {
         let line = line.into();
@@ -73,7 +75,7 @@ impl ConfigNode {
         }
     }
 
-    /// A node of this name and value without a line of its own.
+    /// An entry of this name and value without a line of its own.
     pub fn part(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -82,7 +84,7 @@ impl ConfigNode {
         }
     }
 
-    /// Whether it says nothing.
+    /// Whether it is a comment or a blank line.
     pub fn is_remark(&self) -> bool {
         self.name.is_empty()
     }
@@ -102,28 +104,28 @@ impl ConfigNode {
         }
     }
 
-    /// Nodes directly below it that say something.
+    /// Entries directly below it that say something.
     pub fn facts(&self) -> impl Iterator<Item = &Self> {
         facts(&self.below)
     }
 
-    /// The node of this name directly below it.
+    /// The entry of this name directly below it.
     pub fn child(&self, name: &str) -> Option<&Self> {
-        self.facts().find(|node| node.name == name)
+        self.facts().find(|entry| entry.name == name)
     }
 
-    /// The node at the end of a path of names.
+    /// The entry at the end of a path of names.
     pub fn at<N: AsRef<str>>(&self, path: &[N]) -> Option<&Self> {
         path.iter()
-            .try_fold(self, |node, name| node.child(name.as_ref()))
+            .try_fold(self, |entry, name| entry.child(name.as_ref()))
     }
 
     /// Indents it by `head`, and each level below it by so many spaces more.
     pub fn indent(&mut self, head: &str, spaces: usize) {
         head.clone_into(&mut self.head);
         let deeper = format!("{head}{}", " ".repeat(spaces));
-        for node in &mut self.below {
-            node.indent(&deeper, spaces);
+        for entry in &mut self.below {
+            entry.indent(&deeper, spaces);
         }
     }
 
@@ -135,13 +137,13 @@ impl ConfigNode {
             text.push_str(&self.tail);
             text.push('\n');
         }
-        for node in &self.below {
-            node.write(text);
+        for entry in &self.below {
+            entry.write(text);
         }
     }
 }
 
-/// Nodes that say something.
-pub fn facts(nodes: &[ConfigNode]) -> impl Iterator<Item = &ConfigNode> {
-    nodes.iter().filter(|node| !node.is_remark())
+/// Entries that say something.
+pub fn facts(entries: &[ConfigEntry]) -> impl Iterator<Item = &ConfigEntry> {
+    entries.iter().filter(|entry| !entry.is_remark())
 }

@@ -1,4 +1,4 @@
-//! Arista EOS: what is rendered reads back, changes only what is the plan's, and can be undone.
+//! Arista EOS: a rendered plan reads back, changes only its own lines, and can be undone.
 
 mod plans;
 mod properties;
@@ -145,7 +145,7 @@ fn packets_that_are_not_ect_are_never_allowed_through() {
     }
 }
 
-/// What is changed in a rendered file, and what is found then.
+/// Changes of a rendered file, and their findings.
 const BROKEN: [(&str, &str, &str); 26] = [
     (
         "minimum-threshold 200000",

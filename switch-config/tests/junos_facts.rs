@@ -1,4 +1,4 @@
-//! Junos: what is written reads back, changes nothing else, can be undone; mistakes are named.
+//! Junos: a rendered plan reads back, changes no other line, can be undone; mistakes are named.
 
 mod damage;
 mod mistakes;

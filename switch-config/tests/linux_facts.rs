@@ -1,5 +1,5 @@
-//! Linux: scripts of tc follow the plan; exports of a kernel are read, changed and restored. Tests of
-//! the command show how kernels take them.
+//! Linux: scripts of tc follow the plan; exports of a kernel are read, changed and restored. Tests
+//! of the command show how kernels take them.
 
 mod mistakes;
 mod plans;

@@ -1,4 +1,4 @@
-//! NVIDIA Cumulus Linux: what is rendered reads back, changes only what is the plan's, and can be
+//! NVIDIA Cumulus Linux: a rendered plan reads back, changes only its own leaves, and can be
 //! undone.
 
 mod plans;
@@ -139,7 +139,7 @@ fn releases_differ_in_words_and_in_what_they_can() {
     );
 }
 
-/// What is changed in a rendered file, and what is found then.
+/// Changes of a rendered file, and their findings.
 const BROKEN: [(&str, &str, &str); 25] = [
     (
         "min-threshold: 200000",

@@ -1,4 +1,4 @@
-//! NX-OS: what is written reads back, changes nothing else, can be undone; mistakes are named. No
+//! NX-OS: a rendered plan reads back, changes no other line, can be undone; mistakes are named. No
 //! validator of NX-OS is known, so these are all the facts there are.
 
 mod damage;
@@ -113,7 +113,7 @@ fn broken_configurations_are_each_named() {
     all_are_found(&plan, MISTAKES);
 }
 
-/// Mistakes, and what must name them.
+/// Mistakes, and the findings that must name them.
 const MISTAKES: &[Broken] = &[
     broken("match dscp 34,36", "match dscp 34,66", Rule::Schema, "`66`"),
     broken(

@@ -1,4 +1,5 @@
-//! OpenConfig: what is written reads back, changes nothing else, can be undone; mistakes are named.
+//! OpenConfig: a rendered plan reads back, changes no other leaf, can be undone; mistakes are
+//! named.
 
 mod damage;
 mod mistakes;
@@ -178,7 +179,7 @@ fn counters_of_the_state_tree_tell_early_drops_from_late_ones() {
     );
 }
 
-/// Mistakes, and what must name them.
+/// Mistakes, and the findings that must name them.
 const MISTAKES: &[Broken] = &[
     broken(
         "\"queue-id\": 5",

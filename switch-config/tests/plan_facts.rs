@@ -1,4 +1,4 @@
-//! What every plan promises, whatever the platform: by limits that no real platform has.
+//! Promises of every plan, whatever the platform: by limits that no real platform has.
 
 use gradwire_fabric::policy::{Balance, QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_protocol::job::Job;

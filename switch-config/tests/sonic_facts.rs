@@ -1,4 +1,4 @@
-//! SONiC: what is true of every plan, and of a switch that runs something else already.
+//! SONiC: facts about every plan, and about a switch that runs something else already.
 
 mod broken;
 mod plans;
@@ -10,7 +10,7 @@ use gradwire_switch_config::target::{Platform, SwitchTarget};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// What a switch of four queues of somebody else's exports: PFC, other maps, shared buffers.
+/// The export of a switch with four queues of somebody else's: PFC, other maps, shared buffers.
 const RUNNING: &str = include_str!("exports/sonic.json");
 /// Tables that a plan may touch.
 const TOUCHED: [&str; 12] = [

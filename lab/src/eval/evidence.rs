@@ -205,7 +205,7 @@ mod tests {
     use crate::sweep::plan::SweepPlan;
 
     #[test]
-    fn a_cell_is_known_by_model_exchange_rate_losses_and_case() {
+    fn cells_are_found_by_their_parameters() {
         let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%\"\n\
                     workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
         let plan = SweepPlan::from_toml(text).expect("it can be read");

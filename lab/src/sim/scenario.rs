@@ -17,12 +17,11 @@ use gradwire_protocol::job::{Job, notation};
 use gradwire_protocol::units::{Instant, Share, Span};
 use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use toml::{Table, Value};
 
 use super::cost::{self, Meter};
 use super::summary::Summary;
 use crate::error::LabError;
-use crate::files;
+use crate::{files, job_file};
 
 /// Sets the draws of a background apart from those of the workload.
 const BACKGROUND_SEED: u64 = 0x6261_636b_6772_6f75;
@@ -257,24 +256,17 @@ impl Scenario {
             .as_deref()
             .map_or_else(|| Ok(String::new()), files::text)?;
         // Read by itself first, so that a mistake in the file is reported with its line.
-        Job::from_toml(&text).map_err(|source| LabError::Job {
+        let (job, mut written) = Job::with_written_keys(&text).map_err(|source| LabError::Job {
             path: path.unwrap_or_default(),
             source: Box::new(source),
         })?;
-        let mut table: Table = text.parse().expect("it has just been read as TOML");
-        if let Some(tolerance) = self.tolerance {
-            let text = notation::show_share(tolerance);
-            table.insert("tolerance".to_owned(), Value::String(text));
-        }
-        for (key, text) in &self.set {
-            assign(&mut table, key, text);
-        }
-        let written = dotted_keys(&table);
-        for (key, text) in OPEN.iter().filter(|(key, _)| !written.contains(*key)) {
-            assign(&mut table, key, text);
-        }
-        let job = Job::from_toml(&table.to_string());
-        let job = job.map_err(|source| LabError::Options(Box::new(source)))?;
+        let tolerance = self.tolerance.map(notation::show_share);
+        let tolerance = tolerance.iter().map(|text| ("tolerance", &**text));
+        let set = self.set.iter().map(|(key, text)| (&**key, &**text));
+        let set: Vec<(&str, &str)> = tolerance.chain(set).collect();
+        written.extend(set.iter().map(|(key, _)| (*key).to_owned()));
+        let open = OPEN.into_iter().filter(|(key, _)| !written.contains(*key));
+        let job = job_file::with_values(job, set.into_iter().chain(open))?;
         Ok((job, written))
     }
 }
@@ -289,41 +281,6 @@ const OPEN: [(&str, &str); 3] = [
 
 fn usage(error: impl Display) -> LabError {
     LabError::Usage(error.to_string())
-}
-
-/// Puts `text` under a dotted key: as TOML where it is TOML, else as a string.
-fn assign(table: &mut Table, key: &str, text: &str) {
-    let parsed = format!("value = {text}").parse::<Table>();
-    let value = parsed.ok().and_then(|mut parsed| parsed.remove("value"));
-    let value = value.unwrap_or_else(|| Value::String(text.to_owned()));
-    let (outer, inner) = key.split_once('.').unwrap_or(("", key));
-    if outer.is_empty() {
-        table.insert(inner.to_owned(), value);
-        return;
-    }
-    let entry = table
-        .entry(outer)
-        .or_insert_with(|| Value::Table(Table::new()));
-    match entry {
-        Value::Table(entry) => {
-            entry.insert(inner.to_owned(), value);
-        }
-        // The job's own reader refuses this, and says which tables there are.
-        other => *other = Value::Table(Table::from_iter([(inner.to_owned(), value)])),
-    }
-}
-
-fn dotted_keys(table: &Table) -> BTreeSet<String> {
-    let mut keys = BTreeSet::new();
-    for (name, value) in table {
-        match value {
-            Value::Table(inner) => keys.extend(inner.keys().map(|key| format!("{name}.{key}"))),
-            _ => {
-                keys.insert(name.clone());
-            }
-        }
-    }
-    keys
 }
 
 /// Reads a length of time.
@@ -452,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_in_the_job_and_counts_as_written() {
+    fn set_keys_are_in_the_job() {
         let scenario = Scenario {
             tolerance: Share::new(0.1),
             set: vec![
@@ -472,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_contradicts_nothing_that_is_written() {
+    fn open_keys_contradict_no_written_key() {
         for (key, value) in [
             ("transport.window", "64KiB"),
             ("transport.initial_window", "4MiB"),

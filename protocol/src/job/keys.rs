@@ -1,8 +1,9 @@
 //! Reads, prints and describes a job by the table of keys in [`super`].
 //!
 //! [`job_keys`] turns that table into the types of a job, their default, and one [`JobKey`] per
-//! key. A row `/// Sentence.  key: Type = default, format;` is all there is to say about a key.
+//! key. A row, `/// Sentence.` and `key: Type = default, format;`, defines a key completely.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use toml::de::DeValue;
@@ -17,7 +18,7 @@ pub(super) struct JobKey {
     pub(super) name: &'static str,
     /// Its sentence.
     pub(super) sentence: &'static str,
-    /// What may be written.
+    /// The allowed values.
     pub(super) allowed: fn() -> String,
     /// Puts a value into its place; `None` if it is not allowed.
     pub(super) set: fn(&mut Job, &DeValue<'_>) -> Option<()>,
@@ -108,7 +109,7 @@ impl JobKey {
     }
 }
 
-/// The names that a table knows; of the root table also those of the others.
+/// The names that a table knows; the root table also knows the other tables.
 fn names_in(table: &str) -> Vec<&'static str> {
     let mut names: Vec<&str> = KEYS
         .iter()
@@ -122,11 +123,12 @@ fn names_in(table: &str) -> Vec<&'static str> {
     names
 }
 
-/// Puts all values of a `job.toml` into `job`.
-pub(super) fn read(job: &mut Job, text: &str) -> Result<(), TomlError> {
+/// Puts all values of a `job.toml` into `job`; returns the names of their keys.
+pub(super) fn read(job: &mut Job, text: &str) -> Result<BTreeSet<String>, TomlError> {
     let document = spanned::parse(text)?;
     let root = TomlTable::root(text, &document);
     root.only(&names_in(""))?;
+    let mut written = BTreeSet::new();
     let mut current = ("", Some(root.clone()));
     for key in KEYS {
         let (table, name) = key.split();
@@ -139,9 +141,10 @@ pub(super) fn read(job: &mut Job, text: &str) -> Result<(), TomlError> {
         if let Some(entry) = current.1.as_ref().and_then(|table| table.get(name)) {
             let done = (key.set)(job, entry.value);
             done.ok_or_else(|| entry.refused(&(key.allowed)()))?;
+            written.insert(key.name.to_owned());
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Puts one value under a dotted key: as TOML where `text` is TOML, else as a string.

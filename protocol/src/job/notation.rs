@@ -1,7 +1,7 @@
-//! How values are written: `"64KiB"`, `"2ms"`, `"10%"`. Used by `job.toml` and by the command.
+//! The notation of values in files and options: `"64KiB"`, `"2ms"`, `"10%"`.
 //!
-//! Reading gives `None` for what is not in the notation; which values are allowed where, and the
-//! message that says so, is with the keys of a job or the options of the command.
+//! A reader returns `None` for a text that is not in the notation. The caller knows which values it
+//! allows, and says so in its error. Sizes are written by their `Display`.
 
 use super::values::{AlgorithmChoice, ReduceAlgorithm};
 use crate::units::{ByteCount, Rank, Share, Span};
@@ -19,11 +19,6 @@ pub fn size(text: &str) -> Option<ByteCount> {
     scaled(number, unit).map(ByteCount::new)
 }
 
-/// Writes a size so that [`size`] reads it back.
-pub fn show_size(size: ByteCount) -> String {
-    size.to_string()
-}
-
 /// Reads a share: a number from 0 to 1 (`0.1`) or a percentage (`10%`).
 pub fn share(text: &str) -> Option<Share> {
     let text = text.trim();
@@ -33,7 +28,7 @@ pub fn share(text: &str) -> Option<Share> {
     }
 }
 
-/// Writes a share so that [`share`] reads it back, in percent.
+/// Writes a share so that [`share`] reads it back, in percent; its `Display` is rounded.
 pub fn show_share(share: Share) -> String {
     let text = format!("{:.4}", share.get() * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
@@ -94,7 +89,7 @@ pub fn choice(text: &str) -> Option<AlgorithmChoice> {
 /// Writes an entry of `collectives.table` so that [`choice`] reads it back.
 pub fn show_choice(choice: AlgorithmChoice) -> String {
     let name: &str = choice.algorithm.into();
-    format!("{} {} {name}", choice.world, show_size(choice.bytes))
+    format!("{} {} {name}", choice.world, choice.bytes)
 }
 
 fn split_unit(text: &str) -> (&str, &str) {

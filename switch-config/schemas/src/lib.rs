@@ -20,7 +20,7 @@ pub struct Models {
     yanglint: bool,
 }
 
-/// What the two programs say of a document: nothing, or why they refuse it.
+/// The answers of the two programs to a document: accepted, or why not.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CounterVerdict {
     /// libyang 3.
@@ -54,7 +54,7 @@ impl Models {
         }
     }
 
-    /// What both programs say of a document.
+    /// The answers of both programs to a document.
     pub fn judge(&self, document: &str) -> CounterVerdict {
         CounterVerdict {
             libyang: self.by_libyang(document),
@@ -62,10 +62,10 @@ impl Models {
         }
     }
 
-    /// What both say, when they say the same: `Err` has the reasons of libyang.
+    /// The answer of both, when it is the same: `Err` has the reasons of libyang.
     ///
     /// # Panics
-    /// When one accepts what the other refuses.
+    /// When one accepts a document that the other refuses.
     pub fn judge_alike(&self, document: &str) -> Result<(), String> {
         let CounterVerdict { libyang, yanglint } = self.judge(document);
         if let Some(yanglint) = yanglint {
@@ -78,7 +78,7 @@ impl Models {
         libyang
     }
 
-    /// What libyang 3 says alone, which takes no process: for many documents.
+    /// The answer of libyang 3 alone, which takes no process: for many documents.
     pub fn by_libyang(&self, document: &str) -> Result<(), String> {
         let parsed = DataTree::parse_string(
             &self.loaded,

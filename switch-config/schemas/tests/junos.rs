@@ -1,4 +1,4 @@
-//! What Juniper's own models say of the statements that we write.
+//! Juniper's own models accept the statements that we write.
 
 #[path = "../../tests/plans/mod.rs"]
 mod plans;
@@ -20,7 +20,7 @@ thread_local! {
     static MODELS: OnceCell<Models> = const { OnceCell::new() };
 }
 
-/// What both programs say of `set` lines.
+/// The answers of both programs to `set` lines.
 fn judge(text: &str) -> Result<(), String> {
     let document = yang::document(text).expect("these are `set` lines");
     MODELS.with(|models| {

@@ -1,4 +1,4 @@
-//! What OpenConfig's own models say of the configurations that we write.
+//! OpenConfig's own models accept the configurations that we write.
 
 #[path = "../../tests/plans/mod.rs"]
 mod plans;
@@ -20,7 +20,7 @@ thread_local! {
     static MODELS: OnceCell<Models> = const { OnceCell::new() };
 }
 
-/// What both programs say of a tree, on a switch that has its ports.
+/// The answers of both programs to a tree, on a switch that has its ports.
 fn judge(text: &str) -> Result<(), String> {
     let document = yang::document(text).expect("it is JSON");
     MODELS.with(|models| {

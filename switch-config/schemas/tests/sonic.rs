@@ -1,4 +1,4 @@
-//! What SONiC's models say of the configurations that we write for it, and of broken ones.
+//! SONiC's models accept the configurations that we write for it, and refuse broken ones.
 
 #[path = "../../tests/broken/mod.rs"]
 mod broken;
@@ -89,7 +89,7 @@ const VALUES: [&str; 32] = [
     "99999999999999999999",
 ];
 
-/// What of a leaf is changed.
+/// The part of a leaf that is changed.
 #[derive(Clone, Copy, Debug)]
 enum Spot {
     Value,

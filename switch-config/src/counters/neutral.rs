@@ -1,8 +1,8 @@
 //! Counters in a form that is no platform's: a JSON list of one object per queue,
 //! `{"port": "Ethernet0", "queue": 3, "sent": 10, "marked": 2, "early": 1, "full": 0}`.
 //!
-//! Every dialect accepts it, for switches whose own export nobody has taught us, and for the
-//! simulator. `marked` and `early` may be left out or null where nobody counts them.
+//! Every dialect accepts it, for switches whose own export no dialect reads, and for
+//! the simulator. `marked` and `early` may be left out or null where a switch does not count them.
 
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ struct Row {
 /// list whose first item names no port.
 ///
 /// # Errors
-/// [`ReadError`] names the line and what is wrong with it.
+/// [`ReadError`] names the line and its mistake.
 pub fn read(text: &str) -> Option<Result<Vec<QueueCount>, ReadError>> {
     let list: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
     list.first()

@@ -6,16 +6,17 @@ use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// One thing to look at after a plan was applied.
+/// A command for people, and its expected result.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Look {
     /// The command, as typed on the switch.
     pub command: String,
-    /// What it should show.
+    /// The expected result.
     pub expect: String,
 }
 
-/// The steps of a text: a command in a line of its own, and below it, indented, what it shows.
+/// The steps of a text: a command in a line of its own, and the expected result
+/// below it, indented.
 pub(crate) fn steps(text: &str) -> Vec<Look> {
     let mut steps: Vec<Look> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
@@ -34,32 +35,33 @@ pub(crate) fn steps(text: &str) -> Vec<Look> {
     steps
 }
 
-/// A platform: how a plan is written there, and how what is there is read.
+/// A platform: it writes plans, reads configurations, and changes them.
 pub trait Dialect: Sync {
-    /// What this version can do.
+    /// The abilities of this version.
     fn limits(&self, version: &str) -> PlatformLimits;
 
-    /// What the platform calls its port of this number, from 0: used where nobody says.
+    /// The platform's name for its port of this number, from 0: the default.
     fn port_name(&self, number: usize) -> String;
 
     /// The plan as a whole configuration, loadable as it is. Equal plans give equal bytes.
     fn render(&self, plan: &Plan) -> String;
 
-    /// What an exported configuration says of the plan's ports. What a schema would refuse is no
-    /// error but a finding.
+    /// Reads the plan's ports from an exported configuration. A value that a schema would refuse
+    /// is no error but a finding.
     ///
     /// # Errors
     /// [`ReadError`] when the text is not of the platform's form at all.
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError>;
 
-    /// What must change in an exported running configuration. Only what the plan names is touched.
+    /// The change from an exported running configuration to the plan. Only entries that the plan
+    /// names are touched.
     ///
     /// # Errors
     /// As [`Self::read`].
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError>;
 
-    /// The running configuration after a change was loaded, in the platform's own order: what a
-    /// switch would export then.
+    /// The running configuration after a change was loaded, in the platform's own order, as the
+    /// switch would export it then.
     ///
     /// # Errors
     /// As [`Self::read`], for the running configuration or the change.
@@ -68,7 +70,7 @@ pub trait Dialect: Sync {
     /// How a change is loaded, tried without effect, and rolled back: commands for people.
     fn procedure(&self, plan: &Plan) -> Vec<Look>;
 
-    /// What to look at after loading, in order.
+    /// Commands that show the result of loading, in order.
     fn looks(&self, plan: &Plan) -> Vec<Look>;
 
     /// The counters of an export of one of those looks, or of several.

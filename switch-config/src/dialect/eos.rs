@@ -4,12 +4,12 @@
 //! (Trident and Tomahawk: 7050X, 7060X, 7388X) has `uc-tx-queue`s and dynamic thresholds. The
 //! commands are those that the schema of pyavd 6.4.0 knows, and as its templates write them.
 //!
-//! A queue drops packets of drop precedence 2 by `random-detect drop` and marks nothing: pyavd's
-//! templates write that or `random-detect ecn` for a queue, never both, and what becomes of
-//! packets that are not ECT beside the latter is not known.
+//! A queue drops packets of drop precedence 2 by `random-detect drop` and does not mark: pyavd's
+//! templates write that or `random-detect ecn` for a queue, never both. The fate of packets that
+//! are not ECT beside the latter is not known.
 //!
-//! `render` has the lines, `grammar` and `maps` what changes are made of, `read` what lines mean,
-//! `counts` what counters say, `rounds` what people type.
+//! `render` writes the lines of a plan, `read` reads their meaning, `change` has their names and
+//! order, `maps` the map of DSCPs.
 
 mod change;
 mod counters;
@@ -29,7 +29,7 @@ use crate::reading::{ReadError, Reading};
 use change::EosRules;
 use limits::Chip;
 
-/// What is read.
+/// The expected text, in the words of an error.
 const WHAT: &str = "running-config of EOS";
 
 /// Arista EOS.

@@ -1,8 +1,8 @@
 //! Junos on QFX switches: class-of-service in `set` commands.
 //!
 //! The forwarding classes, classifiers, drop profiles, schedulers and maps of ours have names that
-//! begin with `gradwire`; on ports only what a scheduler map or classifier is bound by is changed,
-//! and PFC is unbound. Sources of what the switches do are in `facts`.
+//! begin with `gradwire`; on ports only the bindings of scheduler maps and classifiers are changed,
+//! and PFC is unbound. `limits` names the sources.
 
 mod change;
 mod counters;
@@ -20,7 +20,7 @@ use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 use change::JunosRules;
 
-/// The facts of Junos where nothing is compared with a plan.
+/// The facts of Junos where no plan is compared.
 const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
 
 /// Junos.
@@ -61,9 +61,9 @@ impl Dialect for Junos {
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        let mut nodes = set_lines::read(&ANY_PLAN, running)?;
-        set_lines::apply(&ANY_PLAN, &mut nodes, change)?;
-        Ok(set_lines::write(&nodes))
+        let mut entries = set_lines::read(&ANY_PLAN, running)?;
+        set_lines::apply(&ANY_PLAN, &mut entries, change)?;
+        Ok(set_lines::write(&entries))
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {

@@ -5,8 +5,8 @@
 //! - `form` names the disciplines and where each stands; `limits` states what Linux can do.
 //! - `render` writes a plan as a shell script.
 //! - `script` reads such scripts, and `export` reads the output of tc, both into `state`.
-//! - `check` compares a state with a plan, `change` leads from one to the other and back, `counters`
-//!   reads its counters.
+//! - `check` compares a state with a plan, `change` leads from one to the other and back,
+//!   `counters` reads its counters.
 //! - `program` is the eBPF program that marks and drops where the kernel has no `red`. `assembler`
 //!   encodes it; `object` and `btf` make the file from which tc loads it.
 

@@ -2,11 +2,10 @@
 //!
 //! A configuration is a list with `- header:` and `- set:`; a change is one with `- unset:` and
 //! `- set:`, as `nv config patch` takes it. Keys and values are those of the models in nvueschema
-//! 0.1.0 for 5.11, 5.14 and 5.18; `release` says what differs between them.
+//! 0.1.0 for 5.11, 5.14 and 5.18; `limits` has the differences.
 //!
-//! `render` has the leaves of a plan, `leaves` finds, sets and unsets them in the lines of a file
-//! without touching others, `change` makes patches and loads them. `yaml` parses, `read` says what
-//! a file means, `counts` what counters say, `rounds` what people type.
+//! `render` writes the leaves of a plan, `read` reads the meaning of a file, `change` makes patches
+//! and loads them without touching other lines, `ports` knows names of many interfaces.
 
 mod change;
 mod counters;

@@ -19,7 +19,7 @@ use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// What is read.
+/// The expected text, in the words of an error.
 const WHAT: &str = "running-config of NX-OS";
 
 /// Cisco NX-OS.

@@ -21,7 +21,7 @@ use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// What a text should have been.
+/// The expected text, in the words of an error.
 const WHAT: &str = "openconfig-qos in JSON";
 
 /// OpenConfig.

@@ -1,16 +1,16 @@
 //! SONiC: the tables of CONFIG_DB, as one JSON object.
 //!
-//! Start here: [`Sonic`] is the dialect, and `limits` what the platform can do. The other files are
-//! one concern each:
+//! Start here: [`Sonic`] is the dialect, and `limits` has the platform's abilities. The other files
+//! are one concern each:
 //! - `render`: a plan as tables; `change`: a plan put into a running configuration.
-//! - `models`: the tables as SONiC's YANG models type them; `check`: what they forbid; [`yang`]: a
+//! - `models`: the tables as SONiC's YANG models type them; `check`: their rules; [`yang`]: a
 //!   configuration as validators read it.
-//! - `read`: what a configuration says; `meaning`: what models let through all the same.
-//! - `counters`, `procedure`: exports of counters, and commands for people.
+//! - `read`: the meaning of a configuration; `meaning`: mistakes that the models let through.
+//! - `counters`: commands for people, and exports of counters.
 //!
 //! Sources are sonic-net/sonic-buildimage at commit 086b03bd (2026-08-23) and the documents of
-//! sonic-net/SONiC that are named beside each fact. No switch of any maker was at hand: what an
-//! ASIC does with these tables is its maker's word.
+//! sonic-net/SONiC that are named beside each fact. No switch of any maker was at hand: for the
+//! effect of these tables on an ASIC there is only its maker's word.
 
 mod change;
 mod counters;

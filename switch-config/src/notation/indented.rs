@@ -1,5 +1,5 @@
-//! Lines that are indented by what they belong to: the command lines of EOS and NX-OS, and the block
-//! style of YAML.
+//! Lines that are indented below the line that they belong to: the command lines of EOS and NX-OS,
+//! and the block style of YAML.
 //!
 //! [`IndentedText::read`] takes any text and writes it back byte for byte. Commands have names: the
 //! words that a command shares with whatever would replace it, `service-profile` of
@@ -11,11 +11,11 @@ use std::fmt;
 
 use crate::change::ConfigChange;
 use crate::reading::ReadError;
-use crate::tree::diff::{self, NodeChange, TreeStep};
+use crate::tree::diff::{self, EntryChange, TreeStep};
 use crate::tree::load::load;
 use crate::tree::order::natural;
 use crate::tree::rules::TreeRules;
-use crate::tree::{ConfigNode, Sign, facts};
+use crate::tree::{ConfigEntry, Sign, facts};
 
 /// Levels that are told apart; lines that are indented deeper stay at the last one.
 const DEEPEST: usize = 48;
@@ -24,7 +24,7 @@ const DEEPEST: usize = 48;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct IndentedText {
     /// Lines that belong to no other.
-    pub below: Vec<ConfigNode>,
+    pub below: Vec<ConfigEntry>,
     /// Whether the last line lacks its line feed.
     unended: bool,
     /// Whether every line feed has a carriage return before it.
@@ -62,7 +62,7 @@ impl IndentedText {
         known: &[&str],
     ) -> Result<Self, ReadError> {
         let tree = Self::read(text);
-        let is_known = |line: &ConfigNode| known.iter().any(|word| line.after(word).is_some());
+        let is_known = |line: &ConfigEntry| known.iter().any(|word| line.after(word).is_some());
         if facts(&tree.below).any(is_known) {
             return Ok(tree);
         }
@@ -83,8 +83,8 @@ impl IndentedText {
         })
     }
 
-    /// A text of nodes made by [`ConfigNode::new`], each level indented by so many spaces.
-    pub fn indented(below: Vec<ConfigNode>, spaces: usize) -> Self {
+    /// A text of entries made by [`ConfigEntry::new`], each level indented by so many spaces.
+    pub fn indented(below: Vec<ConfigEntry>, spaces: usize) -> Self {
         let mut tree = Self {
             below,
             ..Self::default()
@@ -125,7 +125,7 @@ pub trait CommandRules: TreeRules {
     }
 
     /// The command that takes away a line that was not there before.
-    fn removal(&self, section: &str, node: &ConfigNode) -> String;
+    fn removal(&self, section: &str, entry: &ConfigEntry) -> String;
 }
 
 /// More words than a command has: all of it is its name.
@@ -148,10 +148,10 @@ pub fn last<'a>(section: &[&'a str]) -> &'a str {
 pub fn is_before(
     rank: impl Fn(&str, &str) -> Option<usize>,
     section: &[&str],
-    new: &ConfigNode,
-    other: &ConfigNode,
+    new: &ConfigEntry,
+    other: &ConfigEntry,
 ) -> bool {
-    let ranks = [new, other].map(|node| rank(last(section), node.text()));
+    let ranks = [new, other].map(|entry| rank(last(section), entry.text()));
     let [Some(left), Some(right)] = ranks else {
         return false;
     };
@@ -167,7 +167,7 @@ pub fn change(
 ) -> ConfigChange {
     let [running, wanted] = [running, wanted].map(|text| named(rules, text));
     let steps = diff::steps(as_tree(rules), &mut Vec::new(), &running, &wanted);
-    let text = |nodes| IndentedText::indented(nodes, rules.spaces(None)).to_string();
+    let text = |entries| IndentedText::indented(entries, rules.spaces(None)).to_string();
     let mut inverse = commands(rules, "", &steps, Way::Back);
     inverse.reverse();
     ConfigChange {
@@ -204,46 +204,46 @@ fn commands(
     section: &str,
     steps: &[TreeStep<'_>],
     way: Way,
-) -> Vec<ConfigNode> {
-    let removal = |node: &ConfigNode| ConfigNode::leaf(rules.removal(section, node));
+) -> Vec<ConfigEntry> {
+    let removal = |entry: &ConfigEntry| ConfigEntry::leaf(rules.removal(section, entry));
     let command = |step: &TreeStep<'_>| match (&step.change, way) {
-        (NodeChange::Put(now), Way::There) => (*now).clone(),
-        (NodeChange::Put(now), Way::Back) => removal(now),
-        (NodeChange::Take(was), Way::There) => removal(was),
-        (NodeChange::Take(was), Way::Back) => (*was).clone(),
-        (NodeChange::Replace { now, .. }, Way::There) => (*now).clone(),
-        (NodeChange::Replace { was, .. }, Way::Back) => (*was).clone(),
-        (NodeChange::Within { was, now, steps }, way) => {
+        (EntryChange::Put(now), Way::There) => (*now).clone(),
+        (EntryChange::Put(now), Way::Back) => removal(now),
+        (EntryChange::Take(was), Way::There) => removal(was),
+        (EntryChange::Take(was), Way::Back) => (*was).clone(),
+        (EntryChange::Replace { now, .. }, Way::There) => (*now).clone(),
+        (EntryChange::Replace { was, .. }, Way::Back) => (*was).clone(),
+        (EntryChange::Within { was, now, steps }, way) => {
             let line = match way {
                 Way::There => now.text(),
                 Way::Back => was.text(),
             };
-            ConfigNode::new(line, commands(rules, now.text(), steps, way))
+            ConfigEntry::new(line, commands(rules, now.text(), steps, way))
         }
     };
     steps.iter().map(command).collect()
 }
 
-/// The nodes of a text with the names and signs of their commands.
-fn named(rules: &dyn CommandRules, text: &IndentedText) -> Vec<ConfigNode> {
-    let mut nodes = text.below.clone();
-    name_all(rules, "", &mut nodes);
-    nodes
+/// The entries of a text with the names and signs of their commands.
+fn named(rules: &dyn CommandRules, text: &IndentedText) -> Vec<ConfigEntry> {
+    let mut entries = text.below.clone();
+    name_all(rules, "", &mut entries);
+    entries
 }
 
-fn name_all(rules: &dyn CommandRules, section: &str, nodes: &mut [ConfigNode]) {
-    for node in nodes.iter_mut().filter(|node| !node.is_remark()) {
-        let line = node.text().to_owned();
+fn name_all(rules: &dyn CommandRules, section: &str, entries: &mut [ConfigEntry]) {
+    for entry in entries.iter_mut().filter(|entry| !entry.is_remark()) {
+        let line = entry.text().to_owned();
         let mut words = ["no ", "default "].into_iter();
         let bare = words.find_map(|word| line.strip_prefix(word));
         rules
             .name(section, bare.unwrap_or(&line))
-            .clone_into(&mut node.name);
-        node.sign = match rules.takes_away(section, &line) {
+            .clone_into(&mut entry.name);
+        entry.sign = match rules.takes_away(section, &line) {
             true => Sign::Take,
             false => Sign::Put,
         };
-        name_all(rules, &line, &mut node.below);
+        name_all(rules, &line, &mut entry.below);
     }
 }
 
@@ -254,11 +254,11 @@ fn as_tree(rules: &dyn CommandRules) -> &dyn TreeRules {
 /// Makes the tree, line by line.
 #[derive(Default)]
 struct Builder {
-    done: Vec<ConfigNode>,
+    done: Vec<ConfigEntry>,
     /// Lines that may still get others below them, each with the width of its indentation.
-    open: Vec<(usize, ConfigNode)>,
+    open: Vec<(usize, ConfigEntry)>,
     /// Remarks that go with the next line.
-    remarks: Vec<ConfigNode>,
+    remarks: Vec<ConfigEntry>,
 }
 
 impl Builder {
@@ -266,19 +266,19 @@ impl Builder {
         let text = line.trim();
         let width = line.len() - line.trim_start().len();
         let is_remark = text.is_empty() || text.starts_with(['!', '#']);
-        let node = match is_remark {
-            true => ConfigNode::remark(text),
-            false => ConfigNode::leaf(text),
+        let entry = match is_remark {
+            true => ConfigEntry::remark(text),
+            false => ConfigEntry::leaf(text),
         };
-        let line = ConfigNode {
+        let line = ConfigEntry {
             head: line[..width].to_owned(),
             tail: line[width + text.len()..].to_owned(),
-            ..node
+            ..entry
         };
         if line.is_remark() {
             return self.remarks.push(line);
         }
-        let closed = |open: &Vec<(usize, ConfigNode)>| {
+        let closed = |open: &Vec<(usize, ConfigEntry)>| {
             let last = open.last().map(|(last, _)| *last);
             last.is_some_and(|last| last >= width) || open.len() > DEEPEST
         };
@@ -290,7 +290,7 @@ impl Builder {
         self.open.push((width, line));
     }
 
-    fn level(&mut self) -> &mut Vec<ConfigNode> {
+    fn level(&mut self) -> &mut Vec<ConfigEntry> {
         match self.open.last_mut() {
             Some((_, line)) => &mut line.below,
             None => &mut self.done,
@@ -303,7 +303,7 @@ impl Builder {
         }
     }
 
-    fn finish(mut self) -> Vec<ConfigNode> {
+    fn finish(mut self) -> Vec<ConfigEntry> {
         while !self.open.is_empty() {
             self.close();
         }

@@ -1,9 +1,9 @@
 //! Configurations that are one JSON object: reading, canonical writing, merging, and patches.
 //!
-//! What two platforms have in common that export JSON. Canonical text has sorted keys, an indent of
+//! SONiC and OpenConfig export it. Canonical text has sorted keys, an indent of
 //! four and a newline at its end, so that equal configurations are equal bytes: a switch keeps its
-//! tables in a database that has no order of its own. Patches are RFC 6902. What the tables mean is
-//! not decided here.
+//! tables in a database that has no order of its own. Patches are RFC 6902. The
+//! meaning of tables is the dialects' own.
 
 use json_patch::Patch;
 use serde_json::{Map, Value};
@@ -35,8 +35,8 @@ pub fn write(value: &Value) -> String {
     text
 }
 
-/// Puts `ours` into `theirs`: what both have as an object is merged key by key, everything else of
-/// `ours` takes its place. What `ours` does not name stays as it is.
+/// Puts `ours` into `theirs`: objects of both are merged key by key, everything else of `ours`
+/// takes its place. Keys that `ours` does not name stay as they are.
 pub fn merge(theirs: &mut Value, ours: &Value) {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => {
@@ -56,7 +56,7 @@ pub fn at<'a>(root: &'a Value, path: &[&str]) -> Option<&'a Value> {
 /// The object at the end of a path of keys; it is made where it is not there.
 ///
 /// # Panics
-/// When something on the path is no object: who calls this has looked.
+/// When something on the path is no object: the caller has looked.
 pub fn object_at<'a>(root: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut value = root;
     for key in path {
@@ -78,7 +78,7 @@ pub fn change(before: &Value, after: &Value) -> ConfigChange {
     }
 }
 
-/// Applies a patch, all of it or nothing. An empty text is an empty patch.
+/// Applies a patch, all of it or no part of it. An empty text is an empty patch.
 ///
 /// # Errors
 /// [`ReadError`] when the text is no patch, or its paths do not fit the value.

@@ -1,14 +1,15 @@
 //! Lines that begin with `set` and name one statement each, as Junos exports and loads them.
 //!
-//! Every word is a node of the tree. The last two words of a statement that has one value only are
-//! one node, a name and its value. `deactivate` lines and comments stay where they are; a node below
-//! which something is deactivated is in the tree all the same, but not among the [`in_force`].
+//! Every word is an entry of the tree. The last two words of a statement that has one value only
+//! are one entry, a name and its value. `deactivate` lines and comments stay where they are; an
+//! entry below which something is deactivated is in the tree all the same, but not among the
+//! [`in_force`].
 
 use crate::change::ConfigChange;
 use crate::reading::ReadError;
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::Sign;
-use crate::tree::diff::{self, NodeChange, TreeStep};
+use crate::tree::diff::{self, EntryChange, TreeStep};
 use crate::tree::load::load;
 use crate::tree::rules::TreeRules;
 
@@ -31,12 +32,12 @@ pub trait StatementRules: TreeRules {
 ///
 /// # Errors
 /// [`ReadError`] names the first line that is no statement.
-pub fn read(rules: &dyn StatementRules, text: &str) -> Result<Vec<ConfigNode>, ReadError> {
-    let mut nodes = Vec::new();
+pub fn read(rules: &dyn StatementRules, text: &str) -> Result<Vec<ConfigEntry>, ReadError> {
+    let mut entries = Vec::new();
     let mut remarks = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let trimmed = line.trim();
-        let mut remark = ConfigNode::remark(line);
+        let mut remark = ConfigEntry::remark(line);
         remark.number = number;
         if trimmed.is_empty() || trimmed.starts_with('#') || trimmed.starts_with("/*") {
             remarks.push(remark);
@@ -47,70 +48,70 @@ pub fn read(rules: &dyn StatementRules, text: &str) -> Result<Vec<ConfigNode>, R
             "set" => {
                 let is_list = words.last().is_some_and(|word| word == "]");
                 for words in unlisted(words) {
-                    let mut node = statement(rules, &words);
-                    let last = last(&mut node);
+                    let mut entry = statement(rules, &words);
+                    let last = last(&mut entry);
                     last.number = number;
                     if !is_list {
                         last.line = Some(line.to_owned());
                     }
-                    add(&mut nodes, node, &mut remarks);
+                    add(&mut entries, entry, &mut remarks);
                 }
             }
             "deactivate" | "activate" | "annotate" | "protect" => remarks.push(remark),
             _ => return Err(unexpected(number, trimmed)),
         }
     }
-    nodes.append(&mut remarks);
-    Ok(nodes)
+    entries.append(&mut remarks);
+    Ok(entries)
 }
 
 /// Puts a statement behind those that begin as it does, and remarks before it.
-fn add(nodes: &mut Vec<ConfigNode>, node: ConfigNode, remarks: &mut Vec<ConfigNode>) {
-    let same = nodes.iter_mut().find(|other| other.name == node.name);
+fn add(entries: &mut Vec<ConfigEntry>, entry: ConfigEntry, remarks: &mut Vec<ConfigEntry>) {
+    let same = entries.iter_mut().find(|other| other.name == entry.name);
     let Some(same) = same else {
-        nodes.append(remarks);
-        return nodes.push(node);
+        entries.append(remarks);
+        return entries.push(entry);
     };
-    for child in node.below {
+    for child in entry.below {
         add(&mut same.below, child, remarks);
     }
-    if node.line.is_some() {
-        (same.line, same.value, same.number) = (node.line, node.value, node.number);
+    if entry.line.is_some() {
+        (same.line, same.value, same.number) = (entry.line, entry.value, entry.number);
     }
 }
 
 /// The configuration as text: lines that were read in their order, new ones behind the line that
 /// the tree has before them.
-pub fn write(nodes: &[ConfigNode]) -> String {
+pub fn write(entries: &[ConfigEntry]) -> String {
     let mut lines: Vec<(usize, &str)> = Vec::new();
-    collect(nodes, &mut lines);
+    collect(entries, &mut lines);
     lines.sort_by_key(|(number, _)| *number);
     lines.iter().map(|(_, line)| format!("{line}\n")).collect()
 }
 
-fn collect<'a>(nodes: &'a [ConfigNode], lines: &mut Vec<(usize, &'a str)>) {
-    for node in nodes {
-        if let Some(line) = &node.line {
+fn collect<'a>(entries: &'a [ConfigEntry], lines: &mut Vec<(usize, &'a str)>) {
+    for entry in entries {
+        if let Some(line) = &entry.line {
             let before = lines.last().map_or(0, |(number, _)| *number);
-            let number = if node.number == 0 {
+            let number = if entry.number == 0 {
                 before
             } else {
-                node.number
+                entry.number
             };
             lines.push((number, line));
         }
-        collect(&node.below, lines);
+        collect(&entry.below, lines);
     }
 }
 
 /// All statements, deactivated ones among them.
-pub fn statements(nodes: &[ConfigNode]) -> Vec<Words> {
-    Statements::of(nodes).set
+pub fn statements(entries: &[ConfigEntry]) -> Vec<Words> {
+    Statements::of(entries).set
 }
 
 /// The statements that are in force: not deactivated.
-pub fn in_force(nodes: &[ConfigNode]) -> Vec<Words> {
-    let Statements { mut set, off } = Statements::of(nodes);
+pub fn in_force(entries: &[ConfigEntry]) -> Vec<Words> {
+    let Statements { mut set, off } = Statements::of(entries);
     set.retain(|words| !off.iter().any(|prefix| words.starts_with(prefix)));
     set
 }
@@ -123,26 +124,26 @@ struct Statements {
 }
 
 impl Statements {
-    fn of(nodes: &[ConfigNode]) -> Self {
+    fn of(entries: &[ConfigEntry]) -> Self {
         let mut found = Self::default();
-        found.add(&mut Vec::new(), nodes);
+        found.add(&mut Vec::new(), entries);
         found
     }
 
-    fn add(&mut self, path: &mut Words, nodes: &[ConfigNode]) {
-        for node in nodes {
-            if node.is_remark() {
-                let line = Some(node.text().trim()).filter(|line| line.starts_with("deactivate "));
+    fn add(&mut self, path: &mut Words, entries: &[ConfigEntry]) {
+        for entry in entries {
+            if entry.is_remark() {
+                let line = Some(entry.text().trim()).filter(|line| line.starts_with("deactivate "));
                 let words = line.and_then(|line| verb_and_words(line, 0).ok());
                 self.off.extend(words.map(|(_, words)| words));
                 continue;
             }
-            path.push(node.name.clone());
-            if node.line.is_some() {
-                let value = Some(&node.value).filter(|value| !value.is_empty());
+            path.push(entry.name.clone());
+            if entry.line.is_some() {
+                let value = Some(&entry.value).filter(|value| !value.is_empty());
                 self.set.push(path.iter().chain(value).cloned().collect());
             }
-            self.add(path, &node.below);
+            self.add(path, &entry.below);
             path.pop();
         }
     }
@@ -151,8 +152,8 @@ impl Statements {
 /// The lines that bring `running` to `wanted`, and those back.
 pub fn change(
     rules: &dyn StatementRules,
-    running: &[ConfigNode],
-    wanted: &[ConfigNode],
+    running: &[ConfigEntry],
+    wanted: &[ConfigEntry],
 ) -> ConfigChange {
     let steps = diff::steps(rules, &mut Vec::new(), running, wanted);
     let mut lines = ChangeLines::default();
@@ -180,7 +181,7 @@ struct ChangeLines {
 }
 
 impl ChangeLines {
-    /// What is put, in the order of the wanted tree.
+    /// Adds lines of wanted statements, in the order of the wanted tree.
     fn add<'a>(
         &mut self,
         rules: &dyn StatementRules,
@@ -189,79 +190,79 @@ impl ChangeLines {
     ) {
         for step in steps {
             match &step.change {
-                NodeChange::Put(now) => {
+                EntryChange::Put(now) => {
                     set(path, now, &mut self.put);
                     delete(rules, path, now, &mut self.taken_back);
                 }
-                NodeChange::Replace { now, .. } => set(path, now, &mut self.put),
-                NodeChange::Within { now, steps, .. } => {
+                EntryChange::Replace { now, .. } => set(path, now, &mut self.put),
+                EntryChange::Within { now, steps, .. } => {
                     path.push(&now.name);
                     self.add(rules, path, steps);
                     path.pop();
                 }
-                NodeChange::Take(_) => {}
+                EntryChange::Take(_) => {}
             }
         }
     }
 
-    /// What goes, in the order of the running tree.
+    /// Adds lines of running statements that go, in the order of the running tree.
     fn order_of_running<'a>(&mut self, path: &mut Vec<&'a str>, steps: &[TreeStep<'a>]) {
         let mut steps: Vec<&TreeStep<'a>> = steps.iter().collect();
         steps.sort_by_key(|step| step.at);
         for step in steps {
             match &step.change {
-                NodeChange::Take(was) => {
+                EntryChange::Take(was) => {
                     let line = typed("delete", path, was, "");
                     self.taken.push_str(&line);
                     set(path, was, &mut self.put_back);
                 }
-                NodeChange::Replace { was, .. } => set(path, was, &mut self.put_back),
-                NodeChange::Within { was, steps, .. } => {
+                EntryChange::Replace { was, .. } => set(path, was, &mut self.put_back),
+                EntryChange::Within { was, steps, .. } => {
                     path.push(&was.name);
                     self.order_of_running(path, steps);
                     path.pop();
                 }
-                NodeChange::Put(_) => {}
+                EntryChange::Put(_) => {}
             }
         }
     }
 }
 
-/// Adds `set` lines of a node and of everything below it.
-fn set<'a>(path: &mut Vec<&'a str>, node: &'a ConfigNode, text: &mut String) {
-    if node.line.is_some() {
-        text.push_str(&typed("set", path, node, &node.value));
+/// Adds `set` lines of an entry and of everything below it.
+fn set<'a>(path: &mut Vec<&'a str>, entry: &'a ConfigEntry, text: &mut String) {
+    if entry.line.is_some() {
+        text.push_str(&typed("set", path, entry, &entry.value));
     }
-    path.push(&node.name);
-    for child in node.facts() {
+    path.push(&entry.name);
+    for child in entry.facts() {
         set(path, child, text);
     }
     path.pop();
 }
 
-/// Adds `delete` lines that take a node away: one for each entry, where it has several.
+/// Adds `delete` lines that take an entry away: one for each entry below it, where it has several.
 fn delete<'a>(
     rules: &dyn StatementRules,
     path: &mut Vec<&'a str>,
-    node: &'a ConfigNode,
+    entry: &'a ConfigEntry,
     text: &mut String,
 ) {
-    path.push(&node.name);
-    let is_entry = path.len() >= rules.entry_words(path) || node.below.is_empty();
-    if !is_entry {
-        for child in node.facts() {
+    path.push(&entry.name);
+    let is_whole = path.len() >= rules.entry_words(path) || entry.below.is_empty();
+    if !is_whole {
+        for child in entry.facts() {
             delete(rules, path, child, text);
         }
     }
     path.pop();
-    if is_entry {
-        text.push_str(&typed("delete", path, node, ""));
+    if is_whole {
+        text.push_str(&typed("delete", path, entry, ""));
     }
 }
 
-/// A line of a verb, a path, a node and its value, if it has one.
-fn typed(verb: &str, path: &[&str], node: &ConfigNode, value: &str) -> String {
-    let words = path.iter().copied().chain([node.name.as_str(), value]);
+/// A line of a verb, a path, an entry and its value, if it has one.
+fn typed(verb: &str, path: &[&str], entry: &ConfigEntry, value: &str) -> String {
+    let words = path.iter().copied().chain([entry.name.as_str(), value]);
     let words: Words = words
         .filter(|word| !word.is_empty())
         .map(str::to_owned)
@@ -269,13 +270,13 @@ fn typed(verb: &str, path: &[&str], node: &ConfigNode, value: &str) -> String {
     format!("{verb} {}\n", shown(&words))
 }
 
-/// The nodes after a change of `set` and `delete` lines was loaded.
+/// The entries after a change of `set` and `delete` lines was loaded.
 ///
 /// # Errors
 /// [`ReadError`] names the first line of the change that is neither.
 pub fn apply(
     rules: &dyn StatementRules,
-    nodes: &mut Vec<ConfigNode>,
+    entries: &mut Vec<ConfigEntry>,
     change: &str,
 ) -> Result<(), ReadError> {
     let mut loaded = Vec::new();
@@ -288,36 +289,36 @@ pub fn apply(
         match verb.as_str() {
             "set" => loaded.extend(unlisted(words).map(|words| statement(rules, &words))),
             "delete" => {
-                let mut node = statement(rules, &words);
-                take(&mut node);
-                loaded.push(node);
+                let mut entry = statement(rules, &words);
+                take(&mut entry);
+                loaded.push(entry);
             }
             _ => return Err(unexpected(number + 1, trimmed)),
         }
     }
-    load(rules, nodes, &loaded);
+    load(rules, entries, &loaded);
     Ok(())
 }
 
-fn take(node: &mut ConfigNode) {
-    node.sign = Sign::Take;
-    node.below.iter_mut().for_each(take);
+fn take(entry: &mut ConfigEntry) {
+    entry.sign = Sign::Take;
+    entry.below.iter_mut().for_each(take);
 }
 
-/// A statement as a path of nodes, the last of which has its line.
-pub fn statement(rules: &dyn StatementRules, words: &[String]) -> ConfigNode {
+/// A statement as a path of entries, the last of which has its line.
+pub fn statement(rules: &dyn StatementRules, words: &[String]) -> ConfigEntry {
     let is_single = rules.single().iter().any(|pattern| fits(pattern, words));
     let (names, value) = match words.split_last() {
         Some((value, names)) if is_single => (names, value.as_str()),
         _ => (words, ""),
     };
-    let mut nodes = names.iter().rev().map(|name| ConfigNode::part(name, ""));
-    let mut node = nodes.next().unwrap_or_default();
-    value.clone_into(&mut node.value);
-    node.line = Some(format!("set {}", shown(words)));
-    nodes.fold(node, |below, mut node| {
-        node.below.push(below);
-        node
+    let mut entries = names.iter().rev().map(|name| ConfigEntry::part(name, ""));
+    let mut entry = entries.next().unwrap_or_default();
+    value.clone_into(&mut entry.value);
+    entry.line = Some(format!("set {}", shown(words)));
+    entries.fold(entry, |below, mut entry| {
+        entry.below.push(below);
+        entry
     })
 }
 
@@ -330,11 +331,11 @@ fn fits(pattern: &str, words: &[String]) -> bool {
     each && pattern.next().is_none()
 }
 
-/// The last node of a path.
-fn last(node: &mut ConfigNode) -> &mut ConfigNode {
-    match node.below.is_empty() {
-        true => node,
-        false => last(&mut node.below[0]),
+/// The last entry of a path.
+fn last(entry: &mut ConfigEntry) -> &mut ConfigEntry {
+    match entry.below.is_empty() {
+        true => entry,
+        false => last(&mut entry.below[0]),
     }
 }
 

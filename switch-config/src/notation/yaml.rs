@@ -1,8 +1,9 @@
 //! YAML: any of it parsed into a tree, and block style edited line by line.
 //!
-//! [`parse`] reads what a text says. An edited text is an [`IndentedText`] instead, so that lines
-//! which are not touched stay as they are: [`name_keys`] gives its lines the names of their keys,
-//! and [`entry`] makes new ones. Block style has two spaces a level and keys in natural order.
+//! [`parse`] reads the meaning of a text. An edited text is an [`IndentedText`] instead, so that
+//! lines which are not touched stay as they are: [`name_keys`] gives its lines the names of their
+//! keys, and [`leaf_lines`] makes new ones. Block style has two spaces a level and keys in natural
+//! order.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use saphyr_parser::{Event, Parser, ScanError};
 
 use super::indented::IndentedText;
 use crate::reading::ReadError;
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::load::load;
 use crate::tree::order::natural;
 use crate::tree::rules::{Owner, TreeRules};
@@ -32,28 +33,28 @@ pub fn path(keys: &[&str]) -> KeyPath {
 }
 
 /// The text at the end of a path of keys in a parsed tree.
-pub fn text_at<'a>(node: &'a ConfigNode, path: &[&str]) -> Option<&'a str> {
-    let value = node.at(path)?.value.as_str();
+pub fn text_at<'a>(entry: &'a ConfigEntry, path: &[&str]) -> Option<&'a str> {
+    let value = entry.at(path)?.value.as_str();
     (![EMPTY, LIST].contains(&value)).then_some(value)
 }
 
 /// Keys and values directly below a path in a parsed tree; none below a text or a list.
-pub fn rows_at<'a>(node: &'a ConfigNode, path: &[&str]) -> &'a [ConfigNode] {
-    let node = node.at(path).filter(|node| node.value == EMPTY);
-    node.map_or(&[], |node| &node.below)
+pub fn rows_at<'a>(entry: &'a ConfigEntry, path: &[&str]) -> &'a [ConfigEntry] {
+    let entry = entry.at(path).filter(|entry| entry.value == EMPTY);
+    entry.map_or(&[], |entry| &entry.below)
 }
 
-/// Puts `other` over a parsed tree: maps are merged, everything else takes the place of what is
-/// there.
-pub fn merge(node: &mut ConfigNode, other: ConfigNode) {
-    if node.value != EMPTY || other.value != EMPTY {
-        (node.value, node.below) = (other.value, other.below);
+/// Puts `other` over a parsed tree: maps are merged, everything else takes the place of the
+/// old value.
+pub fn merge(entry: &mut ConfigEntry, other: ConfigEntry) {
+    if entry.value != EMPTY || other.value != EMPTY {
+        (entry.value, entry.below) = (other.value, other.below);
         return;
     }
     for child in other.below {
-        match node.below.iter_mut().find(|one| one.name == child.name) {
+        match entry.below.iter_mut().find(|one| one.name == child.name) {
             Some(one) => merge(one, child),
-            None => node.below.push(child),
+            None => entry.below.push(child),
         }
     }
 }
@@ -61,20 +62,20 @@ pub fn merge(node: &mut ConfigNode, other: ConfigNode) {
 /// Leaves with their values, as they are written.
 pub type Leaves = Vec<(KeyPath, String)>;
 
-/// The rules of block style; nothing in it is a plan's.
+/// The rules of block style. A plan owns no entry of it.
 #[derive(Debug)]
 pub struct BlockStyle;
 
 impl TreeRules for BlockStyle {
-    fn owner(&self, _section: &[&str], _node: &ConfigNode) -> Owner {
+    fn owner(&self, _section: &[&str], _entry: &ConfigEntry) -> Owner {
         Owner::Others
     }
 
-    fn is_before(&self, _section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+    fn is_before(&self, _section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         natural(&other.name, &new.name) == Ordering::Greater
     }
 
-    fn spaces(&self, parent: Option<&ConfigNode>) -> usize {
+    fn spaces(&self, parent: Option<&ConfigEntry>) -> usize {
         match parent {
             None => 0,
             Some(parent) if parent.text().starts_with("- ") => 4,
@@ -82,36 +83,36 @@ impl TreeRules for BlockStyle {
         }
     }
 
-    fn replace(&self, node: &mut ConfigNode, loaded: &ConfigNode) {
-        if let Some(value) = raw_value(loaded).filter(|_| node.below.is_empty()) {
-            put_value(node, value);
+    fn replace(&self, entry: &mut ConfigEntry, loaded: &ConfigEntry) {
+        if let Some(value) = raw_value(loaded).filter(|_| entry.below.is_empty()) {
+            put_value(entry, value);
         }
     }
 
-    fn open(&self, node: &mut ConfigNode) {
-        if node.value == EMPTY {
-            put_value(node, "");
+    fn open(&self, entry: &mut ConfigEntry) {
+        if entry.value == EMPTY {
+            put_value(entry, "");
         }
     }
 }
 
-/// The node of `- set:` or `- unset:`.
-pub fn operation<'a>(tree: &'a IndentedText, name: &str) -> Option<&'a ConfigNode> {
+/// The entry of `- set:` or `- unset:`.
+pub fn operation<'a>(tree: &'a IndentedText, name: &str) -> Option<&'a ConfigEntry> {
     let title = format!("- {name}:");
     let mut found = tree.below.iter();
-    found.find(|node| node.text().starts_with(&title))
+    found.find(|entry| entry.text().starts_with(&title))
 }
 
 /// Loads leaves below an operation, which is made at the end where there is none.
 pub fn put(tree: &mut IndentedText, name: &str, leaves: &Leaves) {
     if !leaves.is_empty() && operation(tree, name).is_none() {
-        let mut node = ConfigNode::leaf(format!("- {name}:"));
-        name.clone_into(&mut node.name);
-        tree.below.push(node);
+        let mut entry = ConfigEntry::leaf(format!("- {name}:"));
+        name.clone_into(&mut entry.name);
+        tree.below.push(entry);
     }
     for (path, value) in leaves {
         let path = [&[name.to_owned()], &path[..]].concat();
-        let leaf = entry(&path, value);
+        let leaf = leaf_lines(&path, value);
         load(&BlockStyle, &mut tree.below, &[leaf]);
     }
 }
@@ -124,54 +125,55 @@ pub fn read_lines(text: &str) -> IndentedText {
 }
 
 /// Gives lines the names and values of their keys; a line without a key keeps its own.
-pub fn name_keys(nodes: &mut [ConfigNode]) {
-    for node in nodes.iter_mut().filter(|node| !node.is_remark()) {
-        if let Some((key, value)) = split(node.text()) {
+pub fn name_keys(entries: &mut [ConfigEntry]) {
+    for entry in entries.iter_mut().filter(|entry| !entry.is_remark()) {
+        if let Some((key, value)) = split(entry.text()) {
             let value = bare(value).to_owned();
-            (node.name, node.value) = (key, value);
+            (entry.name, entry.value) = (key, value);
         }
-        name_keys(&mut node.below);
+        name_keys(&mut entry.below);
     }
 }
 
 /// The lines of a path and of the value at its end, which is written as it stands.
-pub fn entry(path: &[String], value: &str) -> ConfigNode {
+pub fn leaf_lines(path: &[String], value: &str) -> ConfigEntry {
     let mut keys = path.iter().rev();
     let line = |key: &str, value: &str| {
         let line = format!("{}: {value}", quoted(key));
-        let mut node = ConfigNode::leaf(line.trim_end());
-        key.clone_into(&mut node.name);
-        bare(value).clone_into(&mut node.value);
-        node
+        let mut entry = ConfigEntry::leaf(line.trim_end());
+        key.clone_into(&mut entry.name);
+        bare(value).clone_into(&mut entry.value);
+        entry
     };
     let last = keys.next().map(|key| line(key, value));
     keys.fold(last.unwrap_or_default(), |below, key| {
-        let mut node = line(key, "");
-        node.below.push(below);
-        node
+        let mut entry = line(key, "");
+        entry.below.push(below);
+        entry
     })
 }
 
-/// The value of a leaf as it is written, with its quotes; `None` of a node that has others below it.
-pub fn raw_value(node: &ConfigNode) -> Option<&str> {
-    let is_leaf = node.facts().next().is_none();
-    let (_, value) = split(node.text())?;
+/// The value of a leaf as it is written, with its quotes; `None` of an entry that has others below
+/// it.
+pub fn raw_value(entry: &ConfigEntry) -> Option<&str> {
+    let is_leaf = entry.facts().next().is_none();
+    let (_, value) = split(entry.text())?;
     is_leaf.then_some(value)
 }
 
 /// Writes another value behind the key of a line.
-fn put_value(node: &mut ConfigNode, value: &str) {
-    let line = node.text();
+fn put_value(entry: &mut ConfigEntry, value: &str) {
+    let line = entry.text();
     let old = split(line).map_or(0, |(_, old)| old.len());
     let key = line[..line.len() - old].trim_end();
-    node.line = Some(format!("{key} {value}").trim_end().to_owned());
-    bare(value).clone_into(&mut node.value);
+    entry.line = Some(format!("{key} {value}").trim_end().to_owned());
+    bare(value).clone_into(&mut entry.value);
 }
 
-/// Every leaf below a node, with its path from there and its value as it is written.
-pub fn leaves(node: &ConfigNode) -> Leaves {
+/// Every leaf below an entry, with its path from there and its value as it is written.
+pub fn leaves(entry: &ConfigEntry) -> Leaves {
     let mut leaves = Vec::new();
-    for child in node.facts().filter(|child| split(child.text()).is_some()) {
+    for child in entry.facts().filter(|child| split(child.text()).is_some()) {
         match raw_value(child) {
             Some(value) => leaves.push((vec![child.name.clone()], value.to_owned())),
             None => leaves.extend(self::leaves(child).into_iter().map(|(mut path, value)| {
@@ -209,7 +211,7 @@ pub fn bare(text: &str) -> &str {
 }
 
 /// A text as a key or a value: in quotes where some reader of YAML would take it for a number, a
-/// truth value or nothing.
+/// truth value or null.
 pub fn quoted(text: &str) -> String {
     let words = [
         "on", "off", "yes", "no", "true", "false", "null", "~", "y", "n", "",
@@ -228,12 +230,12 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// Parses a text. Every scalar is kept as it is written: `on` is no truth value. Maps and lists have
-/// the values [`EMPTY`] and [`LIST`], entries of lists their number as a name.
+/// Parses a text. Every scalar is kept as it is written: `on` is no truth value. Maps and lists
+/// have the values [`EMPTY`] and [`LIST`], entries of lists their number as a name.
 ///
 /// # Errors
 /// [`ReadError`] names the line that is not YAML, or that has something that is not read.
-pub fn parse(what: &'static str, text: &str) -> Result<ConfigNode, ReadError> {
+pub fn parse(what: &'static str, text: &str) -> Result<ConfigEntry, ReadError> {
     let mut loader = YamlLoader::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| broken(what, &error))?;
@@ -260,25 +262,25 @@ fn broken(what: &'static str, error: &ScanError) -> ReadError {
 }
 
 /// A list or a map that is not at its end yet.
-struct OpenNode {
-    node: ConfigNode,
+struct OpenYaml {
+    entry: ConfigEntry,
     keys: BTreeSet<String>,
     /// The key whose value comes next.
     key: Option<String>,
 }
 
-impl OpenNode {
+impl OpenYaml {
     /// Puts the next value into it.
-    fn put(&mut self, mut value: ConfigNode) -> Result<(), &'static str> {
-        if self.node.value == LIST {
-            value.name = self.node.below.len().to_string();
-            self.node.below.push(value);
+    fn put(&mut self, mut value: ConfigEntry) -> Result<(), &'static str> {
+        if self.entry.value == LIST {
+            value.name = self.entry.below.len().to_string();
+            self.entry.below.push(value);
             return Ok(());
         }
         match self.key.take() {
             Some(key) => {
                 value.name = key;
-                self.node.below.push(value);
+                self.entry.below.push(value);
             }
             None if [LIST, EMPTY].contains(&value.value.as_str()) => {
                 return Err("a key must be a text");
@@ -295,19 +297,19 @@ impl OpenNode {
 /// Makes the tree out of events.
 #[derive(Default)]
 struct YamlLoader {
-    open: Vec<OpenNode>,
-    root: Option<ConfigNode>,
+    open: Vec<OpenYaml>,
+    root: Option<ConfigEntry>,
 }
 
 impl YamlLoader {
     fn add(&mut self, event: Event<'_>) -> Result<(), &'static str> {
         match event {
-            Event::Scalar(text, ..) => self.put(ConfigNode::part("", text.into_owned())),
+            Event::Scalar(text, ..) => self.put(ConfigEntry::part("", text.into_owned())),
             Event::SequenceStart(..) => self.begin(LIST),
             Event::MappingStart(..) => self.begin(EMPTY),
             Event::SequenceEnd | Event::MappingEnd => {
                 let done = self.open.pop().ok_or("an end without a beginning")?;
-                self.put(done.node)
+                self.put(done.entry)
             }
             Event::Alias(_) => Err("aliases (`*name`) are not read; write the value itself"),
             _ => Ok(()),
@@ -318,15 +320,15 @@ impl YamlLoader {
         if self.open.len() >= DEEPEST {
             return Err("more than 64 levels: no NVUE configuration has as many");
         }
-        self.open.push(OpenNode {
-            node: ConfigNode::part("", kind),
+        self.open.push(OpenYaml {
+            entry: ConfigEntry::part("", kind),
             keys: BTreeSet::new(),
             key: None,
         });
         Ok(())
     }
 
-    fn put(&mut self, value: ConfigNode) -> Result<(), &'static str> {
+    fn put(&mut self, value: ConfigEntry) -> Result<(), &'static str> {
         match self.open.last_mut() {
             None if self.root.is_some() => Err("a second document; give one"),
             None => {

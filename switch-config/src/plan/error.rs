@@ -1,4 +1,4 @@
-//! What makes no plan: contradictions in the policy, and what a target cannot do.
+//! Reasons why there is no plan: contradictions in the policy, and limits of the target.
 
 use gradwire_protocol::units::{ByteCount, Dscp};
 
@@ -44,7 +44,7 @@ pub enum PlanError {
         /// The class.
         class: String,
     },
-    /// A threshold above what a port can hold.
+    /// A threshold above the memory that a port can hold.
     #[error(
         "the threshold, {exact} bytes, is above the buffer of a port, {port_bytes} bytes: give a \
          smaller --rtt, or a larger buffer in the fabric",
@@ -53,7 +53,7 @@ pub enum PlanError {
     AboveBuffer {
         /// Share x rate x RTT.
         exact: ByteCount,
-        /// What a port can hold.
+        /// The memory that a port can hold.
         port_bytes: ByteCount,
     },
     /// A threshold that cannot be written.
@@ -72,7 +72,7 @@ pub enum PlanError {
     Alpha {
         /// The platform.
         target: SwitchTarget,
-        /// What the fabric says.
+        /// The factor in the fabric file.
         given: String,
         /// Least exponent.
         least: i8,
@@ -89,7 +89,7 @@ pub enum PlanError {
         target: SwitchTarget,
         /// Who says so.
         basis: &'static str,
-        /// What to write.
+        /// The line to write instead.
         line: String,
     },
     /// Droppable packets cannot be told apart.
@@ -105,11 +105,11 @@ pub enum PlanError {
     Balance {
         /// The platform.
         target: SwitchTarget,
-        /// What was asked for.
+        /// The balancing that was asked for.
         given: &'static str,
         /// Who says so.
         basis: &'static str,
-        /// What it has.
+        /// The balancing that it has.
         known: String,
     },
     /// Trimming that the platform does not have.
@@ -119,7 +119,7 @@ pub enum PlanError {
         target: SwitchTarget,
         /// To how many bytes.
         given: u64,
-        /// What it can do.
+        /// Its range.
         allowed: String,
     },
     /// An order that no switch serves.
@@ -155,7 +155,7 @@ pub(super) fn droppable_line(policy: &QosPolicy) -> String {
     format!("droppable_dscps = [{}]", seconds.join(", "))
 }
 
-/// Refuses what contradicts itself, and what the target's limits exclude.
+/// Refuses contradictions, and requests beyond the target's limits.
 pub(super) fn check(
     target: SwitchTarget,
     limits: &PlatformLimits,

@@ -7,10 +7,10 @@ use crate::limits::{NotEct, PlatformLimits};
 use crate::target::SwitchTarget;
 use gradwire_fabric::policy::QosPolicy;
 
-/// What a queue is for.
+/// The purpose of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
-    /// Routing protocols and others that the policy reserves; gradwire sends nothing there.
+    /// Routing protocols and others that the policy reserves; gradwire never sends there.
     Reserved,
     /// Gradwire's control packets.
     Control,
@@ -21,7 +21,7 @@ pub enum Purpose {
 /// One strict-priority queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlanQueue {
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Its number: 0 is the last to be served, and takes the packets of all other DSCPs.
     pub number: u8,
@@ -49,11 +49,11 @@ impl PlanQueue {
 pub enum Selection {
     /// By ECN: not-ECT is dropped where ECT is marked.
     Ecn,
-    /// By a second DSCP with a drop precedence that goes first; nothing is marked.
+    /// By a second DSCP with the drop precedence that goes first; no packet is marked.
     Precedence,
 }
 
-/// How a platform tells droppable packets apart. Where no queue drops early there are none.
+/// How a platform tells droppable packets apart. Where no queue drops early, it does not.
 pub(super) fn selection(
     target: SwitchTarget,
     limits: &PlatformLimits,

@@ -1,21 +1,21 @@
 //! Loads a change into a running tree, as a switch does.
 
 use super::rules::{Fence, TreeRules};
-use super::{ConfigNode, Sign, facts};
+use super::{ConfigEntry, Sign, facts};
 
-/// Loads nodes into the nodes of a section. [`Sign::Put`] gives a node of that name the loaded
-/// value, or makes it where the rules place it; [`Sign::Take`] takes the last node of its path away.
-/// A node without a line of its own goes with the last one below it.
-pub fn load(rules: &dyn TreeRules, nodes: &mut Vec<ConfigNode>, loaded: &[ConfigNode]) {
+/// Loads entries into the entries of a section. [`Sign::Put`] gives an entry of that name the
+/// loaded value, or makes it where the rules place it; [`Sign::Take`] takes the last entry of its
+/// path away. An entry without a line of its own goes with the last one below it.
+pub fn load(rules: &dyn TreeRules, entries: &mut Vec<ConfigEntry>, loaded: &[ConfigEntry]) {
     let top = Level {
         rules,
         section: &[],
         head: "",
     };
-    top.load(nodes, loaded);
+    top.load(entries, loaded);
 }
 
-/// The nodes of one section, and the white space before their lines.
+/// The entries of one section, and the white space before their lines.
 struct Level<'a> {
     rules: &'a dyn TreeRules,
     section: &'a [&'a str],
@@ -23,37 +23,41 @@ struct Level<'a> {
 }
 
 impl Level<'_> {
-    fn load(&self, nodes: &mut Vec<ConfigNode>, loaded: &[ConfigNode]) {
-        for node in facts(loaded) {
-            let at = nodes.iter().position(|other| other.name == node.name);
-            match (at, node.sign) {
+    fn load(&self, entries: &mut Vec<ConfigEntry>, loaded: &[ConfigEntry]) {
+        for entry in facts(loaded) {
+            let at = entries.iter().position(|other| other.name == entry.name);
+            match (at, entry.sign) {
                 (None, Sign::Take) => {}
-                (Some(at), Sign::Take) if node.below.is_empty() => self.take(nodes, at),
+                (Some(at), Sign::Take) if entry.below.is_empty() => self.take(entries, at),
                 (Some(at), _) => {
-                    self.enter(&mut nodes[at], node);
-                    if nodes[at].line.is_none() && nodes[at].below.is_empty() {
-                        nodes.remove(at);
+                    self.enter(&mut entries[at], entry);
+                    if entries[at].line.is_none() && entries[at].below.is_empty() {
+                        entries.remove(at);
                     }
                 }
-                (None, Sign::Put) => self.insert(nodes, node),
+                (None, Sign::Put) => self.insert(entries, entry),
             }
         }
     }
 
-    /// Loads a node into the one of its name.
-    fn enter(&self, node: &mut ConfigNode, loaded: &ConfigNode) {
+    /// Loads an entry into the one of its name.
+    fn enter(&self, entry: &mut ConfigEntry, loaded: &ConfigEntry) {
         if loaded.sign == Sign::Put && loaded.line.is_some() {
-            self.rules.replace(node, loaded);
+            self.rules.replace(entry, loaded);
         }
         if loaded.below.is_empty() {
             return;
         }
-        if node.below.is_empty() {
-            self.rules.open(node);
+        if entry.below.is_empty() {
+            self.rules.open(entry);
         }
-        let head = match node.facts().next() {
+        let head = match entry.facts().next() {
             Some(first) => first.head.clone(),
-            None => format!("{}{}", node.head, " ".repeat(self.rules.spaces(Some(node)))),
+            None => format!(
+                "{}{}",
+                entry.head,
+                " ".repeat(self.rules.spaces(Some(entry)))
+            ),
         };
         let section: Vec<&str> = [self.section, &[&loaded.name]].concat();
         let inner = Level {
@@ -61,86 +65,86 @@ impl Level<'_> {
             section: &section,
             head: &head,
         };
-        inner.load(&mut node.below, &loaded.below);
+        inner.load(&mut entry.below, &loaded.below);
     }
 
-    /// Makes a node where the rules place it.
-    fn insert(&self, nodes: &mut Vec<ConfigNode>, loaded: &ConfigNode) {
-        let mut node = ConfigNode {
+    /// Makes an entry where the rules place it.
+    fn insert(&self, entries: &mut Vec<ConfigEntry>, loaded: &ConfigEntry) {
+        let mut entry = ConfigEntry {
             below: Vec::new(),
             head: self.head.to_owned(),
             tail: String::new(),
             ..loaded.clone()
         };
-        self.enter(&mut node, loaded);
-        let follows = |other: &ConfigNode| {
-            !other.is_remark() && self.rules.is_before(self.section, &node, other)
+        self.enter(&mut entry, loaded);
+        let follows = |other: &ConfigEntry| {
+            !other.is_remark() && self.rules.is_before(self.section, &entry, other)
         };
-        let anchor = nodes.iter().position(follows);
-        let mut at = anchor.unwrap_or_else(|| self.end(nodes));
-        match self.rules.fence(self.section, Some(&node)) {
-            Fence::None => nodes.insert(at, node),
+        let anchor = entries.iter().position(follows);
+        let mut at = anchor.unwrap_or_else(|| self.end(entries));
+        match self.rules.fence(self.section, Some(&entry)) {
+            Fence::None => entries.insert(at, entry),
             Fence::Before => {
-                while at > 0 && nodes[at - 1].is_remark() && anchor.is_some() {
+                while at > 0 && entries[at - 1].is_remark() && anchor.is_some() {
                     at -= 1;
                 }
-                nodes.splice(at..at, [self.bar(), node]);
+                entries.splice(at..at, [self.bar(), entry]);
             }
             Fence::Behind => {
-                let joins = |other: Option<&ConfigNode>| {
-                    other.is_some_and(|other| self.is_one_group(other, &node))
+                let joins = |other: Option<&ConfigEntry>| {
+                    other.is_some_and(|other| self.is_one_group(other, &entry))
                 };
-                let before = at.checked_sub(1).and_then(|at| nodes.get(at));
-                if joins(nodes.get(at)) || joins(before) {
-                    nodes.insert(at, node);
-                } else if at >= 2 && joins(nodes.get(at - 2)) && is_bar(&nodes[at - 1]) {
-                    nodes.insert(at - 1, node);
+                let before = at.checked_sub(1).and_then(|at| entries.get(at));
+                if joins(entries.get(at)) || joins(before) {
+                    entries.insert(at, entry);
+                } else if at >= 2 && joins(entries.get(at - 2)) && is_bar(&entries[at - 1]) {
+                    entries.insert(at - 1, entry);
                 } else {
-                    nodes.splice(at..at, [node, self.bar()]);
+                    entries.splice(at..at, [entry, self.bar()]);
                 }
             }
         }
     }
 
-    /// Takes a node away, and the fence that came with it.
-    fn take(&self, nodes: &mut Vec<ConfigNode>, at: usize) {
-        let node = nodes.remove(at);
-        let bar_at = |at: Option<usize>| at.and_then(|at| nodes.get(at)).is_some_and(is_bar);
-        match self.rules.fence(self.section, Some(&node)) {
+    /// Takes an entry away, and the fence that came with it.
+    fn take(&self, entries: &mut Vec<ConfigEntry>, at: usize) {
+        let entry = entries.remove(at);
+        let bar_at = |at: Option<usize>| at.and_then(|at| entries.get(at)).is_some_and(is_bar);
+        match self.rules.fence(self.section, Some(&entry)) {
             Fence::Before if bar_at(at.checked_sub(1)) => {
-                nodes.remove(at - 1);
+                entries.remove(at - 1);
             }
             Fence::Behind if bar_at(Some(at)) => {
-                let before = at.checked_sub(1).and_then(|at| nodes.get(at));
-                if !before.is_some_and(|before| self.is_one_group(before, &node)) {
-                    nodes.remove(at);
+                let before = at.checked_sub(1).and_then(|at| entries.get(at));
+                if !before.is_some_and(|before| self.is_one_group(before, &entry)) {
+                    entries.remove(at);
                 }
             }
             Fence::None | Fence::Before | Fence::Behind => {}
         }
     }
 
-    /// Place of a node that stands before no other: behind the last that says something.
-    fn end(&self, nodes: &[ConfigNode]) -> usize {
-        let last = nodes.iter().rposition(|node| !node.is_remark());
+    /// Place of an entry that stands before no other: behind the last that says something.
+    fn end(&self, entries: &[ConfigEntry]) -> usize {
+        let last = entries.iter().rposition(|entry| !entry.is_remark());
         match self.rules.fence(self.section, None) {
-            Fence::Behind => nodes.len(),
-            _ => last.map_or(nodes.len(), |last| last + 1),
+            Fence::Behind => entries.len(),
+            _ => last.map_or(entries.len(), |last| last + 1),
         }
     }
 
-    fn bar(&self) -> ConfigNode {
-        let mut bar = ConfigNode::remark("!");
+    fn bar(&self) -> ConfigEntry {
+        let mut bar = ConfigEntry::remark("!");
         bar.head = self.head.to_owned();
         bar
     }
 
-    fn is_one_group(&self, one: &ConfigNode, other: &ConfigNode) -> bool {
-        let is_leaf = |node: &ConfigNode| node.below.is_empty() && !node.is_remark();
+    fn is_one_group(&self, one: &ConfigEntry, other: &ConfigEntry) -> bool {
+        let is_leaf = |entry: &ConfigEntry| entry.below.is_empty() && !entry.is_remark();
         is_leaf(one) && is_leaf(other) && self.rules.is_one_group(self.section, one, other)
     }
 }
 
-fn is_bar(node: &ConfigNode) -> bool {
-    node.text() == "!"
+fn is_bar(entry: &ConfigEntry) -> bool {
+    entry.text() == "!"
 }

@@ -1,27 +1,27 @@
-//! What a platform says about its tree.
+//! The facts of a platform that decide about its tree.
 //!
-//! A path is the names of the nodes from the root down to the section in question; it is empty at
+//! A path is the names of the entries from the root down to the section in question; it is empty at
 //! the root.
 
-use super::ConfigNode;
+use super::ConfigEntry;
 
-/// Who decides about a node that a plan does not have.
+/// Who decides about an entry that a plan does not have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Owner {
-    /// The plan: the node is taken away.
+    /// The plan: the entry is taken away.
     Plan,
     /// Others: it stays, with everything below it.
     Others,
-    /// Others, but nodes of the plan may be below it.
+    /// Others, but entries of the plan may be below it.
     Mixed,
 }
 
-/// Lines between the nodes of a section.
+/// Lines between the entries of a section.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fence {
-    /// None.
+    /// No line.
     None,
-    /// A line `!` before each node.
+    /// A line `!` before each entry.
     Before,
     /// A line `!` behind each group of equal rank.
     Behind,
@@ -29,33 +29,33 @@ pub enum Fence {
 
 /// The facts of a platform that decide about its tree.
 pub trait TreeRules {
-    /// Who decides about a node that is not wanted.
-    fn owner(&self, section: &[&str], node: &ConfigNode) -> Owner;
+    /// Who decides about an entry that is not wanted.
+    fn owner(&self, section: &[&str], entry: &ConfigEntry) -> Owner;
 
-    /// Whether a new node stands before another one of its section.
-    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool;
+    /// Whether a new entry stands before another one of its section.
+    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool;
 
-    /// Spaces by which the nodes below this one are indented more than it is.
-    fn spaces(&self, parent: Option<&ConfigNode>) -> usize;
+    /// Spaces by which the entries below this one are indented more than it is.
+    fn spaces(&self, parent: Option<&ConfigEntry>) -> usize;
 
-    /// The fence of a node.
-    fn fence(&self, _section: &[&str], _node: Option<&ConfigNode>) -> Fence {
+    /// The fence of an entry.
+    fn fence(&self, _section: &[&str], _entry: Option<&ConfigEntry>) -> Fence {
         Fence::None
     }
 
-    /// Whether two nodes without others below them share one fence.
-    fn is_one_group(&self, _section: &[&str], _one: &ConfigNode, _other: &ConfigNode) -> bool {
+    /// Whether two entries without others below them share one fence.
+    fn is_one_group(&self, _section: &[&str], _one: &ConfigEntry, _other: &ConfigEntry) -> bool {
         false
     }
 
-    /// Gives a node the value of a loaded one of the same name.
-    fn replace(&self, node: &mut ConfigNode, loaded: &ConfigNode) {
-        if node.value != loaded.value || node.line.is_none() {
-            node.value.clone_from(&loaded.value);
-            node.line.clone_from(&loaded.line);
+    /// Gives an entry the value of a loaded one of the same name.
+    fn replace(&self, entry: &mut ConfigEntry, loaded: &ConfigEntry) {
+        if entry.value != loaded.value || entry.line.is_none() {
+            entry.value.clone_from(&loaded.value);
+            entry.line.clone_from(&loaded.line);
         }
     }
 
-    /// Makes a node without any below it ready for some.
-    fn open(&self, _node: &mut ConfigNode) {}
+    /// Makes an entry without any below it ready for some.
+    fn open(&self, _entry: &mut ConfigEntry) {}
 }

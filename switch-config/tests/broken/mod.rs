@@ -1,7 +1,7 @@
 //! Configurations that are broken on purpose, and the plan of the good one.
 //!
-//! A table has one mistake a line: what it is, the rule of ours that names it, where it is (a JSON
-//! pointer into what the plan renders to), and what is written there.
+//! A table has one mistake a line: the mistake itself, the rule of ours that names it, where it is
+//! (a JSON pointer into the rendered plan), and the value that is written there.
 
 use gradwire_fabric::policy::{QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
@@ -68,9 +68,9 @@ pub(crate) struct Broken {
     pub(crate) what: &'static str,
     /// Name of our rule.
     pub(crate) rule: &'static str,
-    /// JSON pointer to what is set.
+    /// JSON pointer to the value that is set.
     path: &'static str,
-    /// What it is set to; `-`: it is removed.
+    /// The new value; `-`: it is removed.
     value: &'static str,
     /// Whether the models refuse it, too.
     pub(crate) by_models: bool,

@@ -5,7 +5,7 @@ use gradwire_switch_config::plan::Plan;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Where a piece is cut out, how long it is, and what is put there.
+/// The place of a cut, its length, and the text that is put there.
 pub(crate) type Damage = Vec<(Index, usize, String)>;
 
 /// Up to four pieces of an export that are something else.
@@ -21,7 +21,7 @@ pub(crate) fn damage() -> impl Strategy<Value = Damage> {
     prop::collection::vec((any::<Index>(), 0_usize..40, text), 1..5)
 }
 
-/// What a plan renders, what it changes in an export, and that export are answered, damaged.
+/// A rendered plan, its change of an export, and that export are answered when damaged.
 pub(crate) fn all_are_answered(plan: &Plan, export: &str, damage: &Damage) {
     let dialect = dialect::of(plan.target.platform);
     let change = dialect

@@ -6,15 +6,15 @@ use gradwire_switch_config::plan::Plan;
 
 use crate::properties::findings;
 
-/// A way to break a configuration: what is replaced by what, and the finding that must name it.
+/// A way to break a configuration: a replacement, and the finding that must name it.
 pub(crate) struct Broken {
-    /// What is to be there once or more.
+    /// A text that is there once or more.
     pub(crate) from: &'static str,
-    /// What stands there instead.
+    /// The text that takes its place.
     pub(crate) to: &'static str,
     /// The rule that finds it.
     pub(crate) rule: Rule,
-    /// What place or text of the finding must name.
+    /// The words that the finding must have.
     pub(crate) names: &'static str,
 }
 

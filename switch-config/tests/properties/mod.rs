@@ -1,4 +1,4 @@
-//! What every dialect must do with any plan.
+//! Properties that every dialect must have with any plan.
 
 use gradwire_fabric::policy::{ClassQueue, QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
@@ -44,8 +44,8 @@ pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
     Plan::new(target, &limits, &policy, site).expect("the plan of the test is possible")
 }
 
-/// Reads back without findings, the same twice, nothing to change after it; a running
-/// configuration gets the plan, and by the inverse is what it was, byte for byte.
+/// Reads back without findings, the same twice, no change after it; a running
+/// configuration gets the plan, and by the inverse is as it was, byte for byte.
 pub(crate) fn hold(plan: &Plan, running: &str) {
     let dialect = dialect::of(plan.target.platform);
     let text = dialect.render(plan);

@@ -1,9 +1,9 @@
-//! What keeps a rank from RDMA, with what is to be done about it.
+//! Errors of RDMA, each with its remedy.
 
 use std::io;
 use std::net::IpAddr;
 
-/// Why packets cannot go by RDMA, before or while they do.
+/// RDMA cannot be used, or has failed in use.
 #[derive(Debug, thiserror::Error)]
 pub enum RdmaError {
     /// There is no libibverbs.
@@ -12,7 +12,7 @@ pub enum RdmaError {
          install libibverbs1 ibverbs-providers`, Red Hat: `dnf install libibverbs`)"
     )]
     NoLibrary {
-        /// What the loader said.
+        /// The loader's error.
         said: String,
     },
     /// It lacks a function.
@@ -26,7 +26,7 @@ pub enum RdmaError {
         "RDMA devices cannot be listed ({source}): load the kernel's side, `modprobe ib_uverbs`"
     )]
     NoList {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no device.
@@ -53,7 +53,7 @@ pub enum RdmaError {
     NoPermission {
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Its file is missing.
@@ -64,7 +64,7 @@ pub enum RdmaError {
     NoFile {
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No device has the rank's address.
@@ -139,7 +139,7 @@ pub enum RdmaError {
         given: u32,
         /// The device.
         device: String,
-        /// What its port takes.
+        /// The most bytes of a datagram on its port.
         most: u32,
     },
     /// Memory may not be locked.
@@ -153,9 +153,9 @@ pub enum RdmaError {
         bytes: usize,
         /// The device.
         device: String,
-        /// What the limit is.
+        /// The limit.
         limit: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Memory of a GPU cannot be registered.
@@ -165,7 +165,7 @@ pub enum RdmaError {
         fd: i32,
         /// The device.
         device: String,
-        /// Why, and what helps.
+        /// The cause and a remedy.
         cause: String,
     },
     /// No packet gets from one GID to the other.
@@ -181,7 +181,7 @@ pub enum RdmaError {
         from: String,
         /// The peer's.
         to: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A verb failed.
@@ -192,9 +192,9 @@ pub enum RdmaError {
     Verb {
         /// The device.
         device: String,
-        /// What was to be done.
+        /// The attempted action.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The device is no more.
@@ -216,11 +216,11 @@ pub enum RdmaError {
     Failed {
         /// The device.
         device: String,
-        /// What it was.
+        /// The kind of request.
         what: &'static str,
         /// `ibv_wc_status`.
         status: u32,
-        /// What the vendor's documents explain.
+        /// The vendor's code, which its documents explain.
         vendor: u32,
     },
 }

@@ -248,7 +248,7 @@ fn link(requests: &mut [ReceiveWork], parts: &mut [ScatterEntry]) {
 
 /// Makes a channel for notices, whose reads return at once.
 pub(super) fn channel(device: &RdmaDevice) -> Result<VerbsObject<CompletionChannel>, RdmaError> {
-    // SAFETY: the device is open, and what is made is ours.
+    // SAFETY: the device is open, and the new object is ours.
     let channel = unsafe {
         let raw = (device.library.make_channel)(device.raw());
         VerbsObject::new(raw, device.library.end_channel)
@@ -274,7 +274,7 @@ pub(super) fn completion_queue(
     count: usize,
     channel: &VerbsObject<CompletionChannel>,
 ) -> Result<VerbsObject<Cq>, RdmaError> {
-    // SAFETY: the device is open, the channel is dropped after the queue, and what is made is ours.
+    // SAFETY: the device is open, the channel is dropped after the queue, and the new object is ours.
     let cq = unsafe {
         let count = count as c_int;
         let raw = (device.library.make_cq)(device.raw(), count, nothing(), channel.raw(), 0);

@@ -458,7 +458,7 @@ unsafe extern "C" fn post_send(
 /// # Safety
 /// The request names memory that can be read, and the places memory that can be written.
 unsafe fn carry(from: &MadeQp, request: &SendWork, to: &mut MadeQp) {
-    // SAFETY: what a queue pair receives into lives as long as it does.
+    // SAFETY: the receive queue of a queue pair lives as long as the pair.
     let places = unsafe { &mut (*to.srq).places };
     let Some((id, place)) = places.pop_front() else {
         return;

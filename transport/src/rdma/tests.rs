@@ -62,7 +62,7 @@ fn open_with(change: impl FnOnce(&mut VerbsLibrary)) -> Result<Rdma, RdmaError> 
     Rdma::open_by(library, &job().transport, address, Rank(0))
 }
 
-/// What a rank hears that opens a device with something wrong.
+/// The error of a rank that opens a broken device.
 fn refused(change: impl FnOnce(&mut VerbsLibrary)) -> String {
     open_with(change).expect_err("it is broken").to_string()
 }
@@ -113,7 +113,7 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
     (taken, Ok(()))
 }
 
-/// Takes what has arrived; how many packets of ours.
+/// Receives all packets; returns how many were ours.
 fn drain(wire: &mut Rdma, from: &[Address]) -> usize {
     let seal = Seal::none(identity(1), Checksum::On);
     let (mut slot, mut count) = (PacketSlot::new(), 0);
@@ -185,7 +185,7 @@ unsafe extern "C" fn polls_nothing(_: *mut Cq, _: c_int, _: *mut WorkCompletion)
 }
 
 unsafe extern "C" fn opens_a_slow_one(device: *mut Listed) -> *mut DeviceContext {
-    // SAFETY: the rehearsal's own function, and what it made.
+    // SAFETY: the rehearsal's own function, and its own object.
     unsafe {
         let open = (plain().open)(device);
         (*open).poll_cq = polls_nothing;
@@ -228,7 +228,7 @@ unsafe extern "C" fn refuses(
 macro_rules! opening_with_post {
     ($name:ident, $post:ident) => {
         unsafe extern "C" fn $name(device: *mut Listed) -> *mut DeviceContext {
-            // SAFETY: the rehearsal's own function, and what it made.
+            // SAFETY: the rehearsal's own function, and its own object.
             unsafe {
                 let open = (plain().open)(device);
                 (*open).post_send = $post;

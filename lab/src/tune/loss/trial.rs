@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{DropFrom, Job};
+use gradwire_protocol::units::Share;
 use gradwire_runtime::metrics::Snapshot;
 use gradwire_runtime::trace::COUNTS;
 use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
-use toml::{Table, Value};
 
 use super::journal::{Accepted, TrialRecord};
 use super::metric;
@@ -199,28 +199,18 @@ pub fn job_text(
     setting: &ToleranceSetting,
     (drop, burst, seed): (f64, f64, u64),
 ) -> String {
-    let mut table: Table = job
-        .to_toml()
-        .parse()
-        .expect("a job writes what can be read");
-    table.insert("tolerance".to_owned(), Value::Float(setting.least()));
-    let mut put = |outer: &str, key: &str, value: Value| {
-        let inner = table[outer].as_table_mut();
-        let inner = inner.expect("a job has this table");
-        inner.insert(key.to_owned(), value);
-    };
-    put("faults", "drop", Value::Float(drop));
-    put("faults", "drop_from", Value::String("droppable".to_owned()));
-    put("faults", "burst", Value::Float(burst));
-    put("faults", "seed", Value::Integer(seed.cast_signed()));
+    let share = |value| Share::new(value).expect("tolerances and losses lie between 0 and 1");
+    let mut job = job.clone();
+    job.tolerance = share(setting.least());
+    job.faults.drop = share(drop);
+    job.faults.drop_from = DropFrom::Droppable;
+    job.faults.burst = burst;
+    job.faults.seed = seed;
     if setting.groups.len() > 1 {
-        let groups = setting.groups.iter().copied().map(Value::Float);
-        put("loss", "layer_tolerances", Value::Array(groups.collect()));
+        job.loss.layer_tolerances = setting.groups.iter().copied().map(share).collect();
     }
-    if let Some(tight) = setting.tight {
-        put("loss", "tight_tolerance", Value::Float(tight));
-    }
-    table.to_string()
+    job.loss.tight_tolerance = setting.tight.map(share).or(job.loss.tight_tolerance);
+    job.to_toml()
 }
 
 #[expect(clippy::disallowed_methods, reason = "scripts are timed")]
@@ -426,12 +416,10 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gradwire_protocol::job::DropFrom;
-
     use super::*;
 
     #[test]
-    fn the_job_of_a_trial_says_what_is_tolerated_and_lost() {
+    fn trial_jobs_have_tolerance_and_drops() {
         let job = Job {
             name: "mine".to_owned(),
             ..Job::default()
@@ -464,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_script_is_told_from_what_its_launcher_says() {
+    fn script_errors_differ_from_launcher_output() {
         assert!(names_an_error("ValueError: no data"));
         assert!(names_an_error(
             "torch.distributed.DistBackendError: rank 1 was lost"
@@ -480,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_launcher_logs_is_told_from_what_the_script_says() {
+    fn launcher_logs_differ_from_script_output() {
         assert!(is_of_launcher("E1122 00:34:35.1 4106 torch/distributed"));
         for other in [
             "E112 a",
@@ -510,8 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lossy_trial_may_take_ten_times_as_long_as_those_without_loss_and_never_beyond_the_timeout()
-    {
+    fn lossy_trials_may_take_ten_times_as_long() {
         let bench = TrialBench {
             job: Job::default(),
             command: Vec::new(),

@@ -1,12 +1,12 @@
 //! Which slot a command of EOS fills, and where it stands.
 //!
 //! The order of sections and of the commands of a port is that of pyavd's templates, which follow
-//! `show running-config`; what is not listed keeps its place.
+//! `show running-config`; a command that is not listed keeps its place.
 
 use super::maps;
 use super::render::{DYNAMIC, MMU};
 use crate::notation::indented::{ALL, CommandRules, first_words, is_before, last};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::rules::{Fence, Owner, TreeRules};
 
 /// The words of EOS.
@@ -95,9 +95,9 @@ const QUEUE: [&str; 6] = [
 ];
 
 impl TreeRules for EosRules {
-    fn owner(&self, section: &[&str], _node: &ConfigNode) -> Owner {
+    fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
         let section = last(section);
-        let title = ConfigNode::leaf(section);
+        let title = ConfigEntry::leaf(section);
         let profile = title.after("qos profile").or_else(|| title.after(MMU));
         match profile.is_some_and(|name| name.starts_with("gradwire")) || is_queue(section) {
             true => Owner::Plan,
@@ -105,24 +105,24 @@ impl TreeRules for EosRules {
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         is_before(rank, section, new, other)
     }
 
-    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
         3
     }
 
-    fn fence(&self, section: &[&str], node: Option<&ConfigNode>) -> Fence {
-        match node {
+    fn fence(&self, section: &[&str], entry: Option<&ConfigEntry>) -> Fence {
+        match entry {
             _ if section.is_empty() => Fence::Behind,
-            Some(node) if is_queue(node.text()) => Fence::Before,
+            Some(entry) if is_queue(entry.text()) => Fence::Before,
             _ => Fence::None,
         }
     }
 
-    fn is_one_group(&self, section: &[&str], one: &ConfigNode, other: &ConfigNode) -> bool {
-        let ranks = [one, other].map(|node| rank(last(section), node.text()));
+    fn is_one_group(&self, section: &[&str], one: &ConfigEntry, other: &ConfigEntry) -> bool {
+        let ranks = [one, other].map(|entry| rank(last(section), entry.text()));
         ranks[0].is_some() && ranks[0] == ranks[1]
     }
 }
@@ -144,16 +144,16 @@ impl CommandRules for EosRules {
         !is_value && (command.starts_with("no ") || command.starts_with("default "))
     }
 
-    fn removal(&self, section: &str, node: &ConfigNode) -> String {
-        let command = node.text();
+    fn removal(&self, section: &str, entry: &ConfigEntry) -> String {
+        let command = entry.text();
         let word = match (section, command.starts_with("interface")) {
             ("", true) => "default",
             _ if command.starts_with("qos trust") => "default",
             _ => "no",
         };
-        match section.is_empty() && node.name == MMU {
+        match section.is_empty() && entry.name == MMU {
             true => format!("{word} {command}"),
-            false => format!("{word} {}", node.name),
+            false => format!("{word} {}", entry.name),
         }
     }
 }
@@ -176,7 +176,7 @@ fn rank(section: &str, command: &str) -> Option<usize> {
 }
 
 fn is_queue(line: &str) -> bool {
-    let line = ConfigNode::leaf(line);
+    let line = ConfigEntry::leaf(line);
     let mut words = ["tx-queue", "uc-tx-queue", "mc-tx-queue"].into_iter();
     words.any(|word| line.after(word).is_some())
 }

@@ -5,7 +5,7 @@
 //! queue detail` has `egressQueueCounters` on Trident and Tomahawk, where each drop precedence is
 //! counted, and `show interfaces counters queue drops` has `interfaces` on Jericho, where they are
 //! not. The keys are those that the tests of anta 1.10.0 read (`tests/interfaces.py`). Several
-//! outputs may stand one behind the other. Whoever has other forms gives the neutral one.
+//! outputs may stand one behind the other. For other forms, give the neutral one.
 
 use std::collections::BTreeMap;
 

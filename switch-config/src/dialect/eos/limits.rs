@@ -1,4 +1,4 @@
-//! What the two kinds of chips can do, and their words.
+//! The abilities of the two kinds of chips, and their words.
 
 use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Unit};
 use gradwire_fabric::policy::Balance;
@@ -24,7 +24,7 @@ impl Chip {
         }
     }
 
-    /// What a unicast queue is called.
+    /// The word for a unicast queue.
     pub(super) fn queue(self) -> &'static str {
         match self {
             Self::Sand => "tx-queue",
@@ -32,7 +32,7 @@ impl Chip {
         }
     }
 
-    /// What it can do.
+    /// Its abilities.
     pub(super) fn limits(self) -> PlatformLimits {
         PlatformLimits {
             queues: Fact::new(8, "schema of pyavd 6.4.0: qos.tx_queue.queues ids 0..7"),

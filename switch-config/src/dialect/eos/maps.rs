@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::notation::indented::IndentedText;
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::order::natural;
 
 /// The drop precedence of droppable packets: the one that goes first.
 pub(super) const FIRST_TO_DROP: u8 = 2;
-/// What a line of the map begins with.
+/// The words that begin a line of the map.
 pub(super) const DSCP: &str = "qos map dscp";
 
 /// Where packets of a DSCP go.
@@ -33,7 +33,7 @@ impl fmt::Display for DscpTarget {
 }
 
 /// Lines of the map, one for each target, in natural order.
-pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<ConfigNode> {
+pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<ConfigEntry> {
     let mut dscps: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     rows.for_each(|(dscp, target)| dscps.entry(target).or_default().push(dscp));
     let lines = dscps.into_iter().map(|(target, mut dscps)| {
@@ -41,15 +41,15 @@ pub(super) fn lines(rows: impl Iterator<Item = (u8, String)>) -> Vec<ConfigNode>
         dscps.dedup();
         let dscps: Vec<String> = dscps.iter().map(u8::to_string).collect();
         let to = if target.is_empty() { "" } else { " to " };
-        ConfigNode::leaf(format!("{DSCP} {}{to}{target}", dscps.join(" ")))
+        ConfigEntry::leaf(format!("{DSCP} {}{to}{target}", dscps.join(" ")))
     });
-    let mut lines: Vec<ConfigNode> = lines.collect();
+    let mut lines: Vec<ConfigEntry> = lines.collect();
     lines.sort_by(|one, other| natural(one.text(), other.text()));
     lines
 }
 
 /// The DSCPs and the target of a line of the map; a line of another form has none.
-pub(super) fn split(line: &ConfigNode) -> Option<(Vec<u8>, &str)> {
+pub(super) fn split(line: &ConfigEntry) -> Option<(Vec<u8>, &str)> {
     let rest = line.after(DSCP)?;
     let (list, target) = rest.split_once(" to ").unwrap_or((rest, ""));
     let mut dscps = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn spread(tree: &mut IndentedText) {
     tree.below = lines.into_iter().flat_map(spread_line).collect();
 }
 
-fn spread_line(line: ConfigNode) -> Vec<ConfigNode> {
+fn spread_line(line: ConfigEntry) -> Vec<ConfigEntry> {
     let (prefix, bare) = prefix(&line);
     let Some((dscps, target)) = split(&bare) else {
         return vec![line];
@@ -80,16 +80,16 @@ fn spread_line(line: ConfigNode) -> Vec<ConfigNode> {
     let to = if target.is_empty() { "" } else { " to " };
     let lines = dscps
         .iter()
-        .map(|dscp| ConfigNode::leaf(format!("{prefix}{DSCP} {dscp}{to}{target}")));
+        .map(|dscp| ConfigEntry::leaf(format!("{prefix}{DSCP} {dscp}{to}{target}")));
     lines.collect()
 }
 
-/// `no `, `default ` or nothing, and the line without it.
-fn prefix(line: &ConfigNode) -> (&'static str, ConfigNode) {
+/// `no `, `default ` or an empty word, and the line without it.
+fn prefix(line: &ConfigEntry) -> (&'static str, ConfigEntry) {
     let mut words = ["no ", "default "].into_iter();
     let found = words.find_map(|word| Some((word, line.text().strip_prefix(word)?)));
     let (word, text) = found.unwrap_or_else(|| ("", line.text()));
-    (word, ConfigNode::leaf(text))
+    (word, ConfigEntry::leaf(text))
 }
 
 /// Makes one line for each target again, at the place of the first.
@@ -115,7 +115,7 @@ fn gather_with(tree: &mut IndentedText, wanted: &str) {
     }
     let mut gathered = lines(rows.into_iter());
     for line in &mut gathered {
-        *line = ConfigNode::leaf(format!("{wanted}{}", line.text()));
+        *line = ConfigEntry::leaf(format!("{wanted}{}", line.text()));
     }
     let at = first.unwrap_or(rest.len());
     rest.splice(at..at, gathered);

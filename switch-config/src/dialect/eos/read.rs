@@ -1,6 +1,6 @@
-//! What the lines of a configuration say of the plan's ports.
+//! Reads the plan's ports from the lines of a configuration.
 //!
-//! A port says what its profile says, and over it what stands at the port itself.
+//! A port has the settings of its profile, and over them those of the port itself.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::lint::{Finding, Rule};
 use crate::notation::indented::IndentedText;
 use crate::plan::Plan;
 use crate::reading::{Landing, PortReading, Reading};
-use crate::tree::{ConfigNode, facts};
+use crate::tree::{ConfigEntry, facts};
 use gradwire_fabric::policy::DSCPS;
 
 mod queue;
@@ -19,7 +19,7 @@ mod queue;
 /// Traffic classes and queues there are.
 const QUEUES: u8 = 8;
 
-/// What a configuration says of the plan's ports.
+/// Reads the plan's ports.
 pub(super) fn reading(plan: &Plan, tree: &IndentedText) -> Reading {
     let chip = Chip::of(plan.target.version);
     let mut sheet = Sheet {
@@ -51,12 +51,12 @@ pub(super) fn reading(plan: &Plan, tree: &IndentedText) -> Reading {
     reading
 }
 
-/// A configuration, and what was found wrong in it.
+/// A configuration, and the mistakes found in it.
 struct Sheet<'a> {
     tree: &'a IndentedText,
-    /// What a unicast queue is called.
+    /// The word for a unicast queue.
     word: &'static str,
-    /// Places and texts that were told already.
+    /// Places and texts of the mistakes found so far.
     findings: BTreeSet<(String, String)>,
     told: Vec<Finding>,
 }
@@ -113,7 +113,7 @@ impl Sheet<'_> {
     }
 
     /// DSCPs, traffic class, and whether the drop precedence is the one that goes first.
-    fn row(&mut self, line: &ConfigNode) -> Option<(Vec<u8>, u8, bool)> {
+    fn row(&mut self, line: &ConfigEntry) -> Option<(Vec<u8>, u8, bool)> {
         let Some((dscps, target)) = maps::split(line) else {
             self.find(
                 Rule::Schema,
@@ -215,7 +215,7 @@ impl Sheet<'_> {
         alphas
     }
 
-    fn port(&mut self, line: &ConfigNode, said: &mut PortReading) {
+    fn port(&mut self, line: &ConfigEntry, said: &mut PortReading) {
         let place = line.text();
         let name = line.facts().find_map(|line| line.after("service-profile"));
         let profile = name.and_then(|name| {
@@ -249,8 +249,8 @@ impl Sheet<'_> {
         }
     }
 
-    /// A profile, or what stands at the port itself.
-    fn section(&mut self, section: &ConfigNode, said: &mut PortReading) {
+    /// Reads a profile, or the settings of the port itself.
+    fn section(&mut self, section: &ConfigEntry, said: &mut PortReading) {
         pauses(section, &mut said.pauses);
         for line in section.facts() {
             let place = format!("{}, {}", section.text(), line.text());
@@ -296,7 +296,7 @@ impl Sheet<'_> {
 }
 
 /// Whether a section trusts DSCPs; `None` when it does not say.
-fn trust(section: &ConfigNode) -> Option<bool> {
+fn trust(section: &ConfigEntry) -> Option<bool> {
     section.facts().find_map(|line| match line.text() {
         "no qos trust" => Some(false),
         _ => line.after("qos trust").map(|field| field == "dscp"),
@@ -304,7 +304,7 @@ fn trust(section: &ConfigNode) -> Option<bool> {
 }
 
 /// Classes of PFC that a section switches on; all, where it names none.
-fn pauses(section: &ConfigNode, pauses: &mut Vec<u8>) {
+fn pauses(section: &ConfigEntry, pauses: &mut Vec<u8>) {
     let says = |text: &str| section.facts().any(|line| line.text() == text);
     if says("no priority-flow-control") {
         pauses.clear();

@@ -6,16 +6,16 @@ use super::limits::Chip;
 use super::maps;
 use crate::notation::indented::IndentedText;
 use crate::plan::{Plan, PlanQueue, Selection, ThresholdProfile};
-use crate::tree::{ConfigNode, facts};
+use crate::tree::{ConfigEntry, facts};
 use gradwire_fabric::policy::{Balance, DSCPS};
 
 /// Name of the profile of dynamic thresholds.
 pub(super) const MEMORY: &str = "gradwire";
-/// What dynamic load balancing is switched on with.
+/// The command that switches dynamic load balancing on.
 pub(super) const DYNAMIC: &str = "ip hardware fib load-balance distribution dynamic";
-/// What begins a profile of dynamic thresholds, and the command that takes one into use.
+/// The words that begin a profile of dynamic thresholds, and the command that uses one.
 pub(super) const MMU: &str = "platform trident mmu queue profile";
-/// What a port says over the head of its profile, each with the words of the slot.
+/// First words of commands by which a port overrides its profile.
 const OVERRIDES: [&str; 6] = [
     "qos trust",
     "qos cos",
@@ -32,7 +32,7 @@ pub(super) fn profile_name(rate: Rate) -> String {
 
 /// The plan as a whole configuration.
 pub(super) fn whole(plan: &Plan) -> IndentedText {
-    let mut sections = vec![vec![ConfigNode::remark(format!(
+    let mut sections = vec![vec![ConfigEntry::remark(format!(
         "! gradwire {} from {}",
         plan.target, plan.site.origin
     ))]];
@@ -47,20 +47,20 @@ pub(super) fn whole(plan: &Plan) -> IndentedText {
     sections.extend(plan.site.ports.iter().map(|port| {
         let name = profile_name(port.rate);
         let lines = vec![
-            ConfigNode::leaf(format!("service-profile {name}")),
-            ConfigNode::leaf("no priority-flow-control"),
+            ConfigEntry::leaf(format!("service-profile {name}")),
+            ConfigEntry::leaf("no priority-flow-control"),
         ];
-        vec![ConfigNode::new(format!("interface {}", port.name), lines)]
+        vec![ConfigEntry::new(format!("interface {}", port.name), lines)]
     }));
     if plan.balance == Balance::Adaptive {
-        sections.push(vec![ConfigNode::leaf(DYNAMIC)]);
+        sections.push(vec![ConfigEntry::leaf(DYNAMIC)]);
     }
     sections.push(maps(plan));
     if plan.alpha.is_some() {
-        sections.push(vec![ConfigNode::leaf(format!("{MMU} {MEMORY} apply"))]);
+        sections.push(vec![ConfigEntry::leaf(format!("{MMU} {MEMORY} apply"))]);
     }
     let fenced = sections.into_iter().flat_map(|mut section| {
-        section.push(ConfigNode::remark("!"));
+        section.push(ConfigEntry::remark("!"));
         section
     });
     IndentedText::indented(fenced.collect(), 3)
@@ -74,7 +74,7 @@ fn rates(plan: &Plan) -> Vec<Rate> {
     rates
 }
 
-fn memory(plan: &Plan, exponent: i8) -> ConfigNode {
+fn memory(plan: &Plan, exponent: i8) -> ConfigEntry {
     let threshold = match exponent {
         0.. => (1_u32 << exponent).to_string(),
         _ => format!("1/{}", 1_u32 << -exponent),
@@ -82,38 +82,38 @@ fn memory(plan: &Plan, exponent: i8) -> ConfigNode {
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
     let lines = numbers.into_iter().map(|number| {
-        ConfigNode::leaf(format!(
+        ConfigEntry::leaf(format!(
             "egress unicast queue {number} threshold {threshold}"
         ))
     });
-    ConfigNode::new(format!("{MMU} {MEMORY}"), lines.collect())
+    ConfigEntry::new(format!("{MMU} {MEMORY}"), lines.collect())
 }
 
-fn profile(plan: &Plan, rate: Rate) -> ConfigNode {
+fn profile(plan: &Plan, rate: Rate) -> ConfigEntry {
     let mut lines = vec![
-        ConfigNode::leaf("qos trust dscp"),
-        ConfigNode::leaf("no priority-flow-control"),
+        ConfigEntry::leaf("qos trust dscp"),
+        ConfigEntry::leaf("no priority-flow-control"),
     ];
     let word = Chip::of(plan.target.version).queue();
     for queue in plan.queues.iter().rev() {
-        let mut settings = vec![ConfigNode::leaf("priority strict")];
+        let mut settings = vec![ConfigEntry::leaf("priority strict")];
         let share = queue.marks_above;
         let mut profiles = plan.profiles.iter();
         let found = profiles.find(|found| Some(found.share) == share && found.rate == rate);
         settings.extend(found.map(drops));
-        lines.push(ConfigNode::remark("!"));
-        lines.push(ConfigNode::new(
+        lines.push(ConfigEntry::remark("!"));
+        lines.push(ConfigEntry::new(
             format!("{word} {}", queue.number),
             settings,
         ));
     }
-    ConfigNode::new(format!("qos profile {}", profile_name(rate)), lines)
+    ConfigEntry::new(format!("qos profile {}", profile_name(rate)), lines)
 }
 
-/// What a queue drops above its threshold: all of the drop precedence that goes first.
-fn drops(profile: &ThresholdProfile) -> ConfigNode {
+/// Above its threshold a queue drops all packets of the drop precedence that goes first.
+fn drops(profile: &ThresholdProfile) -> ConfigEntry {
     let threshold = profile.threshold;
-    ConfigNode::leaf(format!(
+    ConfigEntry::leaf(format!(
         "random-detect drop drop-precedence {} minimum-threshold {} bytes maximum-threshold {} \
          bytes drop-probability 100 weight 0",
         maps::FIRST_TO_DROP,
@@ -123,7 +123,7 @@ fn drops(profile: &ThresholdProfile) -> ConfigNode {
 }
 
 /// Where every DSCP goes, and every traffic class.
-fn maps(plan: &Plan) -> Vec<ConfigNode> {
+fn maps(plan: &Plan) -> Vec<ConfigEntry> {
     let by_precedence = plan.selection != Selection::Ecn;
     let target = |dscp: Dscp| {
         let queue: &PlanQueue = plan.queue_of_dscp(dscp);
@@ -138,13 +138,12 @@ fn maps(plan: &Plan) -> Vec<ConfigNode> {
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
     lines.extend(numbers.into_iter().map(|number| {
-        ConfigNode::leaf(format!("qos map traffic-class {number} to {word} {number}"))
+        ConfigEntry::leaf(format!("qos map traffic-class {number} to {word} {number}"))
     }));
     lines
 }
 
-/// Adds to the ports of `wanted` what takes away that they say something else than their profile
-/// in `running`.
+/// Adds to the ports of `wanted` the commands that clear overrides of their profile in `running`.
 pub(super) fn clear_overrides(wanted: &mut IndentedText, running: &IndentedText) {
     for port in &mut wanted.below {
         let Some(found) = facts(&running.below).find(|line| line.text() == port.text()) else {
@@ -159,11 +158,11 @@ pub(super) fn clear_overrides(wanted: &mut IndentedText, running: &IndentedText)
                 .unwrap_or_else(|| line.text())
         });
         let overrides = bare.filter(|bare| {
-            let line = ConfigNode::leaf(*bare);
+            let line = ConfigEntry::leaf(*bare);
             OVERRIDES.iter().any(|words| line.after(words).is_some())
         });
-        let cleared = overrides.map(|bare| ConfigNode::leaf(format!("default {bare}")));
-        let cleared: Vec<ConfigNode> = cleared.collect();
+        let cleared = overrides.map(|bare| ConfigEntry::leaf(format!("default {bare}")));
+        let cleared: Vec<ConfigEntry> = cleared.collect();
         port.below.extend(cleared);
     }
 }

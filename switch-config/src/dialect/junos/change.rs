@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use crate::notation::set_lines::StatementRules;
 use crate::plan::Plan;
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::order::natural;
 use crate::tree::rules::{Owner, TreeRules};
 
-/// What all names of ours begin with.
+/// The beginning of all names of ours.
 pub(super) const OURS: &str = "gradwire";
 /// Statements in the order in which the models of Junos name them, where that is not the order of
 /// the alphabet (Juniper/yang 24.4R1, junos-qfx-conf-class-of-service).
@@ -63,13 +63,13 @@ const PORT_SLOTS: [&str; 6] = [
 /// The facts of Junos, and the plan whose statements are to be told from others.
 #[derive(Debug)]
 pub(super) struct JunosRules<'a> {
-    /// `None` where nothing is compared with a plan.
+    /// `None` where no plan is compared.
     pub(super) plan: Option<&'a Plan>,
 }
 
 impl TreeRules for JunosRules<'_> {
-    fn owner(&self, section: &[&str], node: &ConfigNode) -> Owner {
-        let path = [section, &[node.name.as_str()]].concat();
+    fn owner(&self, section: &[&str], entry: &ConfigEntry) -> Owner {
+        let path = [section, &[entry.name.as_str()]].concat();
         let word = |at: usize| path.get(at).copied().unwrap_or_default();
         let by_name = |at: usize| match path.len() > at {
             true if is_our_name(word(at)) => Owner::Plan,
@@ -92,17 +92,17 @@ impl TreeRules for JunosRules<'_> {
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         !section.is_empty() && order(&other.name, &new.name) == Ordering::Greater
     }
 
-    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
         0
     }
 }
 
 impl JunosRules<'_> {
-    /// Who decides about a node of `class-of-service interfaces`.
+    /// Who decides about an entry of `class-of-service interfaces`.
     fn owner_of_port(&self, path: &[&str]) -> Owner {
         let Some((name, rest)) = path.split_first() else {
             return Owner::Mixed;
@@ -164,12 +164,12 @@ mod tests {
                     set class-of-service scheduler-maps a forwarding-class b scheduler c\n";
         let rules = JunosRules { plan: None };
         for line in text.lines() {
-            let mut nodes = set_lines::read(&rules, text).expect("set lines");
+            let mut entries = set_lines::read(&rules, text).expect("set lines");
             let gone = line.replacen("set", "delete", 1);
-            set_lines::apply(&rules, &mut nodes, &gone).expect("a change");
-            assert_ne!(set_lines::write(&nodes), text);
-            set_lines::apply(&rules, &mut nodes, line).expect("a change");
-            assert_eq!(set_lines::write(&nodes), text);
+            set_lines::apply(&rules, &mut entries, &gone).expect("a change");
+            assert_ne!(set_lines::write(&entries), text);
+            set_lines::apply(&rules, &mut entries, line).expect("a change");
+            assert_eq!(set_lines::write(&entries), text);
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
     fn quotes_and_lists_are_understood() {
         let rules = JunosRules { plan: None };
         let written =
-            |text: &str| set_lines::read(&rules, text).map(|nodes| set_lines::write(&nodes));
+            |text: &str| set_lines::read(&rules, text).map(|entries| set_lines::write(&entries));
         let text = "set system login message \"a \\\"b\\\" c\"\n";
         assert_eq!(written(text).as_deref(), Ok(text));
         let listed = written("set a fill-level [ 5 6 ]\n");

@@ -1,4 +1,4 @@
-//! What switches with Junos can do, and who says so.
+//! The abilities of switches with Junos, with sources.
 
 use crate::limits::{Fact, NotEct, PlatformLimits, Thresholds, Unit};
 use gradwire_fabric::policy::Balance;

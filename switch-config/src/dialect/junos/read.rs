@@ -1,4 +1,4 @@
-//! What a configuration says of the plan's ports, and what in it leads nowhere.
+//! Reads the plan's ports from a configuration, and finds names that lead nowhere.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::lint::{Finding, Rule};
 use crate::notation::set_lines::{self, Words};
 use crate::plan::{Plan, Selection};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
 
 /// Classes that Junos has by itself, and their queues (QFX).
@@ -26,7 +26,7 @@ const DEFAULT_CLASSES: [(&str, u8); 5] = [
 const LOSSES: [&str; 4] = ["low", "medium-low", "medium-high", "high"];
 
 /// Reads a configuration.
-pub(super) fn reading(plan: &Plan, statements: &[ConfigNode]) -> Reading {
+pub(super) fn reading(plan: &Plan, statements: &[ConfigEntry]) -> Reading {
     let all = set_lines::in_force(statements);
     let cos = all.iter();
     let cos = cos.filter(|words| words.first().is_some_and(|word| word == "class-of-service"));
@@ -49,7 +49,7 @@ pub(super) fn reading(plan: &Plan, statements: &[ConfigNode]) -> Reading {
 struct Reader<'a> {
     plan: &'a Plan,
     cos: Vec<&'a Words>,
-    /// Queue of each forwarding class; `None` where none is said.
+    /// Queue of each forwarding class; `None` where it has none.
     classes: BTreeMap<String, Option<u8>>,
     findings: Vec<Finding>,
 }
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         self.findings.push(Finding::new(rule, place, text));
     }
 
-    /// What stands behind these words, line by line.
+    /// The words behind these, line by line.
     fn behind(&self, prefix: &[&str]) -> Vec<&'a [String]> {
         let cos = self.cos.iter().copied();
         let fits = cos.filter(|words| {
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         self.classes.insert(class.to_owned(), number);
     }
 
-    /// What is said of a port, if anything is.
+    /// The configuration of a port, where there is any.
     fn port(&mut self, port: &str) -> Option<PortReading> {
         let name = self.binding_of(port)?;
         let mut said = PortReading::default();

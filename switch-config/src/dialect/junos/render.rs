@@ -4,14 +4,14 @@ use super::change::{JunosRules, OURS};
 use super::limits::{LEVELS, Scheduling, scheduling};
 use crate::notation::set_lines::{self, Words};
 use crate::plan::{Plan, PlanQueue, Selection, SwitchPort};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::load::load;
 
 /// The class of the switch's own routing packets; Junos has it by default.
 pub(super) const HOST_CLASS: &str = "network-control";
 
 /// All statements of the plan, in the order of Junos.
-pub(super) fn statements(plan: &Plan) -> Vec<ConfigNode> {
+pub(super) fn statements(plan: &Plan) -> Vec<ConfigEntry> {
     let mut writer = StatementWriter {
         plan,
         rules: JunosRules { plan: Some(plan) },
@@ -45,7 +45,7 @@ fn words(text: &str) -> Words {
 struct StatementWriter<'a> {
     plan: &'a Plan,
     rules: JunosRules<'a>,
-    statements: Vec<ConfigNode>,
+    statements: Vec<ConfigEntry>,
 }
 
 impl StatementWriter<'_> {
@@ -55,8 +55,8 @@ impl StatementWriter<'_> {
 
     fn put(&mut self, mut words: Words) {
         words.insert(0, "class-of-service".to_owned());
-        let node = set_lines::statement(&self.rules, &words);
-        load(&self.rules, &mut self.statements, &[node]);
+        let entry = set_lines::statement(&self.rules, &words);
+        load(&self.rules, &mut self.statements, &[entry]);
     }
 
     fn classes(&mut self) {

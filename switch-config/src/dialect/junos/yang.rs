@@ -1,8 +1,8 @@
 //! Statements as a document of Juniper's models (RFC 7951), which validators read.
 //!
 //! The command line leaves some names of the models out; `SHAPES` says which, for the statements
-//! that we write and those that stand beside them. What has another shape, and what is not
-//! class-of-service, is left out: those models are larger than all others together.
+//! that we write and those that stand beside them. Statements of another shape, and all
+//! that is not class-of-service, are left out: those models are larger than all others together.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::change::JunosRules;
 use crate::notation::set_lines;
 use crate::reading::ReadError;
 
-/// Modules to load, in order; what they import is found beside them.
+/// Modules to load, in order; the modules that they import are found beside them.
 pub const MODULES: [&str; 2] = ["junos-qfx-conf-root", "junos-qfx-conf-class-of-service"];
 
 /// Statements, word by word: `a` a container, `a[]` a list with its key behind, `a=` a leaf, `a*`
@@ -56,9 +56,9 @@ const NUMBERS: [&str; 5] = [
 /// # Errors
 /// [`ReadError`] when the text is no export in `set` lines.
 pub fn document(text: &str) -> Result<String, ReadError> {
-    let nodes = set_lines::read(&JunosRules { plan: None }, text)?;
+    let entries = set_lines::read(&JunosRules { plan: None }, text)?;
     let mut root = Map::new();
-    for words in set_lines::statements(&nodes) {
+    for words in set_lines::statements(&entries) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let Some((&"class-of-service", words)) = words.split_first() else {
             continue;

@@ -1,7 +1,7 @@
 //! Patches of NVUE there and back, and the file after one was loaded.
 //!
-//! A key of `interface` may stand for many ports. A port says what its own key says, and else what
-//! such a range says; a port that would say the same as its range has no leaf of its own.
+//! A key of `interface` may stand for many ports. A port has the leaves of its own key, and
+//! else those of such a range; a port that would say the same as its range has no leaf of its own.
 
 use super::ports::covers_with_others;
 use super::read::{WHAT, settings};
@@ -13,10 +13,10 @@ use crate::notation::yaml::{
 };
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::ReadError;
-use crate::tree::diff::{self, NodeChange, TreeStep};
+use crate::tree::diff::{self, EntryChange, TreeStep};
 use crate::tree::load::load;
 use crate::tree::rules::{Owner, TreeRules};
-use crate::tree::{ConfigNode, Sign};
+use crate::tree::{ConfigEntry, Sign};
 
 /// The key of all ports.
 const INTERFACE: &str = "interface";
@@ -29,11 +29,11 @@ struct NvueRules {
 }
 
 impl TreeRules for NvueRules {
-    fn owner(&self, section: &[&str], node: &ConfigNode) -> Owner {
+    fn owner(&self, section: &[&str], entry: &ConfigEntry) -> Owner {
         let starts = |path: &[&str], other: &KeyPath| {
             path.iter().zip(other).all(|(one, other)| one == other)
         };
-        let path = [section, &[node.name.as_str()]].concat();
+        let path = [section, &[entry.name.as_str()]].concat();
         let is_below = |root: &KeyPath| section.len() >= root.len() && starts(section, root);
         let has = |root: &KeyPath| path.len() <= root.len() && starts(&path, root);
         match (self.roots.iter().any(is_below), self.roots.iter().any(has)) {
@@ -43,11 +43,11 @@ impl TreeRules for NvueRules {
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         BlockStyle.is_before(section, new, other)
     }
 
-    fn spaces(&self, parent: Option<&ConfigNode>) -> usize {
+    fn spaces(&self, parent: Option<&ConfigEntry>) -> usize {
         BlockStyle.spaces(parent)
     }
 }
@@ -93,39 +93,39 @@ pub(super) fn change(plan: &Plan, running: &str) -> Result<ConfigChange, ReadErr
     Ok(change)
 }
 
-/// Gives a port what the ranges say that it is in.
-fn add_ranges(set: &mut ConfigNode, port: &SwitchPort) {
-    let mut nodes = set.below.iter_mut();
-    let Some(ports) = nodes.find(|node| node.name == INTERFACE) else {
+/// Gives a port the leaves of the ranges that it is in.
+fn add_ranges(set: &mut ConfigEntry, port: &SwitchPort) {
+    let mut entries = set.below.iter_mut();
+    let Some(ports) = entries.find(|entry| entry.name == INTERFACE) else {
         return;
     };
     let ranges = ports.facts();
-    let ranges: Vec<ConfigNode> = ranges
-        .filter(|node| covers_with_others(&node.name, &port.name))
+    let ranges: Vec<ConfigEntry> = ranges
+        .filter(|entry| covers_with_others(&entry.name, &port.name))
         .cloned()
         .collect();
     for range in ranges {
-        let own = ports.below.iter().position(|node| node.name == port.name);
+        let own = ports.below.iter().position(|entry| entry.name == port.name);
         let own = own.unwrap_or_else(|| {
-            ports.below.push(yaml::entry(&path(&[&port.name]), ""));
+            ports.below.push(yaml::leaf_lines(&path(&[&port.name]), ""));
             ports.below.len() - 1
         });
         fill(&mut ports.below[own], &range);
     }
 }
 
-/// Adds to a node what another one has and it has not.
-fn fill(node: &mut ConfigNode, other: &ConfigNode) {
+/// Adds to an entry the leaves of another one that it lacks.
+fn fill(entry: &mut ConfigEntry, other: &ConfigEntry) {
     for child in other.facts() {
-        match node.below.iter_mut().find(|one| one.name == child.name) {
+        match entry.below.iter_mut().find(|one| one.name == child.name) {
             Some(one) => fill(one, child),
-            None => node.below.push(child.clone()),
+            None => entry.below.push(child.clone()),
         }
     }
 }
 
 /// Where a port pauses by a profile of PFC or link pause, one that is off takes its place.
-fn add_pauses_off(plan: &Plan, set: &ConfigNode, wanted: &mut Leaves) {
+fn add_pauses_off(plan: &Plan, set: &ConfigEntry, wanted: &mut Leaves) {
     for feature in ["link-pause", "pfc"] {
         let for_all = set.at(&["qos", feature, GLOBAL]).is_some();
         let paused = plan.site.ports.iter().map(|port| {
@@ -171,21 +171,21 @@ impl NvuePatches {
     fn add(&mut self, section: &mut KeyPath, steps: &[TreeStep<'_>]) {
         for step in steps {
             match &step.change {
-                NodeChange::Put(now) => {
+                EntryChange::Put(now) => {
                     add_leaves(section, now, &mut self.set);
                     let path = [&section[..], std::slice::from_ref(&now.name)].concat();
                     self.unset_back.push((path, String::new()));
                 }
-                NodeChange::Take(was) => {
+                EntryChange::Take(was) => {
                     let path = [&section[..], std::slice::from_ref(&was.name)].concat();
                     self.unset.push((path, String::new()));
                     add_leaves(section, was, &mut self.set_back);
                 }
-                NodeChange::Replace { was, now } => {
+                EntryChange::Replace { was, now } => {
                     add_leaves(section, now, &mut self.set);
                     add_leaves(section, was, &mut self.set_back);
                 }
-                NodeChange::Within { was, now, steps } => {
+                EntryChange::Within { was, now, steps } => {
                     section.push(now.name.clone());
                     if was.value == EMPTY && was.below.is_empty() {
                         self.set_back.push((section.clone(), EMPTY.to_owned()));
@@ -198,20 +198,20 @@ impl NvuePatches {
     }
 }
 
-/// Adds a node that is a leaf, or every leaf below it.
-fn add_leaves(section: &[String], node: &ConfigNode, leaves: &mut Leaves) {
-    let path = [section, std::slice::from_ref(&node.name)].concat();
-    match raw_value(node) {
+/// Adds an entry that is a leaf, or every leaf below it.
+fn add_leaves(section: &[String], entry: &ConfigEntry, leaves: &mut Leaves) {
+    let path = [section, std::slice::from_ref(&entry.name)].concat();
+    match raw_value(entry) {
         Some(value) => leaves.push((path, value.to_owned())),
         None => leaves.extend(
-            yaml::leaves(node)
+            yaml::leaves(entry)
                 .into_iter()
                 .map(|(rest, value)| ([&path[..], &rest].concat(), value)),
         ),
     }
 }
 
-/// A patch; empty when there is nothing to do.
+/// A patch; empty without leaves.
 fn patch(unset: &Leaves, set: &Leaves) -> String {
     let mut tree = IndentedText::default();
     put(&mut tree, "unset", unset);
@@ -232,7 +232,7 @@ pub(super) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
         take(&mut tree, &path);
         let set = operation(&tree, "set").expect("file has looked");
         let port = path.get(..2).filter(|path| range(set, path).is_some());
-        let is_empty = |path: &&[String]| set.at(path).is_some_and(|node| node.below.is_empty());
+        let is_empty = |path: &&[String]| set.at(path).is_some_and(|entry| entry.below.is_empty());
         if let Some(port) = port.filter(is_empty) {
             take(&mut tree, port);
         }
@@ -250,67 +250,67 @@ pub(super) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
 
 /// Takes away everything at the end of a path.
 fn take(tree: &mut IndentedText, path: &[String]) {
-    let mut gone = yaml::entry(&[&["set".to_owned()], path].concat(), "");
-    let mut node = Some(&mut gone);
-    while let Some(one) = node {
+    let mut gone = yaml::leaf_lines(&[&["set".to_owned()], path].concat(), "");
+    let mut entry = Some(&mut gone);
+    while let Some(one) = entry {
         one.sign = Sign::Take;
-        node = one.below.first_mut();
+        entry = one.below.first_mut();
     }
     load(&BlockStyle, &mut tree.below, &[gone]);
 }
 
-/// Takes a leaf away, and those nodes of its path that are empty without it.
-fn prune(nodes: &mut Vec<ConfigNode>, path: &[String]) {
+/// Takes a leaf away, and those entries of its path that are empty without it.
+fn prune(entries: &mut Vec<ConfigEntry>, path: &[String]) {
     let Some((key, rest)) = path.split_first() else {
         return;
     };
-    let Some(at) = nodes.iter().position(|node| node.name == *key) else {
+    let Some(at) = entries.iter().position(|entry| entry.name == *key) else {
         return;
     };
-    prune(&mut nodes[at].below, rest);
-    if rest.is_empty() || nodes[at].facts().next().is_none() {
-        nodes.remove(at);
+    prune(&mut entries[at].below, rest);
+    if rest.is_empty() || entries[at].facts().next().is_none() {
+        entries.remove(at);
     }
 }
 
 /// The range of ports that the port of a path is in, with others.
-fn range<'a>(set: &'a ConfigNode, path: &[String]) -> Option<&'a ConfigNode> {
+fn range<'a>(set: &'a ConfigEntry, path: &[String]) -> Option<&'a ConfigEntry> {
     let [first, port, ..] = path else {
         return None;
     };
     let ports = set.child(INTERFACE).filter(|_| first == INTERFACE)?;
     let mut ports = ports.facts();
-    ports.find(|node| covers_with_others(&node.name, port))
+    ports.find(|entry| covers_with_others(&entry.name, port))
 }
 
 /// Whether a range of ports says the same of one of them.
-fn range_says(set: &ConfigNode, path: &[String], said: &str) -> bool {
+fn range_says(set: &ConfigEntry, path: &[String], said: &str) -> bool {
     let found = range(set, path).and_then(|range| range.at(&path[2..]));
     let found = found.and_then(raw_value);
     found.is_some_and(|found| bare(found) == bare(said))
 }
 
 /// Refuses a leaf that would go into a value, or take the place of a block.
-fn check(set: &ConfigNode, path: &[String], value: &str) -> Result<(), ReadError> {
-    let wrong = |node: &ConfigNode, message: &str| ReadError {
+fn check(set: &ConfigEntry, path: &[String], value: &str) -> Result<(), ReadError> {
+    let wrong = |entry: &ConfigEntry, message: &str| ReadError {
         what: WHAT,
         line: None,
-        message: format!("`{}`: {message}", node.text()),
+        message: format!("`{}`: {message}", entry.text()),
     };
-    let mut node = set;
+    let mut entry = set;
     for key in path {
-        if raw_value(node).is_some_and(|value| !["", EMPTY].contains(&value)) {
+        if raw_value(entry).is_some_and(|value| !["", EMPTY].contains(&value)) {
             let message =
                 "expected an indented block here; give the output of `nv config show -o yaml`";
-            return Err(wrong(node, message));
+            return Err(wrong(entry, message));
         }
-        let Some(child) = node.child(key) else {
+        let Some(child) = entry.child(key) else {
             return Ok(());
         };
-        node = child;
+        entry = child;
     }
-    match node.facts().next() {
-        Some(_) if value != EMPTY => Err(wrong(node, "expected a value here, found a block")),
+    match entry.facts().next() {
+        Some(_) if value != EMPTY => Err(wrong(entry, "expected a value here, found a block")),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What the releases can do, and where their words differ.
+//! The abilities of the releases, and the differences in their words.
 
 use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Trims, Unit};
 use gradwire_fabric::policy::Balance;
@@ -41,13 +41,13 @@ impl Release {
         }
     }
 
-    /// Whether thresholds can be relative to what is free, so that it must be said that they are
-    /// not.
+    /// Whether thresholds can be relative to the free memory, so that the configuration must say
+    /// that they are not.
     pub(super) fn has_relative_thresholds(self) -> bool {
         self >= Self::R18
     }
 
-    /// What it can do.
+    /// Its abilities.
     pub(super) fn limits(self) -> PlatformLimits {
         PlatformLimits {
             queues: Fact::new(

@@ -1,7 +1,7 @@
-//! What a configuration says of the plan's ports.
+//! Reads the plan's ports from a configuration.
 //!
-//! What it does not say is as Cumulus Linux documents it where that is safe to take: switch
-//! priorities lead to queues of the same number. All else must be said.
+//! One default of Cumulus Linux is safe to assume: switch priorities lead to queues of the same
+//! number. All else must be said.
 
 use super::limits::Release;
 use super::ports::{covers, covers_with_others};
@@ -10,7 +10,7 @@ use crate::lint::{Finding, Rule};
 use crate::notation::yaml::{self, EMPTY, LIST, rows_at, text_at};
 use crate::plan::{Plan, Purpose, SwitchPort};
 use crate::reading::{Landing, PortReading, ReadError, Reading};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
 
 mod profiles;
@@ -20,8 +20,8 @@ pub(super) const WHAT: &str = "NVUE configuration in YAML";
 /// Queues, and switch priorities.
 const QUEUES: u8 = 8;
 
-/// What a file sets: all its `- set:`, merged.
-pub(super) fn settings(text: &str) -> Result<ConfigNode, ReadError> {
+/// The settings of a file: all its `- set:`, merged.
+pub(super) fn settings(text: &str) -> Result<ConfigEntry, ReadError> {
     let error = |message: String| ReadError {
         what: WHAT,
         line: Some(1),
@@ -34,13 +34,13 @@ pub(super) fn settings(text: &str) -> Result<ConfigNode, ReadError> {
                 .to_owned(),
         ));
     }
-    let mut set: Option<ConfigNode> = None;
+    let mut set: Option<ConfigEntry> = None;
     for item in items.below.into_iter().filter(|item| item.value == EMPTY) {
-        for node in item.below {
-            match node.name.as_str() {
+        for entry in item.below {
+            match entry.name.as_str() {
                 "set" => match &mut set {
-                    None => set = Some(node),
-                    Some(set) => yaml::merge(set, node),
+                    None => set = Some(entry),
+                    Some(set) => yaml::merge(set, entry),
                 },
                 "header" | "unset" => {}
                 other => {
@@ -59,8 +59,8 @@ pub(super) fn settings(text: &str) -> Result<ConfigNode, ReadError> {
     })
 }
 
-/// What a configuration says of the plan's ports.
-pub(super) fn reading(plan: &Plan, set: &ConfigNode) -> Reading {
+/// Reads the plan's ports.
+pub(super) fn reading(plan: &Plan, set: &ConfigEntry) -> Reading {
     let mut sheet = Sheet {
         plan,
         set,
@@ -78,10 +78,10 @@ pub(super) fn reading(plan: &Plan, set: &ConfigNode) -> Reading {
     reading
 }
 
-/// A configuration, and what was found wrong in it.
+/// A configuration, and the mistakes found in it.
 struct Sheet<'a> {
     plan: &'a Plan,
-    set: &'a ConfigNode,
+    set: &'a ConfigEntry,
     told: Vec<Finding>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The profile of a feature that a port has, with its place.
-    fn profile(&mut self, port: &SwitchPort, feature: &str) -> (String, Option<&'a ConfigNode>) {
+    fn profile(&mut self, port: &SwitchPort, feature: &str) -> (String, Option<&'a ConfigEntry>) {
         let name = self.said(&port.name, &["qos", feature, "profile"]);
         let found = self.set.at(&["qos", feature, name.unwrap_or(GLOBAL)]);
         if let (Some(name), None) = (name, found)
@@ -245,7 +245,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// RoCE presets switch on what the plan does without.
+    /// RoCE presets must be off: they map, schedule and pause for all ports.
     fn presets(&mut self) {
         let switch = ["enable", "state"];
         let is_on = |key: &&str| {

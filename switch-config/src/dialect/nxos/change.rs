@@ -1,14 +1,14 @@
 //! Which slot a command of NX-OS fills, and where it stands.
 
 use crate::notation::indented::{ALL, CommandRules, first_words, is_before, last};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 use crate::tree::rules::{Owner, TreeRules};
 
 /// The words of NX-OS.
 #[derive(Debug)]
 pub(super) struct NxosRules;
 
-/// What all names of ours begin with.
+/// The beginning of all names of ours.
 pub(super) const OURS: &str = "gradwire";
 /// Sections of classes by DSCP.
 pub(super) const CLASS: &str = "class-map type qos match-any";
@@ -49,8 +49,8 @@ const PORT: [&str; 9] = [
 const IN_QUEUE: [&str; 4] = ["priority", "bandwidth", "random-detect", "queue-limit"];
 
 impl TreeRules for NxosRules {
-    fn owner(&self, section: &[&str], _node: &ConfigNode) -> Owner {
-        let section = ConfigNode::leaf(last(section));
+    fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
+        let section = ConfigEntry::leaf(last(section));
         let policy = [CLASS, INPUT, OUTPUT];
         let mut names = policy.iter().filter_map(|words| section.after(words));
         match names.any(is_our_name) || section.text().starts_with("class ") {
@@ -59,11 +59,11 @@ impl TreeRules for NxosRules {
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         is_before(rank, section, new, other)
     }
 
-    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
         2
     }
 }
@@ -81,10 +81,10 @@ impl CommandRules for NxosRules {
         first_words(command, words)
     }
 
-    fn removal(&self, section: &str, node: &ConfigNode) -> String {
-        match section.is_empty() && node.text().starts_with("interface") {
-            true => format!("default {}", node.text()),
-            false => format!("no {}", node.name),
+    fn removal(&self, section: &str, entry: &ConfigEntry) -> String {
+        match section.is_empty() && entry.text().starts_with("interface") {
+            true => format!("default {}", entry.text()),
+            false => format!("no {}", entry.name),
         }
     }
 }

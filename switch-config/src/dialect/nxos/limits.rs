@@ -1,5 +1,5 @@
-//! What is known of NX-OS on Nexus 9000: from public configurations, since no grammar of it can be
-//! had without a switch.
+//! The known abilities of NX-OS on Nexus 9000: from public configurations, since no grammar of it
+//! can be had without a switch.
 
 use crate::limits::{Fact, NotEct, PlatformLimits, Thresholds, Unit};
 use gradwire_fabric::policy::Balance;

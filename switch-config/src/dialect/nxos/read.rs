@@ -1,4 +1,4 @@
-//! What lines say of the plan's ports, and what in them leads nowhere.
+//! Reads the plan's ports from lines, and finds names that lead nowhere.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::lint::{Finding, Rule};
 use crate::notation::indented::IndentedText;
 use crate::plan::Plan;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
-use crate::tree::{ConfigNode, facts};
+use crate::tree::{ConfigEntry, facts};
 use gradwire_fabric::policy::DSCPS;
 
 /// The global command that lets packets pass that are not ECN-capable.
@@ -30,7 +30,7 @@ pub(super) fn reading(plan: &Plan, lines: &IndentedText) -> Reading {
 }
 
 struct Reader<'a> {
-    top: &'a [ConfigNode],
+    top: &'a [ConfigEntry],
     findings: Vec<Finding>,
 }
 
@@ -39,12 +39,12 @@ impl<'a> Reader<'a> {
         self.findings.push(Finding::new(rule, place, text));
     }
 
-    fn section(&self, name: &str) -> Option<&'a ConfigNode> {
+    fn section(&self, name: &str) -> Option<&'a ConfigEntry> {
         facts(self.top).find(|line| line.text() == name)
     }
 
     /// The policy of these words and this name; a finding where there is none.
-    fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a ConfigNode> {
+    fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a ConfigEntry> {
         let found = self.section(&format!("{words} {name}"));
         if found.is_none() {
             let text = format!("{place} refers to it, and it is not defined");
@@ -71,14 +71,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The policy that a port has, or else the whole switch.
-    fn bound(&self, interface: &'a ConfigNode, words: &str) -> Option<&'a str> {
+    fn bound(&self, interface: &'a ConfigEntry, words: &str) -> Option<&'a str> {
         let system = self.section("system qos");
         let sections = [Some(interface), system].into_iter().flatten();
-        let mut lines = sections.flat_map(ConfigNode::facts);
+        let mut lines = sections.flat_map(ConfigEntry::facts);
         lines.find_map(|line| line.after(words))
     }
 
-    fn landings(&mut self, policy: &str, section: &'a ConfigNode, said: &mut PortReading) {
+    fn landings(&mut self, policy: &str, section: &'a ConfigEntry, said: &mut PortReading) {
         for class in section.facts() {
             let Some(name) = class.after("class") else {
                 continue;
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The queue that a class is sent to.
-    fn group(&mut self, place: &str, class: &'a ConfigNode) -> Option<u8> {
+    fn group(&mut self, place: &str, class: &'a ConfigEntry) -> Option<u8> {
         let Some(group) = class.facts().find_map(|line| line.after("set qos-group")) else {
             self.find(Rule::NoQueue, place, "has no `set qos-group`");
             return None;
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The DSCPs of a class; all of them for what is left over.
+    /// The DSCPs of a class; all of them for the class of the others.
     fn dscps(&mut self, class: &str, place: &str) -> Vec<u8> {
         if class == "class-default" {
             return (0..DSCPS as u8).collect();
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         dscps
     }
 
-    fn queues(&mut self, policy: &str, section: &'a ConfigNode, said: &mut PortReading) {
+    fn queues(&mut self, policy: &str, section: &'a ConfigEntry, said: &mut PortReading) {
         let mut shared: Vec<(u8, u64)> = Vec::new();
         for class in section.facts() {
             let Some(name) = class.after(QUEUE) else {
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
             };
             said.queues.insert(number, queue);
         }
-        // One queue alone that takes what the strict ones leave is the last of them.
+        // A single queue that takes the rest of the strict ones is the last of them.
         shared.retain(|(_, share)| *share > 0);
         if let [(number, _)] = shared.as_slice() {
             said.queues.entry(*number).or_default().service = Service::Strict { rank: 0 };
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Classes that are paused, unless the port has PFC off.
-    fn pauses(&mut self, interface: &'a ConfigNode, said: &mut PortReading) {
+    fn pauses(&mut self, interface: &'a ConfigEntry, said: &mut PortReading) {
         let mode = interface
             .facts()
             .find_map(|line| line.after("priority-flow-control mode"));
@@ -263,9 +263,9 @@ impl<'a> Reader<'a> {
         let bound = lines.find_map(|line| line.after("service-policy type network-qos"));
         let policy =
             bound.and_then(|name| self.section(&format!("policy-map type network-qos {name}")));
-        let classes = policy.into_iter().flat_map(ConfigNode::facts);
+        let classes = policy.into_iter().flat_map(ConfigEntry::facts);
         let paused = classes
-            .flat_map(ConfigNode::facts)
+            .flat_map(ConfigEntry::facts)
             .filter_map(|line| line.after("pause pfc-cos"));
         let numbers = paused.flat_map(|list| list.split(','));
         said.pauses

@@ -4,19 +4,19 @@ use super::change::{CLASS, INPUT, OURS, OUTPUT, QUEUE, class_of, is_our_name};
 use crate::notation::indented::IndentedText;
 use crate::plan::{Plan, SwitchPort};
 use crate::tree::order::natural;
-use crate::tree::{ConfigNode, facts};
+use crate::tree::{ConfigEntry, facts};
 
 /// All sections of the plan.
-pub(super) fn sections(plan: &Plan) -> Vec<ConfigNode> {
-    let mut sections: Vec<ConfigNode> = Vec::new();
+pub(super) fn sections(plan: &Plan) -> Vec<ConfigEntry> {
+    let mut sections: Vec<ConfigEntry> = Vec::new();
     for queue in &plan.queues {
         let mut dscps: Vec<u8> = queue.dscps.iter().map(|dscp| dscp.0).collect();
         dscps.extend(queue.droppable.map(|dscp| dscp.0));
         dscps.sort_unstable();
         let dscps: Vec<String> = dscps.iter().map(u8::to_string).collect();
-        let matches = ConfigNode::leaf(format!("match dscp {}", dscps.join(",")));
+        let matches = ConfigEntry::leaf(format!("match dscp {}", dscps.join(",")));
         let name = format!("{CLASS} {OURS}-{}", queue.name());
-        sections.push(ConfigNode::new(name, vec![matches]));
+        sections.push(ConfigEntry::new(name, vec![matches]));
     }
     sections.sort_by(|one, other| natural(one.text(), other.text()));
     sections.push(input(plan));
@@ -39,69 +39,69 @@ pub(super) fn whole(plan: &Plan) -> String {
     )
 }
 
-/// What a running configuration should be: the plan, and no sections of ours that it does not have.
+/// The wanted configuration: the plan, and the removal of sections of ours that it does not have.
 pub(super) fn wanted(plan: &Plan, running: &IndentedText) -> IndentedText {
     let mut sections = sections(plan);
-    let stale = |line: &&ConfigNode| {
+    let stale = |line: &&ConfigEntry| {
         let words = [OUTPUT, INPUT, CLASS].into_iter();
         let mut names = words.filter_map(|words| line.after(words));
         names.any(is_our_name) && !sections.iter().any(|other| other.text() == line.text())
     };
-    let mut gone: Vec<&ConfigNode> = facts(&running.below).filter(stale).collect();
+    let mut gone: Vec<&ConfigEntry> = facts(&running.below).filter(stale).collect();
     gone.reverse();
-    let gone: Vec<ConfigNode> = gone
+    let gone: Vec<ConfigEntry> = gone
         .into_iter()
-        .map(|line| ConfigNode::leaf(format!("no {}", line.text())))
+        .map(|line| ConfigEntry::leaf(format!("no {}", line.text())))
         .collect();
     sections.extend(gone);
     IndentedText::indented(sections, 2)
 }
 
 /// The policy that sends each class to its queue, and all others to the last. Classes share no
-/// DSCP, so their order says nothing: they stand by name.
-fn input(plan: &Plan) -> ConfigNode {
-    let group = |queue: u8| vec![ConfigNode::leaf(format!("set qos-group {queue}"))];
-    let mut classes: Vec<ConfigNode> = Vec::new();
+/// DSCP, so their order has no meaning: they stand by name.
+fn input(plan: &Plan) -> ConfigEntry {
+    let group = |queue: u8| vec![ConfigEntry::leaf(format!("set qos-group {queue}"))];
+    let mut classes: Vec<ConfigEntry> = Vec::new();
     for queue in &plan.queues {
         let name = format!("class {OURS}-{}", queue.name());
-        classes.push(ConfigNode::new(name, group(queue.number)));
+        classes.push(ConfigEntry::new(name, group(queue.number)));
     }
     classes.sort_by(|one, other| natural(one.text(), other.text()));
     let last = plan.queues.last().map_or(0, |queue| queue.number);
-    classes.push(ConfigNode::new("class class-default", group(last)));
-    ConfigNode::new(format!("{INPUT} {OURS}"), classes)
+    classes.push(ConfigEntry::new("class class-default", group(last)));
+    ConfigEntry::new(format!("{INPUT} {OURS}"), classes)
 }
 
 /// The policy of the queues of ports of one rate.
-fn output(plan: &Plan, port: &SwitchPort) -> ConfigNode {
+fn output(plan: &Plan, port: &SwitchPort) -> ConfigEntry {
     let classes = (0..8).rev().map(|number| {
         let queue = plan.queues.iter().enumerate();
         let mut queue = queue.filter(|(_, queue)| queue.number == number);
         let found = queue.next();
-        let mut lines = vec![ConfigNode::leaf(match (found, number) {
+        let mut lines = vec![ConfigEntry::leaf(match (found, number) {
             (_, 0) => "bandwidth remaining percent 100".to_owned(),
             (Some((at, _)), _) => format!("priority level {}", at + 1),
             (None, _) => "bandwidth remaining percent 0".to_owned(),
         })];
         let profile = found.and_then(|(_, queue)| plan.profile(queue, port));
         lines.extend(profile.map(|profile| {
-            ConfigNode::leaf(format!(
+            ConfigEntry::leaf(format!(
                 "random-detect minimum-threshold {} kbytes maximum-threshold {} kbytes \
                  drop-probability 100 weight 0 ecn",
                 profile.threshold.low, profile.threshold.high
             ))
         }));
-        ConfigNode::new(format!("{QUEUE} {}", class_of(number)), lines)
+        ConfigEntry::new(format!("{QUEUE} {}", class_of(number)), lines)
     });
-    ConfigNode::new(format!("{OUTPUT} {OURS}-{}", port.rate), classes.collect())
+    ConfigEntry::new(format!("{OUTPUT} {OURS}-{}", port.rate), classes.collect())
 }
 
-fn interface(port: &SwitchPort) -> ConfigNode {
+fn interface(port: &SwitchPort) -> ConfigEntry {
     let lines = [
         "priority-flow-control mode off".to_owned(),
         format!("service-policy type qos input {OURS}"),
         format!("service-policy type queuing output {OURS}-{}", port.rate),
     ];
-    let lines = lines.into_iter().map(ConfigNode::leaf).collect();
-    ConfigNode::new(format!("interface {}", port.name), lines)
+    let lines = lines.into_iter().map(ConfigEntry::leaf).collect();
+    ConfigEntry::new(format!("interface {}", port.name), lines)
 }

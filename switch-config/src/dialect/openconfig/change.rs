@@ -1,4 +1,4 @@
-//! What must change in an exported tree, as gNMI Set requests there and back.
+//! Changes of an exported tree, as gNMI Set requests there and back.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::notation::json;
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::ReadError;
 
-/// What a change should be.
+/// The expected form of a change.
 const WHAT: &str = "gNMI Set request in JSON";
 
 /// The tree in paths, which do not name modules.

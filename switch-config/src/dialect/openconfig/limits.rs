@@ -1,4 +1,4 @@
-//! What OpenConfig's models can say, and where.
+//! The abilities of OpenConfig's models, with sources.
 
 use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Unit};
 use gradwire_fabric::policy::Balance;

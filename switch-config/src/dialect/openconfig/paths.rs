@@ -1,6 +1,6 @@
 //! Places in a tree as gNMI names them: `/qos/queues/queue[name=x]/config`.
 //!
-//! What is at a place, and putting something there or taking it away. Entries of lists are kept in
+//! Values are found at a place, put there, or taken away. Entries of lists are kept in
 //! the order of their keys, since the models' lists have no order of their own.
 
 use serde_json::{Map, Value};
@@ -76,7 +76,7 @@ pub(super) fn parse(text: &str) -> Option<Path> {
     (!path.is_empty()).then_some(path)
 }
 
-/// The value up to a closing bracket that has no `\` before it, and what follows.
+/// The value up to a closing bracket that has no `\` before it, and the rest.
 fn until_bracket(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -90,7 +90,7 @@ fn until_bracket(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// What is at a place.
+/// The value at a place.
 pub(super) fn at<'a>(root: &'a Value, path: &[PathStep]) -> Option<&'a Value> {
     path.iter().try_fold(root, |value, step| {
         let child = value.get(&step.name)?;
@@ -139,7 +139,7 @@ pub(super) fn put(root: &mut Value, path: &[PathStep], value: Value) -> bool {
     put(&mut list[index], rest, value)
 }
 
-/// Takes away what is at a place, and what of the way to it is then empty.
+/// Takes the value at a place away, and then the empty objects on the way to it.
 pub(super) fn take(root: &mut Value, path: &[PathStep]) {
     let Some((step, rest)) = path.split_first() else {
         return;

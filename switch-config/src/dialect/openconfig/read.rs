@@ -1,4 +1,4 @@
-//! What a tree says of the plan's ports, and what in it leads nowhere.
+//! Reads the plan's ports from a tree, and finds names that lead nowhere.
 
 mod profiles;
 
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         self.findings.push(Finding::new(rule, place, text));
     }
 
-    /// Keys must be there once, and be what `config` says.
+    /// Keys must be there once, and be those of `config`.
     fn keys(&mut self) {
         for (container, name) in NAMED {
             self.keys_of(list(self.qos, &[container, name]), name, "name");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::plan::{Plan, PlanQueue, Purpose, SwitchPort};
 use gradwire_fabric::policy::DSCPS;
 
-/// What all names of ours begin with.
+/// The beginning of all names of ours.
 pub(super) const OURS: &str = "gradwire";
 /// The tree's name, with its module.
 pub(super) const ROOT: &str = "openconfig-qos:qos";

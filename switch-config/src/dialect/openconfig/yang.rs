@@ -1,14 +1,14 @@
 //! An export as a document of the published models, which validators read.
 //!
 //! Only quality of service is in it, and of interfaces their names: the other models are not here.
-//! What is state and not configuration is left out.
+//! State is left out.
 
 use serde_json::{Value, json};
 
 use super::render::ROOT;
 use crate::reading::ReadError;
 
-/// Modules to load, in order; what they import is found beside them.
+/// Modules to load, in order; the modules that they import are found beside them.
 pub const MODULES: [&str; 2] = ["iana-if-type", "openconfig-qos"];
 
 /// Writes an export as a document of [`MODULES`].

@@ -1,9 +1,9 @@
-//! A plan put into a running CONFIG_DB: what is to be there afterwards.
+//! A plan put into a running CONFIG_DB: the configuration afterwards.
 //!
 //! Rows that are named GRADWIRE are ours and are replaced whole. Of the plan's ports, the rows of
-//! queues that the plan has are replaced too, and of their bindings the fields that we write; what
-//! is written of other ports, profiles and tables stays. Rows of ours that nothing leads to any
-//! more are removed, and tables that become empty: SONiC refuses a patch that leaves one.
+//! queues that the plan has are replaced too, and of their bindings the fields that we write. Other
+//! ports, profiles and tables stay. Rows of ours that no row leads to any more are removed, and
+//! tables that become empty: SONiC refuses a patch that leaves one.
 
 use serde_json::{Map, Value};
 
@@ -99,7 +99,7 @@ fn keep_pool(running: &Value, ours: &mut Value) {
     }
 }
 
-/// What a switch already chooses paths by stays; what is missing is added behind.
+/// The fields by which a switch already chooses paths stay; missing ones are added behind.
 fn keep_hash(running: &Value, ours: &mut Value) {
     let path = ["SWITCH_HASH", "GLOBAL", "ecmp_hash"];
     let Some(Value::Array(theirs)) = json::at(running, &path) else {

@@ -3,12 +3,13 @@
 //! Sources of the commands: sonic-net/SONiC, `doc/config-generic-update-rollback/` (checkpoint, dry
 //! run, rollback), `doc/qos/ECN_and_WRED_statistics_HLD.md` (counters of marks and early drops) and
 //! `doc/packet_trimming/packet-trimming-design.md`; sonic-net/sonic-utilities,
-//! `generic_config_updater/gcu_field_operation_validators.conf.json` (what a patch may not change).
+//! `generic_config_updater/gcu_field_operation_validators.conf.json` (fields that a patch may not
+//! change).
 //!
 //! Read are the outputs of `show queue counters --json` and `show queue wredcounters --json`, one
 //! behind the other: objects by port and queue (`UC3`), as `scripts/queuestat` and
 //! `scripts/wredstat` of sonic-net/sonic-utilities (commit 056d9d4c) write them. Numbers are
-//! strings, with commas where counters were cleared before, `N/A` where nobody counts.
+//! strings, with commas where counters were cleared before, `N/A` where a switch does not count.
 
 use std::collections::BTreeMap;
 
@@ -166,7 +167,7 @@ pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     Ok(counts.collect())
 }
 
-/// What the outputs say of a queue.
+/// The outputs' counts of a queue.
 #[derive(Default)]
 struct Count {
     packets: Option<u64>,

@@ -1,4 +1,4 @@
-//! What SONiC can do, and who says so.
+//! The abilities of SONiC, with sources.
 
 use crate::limits::{Alphas, Fact, NotEct, PlatformLimits, Thresholds, Trims, Unit};
 use gradwire_fabric::policy::Balance;
@@ -50,7 +50,7 @@ pub(super) fn limits() -> PlatformLimits {
     }
 }
 
-/// What is to be known besides.
+/// Remarks for people.
 const REMARKS: [Fact<&'static str>; 5] = [
     Fact::new(
         "releases before 2026 refuse new WRED profiles as a patch, and none takes a new pool: \

@@ -1,7 +1,7 @@
-//! What a CONFIG_DB says of the ports of a plan: where DSCPs go, and what queues do.
+//! Reads the plan's ports from a CONFIG_DB: where DSCPs go, and how queues behave.
 //!
-//! Names are followed from a port to its maps and from a queue to its profiles. What leads nowhere
-//! on the way reads as unsaid; `check` and `meaning` name the mistake.
+//! Names are followed from a port to its maps and from a queue to its profiles. A name that
+//! leads nowhere reads as unsaid; `check` and `meaning` name the mistake.
 
 pub(super) mod check;
 pub(super) mod config;
@@ -15,7 +15,7 @@ use crate::reading::{Landing, Marking, PortReading, QueueReading, Service};
 use config::{Config, ConfigRow};
 use gradwire_fabric::policy::DSCPS;
 
-/// What is said of a port; `None` when nothing is.
+/// The configuration of a port; `None` when there is none.
 pub(super) fn port(config: Config<'_>, plan: &Plan, port: &SwitchPort) -> Option<PortReading> {
     let bindings = config.row("PORT_QOS_MAP", &port.name);
     let queues = (0..QUEUES).filter_map(|number| {
@@ -81,7 +81,7 @@ fn queue(config: Config<'_>, row: ConfigRow<'_>, number: u8) -> QueueReading {
     }
 }
 
-/// What a profile does to green packets, as all are that no policer coloured; `None` when it
+/// The effect of a profile on green packets, as all are that no policer coloured; `None` when it
 /// neither marks nor drops. Without a probability the switch takes 100 percent
 /// (sonic-swss, `orchagent/qosorch.cpp`).
 fn marking(profile: ConfigRow<'_>) -> Option<Marking> {

@@ -1,6 +1,6 @@
 //! A plan as tables of CONFIG_DB.
 //!
-//! Everything that is ours is named GRADWIRE, or GRADWIRE_ and more. That is also what tells where
+//! Everything that is ours is named GRADWIRE, or GRADWIRE_ and more. The name also tells where
 //! it comes from: JSON has no comments, and a table or field that SONiC does not know would be
 //! refused by its models. Traffic classes of the switch are numbered as its queues.
 
@@ -20,7 +20,7 @@ pub(super) const STRICT: &str = "GRADWIRE_STRICT";
 pub(super) const DATA: &str = "GRADWIRE_DATA";
 /// The pool of packets that leave, as SONiC's own templates name it.
 pub(super) const POOL: &str = "egress_lossy_pool";
-/// What paths must be chosen by: senders spray by the UDP source port.
+/// Fields that choose the path: senders spray by the UDP source port.
 pub(super) const HASHED: [&str; 5] = [
     "SRC_IP",
     "DST_IP",
@@ -142,7 +142,7 @@ fn buffers(plan: &Plan, root: &mut Value) {
     }
 }
 
-/// What is left of a trimmed packet goes where control packets do.
+/// Trimmed packets go where control packets do.
 fn trimming(plan: &Plan, root: &mut Value) {
     let Some(bytes) = plan.trims_to else {
         return;

@@ -1,9 +1,9 @@
 //! A CONFIG_DB as a document of its YANG models (RFC 7951), which validators read.
 //!
 //! Rows become list entries with their keys as leaves, and numbers are typed as the models have
-//! them. Only the tables of quality of service, and what they name of ports, are written: the other
-//! models are not here. Where the configuration has no ports (a rendered one has none), those that
-//! are named get a row, so that names of ports lead somewhere.
+//! them. Only the tables of quality of service, and the ports that they name, are written: the
+//! other models are not here. Where the configuration has no ports (a rendered one has none), those
+//! that are named get a row, so that names of ports lead somewhere.
 
 use std::collections::BTreeSet;
 
@@ -111,7 +111,8 @@ fn leaves(table: &Table, row: ConfigRow<'_>) -> Map<String, Value> {
     leaves.collect()
 }
 
-/// A value as RFC 7951 writes its type; what does not fit is left for the validator to refuse.
+/// A value as RFC 7951 writes its type; a value that does not fit is left for the validator to
+/// refuse.
 fn typed(kind: FieldKind, value: &Value) -> Value {
     let Some(text) = config::text(value) else {
         return value.clone();

@@ -7,30 +7,30 @@ use crate::tree::rules::{Fence, Owner};
 struct Menus;
 
 impl TreeRules for Menus {
-    fn owner(&self, section: &[&str], _node: &ConfigNode) -> Owner {
+    fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
         match last(section).starts_with("menu our") {
             true => Owner::Plan,
             false => Owner::Others,
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigNode, other: &ConfigNode) -> bool {
+    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         is_before(rank, section, new, other)
     }
 
-    fn spaces(&self, _parent: Option<&ConfigNode>) -> usize {
+    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
         3
     }
 
-    fn fence(&self, section: &[&str], _node: Option<&ConfigNode>) -> Fence {
+    fn fence(&self, section: &[&str], _entry: Option<&ConfigEntry>) -> Fence {
         match section {
             [] => Fence::Behind,
             _ => Fence::None,
         }
     }
 
-    fn is_one_group(&self, section: &[&str], one: &ConfigNode, other: &ConfigNode) -> bool {
-        let ranks = [one, other].map(|node| rank(last(section), node.text()));
+    fn is_one_group(&self, section: &[&str], one: &ConfigEntry, other: &ConfigEntry) -> bool {
+        let ranks = [one, other].map(|entry| rank(last(section), entry.text()));
         ranks[0].is_some() && ranks[0] == ranks[1]
     }
 }
@@ -43,8 +43,8 @@ impl CommandRules for Menus {
         }
     }
 
-    fn removal(&self, _section: &str, node: &ConfigNode) -> String {
-        format!("no {}", node.name)
+    fn removal(&self, _section: &str, entry: &ConfigEntry) -> String {
+        format!("no {}", entry.name)
     }
 }
 
@@ -133,7 +133,7 @@ fn any_text_is_written_back_byte_for_byte() {
 #[test]
 fn a_line_belongs_to_the_one_that_is_indented_less() {
     let tree = IndentedText::read("a\n   !\n   b\n      c\n   d\n!\ne\n");
-    let texts = |lines: &[ConfigNode]| {
+    let texts = |lines: &[ConfigEntry]| {
         let texts = facts(lines).map(|line| line.text().to_owned());
         texts.collect::<Vec<_>>()
     };

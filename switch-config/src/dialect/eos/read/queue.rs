@@ -1,8 +1,8 @@
-//! What the lines of one queue say.
+//! The lines of one queue.
 
 use crate::lint::Rule;
 use crate::reading::{Marking, Service};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 
 use super::super::maps::FIRST_TO_DROP;
 
@@ -25,8 +25,8 @@ pub(super) struct QueueLines {
 }
 
 impl QueueLines {
-    /// Reads what stands below `tx-queue N`.
-    pub(super) fn of(section: &ConfigNode) -> Self {
+    /// Reads the lines below `tx-queue N`.
+    pub(super) fn of(section: &ConfigEntry) -> Self {
         let mut queue = Self::default();
         for line in section.facts() {
             queue.add(line.text());
@@ -61,7 +61,7 @@ impl QueueLines {
         })
     }
 
-    /// What contradicts itself, or what no EOS takes.
+    /// Contradictions, and values that no EOS takes.
     pub(super) fn mistakes(self) -> Vec<(Rule, String)> {
         self.mistakes
     }

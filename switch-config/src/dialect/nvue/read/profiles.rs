@@ -1,11 +1,11 @@
-//! What profiles of queues say: how they are served, when they mark and drop, whom they pause.
+//! Profiles of queues: how they are served, when they mark and drop, which classes they pause.
 
 use super::{QUEUES, Sheet};
 use crate::lint::Rule;
 use crate::notation::yaml::{rows_at, text_at};
 use crate::plan::SwitchPort;
 use crate::reading::{Marking, PortReading, Service};
-use crate::tree::ConfigNode;
+use crate::tree::ConfigEntry;
 
 impl Sheet<'_> {
     /// How queues are served.
@@ -63,7 +63,7 @@ impl Sheet<'_> {
     }
 
     /// When a queue marks and drops; `None` when it does neither.
-    fn marking(&mut self, value: &ConfigNode, place: &str) -> Option<Marking> {
+    fn marking(&mut self, value: &ConfigEntry, place: &str) -> Option<Marking> {
         let ecn = self.is_enabled(value, "ecn", place);
         let red = self.is_enabled(value, "red", place);
         if text_at(value, &["mode"]) == Some("relative") {
@@ -99,7 +99,7 @@ impl Sheet<'_> {
         })
     }
 
-    fn is_enabled(&mut self, value: &ConfigNode, key: &str, place: &str) -> bool {
+    fn is_enabled(&mut self, value: &ConfigEntry, key: &str, place: &str) -> bool {
         match text_at(value, &[key]) {
             Some("enable") => true,
             Some("disable") | None => false,

@@ -1,4 +1,4 @@
-//! What queues of a port do: their thresholds, and their share of memory.
+//! Queues of a port: their thresholds, and their share of memory.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What SONiC's models forbid: wrong types and ranges, unknown fields, names of nothing.
+//! Violations of SONiC's models: wrong types and ranges, unknown fields, dangling names.
 
 use serde_json::Value;
 
@@ -181,7 +181,7 @@ impl Check<'_> {
     }
 }
 
-/// What a value must be, when it is not.
+/// The requirement that a value breaks, if it does.
 fn refusal(kind: FieldKind, text: &str) -> Option<String> {
     let number = || text.parse::<i64>().ok();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

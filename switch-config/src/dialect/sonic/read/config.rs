@@ -6,11 +6,11 @@ use super::ranges;
 use crate::notation::json;
 use crate::reading::ReadError;
 
-/// What is read, in the words of an error.
+/// The expected text, in the words of an error.
 pub(crate) const WHAT: &str = "CONFIG_DB in JSON";
-/// What comes before the name of everything that is ours.
+/// The beginning of all names of ours.
 pub(crate) const OURS: &str = "GRADWIRE";
-/// What parts of keys have between them.
+/// The character between parts of keys.
 pub(crate) const BAR: char = '|';
 
 /// A configuration.

@@ -1,6 +1,6 @@
-//! What SONiC's models let through and a switch does not do, or not as meant.
+//! Mistakes that SONiC's models let through, though a switch does not do them as meant.
 //!
-//! Only what the ports of the plan lead to is looked at: how others queue is their business.
+//! Only rows that the ports of the plan lead to are looked at: how others queue is their business.
 
 use super::super::limits::QUEUES;
 use super::super::render::HASHED;

@@ -1,8 +1,8 @@
 //! The tables of CONFIG_DB that quality of service lives in, as SONiC's YANG models type them.
 //!
-//! One source for two uses: `check` finds what the models forbid, `yang` writes a configuration as
+//! One source for two uses: `check` finds violations, `yang` writes a configuration as
 //! RFC 7951 has it. From sonic-net/sonic-buildimage, `src/sonic-yang-models/yang-models`, commit
-//! 086b03bd (2026-08-23). What models let through all the same is found in `meaning`.
+//! 086b03bd (2026-08-23). `meaning` finds the mistakes that models let through.
 
 /// How a value is typed.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(crate) enum FieldKind {
     Word(&'static [&'static str]),
     /// A number up to this, or this word.
     Or(u64, &'static str),
-    /// Numbers up to 7 with commas between them, or nothing.
+    /// Numbers up to 7 with commas between them, or an empty text.
     Classes,
     /// A digit up to this, as a string; a text that is empty passes the models, too.
     Digit(u8),
@@ -50,7 +50,7 @@ const fn field(name: &'static str, kind: FieldKind) -> Field {
     Field { name, kind }
 }
 
-/// What the rows of a table are.
+/// The form of a table's rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows {
     /// One per key, with these fields.

@@ -28,7 +28,7 @@ pub(crate) fn overlap(one: &RangeInclusive<u8>, other: &RangeInclusive<u8>) -> b
     one.start() <= other.end() && other.start() <= one.end()
 }
 
-/// What is left of a range without the numbers of another.
+/// The rest of a range without the numbers of another.
 pub(crate) fn without(
     range: &RangeInclusive<u8>,
     taken: &RangeInclusive<u8>,
